@@ -1,0 +1,214 @@
+"""How samples become a batch: collation.
+
+`default_collate` is used where a task has several samples, `default_convert` where it has one. Both go down
+into mappings, namedtuples and other sequences and come back with the same structure. At the leaves,
+`default_collate` looks the type up in a table that users can extend:
+
+    [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]  ->  {"x": tensor([1, 2]), "y": ["a", "b"]}
+
+Legend
+    batch     [s12, s13, ...]   a list of samples, all of one structure (here, before it is collated)
+    elem      s12               the first sample: it stands for the structure of all
+    column    [x12, x13, ...]   the values at one place of the structure, one of each sample
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.utils.data
+
+default_collate_err_msg_format = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
+
+
+def default_collate(batch: Any) -> Any:
+    """Put the samples of a batch together, leaf by leaf, with the batch as the new first dimension.
+
+    | samples are                  | the batch is                                                        |
+    |------------------------------|---------------------------------------------------------------------|
+    | tensors of shape s           | a tensor of shape (len(batch), *s), same dtype                      |
+    | numpy arrays of shape s      | a tensor of shape (len(batch), *s), same dtype                      |
+    | int, bool                    | an int64 or bool tensor of shape (len(batch),)                      |
+    | float                        | a float64 tensor of shape (len(batch),)                             |
+    | numpy numbers and bools      | a tensor of shape (len(batch),), same dtype                         |
+    | str, bytes                   | left as they are: the list of samples                               |
+    | mappings, namedtuples        | one of the same type, its values collated                           |
+    | tuples                       | a list, one collated column a place                                 |
+    | other sequences              | one of the same type, one collated column a place                   |
+
+    In a worker process the tensors' memory is shared, so that the batch can go to main without a copy.
+
+    Raises:
+        TypeError: a sample holds anything else (None, sets, arrays of str or object, ...).
+        RuntimeError: sequences of unequal length, tensors of unequal shape, sparse or nested tensors.
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
+    """Like `default_collate`, with a table of one's own.
+
+    Args:
+        batch: the samples.
+        collate_fn_map: {type, or tuple of types: function}. The first sample's very type counts first; after
+            it the first entry, in the table's order, that the sample is an instance of. The function is
+            called with the batch and with `collate_fn_map=`, for going on inside.
+    """
+    elem = batch[0]
+    if collate_fn_map is not None:
+        if type(elem) in collate_fn_map:
+            return collate_fn_map[type(elem)](batch, collate_fn_map=collate_fn_map)
+        for types, collate_fn in collate_fn_map.items():
+            if isinstance(elem, types):
+                return collate_fn(batch, collate_fn_map=collate_fn_map)
+
+    if isinstance(elem, Mapping):
+        columns = ((key, [sample[key] for sample in batch]) for key in elem)
+        return _mapping_like(elem, {key: collate(column, collate_fn_map=collate_fn_map) for key, column in columns})
+    if _is_namedtuple(elem):
+        return type(elem)(*(collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=False)))
+    if isinstance(elem, Sequence):
+        if any(len(sample) != len(elem) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        values = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=False)]
+        return values if isinstance(elem, tuple) else _sequence_like(elem, values)  # tuples become lists, as ever
+    raise TypeError(default_collate_err_msg_format.format(type(elem)))
+
+
+def default_convert(data: Any) -> Any:
+    """One sample on its own: numpy arrays and numbers become tensors, wherever in it they are.
+
+    A new dimension is not added. Arrays of str or object, and whatever is not from numpy, stay as they are;
+    tuples become lists.
+    """
+    kind = type(data)
+    if isinstance(data, torch.Tensor):
+        return data
+    if kind.__module__ == "numpy" and kind is not np.str_:
+        return data if kind is np.ndarray and _has_no_tensor(data) else torch.as_tensor(data)
+    if isinstance(data, Mapping):
+        return _mapping_like(data, {key: default_convert(data[key]) for key in data})
+    if _is_namedtuple(data):
+        return kind(*(default_convert(value) for value in data))
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        values = [default_convert(value) for value in data]
+        return values if isinstance(data, tuple) else _sequence_like(data, values)
+    return data
+
+
+def _is_namedtuple(elem: Any) -> bool:
+    return isinstance(elem, tuple) and hasattr(elem, "_fields")
+
+
+def _mapping_like(elem: Any, values: dict[Any, Any]) -> Any:
+    """A mapping of elem's type that holds `values`, or the dict itself where the type does not allow it.
+
+    A mutable one is copied and filled rather than built anew: it may carry attributes besides its items, and
+    its class may want other arguments.
+    """
+    try:
+        if not isinstance(elem, MutableMapping):
+            return type(elem)(values)
+        clone = copy.copy(elem)
+        clone.update(values)
+        return clone
+    except TypeError:  # cannot be copied or updated, or is not made from one mapping
+        return values
+
+
+def _sequence_like(elem: Any, values: list[Any]) -> Any:
+    """A sequence of elem's type that holds `values`, or the list itself where the type does not allow it."""
+    try:
+        if not isinstance(elem, MutableSequence):
+            return type(elem)(values)
+        clone = copy.copy(elem)
+        for i, value in enumerate(values):  # by item: not every mutable sequence takes slices
+            clone[i] = value
+        return clone
+    except TypeError:  # cannot be copied or set (array.array), or is not made from one iterable (range)
+        return values
+
+
+def _has_no_tensor(array: np.ndarray[Any, Any]) -> bool:
+    """True of arrays of str, bytes or object: no torch dtype holds these."""
+    return array.dtype.kind in "SUO"
+
+
+# The entries of the table. Each takes `collate_fn_map` because any entry may; most have no use for it.
+
+_SPARSE_LAYOUTS = {torch.sparse_coo, torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc}
+
+
+def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    """Stack tensors of shape s to one of shape (len(batch), *s); in a worker, in shared memory."""
+    elem = batch[0]
+    kind = "nested" if elem.is_nested else "sparse" if elem.layout in _SPARSE_LAYOUTS else None
+    if kind is not None:
+        raise RuntimeError(
+            f"Batches of {kind} tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately."
+        )
+    if torch.utils.data.get_worker_info() is None:
+        return torch.stack(batch, 0)
+    return torch.stack(batch, 0, out=_shared_like(elem, batch))
+
+
+def _shared_like(elem: torch.Tensor, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+    """An empty tensor in shared memory, with room for the batch.
+
+    Without it the queue to main would move the batch to shared memory when it sends it: a second copy.
+    """
+    size = sum(sample.numel() for sample in batch) * elem.element_size()  # bytes
+    storage = torch.UntypedStorage._new_shared(size, device=elem.device)
+    out = elem.new_empty(0).set_(storage)
+    try:
+        return out.resize_(len(batch), *elem.shape)
+    except RuntimeError as error:  # shared memory does not grow: some sample is smaller than the first
+        shapes = sorted({tuple(sample.shape) for sample in batch})
+        raise RuntimeError(f"{error}: the samples of the batch have different shapes, {shapes}") from None
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """Arrays go the way of the tensors that share their memory."""
+    if _has_no_tensor(batch[0]):
+        raise TypeError(default_collate_err_msg_format.format(batch[0].dtype))
+    return collate([torch.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+
+
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    """A tensor of shape (len(batch),) and of the scalars' dtype."""
+    return torch.as_tensor(batch)
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    """float64, because that is what a Python float is; torch.tensor alone would make it float32."""
+    return torch.tensor(batch, dtype=torch.float64)
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    """int64, or bool: a bool is an int to Python."""
+    return torch.tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """Text stays what it is, and is not taken for a sequence of letters."""
+    return batch
+
+
+# Extend it with `default_collate_fn_map[MyType] = my_collate_fn`.
+default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] = {
+    torch.Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,  # np.memmap too
+    # Before float: np.float64 is a float as well. Not np.str_ and np.bytes_, which are str and bytes.
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}

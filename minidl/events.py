@@ -1,0 +1,213 @@
+"""Ground floor: the vocabulary of what a loader says while it works, and `emit()`, the one way to say it.
+
+Principles
+1. An event is said before what it announces can be seen by anybody else (a put before the message is in
+   the buffer, a take after it has left), so that sorting by time never shows an effect before its cause.
+2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no
+   lock, no system call (tracing.recorder keeps that promise).
+3. A recorder that raises is removed and reported once; it never breaks the loader.
+4. Each kind is emitted by exactly one line of minidl (a test holds this), so the line that emitted an
+   event follows from its kind and need not be recorded: walking the frames would double the cost.
+
+Legend, the same everywhere
+    task_id    3                  one batch to be made; counts from 0 in every epoch (torch: idx)
+    keys       [12, 13, 14, 15]   what the sampler drew for that task (torch: index)
+    batch      {"x": Tensor}      what the task becomes
+    worker_id  0                  0 to num_workers - 1
+    epoch      0                  counts the passes over one DataLoader
+    epoch_id   1 << 32 | 0        which epoch of which loader, in one number: `loader << 32 | epoch`
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import sys
+import traceback
+from typing import TYPE_CHECKING, Protocol
+
+NO_TASK = -1  # the event concerns no task ...
+STOP, RESUME, WAKE, DIED = -2, -3, -4, -5  # ... or a message that carries none: see minidl.messages
+NO_WORKER = -1
+
+
+class Queue(enum.IntEnum):
+    """Which queue an event speaks of. The names are torch's."""
+
+    NONE = 0
+    INDEX = 1  # index_queue: main to one worker; `worker` says which
+    RESULT = 2  # worker_result_queue: one worker to main, or to the pin thread; `worker` says which
+    DATA = 3  # data_queue: pin thread to main, inside one process: no feeder, no pipe
+
+
+class Kind(enum.IntEnum):
+    """What happened. Each member: its number, who says it, when, and what `value` and `text` hold.
+
+    Every event also has a time, the thread that said it, an epoch_id, and, where they apply, a task, a
+    worker and a queue. Kinds below `CLOCKED` carry in `value` the CPU time (ns) that their thread had used:
+    the difference between a begin and its end, beside the wall time, tells computing from waiting.
+    """
+
+    who: str
+    when: str
+    value_is: str
+    text_is: str
+
+    def __new__(cls, number: int, who: str, when: str, value_is: str = "", text_is: str = "") -> Kind:
+        kind = int.__new__(cls, number)
+        kind._value_ = number
+        kind.who, kind.when, kind.value_is, kind.text_is = who, when, value_is, text_is
+        return kind
+
+    # fmt: off
+    # The work itself: the thread's CPU time rides along in `value`.
+    FETCH_BEGIN = 1, "worker, or main without workers", "starts to ask the dataset for the samples of a task", "CPU ns"
+    FETCH_END = 2, "worker, or main without workers", "has the samples of a task", "CPU ns"
+    COLLATE_BEGIN = 3, "worker, or main without workers", "starts collate_fn on the samples", "CPU ns"
+    COLLATE_END = 4, "worker, or main without workers", "has the batch", "CPU ns"
+    PIN_BEGIN = 5, "pin thread, or main without workers", "starts to copy a batch into page-locked memory", "CPU ns"
+    PIN_END = 6, "pin thread, or main without workers", "has the pinned batch", "CPU ns"
+    FETCH_FAILED = 7, "worker, or main without workers", "dataset, collate_fn or worker_init_fn raised; the exception travels in the batch's place", "CPU ns", "the exception"
+    PIN_FAILED = 8, "pin thread", "pinning a batch raised; the exception travels in its place", "CPU ns", "the exception"
+
+    # Any queue. A message without a task has a negative `task`: STOP, RESUME, WAKE or DIED.
+    PUT = 16, "producer", "is about to append a message to the queue's buffer"
+    SEND_BEGIN = 17, "feeder thread", "has taken a message off the buffer and starts to pickle it"
+    SENT = 18, "feeder thread", "is about to write the pickled message to the pipe", "bytes"
+    WAIT = 19, "consumer", "found nothing to take and starts to wait", "timeout in ns, 0 for none"
+    ARRIVED = 20, "consumer", "has read a whole message off the pipe and starts to unpickle it", "bytes"
+    GOT = 21, "consumer", "holds the message", "", "the error, if it could not be unpickled"
+    TIMED_OUT = 22, "consumer", "waited for the whole timeout in vain"
+    SEND_FAILED = 23, "feeder thread", "could not pickle a message, or the reading end is gone", "", "the error"
+    FEEDER_BEGIN = 24, "feeder thread", "starts, at the queue's first put"
+    FEEDER_END = 25, "feeder thread", "ends: the queue was closed and its buffer is empty"
+    CLOSED = 26, "producer", "will put nothing more; the feeder ends after what is buffered", "messages still buffered"
+    FEEDER_JOINED = 27, "producer", "waited for the feeder to send everything"
+    JOIN_CANCELLED = 28, "producer", "will not wait for the feeder when its process ends: what is buffered may be lost"
+
+    # Main, one step of the iteration.
+    ASKED = 32, "main", "the training loop asks for the next batch"
+    YIELDED = 33, "main", "hands a batch to the training loop", "batches yielded in this epoch so far"
+    KEYS_BEGIN = 34, "main", "asks the sampler for the keys of the next task"
+    KEYS_DRAWN = 35, "main", "has the keys of a task", "", "the keys"
+    SAMPLER_END = 36, "main", "the sampler has no more keys", "tasks drawn in this epoch"
+    RECEIVED = 37, "main", "takes in a result: `_tasks_outstanding` goes down", "tasks still outstanding"
+    STORED = 38, "main", "puts a batch that came early into the reorder buffer (`_task_info`)", "the task it waits for: `_rcvd_idx`"
+    RELEASED = 39, "main", "takes a batch whose turn has come out of the reorder buffer"
+    DISPATCHED = 40, "main", "has chosen the worker for a task: `_send_idx` goes up", "tasks now outstanding"
+    NO_CAPACITY = 41, "main", "no active worker can take a task: its keys are dropped (every worker ended)"
+
+    # Epochs and start-up.
+    LOADER = 48, "main", "an iterator is about to be built", "num_workers", "the configuration, as a mapping"
+    WORKER_STARTING = 49, "main", "is about to start a worker process"
+    WORKER_STARTED = 50, "main", "the operating system has the worker process", "pid"
+    WORKER_BEGIN = 51, "worker", "runs its first line", "pid"
+    WORKER_SEEDED = 52, "worker", "has seeded torch, random and numpy", "the seed"
+    INIT_FN_BEGIN = 53, "worker", "calls worker_init_fn"
+    INIT_FN_END = 54, "worker", "worker_init_fn has returned"
+    WORKER_READY = 55, "worker", "waits for its first task"
+    PIN_THREAD_BEGIN = 56, "pin thread", "runs its first line"
+    EPOCH_BEGIN = 57, "main", "an epoch begins", "the epoch_id before it of a persistent iterator, else -1"
+    PRIMED = 58, "main", "every worker has its first prefetch_factor tasks", "tasks sent"
+    WORKER_RESUMED = 59, "worker", "took the resume message and has a new fetcher; it acknowledges next"
+    RESUME_ACKNOWLEDGED = 60, "main", "has a worker's acknowledgement", "workers still to acknowledge"
+    STREAM_END = 61, "worker", "its iterable dataset has no more samples"
+    WORKER_EXHAUSTED = 62, "main", "has learned that a worker's stream ended"
+    TASK_SKIPPED = 63, "main", "passes over a task that an exhausted worker will not fulfil"
+    EPOCH_END = 64, "main", "the epoch is over: StopIteration", "batches yielded"
+
+    # Errors and deaths.
+    ERROR_RAISED = 72, "main", "raises to the training loop", "1 if it was raised before (sticky), else 0", "the error"
+    WORKER_DIED = 73, "main or pin thread", "has noticed that a worker is dead", "exit code, negative for a signal"
+    TASK_LOST = 74, "main", "a task was with a worker that died"
+    PARENT_DIED = 75, "worker", "has noticed that main is dead"
+    HEALTH_CHECK = 76, "main", "waited for long: looks whether all workers are alive"
+
+    # Shutdown, in the order of its steps.
+    SHUTDOWN_BEGIN = 80, "main", "the shutdown begins", "batches not yet yielded"
+    PIN_STOPPING = 81, "main", "tells the pin thread to end"
+    PIN_THREAD_END = 82, "pin thread", "runs its last line"
+    PIN_JOINED = 83, "main", "the pin thread has ended", "1 if it has, 0 if the bounded wait ran out"
+    DONE_SET = 84, "main", "sets the workers' done event"
+    WORKER_END = 85, "worker", "leaves its loop", "0 stopped, 1 main is dead, 2 interrupted"
+    JOIN_BEGIN = 86, "main", "starts a bounded wait for a worker to exit", "the bound in ns"
+    WORKER_JOINED = 87, "main", "a worker has exited and is reaped", "exit code, negative for a signal"
+    WORKER_TERMINATED = 88, "main", "a worker did not exit in time: SIGTERM"
+    WORKER_KILLED = 89, "main", "a worker outlived SIGTERM: SIGKILL"
+    SHUTDOWN_END = 90, "main", "the shutdown is complete: no process, thread or pipe is left"
+    # fmt: on
+
+
+# Each kind is also a name of this module, so that a call reads `emit(PUT, ...)`: until Python 3.12 looking a
+# member up in its enum takes longer than the whole of an `emit` that nobody records.
+globals().update(Kind.__members__)
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Kind: ...
+
+
+CLOCKED = 16  # kinds below this one carry the thread's CPU time
+
+
+class Recorder(Protocol):
+    """What `emit` hands its arguments to. Pickled with a worker's arguments, so that a process started by
+    spawn or forkserver records too."""
+
+    def __call__(
+        self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object
+    ) -> None: ...
+
+
+_recorder: Recorder | None = None
+
+
+def emit(
+    kind: int,
+    epoch_id: int = 0,
+    task: int = NO_TASK,
+    worker: int = NO_WORKER,
+    queue: int = 0,
+    value: int = 0,
+    text: object = None,
+) -> None:
+    """Say that something happened. `text` is anything JSON or `repr` can render; nothing renders it when
+    nobody records."""
+    if _recorder is None:
+        return
+    try:
+        _recorder(kind, epoch_id, task, worker, queue, value, text)
+    except Exception:
+        install(None)
+        print("minidl: the event recorder failed and was removed; the load goes on.", file=sys.stderr)
+        traceback.print_exc()
+
+
+def install(recorder: Recorder | None) -> Recorder | None:
+    """Make `recorder` the one that `emit` speaks to in this process; return the one it replaces."""
+    global _recorder
+    previous, _recorder = _recorder, recorder
+    return previous
+
+
+def installed() -> Recorder | None:
+    """The recorder in force: what a worker process is given to take over."""
+    return _recorder
+
+
+_loaders = itertools.count(1)
+
+
+def new_loader() -> int:
+    """A number for a loader, unique in the trace."""
+    return next(_loaders)
+
+
+def number_loaders_from(pid: int) -> None:
+    """A worker numbers the loaders nested in its dataset from its pid, so that they meet no other's."""
+    global _loaders
+    _loaders = itertools.count((pid & 0x3FFFFF) << 10)
+
+
+def epoch_id(loader: int, epoch: int) -> int:
+    """Which epoch of which loader, in one number."""
+    return loader << 32 | epoch

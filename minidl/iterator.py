@@ -1,0 +1,152 @@
+"""What both iterators have in common: seeds, the sampler's iterator, and one step of the iteration.
+
+torch: _BaseDataLoaderIter
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from minidl.events import (
+    ASKED,
+    EPOCH_BEGIN,
+    EPOCH_END,
+    ERROR_RAISED,
+    KEYS_BEGIN,
+    KEYS_DRAWN,
+    LOADER,
+    NO_TASK,
+    NO_WORKER,
+    SAMPLER_END,
+    YIELDED,
+    emit,
+)
+from minidl.pinning import HOST
+
+if TYPE_CHECKING:
+    from minidl.loader import DataLoader
+
+
+class BaseIterator:
+    """One pass over a DataLoader, or, with persistent workers, one after the other."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._epoch_id = loader._new_epoch()
+        emit(LOADER, self._epoch_id, NO_TASK, NO_WORKER, 0, loader.num_workers, loader._configuration())
+        self._dataset = loader.dataset
+        self._iterable = isinstance(loader.dataset, IterableDataset)
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._auto_collation = loader._auto_collation
+        self._drop_last = loader.drop_last
+        self._index_sampler = loader._index_sampler
+        self._num_workers = loader.num_workers
+        self._pin_memory_device = pin_device(loader)
+        self._pin_memory = self._pin_memory_device is not None
+        self._timeout = loader.timeout
+        self._collate_fn = loader.collate_fn
+        # The order of the next two lines is torch's: a sampler that draws in its __iter__ must do so before the
+        # base seed is drawn from the same generator, or no batch would be the same as torch's.
+        self._sampler_iter = iter(self._index_sampler)
+        self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
+        self._persistent_workers = loader.persistent_workers
+        self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
+
+    def __iter__(self) -> BaseIterator:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._index_sampler)
+
+    def __getstate__(self) -> Any:
+        raise NotImplementedError("{} cannot be pickled", type(self).__name__)
+
+    def _begin_epoch(self, loader: DataLoader, previous_epoch_id: int = -1) -> None:
+        self._num_yielded = 0
+        self._num_drawn = 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        emit(EPOCH_BEGIN, self._epoch_id, NO_TASK, NO_WORKER, 0, previous_epoch_id)
+
+    def _next_keys(self) -> Any:
+        """Draw the keys of one task; StopIteration at the sampler's end. torch: _next_index"""
+        emit(KEYS_BEGIN, self._epoch_id, self._num_drawn)
+        try:
+            keys = next(self._sampler_iter)
+        except StopIteration:
+            emit(SAMPLER_END, self._epoch_id, NO_TASK, NO_WORKER, 0, self._num_drawn)
+            raise
+        emit(KEYS_DRAWN, self._epoch_id, self._num_drawn, NO_WORKER, 0, 0, keys)
+        self._num_drawn += 1
+        return keys
+
+    def _next_data(self) -> tuple[int, Any]:
+        """The next task's id and its batch."""
+        raise NotImplementedError
+
+    def __next__(self) -> Any:
+        if torch.autograd._profiler_enabled():  # entering a record_function costs more than a whole small batch
+            with torch.autograd.profiler.record_function(self._profile_name):
+                return self._next()
+        return self._next()
+
+    def _next(self) -> Any:
+        emit(ASKED, self._epoch_id)
+        try:
+            task_id, batch = self._next_data()
+        except StopIteration:
+            emit(EPOCH_END, self._epoch_id, NO_TASK, NO_WORKER, 0, self._num_yielded)
+            raise
+        except Exception as error:
+            emit(ERROR_RAISED, self._epoch_id, NO_TASK, NO_WORKER, 0, 0, repr(error))
+            raise
+        self._num_yielded += 1
+        length = self._IterableDataset_len_called
+        if length is not None and self._iterable and self._num_yielded > length:
+            self._warn_of_too_many(length)
+        emit(YIELDED, self._epoch_id, task_id, NO_WORKER, 0, self._num_yielded)
+        return batch
+
+    def _warn_of_too_many(self, length: int) -> None:
+        text = (
+            f"Length of IterableDataset {self._dataset} was reported to be {length}"
+            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if self._num_workers > 0:
+            text += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker. Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            )
+        warnings.warn(text, stacklevel=4)
+
+
+def pin_device(loader: DataLoader) -> str | None:
+    """Where batches are to be pinned for: an accelerator's type, "host", or None for not at all."""
+    if loader.pin_memory == HOST:
+        return HOST
+    if not loader.pin_memory:
+        return None
+    if loader.pin_memory_device:
+        warnings.warn(
+            "pin_memory_device is deprecated, the current accelerator will be used as the device,"
+            f"ignore pin_memory_device='{loader.pin_memory_device}'.",
+            stacklevel=5,
+        )
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator is None:
+        warnings.warn(
+            "'pin_memory' argument is set as true but no accelerator is found, "
+            "then device pinned memory won't be used.",
+            stacklevel=5,
+        )
+        return None
+    if accelerator.type == "mps":  # torch cannot pin for it: pytorch#86060
+        warnings.warn(
+            "'pin_memory' argument is set as true but not supported on MPS now, device pinned memory won't be used.",
+            stacklevel=5,
+        )
+        return None
+    return accelerator.type

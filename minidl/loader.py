@@ -1,0 +1,268 @@
+"""DataLoader: what is to be loaded, how, and which of the two iterators does it.
+
+torch: dataloader.py, class DataLoader
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch.utils.data import IterableDataset
+
+from minidl import events
+from minidl import world as worlds
+from minidl.data.collate import default_collate, default_convert
+from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSampler, Sampler, SequentialSampler
+from minidl.iterator import BaseIterator
+from minidl.parallel import ParallelIterator
+from minidl.serial import SerialIterator
+
+T_co = TypeVar("T_co", covariant=True)
+
+# Attributes that the sampler was made from: changing one afterwards would change nothing, or half of it.
+FROZEN = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
+
+
+class DataLoader(Generic[T_co]):
+    """Iterates over a dataset in batches, with worker processes if wanted. A drop-in for torch's.
+
+    Args:
+        dataset: map-style (`__getitem__`, `__len__`) or an `IterableDataset`.
+        batch_size: samples per batch; None yields samples one by one, unbatched.
+        shuffle: draw the keys in a new random order each epoch.
+        sampler: an iterable of keys, instead of `shuffle`.
+        batch_sampler: an iterable of lists of keys, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`.
+        num_workers: worker processes; 0 loads in the caller's thread.
+        collate_fn: makes a batch of a list of samples; `default_collate` stacks tensors.
+        pin_memory: True copies batches to memory that a GPU reads directly, where there is an accelerator;
+            "host" lets the operating system lock the pages, on any machine.
+        drop_last: leave out the last batch if it is not full.
+        timeout: seconds to wait for a batch of the workers before a RuntimeError; 0 waits for ever.
+        worker_init_fn: called in each worker with its worker_id, after seeding.
+        multiprocessing_context: "fork", "spawn", "forkserver", or a context; None is the system's default.
+        generator: draws the random order and the workers' base seed; None is torch's default generator.
+        prefetch_factor: batches that each worker makes ahead (2 by default with workers).
+        persistent_workers: keep the workers from one epoch to the next.
+        pin_memory_device: deprecated; ignored with a warning.
+        in_order: False yields batches as they come, in any order.
+
+    Raises:
+        ValueError, TypeError: arguments that contradict each other; the message says which.
+    """
+
+    dataset: Any
+    batch_size: int | None
+    num_workers: int
+    prefetch_factor: int | None
+    _iterator: BaseIterator | None
+    _initialized = False
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool | str = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers)
+        if num_workers > 0 and prefetch_factor is None:
+            prefetch_factor = 2
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self.generator = generator
+        self.persistent_workers = persistent_workers
+
+        iterable = isinstance(dataset, IterableDataset)
+        check_sampling_options(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        if sampler is None:
+            if iterable:
+                # Endless, however long the dataset says it is: every worker goes through a dataset of its own, and a
+                # sampler that ended with the dataset's length would cut them off.
+                sampler = InfiniteConstantSampler()
+            else:
+                sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        if batch_sampler is not None:
+            batch_size = None  # it decides how large a batch is
+        elif batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
+
+        self._IterableDataset_len_called: int | None = None  # what len(self) last said of an iterable dataset
+        self._iterator = None  # of persistent workers
+        self._numbered: tuple[int, int] | None = None
+        self._initialized = True
+        self.check_worker_number_rationality()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._initialized and name in FROZEN:
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        return self._multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, multiprocessing_context: Any) -> None:
+        if multiprocessing_context is not None and self.num_workers <= 0:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                f"num_workers={self.num_workers}"
+            )
+        self._multiprocessing_context = worlds.context_of(multiprocessing_context)
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        """What the keys of a task come from: lists of keys, or without batching single keys."""
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def __iter__(self) -> Any:
+        """A new iterator; with persistent workers the one there is, begun again. If that one has failed, it is
+        dropped, and new workers are started: an error concerns the epoch in which it was raised."""
+        if not self.persistent_workers or self.num_workers == 0:
+            return self._get_iterator()
+        if self._iterator is not None and getattr(self._iterator, "_failure", None) is not None:
+            self._iterator._shutdown_workers()  # type: ignore[attr-defined]
+            self._iterator = None
+        if self._iterator is None:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)  # type: ignore[attr-defined]
+        return self._iterator
+
+    def _get_iterator(self) -> BaseIterator:
+        if self.num_workers == 0:
+            return SerialIterator(self)
+        self.check_worker_number_rationality()
+        return ParallelIterator(self)
+
+    def __len__(self) -> int:
+        """Batches in an epoch: the sampler's length. For an iterable dataset an estimate from its own `__len__`, which
+        the iterator holds against it (a warning) if more is yielded."""
+        if not isinstance(self.dataset, IterableDataset):
+            return len(self._index_sampler)
+        length = self._IterableDataset_len_called = len(self.dataset)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return length
+        return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn if there are more workers than cores that this process may use."""
+        cores = worlds.current().cpu_count()
+        if not self.num_workers or (cores is not None and self.num_workers <= cores):
+            return
+        if cores is None:
+            suggestion = "DataLoader is not able to compute a suggested max number of worker in current system."
+        else:
+            suggestion = (
+                f"Our suggested max number of worker in current system is {cores}, which is smaller than what this "
+                "DataLoader is going to create."
+            )
+        warnings.warn(
+            f"This DataLoader will create {self.num_workers} worker processes in total. {suggestion} "
+            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
+            "lower the worker number to avoid potential slowness/freeze if necessary.",
+            stacklevel=3,
+        )
+
+    # ---- for the trace
+
+    def _new_epoch(self) -> int:
+        """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a number anew."""
+        pid = worlds.current().pid()
+        if self._numbered is None or self._numbered[0] != pid:
+            self._numbered = pid, events.new_loader()
+            self._epochs = itertools.count()
+        return events.epoch_id(self._numbered[1], next(self._epochs))
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "dataset": type(self.dataset).__name__,
+            "sampler": type(self._index_sampler).__name__,
+            "batch_size": self.batch_size,
+            "num_workers": self.num_workers,
+            "prefetch_factor": self.prefetch_factor,
+            "in_order": self.in_order,
+            "pin_memory": self.pin_memory,
+            "persistent_workers": self.persistent_workers,
+            "drop_last": self.drop_last,
+            "timeout": self.timeout,
+            "start_method": worlds.current(self.multiprocessing_context).start_method(),
+        }
+
+
+def check_worker_options(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
+    """ValueError if what concerns the workers contradicts itself."""
+    if num_workers < 0:
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing."
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if prefetch_factor == 0:  # torch takes it, and fails with an AssertionError when the loader is iterated
+        raise ValueError(
+            "prefetch_factor option should be at least 1, or None for the default of 2: with 0 no worker would ever "
+            "be given a task. Use num_workers=0 to load without prefetching."
+        )
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def check_sampling_options(
+    iterable: bool, batch_size: int | None, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
+) -> None:
+    """ValueError if what concerns the keys contradicts itself. An iterable dataset decides itself what comes next,
+    so it takes none of these; that is said first."""
+    if iterable:
+        for name, value in ("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler):
+            if value is not None:
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+                )
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
+    if batch_size is None and batch_sampler is None and drop_last:
+        raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")

@@ -1,0 +1,416 @@
+"""The iterator for num_workers > 0: hand out tasks, take in results, yield batches in the sampler's order.
+
+    sampler -> index_queue[0] -> worker 0 -> worker_result_queue -> (pin thread -> data_queue) -> reorder -> yield
+            -> index_queue[1] -> worker 1 -^
+
+Legend
+    _send_idx            7    the next task to be sent
+    _rcvd_idx            4    the next task to be yielded (in order)
+    _task_info           {4: TaskInfo(worker_id=0, keys=[8, 9]), 5: ...}   tasks in [_rcvd_idx, _send_idx) not yet
+                              yielded; those whose batch has arrived early are the reorder buffer
+    _tasks_outstanding   2    of these, how many have not arrived; never more than prefetch_factor * num_workers
+
+Principles
+1. One new task is sent for each batch yielded, not for each received: what is held stays bounded.
+2. Tasks go round the active workers in turn, so that the same seeds make the same batches on the same workers.
+3. A task is yielded, or skipped because its worker's stream ended, or lost with an error that stays.
+
+torch: _MultiProcessingDataLoaderIter
+"""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from dataclasses import dataclass
+from pickle import PicklingError
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from torch._utils import ExceptionWrapper
+
+from minidl import events, signals
+from minidl import world as worlds
+from minidl.events import (
+    DISPATCHED,
+    HEALTH_CHECK,
+    NO_CAPACITY,
+    NO_TASK,
+    NO_WORKER,
+    PRIMED,
+    RECEIVED,
+    RELEASED,
+    RESUME_ACKNOWLEDGED,
+    STORED,
+    TASK_LOST,
+    TASK_SKIPPED,
+    WORKER_DIED,
+    WORKER_EXHAUSTED,
+    WORKER_STARTED,
+    WORKER_STARTING,
+    Queue,
+    emit,
+)
+from minidl.iterator import BaseIterator
+from minidl.messages import Died, Failed, Result, Resume, Resumed, StreamEnd, Task
+from minidl.pinning import pin_loop
+from minidl.queues import Consumer, Empty, Producer, ThreadQueue
+from minidl.shutdown import shut_down, shut_down_at_exit, tell_to_stop
+from minidl.signals import explain_death
+from minidl.worker import Job, run
+
+if TYPE_CHECKING:
+    from minidl.loader import DataLoader
+
+STATUS_CHECK_INTERVAL = 5.0  # seconds; the last line of defence: every wait wakes on a death by itself
+
+NOT_ARRIVED: Any = object()
+
+
+class WorkerState(enum.Enum):
+    ACTIVE = "can be given tasks"
+    EXHAUSTED = "its iterable dataset has no more samples in this epoch"
+    DEAD = "its process has ended"
+
+
+@dataclass
+class TaskInfo:
+    """A task that was sent and not yet yielded. torch: a tuple, longer once the batch is there"""
+
+    worker_id: int
+    keys: Any
+    data: Any = NOT_ARRIVED
+    early: bool = False  # it arrived before its turn: it is in the reorder buffer
+
+    @property
+    def arrived(self) -> bool:
+        return self.data is not NOT_ARRIVED
+
+
+class ParallelIterator(BaseIterator):
+    """One pass over a DataLoader with the help of worker processes."""
+
+    _shutdown = True  # until there is something to shut down
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        self._world = worlds.current(loader.multiprocessing_context)
+        self._owner_pid = self._world.pid()  # a forked worker inherits this object, but it is not his to shut down
+        self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
+        self._in_order = loader.in_order
+        self._worker_init_fn = loader.worker_init_fn
+        self._waiting = False  # for a message: there an interrupt leaves everything as it was
+        self._failure: str | None = None  # what every further next() raises: a task is lost
+        self._workers: list[worlds.Process] = []
+        self._index_queues: list[Producer] = []
+        self._pin_memory_thread: worlds.Thread | None = None
+        self._workers_done_event = self._world.flag()
+        self._pin_memory_thread_done_event = self._world.flag()
+        self._ending_of: list[worlds.Waitable] = []  # each worker's process
+        self._endings = self._world.waiter()  # of them
+        self._worker_result_queue = Consumer(
+            self._world, Queue.RESULT, self._epoch_id, until=self._pin_memory_thread_done_event
+        )
+        self._data_queue: Consumer | ThreadQueue = self._worker_result_queue
+        self._shutdown = False
+        try:
+            for worker_id in range(self._num_workers):
+                self._start_worker(worker_id)
+            if self._pin_memory:
+                self._start_pin_thread()
+            signals.watch(self._world, self)
+            shut_down_at_exit(self._world, self)
+            self._reset(loader, first_iter=True)
+        except BaseException:
+            self._shutdown_workers()
+            raise
+
+    # ---- start-up
+
+    def _start_worker(self, worker_id: int) -> None:
+        index_reader, index_writer = self._world.pipe()
+        result_reader, result_writer = self._world.pipe()
+        job = Job(
+            world=self._world,
+            recorder=events.installed(),
+            epoch_id=self._epoch_id,
+            worker_id=worker_id,
+            num_workers=self._num_workers,
+            base_seed=self._base_seed,
+            init_fn=self._worker_init_fn,
+            dataset=self._dataset,
+            auto_collation=self._auto_collation,
+            collate_fn=self._collate_fn,
+            drop_last=self._drop_last,
+            index_reader=index_reader,
+            result_writer=result_writer,
+            done=self._workers_done_event,
+        )
+        worker = self._world.process(run, (job,), f"minidl worker {worker_id}")
+        emit(WORKER_STARTING, self._epoch_id, NO_TASK, worker_id)
+        try:
+            worker.start()
+        except (TypeError, AttributeError, PicklingError):
+            warnings.warn(
+                "Got pickle error when attempting to start a worker Process. "
+                "This might be because the worker Process arguments are not picklable. "
+                "Python 3.14+ changed the multiprocessing start method in non-Mac POSIX platforms "
+                "to 'forkserver', which requires the worker Process arguments to be picklable. "
+                "You can also try multiprocessing.set_start_method('fork').",
+                stacklevel=6,
+            )
+            raise
+        finally:
+            # The worker has its own copies. As long as main holds one, too, the pipe never ends when the worker does.
+            index_reader.close()
+            result_writer.close()
+        emit(WORKER_STARTED, self._epoch_id, NO_TASK, worker_id, 0, worker.pid or 0)
+        ending = self._world.end_of(worker)
+        self._workers.append(worker)
+        self._ending_of.append(ending)
+        self._endings.add(ending, worker_id)
+        self._worker_result_queue.add(worker_id, result_reader, ending)
+        self._index_queues.append(Producer(self._world, index_writer, Queue.INDEX, worker_id))
+
+    def _start_pin_thread(self) -> None:
+        self._data_queue = ThreadQueue(self._world, self._epoch_id)
+        args = self._world, self._worker_result_queue, self._data_queue, self._pin_memory_device, self._epoch_id
+        self._pin_memory_thread = self._world.thread(pin_loop, args, "pin thread")
+        self._pin_memory_thread.start()
+
+    def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
+        """Begin an epoch. With persistent workers every one after the first comes here again."""
+        previous = -1
+        if not first_iter:
+            previous, self._epoch_id = self._epoch_id, loader._new_epoch()
+        self._sampler_iter = iter(self._index_sampler)  # in the first epoch for the second time, as torch does
+        self._begin_epoch(loader, previous)
+        self._send_idx = 0
+        self._rcvd_idx = 0
+        self._task_info: dict[int, TaskInfo] = {}
+        self._tasks_outstanding = 0
+        self._next_worker = 0  # whose turn it is; every epoch begins with worker 0 (pytorch#73603)
+        self._workers_num_tasks = [0] * self._num_workers  # sent to each and not yet yielded
+        if first_iter:
+            self._workers_status = [WorkerState.ACTIVE] * self._num_workers
+        else:
+            self._resume_workers()
+        for _ in range(self._prefetch_factor * self._num_workers):
+            self._try_put_index()
+        emit(PRIMED, self._epoch_id, NO_TASK, NO_WORKER, 0, self._send_idx)
+
+    def _resume_workers(self) -> None:
+        """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What
+        else arrives meanwhile belongs to an epoch that was abandoned, and is dropped."""
+        for worker_id, status in enumerate(self._workers_status):
+            if status is WorkerState.DEAD:  # it died after its last task of the epoch before
+                self._fail_for_death(worker_id)
+        for index_queue in self._index_queues:
+            index_queue.put(Resume(self._epoch_id))
+        waiting_for = set(range(self._num_workers))
+        while waiting_for:
+            message = self._get_data()
+            if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
+                waiting_for.discard(message.worker_id)
+                emit(RESUME_ACKNOWLEDGED, self._epoch_id, NO_TASK, message.worker_id, 0, len(waiting_for))
+        self._workers_status = [WorkerState.ACTIVE] * self._num_workers
+
+    # ---- hand out
+
+    def _try_put_index(self) -> None:
+        """Send one task, if the sampler has keys for one and a worker can take it. torch: _try_put_index"""
+        max_tasks = self._prefetch_factor * self._num_workers
+        assert self._tasks_outstanding < max_tasks, "more tasks outstanding than allowed"
+        try:
+            keys = self._next_keys()
+        except StopIteration:
+            return
+        worker_id = self._choose_worker(max_tasks)
+        if worker_id is None:
+            emit(NO_CAPACITY, self._epoch_id, self._send_idx)
+            return
+        self._task_info[self._send_idx] = TaskInfo(worker_id, keys)
+        self._workers_num_tasks[worker_id] += 1
+        self._tasks_outstanding += 1
+        emit(DISPATCHED, self._epoch_id, self._send_idx, worker_id, 0, self._tasks_outstanding)
+        self._index_queues[worker_id].put(Task(self._epoch_id, self._send_idx, keys))
+        self._send_idx += 1
+
+    def _choose_worker(self, max_tasks: int) -> int | None:
+        """The next active worker in turn; without order, the next that has room. In order a worker cannot have
+        too many: its batches are waited for in turn."""
+        active = self._workers_status.count(WorkerState.ACTIVE)
+        for _ in range(self._num_workers):
+            worker_id = self._next_worker
+            self._next_worker = (self._next_worker + 1) % self._num_workers
+            if self._workers_status[worker_id] is WorkerState.ACTIVE and (
+                self._in_order or self._workers_num_tasks[worker_id] < max_tasks // active  # pytorch#105203
+            ):
+                return worker_id
+        return None
+
+    # ---- take in
+
+    def _get_data(self) -> Any:
+        """The next message of a worker. One that costs something, a death or a lost batch, is raised.
+        torch: _get_data, _try_get_data"""
+        while True:
+            try:
+                self._waiting = True
+                message = self._data_queue.get(self._timeout or STATUS_CHECK_INTERVAL)
+                self._waiting = False
+            except Empty:
+                self._check_health()
+                if self._timeout:
+                    raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from None
+                continue
+            except Exception as error:  # no message: it could not be unpickled
+                self._fail_for_lost_message(error)
+            if isinstance(message, Failed):
+                self._fail_for_lost_message(message.error)
+            if isinstance(message, Died):
+                self._worker_ended(message.worker_id)
+            return message
+
+    def _receive(self) -> int | None:
+        """Take in one message. If it is a batch, store it and return its task's id."""
+        result = self._get_data()
+        if not isinstance(result, Result):
+            return None  # a worker that was expected to end has ended
+        self._tasks_outstanding -= 1
+        emit(RECEIVED, self._epoch_id, result.task_id, result.worker_id, 0, self._tasks_outstanding)
+        if isinstance(result.data, StreamEnd):
+            self._worker_exhausted(result.worker_id)
+            return None
+        info = self._task_info[result.task_id]
+        info.data = result.data
+        info.early = self._in_order and result.task_id != self._rcvd_idx
+        if info.early:
+            emit(STORED, self._epoch_id, result.task_id, result.worker_id, 0, self._rcvd_idx)
+        return result.task_id
+
+    def _worker_exhausted(self, worker_id: int) -> None:
+        """A worker's iterable dataset has ended; the others go on."""
+        self._workers_status[worker_id] = WorkerState.EXHAUSTED
+        emit(WORKER_EXHAUSTED, self._epoch_id, NO_TASK, worker_id)
+        if not self._persistent_workers:
+            tell_to_stop(self, worker_id)
+        self._try_put_index()  # the task that it did not fulfil is another's chance
+
+    # ---- yield
+
+    def _next_data(self) -> tuple[int, Any]:
+        """The next task's id and batch. torch: _next_data"""
+        if self._failure is not None:
+            raise RuntimeError(self._failure)
+        try:
+            self.notice_deaths()
+            return self._take(self._next_task())
+        except Exception:
+            raise
+        except BaseException as interrupt:  # Ctrl-C
+            if not self._waiting:
+                self._failure = f"next() was interrupted ({interrupt!r}) in the middle of a step: a batch may be lost"
+            raise
+
+    def _next_task(self) -> int:
+        """Wait until a task can be yielded: in order the next one, else any."""
+        while True:
+            self._skip_unfulfilled()
+            if self._rcvd_idx == self._send_idx:
+                if not self._persistent_workers:
+                    self._shutdown_workers()
+                raise StopIteration
+            if self._task_info[self._rcvd_idx].arrived:
+                return self._rcvd_idx
+            task_id = self._receive()
+            if task_id is not None and not self._in_order:
+                return task_id
+
+    def _skip_unfulfilled(self) -> None:
+        """Move `_rcvd_idx` past what will never come: tasks already yielded out of order, and tasks that are with
+        a worker whose stream has ended."""
+        while self._rcvd_idx < self._send_idx:
+            info = self._task_info.get(self._rcvd_idx)
+            if info is not None:
+                if info.arrived or self._workers_status[info.worker_id] is WorkerState.ACTIVE:
+                    return
+                emit(TASK_SKIPPED, self._epoch_id, self._rcvd_idx, info.worker_id)
+                del self._task_info[self._rcvd_idx]
+            self._rcvd_idx += 1
+
+    def _take(self, task_id: int) -> tuple[int, Any]:
+        """Refill, then hand out a batch, or raise the exception that came in its place. torch: _process_data"""
+        info = self._task_info[task_id]
+        if info.early:
+            emit(RELEASED, self._epoch_id, task_id, info.worker_id)
+        self._workers_num_tasks[info.worker_id] -= 1
+        self._try_put_index()
+        del self._task_info[task_id]
+        if task_id == self._rcvd_idx:
+            self._rcvd_idx += 1
+        if isinstance(info.data, ExceptionWrapper):
+            info.data.reraise()
+        return task_id, info.data
+
+    # ---- deaths
+
+    def notice_deaths(self) -> None:
+        """Raise if a worker has died that still has something to do. Costs one system call if none has."""
+        while not self._shutdown and self._failure is None and self._endings.wait(0):
+            self._receive()  # what it sent before it died; at last its Died, which is raised or ends this loop
+
+    def _worker_ended(self, worker_id: int) -> None:
+        """A worker's process is no more. That of an exhausted one was told to end."""
+        status, self._workers_status[worker_id] = self._workers_status[worker_id], WorkerState.DEAD
+        self._endings.remove(self._ending_of[worker_id])
+        if status is WorkerState.ACTIVE:
+            self._fail_for_death(worker_id)
+
+    def _fail_for_death(self, worker_id: int) -> NoReturn:
+        lost = [
+            task_id for task_id, info in self._task_info.items() if info.worker_id == worker_id and not info.arrived
+        ]
+        first = (lost[0], self._task_info[lost[0]].keys) if lost else None
+        worker = self._workers[worker_id]
+        text = explain_death(self._world, worker, worker_id, first)
+        emit(WORKER_DIED, self._epoch_id, NO_TASK, worker_id, 0, worker.exitcode or 0, text)
+        for task_id in lost:
+            emit(TASK_LOST, self._epoch_id, task_id, worker_id)
+        self._fail(text)
+
+    def _fail_for_lost_message(self, error: BaseException) -> NoReturn:
+        """A message could not be unpickled: its shared memory cannot be reached. Most often its worker has died
+        meanwhile, which the system may tell a moment later."""
+        for worker_id in self._endings.wait(0.1):
+            if self._workers_status[worker_id] is WorkerState.ACTIVE:
+                self._fail_for_death(worker_id)
+        if not self._world.open_files_left(10):
+            self._fail(
+                "Too many open files. Communication with the workers is no longer possible. Please increase the limit "
+                "using `ulimit -n` in the shell or change the sharing strategy by calling "
+                "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code"
+            )
+        self._fail(f"A batch was lost: it could not be unpickled ({error!r})", error)
+
+    def _check_health(self) -> None:
+        """Nothing came for a while: look whether everybody is alive."""
+        emit(HEALTH_CHECK, self._epoch_id)
+        for worker_id, worker in enumerate(self._workers):
+            if self._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
+                self._worker_ended(worker_id)
+        if self._pin_memory_thread is not None and not self._pin_memory_thread.is_alive():
+            self._fail("Pin memory thread exited unexpectedly")
+
+    def _fail(self, text: str, cause: BaseException | None = None) -> NoReturn:
+        """A task is lost: raise, now and at every further next(). The text is kept, not the exception: its
+        traceback would hold this iterator, and so its workers, until the garbage collector comes."""
+        self._failure = text
+        raise RuntimeError(text) from cause
+
+    # ---- the end
+
+    def _shutdown_workers(self) -> None:
+        shut_down(self)
+
+    def __del__(self) -> None:
+        self._shutdown_workers()

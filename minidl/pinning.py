@@ -1,0 +1,136 @@
+"""Page-locked memory: `pin_memory()`, and the thread that does it while main trains.
+
+A GPU copies from page-locked ("pinned") memory without the processor, so a batch that is pinned beforehand can be
+sent to it while the last one is still worked on. The copy into pinned memory takes time: a thread of main does
+it, between worker_result_queue and data_queue.
+
+torch: _utils/pin_memory.py
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+
+from minidl import world as worlds
+from minidl.events import (
+    NO_WORKER,
+    PIN_BEGIN,
+    PIN_END,
+    PIN_FAILED,
+    PIN_THREAD_BEGIN,
+    PIN_THREAD_END,
+    emit,
+)
+from minidl.messages import Failed, Result, StreamEnd
+from minidl.queues import Consumer, Stopped, ThreadQueue
+from minidl.world import World
+
+HOST = "host"  # pin_memory="host": lock pages with the operating system's own call; needs no accelerator
+
+
+def pin_loop(world: World, results: Consumer, data_queue: ThreadQueue, device: str | None, epoch_id: int) -> None:
+    """The pin thread: every message of `results` goes to `data_queue`, batches pinned on the way, until the flag
+    that `results` watches is set. An exception goes on in the batch's place. torch: _pin_memory_loop"""
+    emit(PIN_THREAD_BEGIN, epoch_id)
+    world.name_thread("pt_data_pin")
+    torch.set_num_threads(1)  # of this thread: the copy must not take the cores from the training step
+    if device not in (None, HOST):
+        torch.accelerator.set_device_index(torch.accelerator.current_device_index())
+    while True:
+        try:
+            message = results.get()
+        except Stopped:
+            break
+        except Exception as error:  # unpickling failed, and with it a batch is lost: main must hear of it
+            message = Failed(epoch_id, error)
+        if isinstance(message, Result) and not isinstance(message.data, (ExceptionWrapper, StreamEnd)):
+            message = pinned(message, device)
+        data_queue.put(message)
+        del message  # or the batch would live until the next one comes
+    emit(PIN_THREAD_END, epoch_id)
+
+
+def pinned(result: Result, device: str | None) -> Result:
+    epoch_id, task_id, worker_id = result.epoch_id, result.task_id, result.worker_id
+    try:
+        return Result(epoch_id, task_id, worker_id, pin_batch(result.data, device, epoch_id, task_id, worker_id))
+    except Exception as error:
+        emit(PIN_FAILED, epoch_id, task_id, worker_id, 0, 0, repr(error))
+        wrapped = ExceptionWrapper(where=f"in pin memory thread for device {device}")
+        return Result(epoch_id, task_id, worker_id, wrapped)
+
+
+def pin_batch(batch: Any, device: str | None, epoch_id: int, task_id: int, worker_id: int = NO_WORKER) -> Any:
+    """`pin_memory`, said to the recorder."""
+    emit(PIN_BEGIN, epoch_id, task_id, worker_id)
+    batch = pin_memory(batch, device)
+    emit(PIN_END, epoch_id, task_id, worker_id)
+    return batch
+
+
+def pin_memory(data: Any, device: str | None = None) -> Any:
+    """A copy of `data` whose tensors lie in page-locked memory, in the same mappings, sequences and namedtuples.
+
+    An object with a method `pin_memory()` is replaced by what that returns; strings and anything else stay as
+    they are. With device "host" tensors are locked by the operating system (`mlock`), or merely copied where its
+    limit forbids it (`ulimit -l`); otherwise by torch, for the current accelerator.
+    """
+    return _map_tensors(lock_pages if device == HOST else torch.Tensor.pin_memory, data)
+
+
+def lock_pages(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy of a tensor of any shape and dtype in memory that the system will not swap out."""
+    if tensor.layout is not torch.strided or not tensor.nbytes:
+        return tensor.clone()
+    pages = worlds.current().page_locked(tensor.nbytes)
+    if pages is None:
+        return tensor.clone()
+    # The tensor keeps the pages: they are unlocked when it goes.
+    locked = torch.frombuffer(pages, dtype=torch.uint8, count=tensor.nbytes).view(tensor.dtype).view(tensor.shape)
+    return locked.copy_(tensor)
+
+
+def _map_tensors(pin: Callable[[torch.Tensor], torch.Tensor], data: Any) -> Any:
+    """`data` with `pin` applied to its tensors. A container keeps its type, and a mutable one its other attributes,
+    so it is cloned and filled; one whose type allows neither becomes a plain dict or list."""
+
+    def again(item: Any) -> Any:
+        return _map_tensors(pin, item)
+
+    if isinstance(data, torch.Tensor):
+        return pin(data)
+    if hasattr(data, "pin_memory"):
+        return data.pin_memory()
+    if isinstance(data, (str, bytes)):
+        return data
+    if isinstance(data, collections.abc.Mapping):
+        items = {key: again(value) for key, value in data.items()}
+        try:
+            if not isinstance(data, collections.abc.MutableMapping):
+                return type(data)(items)  # type: ignore[call-arg]
+            clone = copy.copy(data)
+            clone.update(items)
+            return clone
+        except TypeError:
+            return items
+    if isinstance(data, tuple):
+        parts = [again(item) for item in data]
+        return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
+    if isinstance(data, collections.abc.Sequence):
+        parts = [again(item) for item in data]
+        try:
+            if not isinstance(data, collections.abc.MutableSequence):
+                return type(data)(parts)  # type: ignore[call-arg]
+            copied = copy.copy(data)
+            for i, part in enumerate(parts):
+                copied[i] = part
+            return copied
+        except TypeError:
+            return parts
+    return data

@@ -1,0 +1,303 @@
+"""The queues: multiprocessing's queue, rebuilt so that it can be read and traced.
+
+    producer's process                                  consumer's process
+    put() -> buffer -> feeder thread -> pickle -> pipe -> read -> frames -> unpickle -> get()
+
+Principles
+1. A queue has one producer and one consumer. No lock is shared by processes, so none can be held by a dead
+   one. torch's worker_result_queue is one pipe that all workers write to under one lock; here it is one pipe
+   per worker, read by one Consumer that waits on all of them, so half a message spoils one pipe, not all.
+2. `put` never blocks: a feeder thread does the pickling and the writing, which can.
+3. Waiting wakes on death: whoever waits for a message waits for the end of the process that owes it, too.
+4. `get` never blocks on half a message: bytes are gathered as they come, until a frame is whole.
+
+torch: multiprocessing.Queue, torch.multiprocessing.queue.Queue
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from minidl.events import (
+    ARRIVED,
+    CLOSED,
+    FEEDER_BEGIN,
+    FEEDER_END,
+    FEEDER_JOINED,
+    GOT,
+    JOIN_CANCELLED,
+    NO_TASK,
+    NO_WORKER,
+    PUT,
+    SEND_BEGIN,
+    SEND_FAILED,
+    SENT,
+    TIMED_OUT,
+    WAIT,
+    Queue,
+    emit,
+)
+from minidl.messages import Died
+from minidl.world import Flag, Reader, Waitable, World, Writer
+
+UNTIL, BYTES, END = object(), object(), object()  # what a consumer was woken for
+LENGTH = struct.Struct("<Q")  # what stands before each message in a pipe: its size in bytes
+
+
+class Empty(Exception):
+    """Nothing came within the timeout. torch: queue.Empty"""
+
+
+class Stopped(Exception):
+    """The flag that a consumer watches was set."""
+
+
+class Producer:
+    """The writing side: buffer, feeder thread, pipe.
+
+    Guarantees: messages leave in the order of their puts; `put` does not block; after `close` the feeder sends
+    what is buffered and ends. Assumes that one thread at a time calls it.
+    """
+
+    def __init__(self, world: World, writer: Writer, queue: Queue, worker_id: int) -> None:
+        self._world = world
+        self._writer = writer
+        self._name = queue, worker_id
+        self._buffer: deque[Any] = deque()
+        self._not_empty = world.condition()
+        self._closed = False
+        self._join_cancelled = False
+        self._feeder: Any = None
+        self._epoch_id = 0  # of the last message: events that concern no message belong there
+
+    def put(self, message: Any) -> None:
+        queue, worker_id = self._name
+        self._epoch_id = message.epoch_id
+        emit(PUT, message.epoch_id, message.task_id, worker_id, queue)
+        with self._not_empty:
+            self._buffer.append(message)
+            self._not_empty.notify()
+        if self._feeder is None:
+            # Started by the first put, not earlier: a process that is forked while threads run may inherit a
+            # lock that one of them holds, and every worker is forked before the first put.
+            self._feeder = self._world.thread(self._feed, (), f"feeder {queue.name} {worker_id}")
+            self._feeder.start()
+
+    def close(self) -> None:
+        """Nothing more will be put. Closing twice is closing once."""
+        queue, worker_id = self._name
+        with self._not_empty:
+            if self._closed:
+                return
+            self._closed = True
+            emit(CLOSED, self._epoch_id, NO_TASK, worker_id, queue, len(self._buffer))
+            self._not_empty.notify()
+        if self._feeder is None:
+            self._writer.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def join_thread(self, timeout: float | None = None) -> None:
+        """Wait until everything is in the pipe. A worker does so before it exits: a daemon thread dies with its
+        process, and what is still buffered would be lost."""
+        queue, worker_id = self._name
+        if self._feeder is not None and not self._join_cancelled:
+            self._feeder.join(timeout)
+            emit(FEEDER_JOINED, self._epoch_id, NO_TASK, worker_id, queue)
+
+    def cancel_join_thread(self) -> None:
+        """Let the process exit with messages unsent. At shutdown nobody reads any more: a feeder that is blocked
+        on a full pipe never ends, and joining it would be a deadlock (pytorch#48666)."""
+        queue, worker_id = self._name
+        self._join_cancelled = True
+        emit(JOIN_CANCELLED, self._epoch_id, NO_TASK, worker_id, queue)
+
+    def _feed(self) -> None:
+        """The feeder thread. torch: multiprocessing.queues.Queue._feed"""
+        queue, worker_id = self._name
+        emit(FEEDER_BEGIN, self._epoch_id, NO_TASK, worker_id, queue)
+        try:
+            while True:
+                with self._not_empty:
+                    while not self._buffer and not self._closed:
+                        self._not_empty.wait()
+                    if not self._buffer:
+                        break  # closed, and everything is sent
+                    message = self._buffer.popleft()
+                self._send(message)
+                del message  # or the batch would live until the next one comes
+        except OSError as error:  # the reader is gone, and with it the need to send
+            emit(SEND_FAILED, self._epoch_id, NO_TASK, worker_id, queue, 0, repr(error))
+        finally:
+            self._writer.close()
+            emit(FEEDER_END, self._epoch_id, NO_TASK, worker_id, queue)
+
+    def _send(self, message: Any) -> None:
+        queue, worker_id = self._name
+        emit(SEND_BEGIN, message.epoch_id, message.task_id, worker_id, queue)
+        try:
+            data = self._world.pickle(message)
+        except Exception as error:
+            # multiprocessing prints the error and drops the message: whoever waits for it waits for ever.
+            data = self._world.pickle(message.unsendable(error))
+        emit(SENT, message.epoch_id, message.task_id, worker_id, queue, len(data))
+        frame = LENGTH.pack(len(data))
+        # One write for a message that the pipe can take at once; a long one is not copied for the sake of that.
+        for part in (frame + data,) if len(data) < 1 << 14 else (frame, data):
+            rest = memoryview(part)
+            while rest:
+                rest = rest[self._writer.write(rest) :]
+
+
+@dataclass(eq=False)
+class Channel:
+    """One pipe into a consumer, and the process at its other end."""
+
+    worker_id: int
+    reader: Reader
+    peer: Waitable  # ready once the process that writes to this pipe has ended
+    gathered: bytearray = field(default_factory=bytearray)  # bytes of a message that is not whole yet
+    open: bool = True  # False once the writing end is closed
+
+    def read(self) -> list[bytes]:
+        """Take in what the pipe holds; return the messages that are whole now."""
+        data = self.reader.read()
+        self.open = bool(data)
+        self.gathered += data
+        frames = []
+        while len(self.gathered) >= LENGTH.size:
+            end = LENGTH.size + LENGTH.unpack_from(self.gathered)[0]
+            if len(self.gathered) < end:
+                break
+            frames.append(bytes(memoryview(self.gathered)[LENGTH.size : end]))
+            del self.gathered[:end]
+        return frames
+
+
+class Consumer:
+    """The reading side: waits for its pipes, and for the ends of the processes that write to them.
+
+    Guarantees: messages of one pipe come in the order they were sent; a process's `Died` comes after every whole
+    message it sent; an interrupted `get` loses nothing. Assumes that one thread at a time calls it.
+    """
+
+    def __init__(self, world: World, queue: Queue, epoch_id: int, until: Flag | None = None) -> None:
+        self._world = world
+        self._queue = queue
+        self._epoch_id = epoch_id  # of the last message
+        self._waiter = world.waiter()
+        self._channels: list[Channel] = []
+        self._whole: deque[tuple[Channel, bytes | None]] = deque()  # None: the process at the other end has ended
+        if until is not None:
+            self._waiter.add(until, UNTIL)
+
+    def add(self, worker_id: int, reader: Reader, peer: Waitable) -> None:
+        channel = Channel(worker_id, reader, peer)
+        self._channels.append(channel)
+        self._waiter.add(reader, (channel, BYTES))
+        self._waiter.add(peer, (channel, END))
+
+    def get(self, timeout: float | None = None) -> Any:
+        """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set.
+
+        Whatever unpickling raises comes out as it is, and that message is gone.
+        """
+        if not self._whole:
+            self._wait(timeout)
+        channel, data = self._whole[0]
+        if data is None:
+            self._whole.popleft()
+            return Died(self._epoch_id, channel.worker_id)
+        emit(ARRIVED, self._epoch_id, NO_TASK, channel.worker_id, self._queue, len(data))
+        try:
+            message = self._world.unpickle(data)
+        except Exception as error:
+            self._whole.popleft()
+            emit(GOT, self._epoch_id, NO_TASK, channel.worker_id, self._queue, 0, repr(error))
+            raise
+        self._whole.popleft()  # only now: Ctrl-C while unpickling must not lose a message
+        self._epoch_id = message.epoch_id
+        emit(GOT, self._epoch_id, message.task_id, channel.worker_id, self._queue)
+        return message
+
+    def _wait(self, timeout: float | None) -> None:
+        self._take_in(self._waiter.wait(0))
+        if self._whole:
+            return
+        worker_id = self._channels[0].worker_id if self._queue is Queue.INDEX else NO_WORKER
+        emit(WAIT, self._epoch_id, NO_TASK, worker_id, self._queue, int((timeout or 0) * 1e9))
+        deadline = None if timeout is None else self._world.now() + timeout
+        while not self._whole:
+            ready = self._waiter.wait(None if deadline is None else max(0.0, deadline - self._world.now()))
+            if not ready:
+                emit(TIMED_OUT, self._epoch_id, NO_TASK, worker_id, self._queue)
+                raise Empty
+            self._take_in(ready)
+
+    def _take_in(self, ready: list[Any]) -> None:
+        """Read what is ready, and note who has ended."""
+        for label in ready:
+            if label is UNTIL:
+                raise Stopped
+            channel, what = label
+            if what is BYTES and channel.open:
+                self._read(channel)
+            elif what is END:
+                # What a process wrote before it ended is still in the pipe. Ask before each read: the pipe need not
+                # be closed yet, some other process may have inherited its writing end.
+                while channel.open and (channel, BYTES) in self._waiter.wait(0):
+                    self._read(channel)
+                if channel.open:
+                    self._waiter.remove(channel.reader)
+                    channel.open = False
+                self._waiter.remove(channel.peer)
+                self._whole.append((channel, None))
+
+    def _read(self, channel: Channel) -> None:
+        self._whole.extend((channel, data) for data in channel.read())
+        if not channel.open:
+            self._waiter.remove(channel.reader)  # an ended pipe is always ready: waiting for it would spin
+
+    def close(self) -> None:
+        self._waiter.close()
+        for channel in self._channels:
+            channel.reader.close()
+
+
+class ThreadQueue:
+    """data_queue: from the pin thread to main. Both are in one process: no pickle, no pipe. torch: queue.Queue
+
+    Unbounded, since what is outstanding is bounded already: `put` never blocks, so the pin thread can always be
+    stopped.
+    """
+
+    def __init__(self, world: World, epoch_id: int) -> None:
+        self._world = world
+        self._epoch_id = epoch_id  # of the last message
+        self._messages: deque[Any] = deque()
+        self._not_empty = world.condition()
+
+    def put(self, message: Any) -> None:
+        emit(PUT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
+        with self._not_empty:
+            self._messages.append(message)
+            self._not_empty.notify()
+
+    def get(self, timeout: float | None = None) -> Any:
+        """The next message. Empty: none within `timeout` seconds."""
+        with self._not_empty:
+            if not self._messages:
+                emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
+                self._not_empty.wait(timeout)
+            if not self._messages:
+                emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
+                raise Empty
+            message = self._messages.popleft()
+        self._epoch_id = message.epoch_id
+        emit(GOT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
+        return message

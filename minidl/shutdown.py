@@ -1,0 +1,148 @@
+"""The shutdown protocol: five steps, each with the reason for its place.
+
+It runs when the epoch is over, when the iterator is dropped half way, and when the interpreter exits; after the
+death of a worker as well. It must come to an end whatever the workers do, so every wait is bounded. Death of
+main is not handled here but in the workers: each watches its parent.
+
+Step                        Why here
+1 stop the pin thread       It reads what workers write: stopped later, it would wait for half a message of a worker
+                            that was stopped first (pytorch#11985, #24927).
+2 tell the workers to stop  The done event first, so that a worker skips what is in its queue instead of fetching
+                            it; then Stop, which wakes it.
+3 wait for them             All against one deadline: each has its last fetch to finish.
+4 use force                 SIGTERM, then SIGKILL. A worker in a long fetch, or one whose Stop was lost with a
+                            broken pipe, must not keep main (pytorch#26072, #39869).
+5 close the queues          Last: a worker that still writes would see a broken pipe.
+
+torch: _shutdown_workers
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from minidl import signals
+from minidl.events import (
+    DONE_SET,
+    JOIN_BEGIN,
+    NO_TASK,
+    NO_WORKER,
+    PIN_JOINED,
+    PIN_STOPPING,
+    SHUTDOWN_BEGIN,
+    SHUTDOWN_END,
+    WORKER_JOINED,
+    WORKER_KILLED,
+    WORKER_TERMINATED,
+    emit,
+)
+from minidl.messages import Stop
+from minidl.world import World
+
+if TYPE_CHECKING:
+    from minidl.parallel import ParallelIterator
+
+PATIENCE = 5.0  # seconds for the pin thread, and for all workers together, to end by themselves
+
+
+def shut_down(iterator: ParallelIterator) -> None:
+    """Leave no process, thread or pipe behind. Called a second time, or in a process that merely inherited the
+    iterator by fork, it does nothing: the workers there are another's children."""
+    if iterator._shutdown or iterator._world.pid() != iterator._owner_pid:
+        return
+    iterator._shutdown = True
+    emit(SHUTDOWN_BEGIN, iterator._epoch_id, NO_TASK, NO_WORKER, 0, len(getattr(iterator, "_task_info", ())))
+    try:
+        stop_pin_thread(iterator)
+        tell_workers_to_stop(iterator)
+        wait_for_workers(iterator)
+    finally:  # also after Ctrl-C in one of the waits
+        use_force(iterator)
+        close_queues(iterator)
+        signals.unwatch(iterator)
+        emit(SHUTDOWN_END, iterator._epoch_id)
+
+
+def stop_pin_thread(iterator: ParallelIterator) -> None:
+    """Step 1. The thread waits for this flag together with the workers' pipes, so setting it wakes the thread."""
+    thread = iterator._pin_memory_thread
+    if thread is None:
+        return
+    emit(PIN_STOPPING, iterator._epoch_id)
+    iterator._pin_memory_thread_done_event.set()
+    if not iterator._world.is_current(thread):  # the garbage collector may run this in any thread
+        thread.join(PATIENCE)
+    emit(PIN_JOINED, iterator._epoch_id, NO_TASK, NO_WORKER, 0, int(not thread.is_alive()))
+
+
+def tell_workers_to_stop(iterator: ParallelIterator) -> None:
+    """Step 2."""
+    iterator._workers_done_event.set()
+    emit(DONE_SET, iterator._epoch_id)
+    for worker_id in range(len(iterator._workers)):
+        tell_to_stop(iterator, worker_id)
+
+
+def tell_to_stop(iterator: ParallelIterator, worker_id: int) -> None:
+    """Nothing more is sent to this worker; what it has not read by the time main exits need not reach it.
+    torch: _mark_worker_as_unavailable"""
+    index_queue = iterator._index_queues[worker_id]
+    if not index_queue.closed:  # an exhausted worker was told before
+        index_queue.put(Stop(iterator._epoch_id))
+        index_queue.cancel_join_thread()
+        index_queue.close()
+
+
+def wait_for_workers(iterator: ParallelIterator) -> None:
+    """Step 3."""
+    deadline = iterator._world.now() + PATIENCE
+    for worker_id, worker in enumerate(iterator._workers):
+        patience = max(0.0, deadline - iterator._world.now())
+        emit(JOIN_BEGIN, iterator._epoch_id, NO_TASK, worker_id, 0, int(patience * 1e9))
+        worker.join(patience)
+        if not worker.is_alive():
+            emit(WORKER_JOINED, iterator._epoch_id, NO_TASK, worker_id, 0, worker.exitcode or 0)
+
+
+def use_force(iterator: ParallelIterator) -> None:
+    """Step 4."""
+    for worker_id, worker in enumerate(iterator._workers):
+        if worker.is_alive():
+            emit(WORKER_TERMINATED, iterator._epoch_id, NO_TASK, worker_id)
+            worker.terminate()
+    for worker_id, worker in enumerate(iterator._workers):
+        worker.join(PATIENCE)
+        if worker.is_alive():
+            emit(WORKER_KILLED, iterator._epoch_id, NO_TASK, worker_id)
+            worker.kill()
+            worker.join()
+
+
+def close_queues(iterator: ParallelIterator) -> None:
+    """Step 5."""
+    for index_queue in iterator._index_queues:
+        index_queue.cancel_join_thread()
+        index_queue.close()
+    iterator._worker_result_queue.close()
+    iterator._endings.close()
+    iterator._workers_done_event.close()
+    iterator._pin_memory_thread_done_event.close()
+
+
+_at_exit: weakref.WeakSet[Any] = weakref.WeakSet()
+_registered: set[type] = set()
+
+
+def shut_down_at_exit(world: World, iterator: ParallelIterator) -> None:
+    """At interpreter exit shut down what is left, while everything still works: multiprocessing would terminate the
+    workers first, in the middle of whatever they do (pytorch#47445, #71579)."""
+    _at_exit.add(iterator)
+    if type(world) not in _registered:
+        _registered.add(type(world))
+        world.on_exit(_shut_down_all)
+
+
+def _shut_down_all() -> None:
+    for iterator in list(_at_exit):
+        shut_down(iterator)

@@ -1,0 +1,192 @@
+"""The worker process: take a task, fetch its samples, collate them, put the batch on the result queue.
+
+Legend: worker_id 0, keys [12, 13, 14, 15], fetcher (minidl.data.fetch) asks the dataset for the samples of keys.
+torch: _utils/worker.py
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+import torch.utils.data
+from torch._utils import ExceptionWrapper
+from torch.utils.data import get_worker_info
+
+from minidl import events
+from minidl.data.fetch import create_fetcher, load
+from minidl.events import (
+    INIT_FN_BEGIN,
+    INIT_FN_END,
+    NO_TASK,
+    PARENT_DIED,
+    STREAM_END,
+    WORKER_BEGIN,
+    WORKER_END,
+    WORKER_READY,
+    WORKER_RESUMED,
+    WORKER_SEEDED,
+    Queue,
+    emit,
+)
+from minidl.messages import Died, Result, Resume, Resumed, Stop, StreamEnd
+from minidl.queues import Consumer, Producer
+from minidl.world import Flag, Reader, World, Writer
+
+__all__ = ["Job", "generate_state", "get_worker_info", "run"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker is told when it starts. Under spawn and forkserver it is pickled."""
+
+    world: World
+    recorder: events.Recorder | None
+    epoch_id: int  # the first epoch's
+    worker_id: int
+    num_workers: int
+    base_seed: int
+    init_fn: Callable[[int], None] | None
+    dataset: Any
+    auto_collation: bool
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    index_reader: Reader
+    result_writer: Writer
+    done: Flag  # workers_done_event: set when main shuts down
+
+
+class End(enum.IntEnum):
+    """Why a worker left its loop."""
+
+    STOPPED = 0  # main said so
+    PARENT_DIED = 1  # main is dead
+    INTERRUPTED = 2  # Ctrl-C: main is interrupted too, and says so
+
+
+def run(job: Job) -> None:
+    """The worker's process, from its first line to its last. torch: _worker_loop"""
+    events.install(job.recorder)
+    events.number_loaders_from(job.world.pid())
+    emit(WORKER_BEGIN, job.epoch_id, NO_TASK, job.worker_id, 0, job.world.pid())
+    job.world.report_crashes()
+    job.world.name_thread("pt_data_worker")
+    index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
+    index_queue.add(job.worker_id, job.index_reader, job.world.parent())
+    result_queue = Producer(job.world, job.result_writer, Queue.RESULT, job.worker_id)
+    end = End.INTERRUPTED
+    try:
+        seed_everything(job)
+        end = Worker(job, index_queue, result_queue).loop()
+    except KeyboardInterrupt:
+        pass  # the terminal sends Ctrl-C to main as well, and main raises it
+    emit(WORKER_END, job.epoch_id, NO_TASK, job.worker_id, 0, end)
+    if job.done.is_set() or end is not End.STOPPED:
+        # Nobody reads the results any more. A feeder that is blocked on a full pipe would never be joined.
+        result_queue.cancel_join_thread()
+    result_queue.close()
+    result_queue.join_thread()
+
+
+def seed_everything(job: Job) -> None:
+    """Give the worker random numbers of its own: the same in every run, others than its siblings'."""
+    torch.set_num_threads(1)  # as many workers as cores, with as many threads each, would fight for the cores
+    seed = job.base_seed + job.worker_id
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy.random.seed(generate_state(job.base_seed, job.worker_id))
+    # One state for both packages: torch's get_worker_info() works in here, and minidl's in a worker of torch.
+    torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
+        id=job.worker_id, num_workers=job.num_workers, seed=seed, dataset=job.dataset
+    )
+    emit(WORKER_SEEDED, job.epoch_id, NO_TASK, job.worker_id, 0, seed)
+
+
+def generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four 32-bit words to seed numpy with, spread by numpy's own SeedSequence, so that two workers, and two base
+    seeds that differ by one, have nothing in common. torch: _generate_state"""
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return numpy.random.SeedSequence(entropy, pool_size=4).generate_state(4).tolist()
+
+
+@dataclass
+class Worker:
+    """What a worker knows between two tasks."""
+
+    job: Job
+    index_queue: Consumer
+    result_queue: Producer
+    fetcher: Any = None
+    stream_ended: bool = False  # the iterable dataset has no more samples in this epoch
+    init_failure: ExceptionWrapper | None = None  # worker_init_fn raised
+    failure: ExceptionWrapper | None = None  # it did, or iter(dataset) did in this epoch: the answer to every task
+
+    def loop(self) -> End:
+        """Do tasks until told to stop, or until main is dead. torch: _worker_loop"""
+        self.start()
+        while True:
+            message = self.index_queue.get()
+            if isinstance(message, Stop):
+                return End.STOPPED
+            if isinstance(message, Died):
+                emit(PARENT_DIED, message.epoch_id, NO_TASK, self.job.worker_id)
+                return End.PARENT_DIED
+            if isinstance(message, Resume):
+                self.resume(message)
+            elif not self.job.done.is_set() and not self.stream_ended:
+                # Otherwise the task is skipped: main shuts down, or will skip it too, and only Stop is waited for.
+                self.result_queue.put(
+                    Result(message.epoch_id, message.task_id, self.job.worker_id, self.data_of(message))
+                )
+            del message  # nothing of a task outlives it: the samples may be large
+
+    def start(self) -> None:
+        job = self.job
+        if job.init_fn is not None:
+            emit(INIT_FN_BEGIN, job.epoch_id, NO_TASK, job.worker_id)
+            try:
+                job.init_fn(job.worker_id)
+            except Exception:
+                self.init_failure = ExceptionWrapper(where=f"in DataLoader worker process {job.worker_id}")
+            emit(INIT_FN_END, job.epoch_id, NO_TASK, job.worker_id)
+        self.begin_epoch()
+        emit(WORKER_READY, job.epoch_id, NO_TASK, job.worker_id)
+
+    def begin_epoch(self) -> None:
+        """Make a fetcher: an iterable dataset is iterated from its start."""
+        job = self.job
+        self.stream_ended = False
+        self.failure = self.init_failure
+        if self.failure is None:
+            try:
+                self.fetcher = create_fetcher(job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
+            except Exception:
+                self.failure = ExceptionWrapper(where=f"in DataLoader worker process {job.worker_id}")
+
+    def resume(self, message: Resume) -> None:
+        """A new epoch of a persistent worker."""
+        self.begin_epoch()
+        emit(WORKER_RESUMED, message.epoch_id, NO_TASK, self.job.worker_id)
+        self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id))
+
+    def data_of(self, task: Any) -> Any:
+        """The batch of a task, or what takes its place. An exception must not end the worker: it travels to main,
+        which raises it when the task's turn comes."""
+        worker_id = self.job.worker_id
+        if self.failure is not None:
+            return self.failure
+        if isinstance(task.keys, ExceptionWrapper):
+            return task.keys  # the keys could not be pickled
+        try:
+            return load(self.fetcher, task.keys, task.epoch_id, task.task_id, worker_id)
+        except Exception as error:
+            if isinstance(error, StopIteration) and isinstance(self.job.dataset, torch.utils.data.IterableDataset):
+                self.stream_ended = True
+                emit(STREAM_END, task.epoch_id, task.task_id, worker_id)
+                return StreamEnd(worker_id)
+            return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")

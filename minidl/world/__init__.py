@@ -1,0 +1,179 @@
+"""The world: everything the loader asks of the operating system, on one page.
+
+The loader is written against `World`. The real one (`minidl.world.real`) is a thin layer over
+`multiprocessing`, `threading` and torch's pickler. Another may take its place: `use(world)` makes every
+iterator built from then on run there. No other module of minidl imports `multiprocessing`, `threading`,
+`time`, `signal` or `os`, so whatever can go wrong between processes goes wrong behind this page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class Waitable(Protocol):
+    """Something that a `Waiter` can wait for: a Reader, a Flag, the end of a process."""
+
+
+class Reader(Waitable, Protocol):
+    """The reading end of a pipe. Exactly one thread reads it, so ready means that `read` will not block."""
+
+    def read(self) -> bytes:
+        """The bytes that are there, at most 64 KiB; b"" once every writing end is closed."""
+
+    def close(self) -> None: ...
+
+
+class Writer(Protocol):
+    """The writing end of a pipe. A pipe holds a bounded number of bytes (64 KiB on Linux)."""
+
+    def write(self, data: memoryview) -> int:
+        """Write some of `data`, at least a byte, and return how many; block while the pipe is full.
+
+        BrokenPipeError: no reading end is left.
+        """
+
+    def close(self) -> None: ...
+
+
+class Flag(Waitable, Protocol):
+    """A bool that processes share, set once by the process that made it and never cleared.
+
+    Unlike `multiprocessing.Event` it has no lock that a process could die with (pytorch#16608).
+    """
+
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Waiter(Protocol):
+    """Waits for several things at once. One thread uses it."""
+
+    def add(self, thing: Waitable, label: Any) -> None: ...
+    def remove(self, thing: Waitable) -> None: ...
+    def wait(self, timeout: float | None) -> list[Any]:
+        """The labels of what is ready; [] after `timeout` seconds (None: wait for ever)."""
+
+    def close(self) -> None: ...
+
+
+class Process(Protocol):
+    """A child process. In the real world a `multiprocessing.Process`."""
+
+    pid: int | None
+    exitcode: int | None
+
+    def start(self) -> None: ...
+    def is_alive(self) -> bool: ...
+    def join(self, timeout: float | None = None) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Thread(Protocol):
+    """A thread of this process. In the real world a `threading.Thread`."""
+
+    def start(self) -> None: ...
+    def is_alive(self) -> bool: ...
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+class Condition(Protocol):
+    """A lock and a condition between threads of one process. In the real world a `threading.Condition`."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *exc: Any) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+    def notify(self, n: int = 1) -> None: ...
+
+
+class World(Protocol):
+    """The services. A worker is given its world among its arguments, so it must pickle."""
+
+    def pid(self) -> int: ...
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+
+    def pipe(self) -> tuple[Reader, Writer]: ...
+    def flag(self) -> Flag: ...
+    def waiter(self) -> Waiter: ...
+    def condition(self) -> Condition: ...
+
+    def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> Thread:
+        """A daemon thread, not yet started."""
+
+    def is_current(self, thread: Thread) -> bool: ...
+    def name_thread(self, name: str) -> None:
+        """Name the calling thread for the operating system's tools (top, gdb)."""
+
+    def process(self, target: Callable[..., None], args: Sequence[Any], name: str) -> Process:
+        """A daemon process, not yet started."""
+
+    def end_of(self, process: Process) -> Waitable:
+        """Ready once a started process has ended, however it ended."""
+
+    def parent(self) -> Waitable:
+        """In a worker: ready once main has ended. A worker busy in native code or in a long fetch cannot look,
+        so from this call on it is also ended by force, a second after main."""
+
+    def start_method(self) -> str:
+        """How processes start: fork, spawn or forkserver."""
+
+    def on_child_exit(self, look: Callable[[Any], None]) -> bool:
+        """Call `look(frame)` on the main thread soon after any child ends; `frame` is where the main thread was
+        interrupted. False if it cannot be done: only the main thread may ask. Asking twice is harmless."""
+
+    def on_exit(self, call: Callable[[], None]) -> None:
+        """Call back when the interpreter exits, while everything still works."""
+
+    def report_crashes(self) -> None:
+        """In a worker: let a fatal signal print where it struck before it kills."""
+
+    def signal_name(self, number: int) -> str:
+        """What the C library calls a signal: "Killed"."""
+
+    def signal_id(self, number: int) -> str:
+        """Its name in C: "SIGKILL"."""
+
+    def pickle(self, message: Any) -> memoryview:
+        """A message as bytes. Tensors travel as handles to shared memory, not as bytes."""
+
+    def unpickle(self, data: bytes) -> Any: ...
+    def open_files_left(self, at_least: int) -> bool:
+        """Whether this process can still open `at_least` files."""
+
+    def cpu_count(self) -> int | None: ...
+    def page_locked(self, nbytes: int) -> Any:
+        """A writable buffer that the system will not swap out, released when it is dropped; None where the
+        limit on locked memory forbids it."""
+
+
+def context_of(multiprocessing_context: Any) -> Any:
+    """What DataLoader's argument of that name means: a start method's name, or a context, or None.
+
+    ValueError: not a start method of this system. TypeError: neither a name nor a context.
+    """
+    from minidl.world.real import context_of
+
+    return context_of(multiprocessing_context)
+
+
+_installed: World | None = None
+
+
+def use(world: World | None) -> World | None:
+    """Build iterators in `world` from now on (None: the real one); return the one it replaces."""
+    global _installed
+    previous, _installed = _installed, world
+    return previous
+
+
+def current(context: Any = None) -> World:
+    """The world for a new iterator; `context` is a multiprocessing context, or None for the default one."""
+    if _installed is not None:
+        return _installed
+    from minidl.world.real import RealWorld
+
+    return RealWorld(context)

@@ -1,0 +1,279 @@
+"""The real world: a thin layer over multiprocessing, threading and torch's pickler.
+
+Where the standard library's object would do, it is used as it is. Three things are ours, because the
+library's own would hang or miss a death:
+- a Flag is a pipe with a byte in it: `multiprocessing.Event` has a lock that a process can die with;
+- the end of a process is watched through a pidfd where the system has one: multiprocessing's sentinel is a
+  pipe, and stays silent while any other process has inherited its other end;
+- a worker is ended a second after main even when it is too busy to look.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import faulthandler
+import io
+import mmap
+import multiprocessing
+import os
+import pickle
+import select
+import selectors
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+import torch.multiprocessing  # teaches ForkingPickler to send tensors through shared memory
+
+READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
+GRACE = 1.0  # seconds between the death of main and the forced end of a busy worker
+
+
+class PipeReader:
+    """The reading end of a pipe. A `Connection` holds the descriptor, since it knows how to travel to a process
+    that is being started, by whatever start method; its own messages are not used."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def read(self) -> bytes:
+        return os.read(self._connection.fileno(), READ_SIZE)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class PipeWriter:
+    """The writing end of a pipe."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def write(self, data: memoryview) -> int:
+        return os.write(self._connection.fileno(), data)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class PipeFlag:
+    """A flag that processes share: set when there is a byte in the pipe. Nobody ever reads the byte, so the flag
+    stays set for everybody, and waiting for it is waiting for the pipe."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = multiprocessing.Pipe(duplex=False)
+        self._set = False
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def set(self) -> None:
+        if not self._set:
+            self._set = True
+            os.write(self._writer.fileno(), b"1")
+
+    def is_set(self) -> bool:
+        return self._set or _is_ready(self._reader.fileno())
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_reader": self._reader, "_set": self._set}  # only its maker may set it: the others cannot
+
+
+class SelectorWaiter:
+    """Waits with the system's best call (epoll, kqueue). What it waits for is registered once, not once a wait as
+    in `multiprocessing.connection.wait`: a wait costs microseconds however many workers there are."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def add(self, thing: Any, label: Any) -> None:
+        self._selector.register(thing.fileno(), selectors.EVENT_READ, (thing, label))
+
+    def remove(self, thing: Any) -> None:
+        self._selector.unregister(thing.fileno())
+
+    def wait(self, timeout: float | None) -> list[Any]:
+        return [key.data[1] for key, _ in self._selector.select(timeout)]
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+class Ending:
+    """Ready once a process has ended: a pidfd, or `fallback` where the system has none."""
+
+    def __init__(self, pid: int, fallback: int) -> None:
+        self._pidfd = -1
+        with contextlib.suppress(AttributeError, OSError):  # no such call here, or the process is gone already
+            self._pidfd = os.pidfd_open(pid)
+        self._fd = self._pidfd if self._pidfd >= 0 else fallback
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def __del__(self) -> None:
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+
+
+def _is_ready(fd: int, timeout: float | None = 0) -> bool:
+    poll = select.poll()  # not select(), which cannot look at descriptors from 1024 up
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(None if timeout is None else timeout * 1000))
+
+
+def _exit_after(parent: Ending) -> None:
+    """The thread behind `RealWorld.parent`."""
+    _is_ready(parent.fileno(), timeout=None)
+    time.sleep(GRACE)  # a worker that waits has noticed by itself, and leaves in good order
+    os._exit(1)
+
+
+def context_of(multiprocessing_context: Any) -> Any:
+    """See `minidl.world.context_of`. torch: DataLoader.multiprocessing_context"""
+    if isinstance(multiprocessing_context, str):
+        methods = torch.multiprocessing.get_all_start_methods()
+        if multiprocessing_context not in methods:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
+                f"multiprocessing_context={multiprocessing_context!r}"
+            )
+        return torch.multiprocessing.get_context(multiprocessing_context)
+    if multiprocessing_context is None or isinstance(multiprocessing_context, multiprocessing.context.BaseContext):
+        return multiprocessing_context
+    raise TypeError(
+        "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+        f"but got multiprocessing_context={multiprocessing_context}"
+    )
+
+
+class RealWorld:
+    """See `minidl.world.World`."""
+
+    def __init__(self, context: Any = None) -> None:
+        self._context = torch.multiprocessing if context is None else context
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RealWorld, ()  # a worker starts no processes: it needs no context
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def pipe(self) -> tuple[PipeReader, PipeWriter]:
+        reader, writer = multiprocessing.Pipe(duplex=False)
+        return PipeReader(reader), PipeWriter(writer)
+
+    def flag(self) -> PipeFlag:
+        return PipeFlag()
+
+    def waiter(self) -> SelectorWaiter:
+        return SelectorWaiter()
+
+    def condition(self) -> threading.Condition:
+        return threading.Condition()
+
+    def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> threading.Thread:
+        return threading.Thread(target=target, args=args, name=name, daemon=True)
+
+    def is_current(self, thread: Any) -> bool:
+        return thread is threading.current_thread()
+
+    def name_thread(self, name: str) -> None:
+        with contextlib.suppress(AttributeError):  # torch before 2.6
+            torch.multiprocessing._set_thread_name(name)
+
+    def process(self, target: Callable[..., None], args: Sequence[Any], name: str) -> Any:
+        return self._context.Process(target=target, args=args, name=name, daemon=True)
+
+    def end_of(self, process: Any) -> Ending:
+        return Ending(process.pid, process.sentinel)
+
+    def parent(self) -> Ending:
+        process = multiprocessing.parent_process()
+        assert process is not None and process.pid is not None, "only a worker has a parent to watch"
+        ending = Ending(process.pid, process.sentinel)
+        self.thread(_exit_after, (ending,), "watchdog").start()
+        return ending
+
+    def start_method(self) -> str:
+        # Asking must not settle it: a program may still call set_start_method.
+        return self._context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+    def on_child_exit(self, look: Callable[[Any], None]) -> bool:
+        if threading.current_thread() is not threading.main_thread():
+            return False  # Python lets only the main thread install handlers
+        previous = signal.getsignal(signal.SIGCHLD)
+        if getattr(previous, "look", None) is look:
+            return True
+
+        def handler(number: int, frame: Any) -> None:
+            look(frame)
+            if callable(previous):
+                previous(number, frame)
+
+        handler.look = look  # type: ignore[attr-defined]
+        signal.signal(signal.SIGCHLD, handler)
+        return True
+
+    def on_exit(self, call: Callable[[], None]) -> None:
+        atexit.register(call)
+
+    def report_crashes(self) -> None:
+        with contextlib.suppress(AttributeError):
+            torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; SIGTERM from main is quiet
+        with contextlib.suppress(ValueError, OSError, AttributeError):  # a stderr that is no file
+            faulthandler.enable()  # the Python line first; it then passes the signal on to torch's handler
+
+    def signal_name(self, number: int) -> str:
+        return signal.strsignal(number) or f"signal {number}"
+
+    def signal_id(self, number: int) -> str:
+        try:
+            return signal.Signals(number).name
+        except ValueError:  # a real-time signal
+            return f"signal {number}"
+
+    def pickle(self, message: Any) -> memoryview:
+        buffer = io.BytesIO()
+        ForkingPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(message)
+        return buffer.getbuffer()
+
+    def unpickle(self, data: bytes) -> Any:
+        return pickle.loads(data)
+
+    def open_files_left(self, at_least: int) -> bool:
+        opened: list[int] = []
+        try:
+            for _ in range(at_least):
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            return False
+        finally:
+            for fd in opened:
+                os.close(fd)
+        return True
+
+    def cpu_count(self) -> int | None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+    def page_locked(self, nbytes: int) -> mmap.mmap | None:
+        pages = mmap.mmap(-1, nbytes)  # its own pages: unmapping them, when the tensor goes, unlocks them
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        libc = ctypes.CDLL(None, use_errno=True)
+        return pages if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(nbytes)) == 0 else None

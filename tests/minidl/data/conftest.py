@@ -1,0 +1,81 @@
+"""What these tests share: running the same thing in minidl and in torch, and comparing everything that shows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data._utils import worker as torch_worker
+
+from minidl import events
+
+
+def comparable(value: Any) -> Any:
+    """`value` in a form in which == means: same types, same structure, same bits, same extra attributes."""
+    if isinstance(value, torch.Tensor):
+        return type(value), value.dtype, tuple(value.shape), value.stride(), repr(value.tolist())
+    if isinstance(value, np.ndarray):
+        return type(value), value.dtype, value.shape, repr(value.tolist())
+    if isinstance(value, Mapping):
+        return type(value), [(key, comparable(value[key])) for key in value], attributes(value)
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return type(value), [comparable(item) for item in value], attributes(value)
+    return type(value), repr(value)
+
+
+def attributes(value: Any) -> Any:
+    """What a container carries besides its items."""
+    return {name: repr(held) for name, held in getattr(value, "__dict__", {}).items() if name != "data"}
+
+
+def outcome(run: Callable[[], Any]) -> dict[str, Any]:
+    """All that `run` shows from outside, started with torch's default generator freshly seeded."""
+    torch.manual_seed(7)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            value, error = comparable(run()), (None, "")
+        except Exception as raised:
+            value, error = None, (type(raised), str(raised))
+    return {
+        "value": value,
+        "error": error,
+        "warnings": [
+            (entry.category, str(entry.message), entry.filename)
+            for entry in caught
+            # Not those of torch's C++ code: some of them come only once in a process, whoever is first.
+            if "Triggered internally" not in str(entry.message)
+        ],
+        "next draw": torch.rand(()).item(),  # every draw was made, and none besides
+    }
+
+
+@pytest.fixture
+def same() -> Callable[..., dict[str, Any]]:
+    """same(run, ours, torchs): `run` shows the same with either; returned, for a look at what it was."""
+
+    def compare(run: Callable[[Any], Any], ours: Any, theirs: Any) -> dict[str, Any]:
+        from_minidl, from_torch = outcome(lambda: run(ours)), outcome(lambda: run(theirs))
+        assert from_minidl == from_torch
+        return from_torch
+
+    return compare
+
+
+@pytest.fixture
+def in_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the test ends this process passes for a worker: the state that torch's and minidl's workers set."""
+    monkeypatch.setattr(torch_worker, "_worker_info", torch_worker.WorkerInfo(0, 1, 0, None))
+
+
+@pytest.fixture
+def recorded() -> Iterator[list[tuple[Any, ...]]]:
+    """The events said while the test runs, as tuples of emit's arguments."""
+    said: list[tuple[Any, ...]] = []
+    previous = events.install(lambda *arguments: said.append(arguments))
+    yield said
+    events.install(previous)

@@ -1,0 +1,102 @@
+"""DistributedSampler against torch's, rank by rank, and what the ranks have together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.utils.data as theirs
+
+import minidl.data as ours
+
+ATTRIBUTES = ("num_replicas", "rank", "epoch", "drop_last", "num_samples", "total_size", "shuffle", "seed")
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("replicas", [1, 2, 3, 8])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 10, 24])
+def test_every_rank(same, n, replicas, shuffle, drop_last):
+    def run(data, rank):
+        sampler = data.DistributedSampler(range(n), replicas, rank, shuffle, seed=3, drop_last=drop_last)
+        first = list(sampler)
+        sampler.set_epoch(4)
+        return first, list(sampler), len(sampler), [getattr(sampler, name) for name in ATTRIBUTES]
+
+    for rank in range(replicas):
+        same(lambda data, rank=rank: run(data, rank), ours, theirs)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("n", "replicas"), [(10, 4), (12, 4), (3, 8), (100, 7)])
+def test_all_ranks_together(n, replicas, drop_last):
+    shards = [list(ours.DistributedSampler(range(n), replicas, r, drop_last=drop_last)) for r in range(replicas)]
+    assert len({len(shard) for shard in shards}) == 1
+    keys = [key for shard in shards for key in shard]
+    if drop_last:
+        assert len(set(keys)) == len(keys) == n // replicas * replicas
+    else:
+        assert set(keys) == set(range(n))
+        assert 0 <= len(keys) - n < replicas
+
+
+def test_set_epoch_changes_the_order_and_only_it():
+    sampler = ours.DistributedSampler(range(50), 1, 0)
+    first, again = list(sampler), list(sampler)
+    sampler.set_epoch(1)
+    assert first == again
+    assert list(sampler) != first
+    assert sorted(sampler) == sorted(first)
+
+
+def test_keys_are_drawn_when_the_iteration_begins():
+    sampler = ours.DistributedSampler(range(9), 1, 0)
+    expected = list(sampler)
+    iterator = iter(sampler)
+    sampler.set_epoch(1)
+    assert list(iterator) == expected
+
+
+@pytest.mark.parametrize(("replicas", "rank"), [(2, 2), (2, -1), (0, 0), (1, 5), (2, None), (None, 0), (None, None)])
+def test_arguments(same, replicas, rank):
+    shown = same(lambda data: data.DistributedSampler(range(4), replicas, rank), ours, theirs)
+    assert shown["error"][0] is ValueError
+
+
+@pytest.mark.parametrize("missing", [{"num_replicas": 2}, {"rank": 0}, {}], ids=str)
+def test_without_the_distributed_package(same, monkeypatch, missing):
+    monkeypatch.setattr(dist, "is_available", lambda: False)
+    shown = same(lambda data: data.DistributedSampler(range(4), **missing), ours, theirs)
+    assert shown["error"][0] is RuntimeError
+    same(lambda data: list(data.DistributedSampler(range(4), num_replicas=2, rank=1)), ours, theirs)
+
+
+def test_replicas_and_rank_come_from_the_process_group(tmp_path):
+    if not dist.is_available():
+        pytest.skip("torch was built without its distributed package")
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", world_size=1, rank=0)
+    try:
+        sampler = ours.DistributedSampler(range(5))
+        assert (sampler.num_replicas, sampler.rank, len(sampler)) == (1, 0, 5)
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("now", [0, 1, 4, 8, 9, 30])
+def test_a_dataset_that_changed_its_length(same, now, drop_last):
+    def run(data):
+        source = list(range(8))
+        sampler = data.DistributedSampler(source, 4, 1, shuffle=False, drop_last=drop_last)
+        source[:] = range(now)
+        return list(sampler)
+
+    same(run, ours, theirs)
+
+
+def test_in_torchs_loader(same):
+    def run(data):
+        sampler = data.DistributedSampler(range(10), 3, 1)
+        return list(theirs.DataLoader(torch.arange(10), batch_size=2, sampler=sampler))
+
+    same(run, ours, theirs)
