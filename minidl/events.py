@@ -117,7 +117,7 @@ class Kind(enum.IntEnum):
     EPOCH_END = 64, "main", "the epoch is over: StopIteration", "batches yielded"
 
     # Errors and deaths.
-    ERROR_RAISED = 72, "main", "raises to the training loop", "1 if it was raised before (sticky), else 0", "the error"
+    ERROR_RAISED = 72, "main", "raises to the training loop", "1 if a task is lost, so that every further next() raises it, else 0", "the error"
     WORKER_DIED = 73, "main or pin thread", "has noticed that a worker is dead", "exit code, negative for a signal"
     TASK_LOST = 74, "main", "a task was with a worker that died"
     PARENT_DIED = 75, "worker", "has noticed that main is dead"

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 class BaseIterator:
     """One pass over a DataLoader, or, with persistent workers, one after the other."""
 
+    _failure: str | None = None  # what every further next() raises: a task is lost
+
     def __init__(self, loader: DataLoader) -> None:
         self._epoch_id = loader._new_epoch()
         emit(LOADER, self._epoch_id, NO_TASK, NO_WORKER, 0, loader.num_workers, loader._configuration())
@@ -100,7 +102,7 @@ class BaseIterator:
             emit(EPOCH_END, self._epoch_id, NO_TASK, NO_WORKER, 0, self._num_yielded)
             raise
         except Exception as error:
-            emit(ERROR_RAISED, self._epoch_id, NO_TASK, NO_WORKER, 0, 0, repr(error))
+            emit(ERROR_RAISED, self._epoch_id, NO_TASK, NO_WORKER, 0, int(self._failure is not None), repr(error))
             raise
         self._num_yielded += 1
         length = self._IterableDataset_len_called
@@ -133,20 +135,20 @@ def pin_device(loader: DataLoader) -> str | None:
         warnings.warn(
             "pin_memory_device is deprecated, the current accelerator will be used as the device,"
             f"ignore pin_memory_device='{loader.pin_memory_device}'.",
-            stacklevel=5,
+            stacklevel=6,
         )
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is None:
         warnings.warn(
             "'pin_memory' argument is set as true but no accelerator is found, "
             "then device pinned memory won't be used.",
-            stacklevel=5,
+            stacklevel=6,
         )
         return None
     if accelerator.type == "mps":  # torch cannot pin for it: pytorch#86060
         warnings.warn(
             "'pin_memory' argument is set as true but not supported on MPS now, device pinned memory won't be used.",
-            stacklevel=5,
+            stacklevel=6,
         )
         return None
     return accelerator.type

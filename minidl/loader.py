@@ -5,7 +5,6 @@ torch: dataloader.py, class DataLoader
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable
@@ -115,11 +114,13 @@ class DataLoader(Generic[T_co]):
         self.drop_last = drop_last
         self.sampler = sampler
         self.batch_sampler = batch_sampler
-        self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
 
         self._IterableDataset_len_called: int | None = None  # what len(self) last said of an iterable dataset
         self._iterator = None  # of persistent workers
-        self._numbered: tuple[int, int] | None = None
+        self._numbered: tuple[int, int] | None = None  # pid, and this loader's number in the trace
         self._initialized = True
         self.check_worker_number_rationality()
 
@@ -206,8 +207,9 @@ class DataLoader(Generic[T_co]):
         pid = worlds.current().pid()
         if self._numbered is None or self._numbered[0] != pid:
             self._numbered = pid, events.new_loader()
-            self._epochs = itertools.count()
-        return events.epoch_id(self._numbered[1], next(self._epochs))
+            self._epoch = -1
+        self._epoch += 1
+        return events.epoch_id(self._numbered[1], self._epoch)
 
     def _configuration(self) -> dict[str, Any]:
         return {

@@ -21,14 +21,12 @@ torch: _MultiProcessingDataLoaderIter
 from __future__ import annotations
 
 import enum
-import warnings
 from dataclasses import dataclass
-from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch._utils import ExceptionWrapper
 
-from minidl import events, signals
+from minidl import signals
 from minidl import world as worlds
 from minidl.events import (
     DISPATCHED,
@@ -45,18 +43,15 @@ from minidl.events import (
     TASK_SKIPPED,
     WORKER_DIED,
     WORKER_EXHAUSTED,
-    WORKER_STARTED,
-    WORKER_STARTING,
     Queue,
     emit,
 )
 from minidl.iterator import BaseIterator
 from minidl.messages import Died, Failed, Result, Resume, Resumed, StreamEnd, Task
-from minidl.pinning import pin_loop
 from minidl.queues import Consumer, Empty, Producer, ThreadQueue
 from minidl.shutdown import shut_down, shut_down_at_exit, tell_to_stop
 from minidl.signals import explain_death
-from minidl.worker import Job, run
+from minidl.startup import start_pin_thread, start_workers
 
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
@@ -97,10 +92,9 @@ class ParallelIterator(BaseIterator):
         self._owner_pid = self._world.pid()  # a forked worker inherits this object, but it is not his to shut down
         self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
         self._in_order = loader.in_order
-        self._worker_init_fn = loader.worker_init_fn
         self._waiting = False  # for a message: there an interrupt leaves everything as it was
-        self._failure: str | None = None  # what every further next() raises: a task is lost
         self._workers: list[worlds.Process] = []
+        self._workers_status = [WorkerState.ACTIVE] * self._num_workers
         self._index_queues: list[Producer] = []
         self._pin_memory_thread: worlds.Thread | None = None
         self._workers_done_event = self._world.flag()
@@ -113,69 +107,15 @@ class ParallelIterator(BaseIterator):
         self._data_queue: Consumer | ThreadQueue = self._worker_result_queue
         self._shutdown = False
         try:
-            for worker_id in range(self._num_workers):
-                self._start_worker(worker_id)
+            start_workers(self, loader)
             if self._pin_memory:
-                self._start_pin_thread()
+                start_pin_thread(self)
             signals.watch(self._world, self)
             shut_down_at_exit(self._world, self)
             self._reset(loader, first_iter=True)
         except BaseException:
             self._shutdown_workers()
             raise
-
-    # ---- start-up
-
-    def _start_worker(self, worker_id: int) -> None:
-        index_reader, index_writer = self._world.pipe()
-        result_reader, result_writer = self._world.pipe()
-        job = Job(
-            world=self._world,
-            recorder=events.installed(),
-            epoch_id=self._epoch_id,
-            worker_id=worker_id,
-            num_workers=self._num_workers,
-            base_seed=self._base_seed,
-            init_fn=self._worker_init_fn,
-            dataset=self._dataset,
-            auto_collation=self._auto_collation,
-            collate_fn=self._collate_fn,
-            drop_last=self._drop_last,
-            index_reader=index_reader,
-            result_writer=result_writer,
-            done=self._workers_done_event,
-        )
-        worker = self._world.process(run, (job,), f"minidl worker {worker_id}")
-        emit(WORKER_STARTING, self._epoch_id, NO_TASK, worker_id)
-        try:
-            worker.start()
-        except (TypeError, AttributeError, PicklingError):
-            warnings.warn(
-                "Got pickle error when attempting to start a worker Process. "
-                "This might be because the worker Process arguments are not picklable. "
-                "Python 3.14+ changed the multiprocessing start method in non-Mac POSIX platforms "
-                "to 'forkserver', which requires the worker Process arguments to be picklable. "
-                "You can also try multiprocessing.set_start_method('fork').",
-                stacklevel=6,
-            )
-            raise
-        finally:
-            # The worker has its own copies. As long as main holds one, too, the pipe never ends when the worker does.
-            index_reader.close()
-            result_writer.close()
-        emit(WORKER_STARTED, self._epoch_id, NO_TASK, worker_id, 0, worker.pid or 0)
-        ending = self._world.end_of(worker)
-        self._workers.append(worker)
-        self._ending_of.append(ending)
-        self._endings.add(ending, worker_id)
-        self._worker_result_queue.add(worker_id, result_reader, ending)
-        self._index_queues.append(Producer(self._world, index_writer, Queue.INDEX, worker_id))
-
-    def _start_pin_thread(self) -> None:
-        self._data_queue = ThreadQueue(self._world, self._epoch_id)
-        args = self._world, self._worker_result_queue, self._data_queue, self._pin_memory_device, self._epoch_id
-        self._pin_memory_thread = self._world.thread(pin_loop, args, "pin thread")
-        self._pin_memory_thread.start()
 
     def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
         """Begin an epoch. With persistent workers every one after the first comes here again."""
@@ -190,9 +130,7 @@ class ParallelIterator(BaseIterator):
         self._tasks_outstanding = 0
         self._next_worker = 0  # whose turn it is; every epoch begins with worker 0 (pytorch#73603)
         self._workers_num_tasks = [0] * self._num_workers  # sent to each and not yet yielded
-        if first_iter:
-            self._workers_status = [WorkerState.ACTIVE] * self._num_workers
-        else:
+        if not first_iter:
             self._resume_workers()
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
@@ -204,6 +142,7 @@ class ParallelIterator(BaseIterator):
         for worker_id, status in enumerate(self._workers_status):
             if status is WorkerState.DEAD:  # it died after its last task of the epoch before
                 self._fail_for_death(worker_id)
+        self._workers_status = [WorkerState.ACTIVE] * self._num_workers  # from here on a death is noticed
         for index_queue in self._index_queues:
             index_queue.put(Resume(self._epoch_id))
         waiting_for = set(range(self._num_workers))
@@ -212,7 +151,6 @@ class ParallelIterator(BaseIterator):
             if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
                 waiting_for.discard(message.worker_id)
                 emit(RESUME_ACKNOWLEDGED, self._epoch_id, NO_TASK, message.worker_id, 0, len(waiting_for))
-        self._workers_status = [WorkerState.ACTIVE] * self._num_workers
 
     # ---- hand out
 

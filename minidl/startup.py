@@ -1,0 +1,91 @@
+"""The start-up of a ParallelIterator: for each worker two pipes, a process, and somebody who watches its end; then,
+if batches are to be pinned, the pin thread.
+
+Every worker is started before the first thread is (the feeders start at the first put): a fork while another
+thread holds a lock would give the child a lock that nobody releases.
+
+torch: _MultiProcessingDataLoaderIter.__init__
+"""
+
+from __future__ import annotations
+
+import warnings
+from pickle import PicklingError
+from typing import TYPE_CHECKING
+
+from minidl import events
+from minidl.events import NO_TASK, WORKER_STARTED, WORKER_STARTING, Queue, emit
+from minidl.pinning import pin_loop
+from minidl.queues import Producer, ThreadQueue
+from minidl.worker import Job, run
+from minidl.world import Process
+
+if TYPE_CHECKING:
+    from minidl.loader import DataLoader
+    from minidl.parallel import ParallelIterator
+
+
+def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
+    """All workers, one after the other; each joins the iterator's lists once it runs, so that a failure half way
+    leaves lists of what there is to shut down."""
+    world, epoch_id = iterator._world, iterator._epoch_id
+    for worker_id in range(loader.num_workers):
+        index_reader, index_writer = world.pipe()
+        result_reader, result_writer = world.pipe()
+        job = Job(
+            world=world,
+            recorder=events.installed(),
+            epoch_id=epoch_id,
+            worker_id=worker_id,
+            num_workers=loader.num_workers,
+            base_seed=iterator._base_seed,
+            init_fn=loader.worker_init_fn,
+            dataset=loader.dataset,
+            auto_collation=iterator._auto_collation,
+            collate_fn=iterator._collate_fn,
+            drop_last=loader.drop_last,
+            index_reader=index_reader,
+            result_writer=result_writer,
+            done=iterator._workers_done_event,
+        )
+        worker = world.process(run, (job,), f"minidl worker {worker_id}")
+        emit(WORKER_STARTING, epoch_id, NO_TASK, worker_id)
+        try:
+            start(worker)
+        finally:
+            # The worker has copies of its own. As long as main held these, the pipe would not end with the worker.
+            index_reader.close()
+            result_writer.close()
+        emit(WORKER_STARTED, epoch_id, NO_TASK, worker_id, 0, worker.pid or 0)
+        ending = world.end_of(worker)
+        iterator._workers.append(worker)
+        iterator._ending_of.append(ending)
+        iterator._endings.add(ending, worker_id)
+        iterator._worker_result_queue.add(worker_id, result_reader, ending)
+        iterator._index_queues.append(Producer(world, index_writer, Queue.INDEX, worker_id))
+
+
+def start(worker: Process) -> None:
+    """Under spawn and forkserver this pickles the job: the dataset, the functions."""
+    try:
+        worker.start()
+    except (TypeError, AttributeError, PicklingError):
+        warnings.warn(
+            "Got pickle error when attempting to start a worker Process. "
+            "This might be because the worker Process arguments are not picklable. "
+            "Python 3.14+ changed the multiprocessing start method in non-Mac POSIX platforms "
+            "to 'forkserver', which requires the worker Process arguments to be picklable. "
+            "You can also try multiprocessing.set_start_method('fork').",
+            stacklevel=6,
+        )
+        raise
+
+
+def start_pin_thread(iterator: ParallelIterator) -> None:
+    """From here on the pin thread is the only one that reads worker_result_queue; main reads data_queue."""
+    world, epoch_id = iterator._world, iterator._epoch_id
+    data_queue = ThreadQueue(world, epoch_id)
+    args = world, iterator._worker_result_queue, data_queue, iterator._pin_memory_device, epoch_id
+    thread = world.thread(pin_loop, args, "pin thread")
+    thread.start()
+    iterator._pin_memory_thread, iterator._data_queue = thread, data_queue
