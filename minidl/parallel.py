@@ -92,7 +92,6 @@ class ParallelIterator(BaseIterator):
         self._owner_pid = self._world.pid()  # a forked worker inherits this object, but it is not his to shut down
         self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
         self._in_order = loader.in_order
-        self._waiting = False  # for a message: there an interrupt leaves everything as it was
         self._workers: list[worlds.Process] = []
         self._workers_status = [WorkerState.ACTIVE] * self._num_workers
         self._index_queues: list[Producer] = []
@@ -193,9 +192,7 @@ class ParallelIterator(BaseIterator):
         torch: _get_data, _try_get_data"""
         while True:
             try:
-                self._waiting = True
                 message = self._data_queue.get(self._timeout or STATUS_CHECK_INTERVAL)
-                self._waiting = False
             except Empty:
                 self._check_health()
                 if self._timeout:
@@ -241,12 +238,13 @@ class ParallelIterator(BaseIterator):
         if self._failure is not None:
             raise RuntimeError(self._failure)
         try:
-            self.notice_deaths()
-            return self._take(self._next_task())
+            task_id, batch = self._take(self._next_task())
+            self.notice_deaths()  # last: a death that is not told now is told after the training step
+            return task_id, batch
         except Exception:
             raise
-        except BaseException as interrupt:  # Ctrl-C
-            if not self._waiting:
+        except BaseException as interrupt:  # Ctrl-C; while it waits for a message nothing is half done
+            if not self._data_queue.waiting:
                 self._failure = f"next() was interrupted ({interrupt!r}) in the middle of a step: a batch may be lost"
             raise
 
@@ -292,9 +290,13 @@ class ParallelIterator(BaseIterator):
 
     # ---- deaths
 
-    def notice_deaths(self) -> None:
+    def notice_deaths(self, while_training: bool = False) -> None:
         """Raise if a worker has died that still has something to do. Costs one system call if none has."""
-        while not self._shutdown and self._failure is None and self._endings.wait(0):
+        if self._world.pid() != self._owner_pid:
+            return  # a signal handler in a process that inherited this iterator
+        while not self._shutdown and self._failure is None and (ended := self._endings.wait(0)):
+            if while_training and all(self._workers[worker_id].exitcode == 0 for worker_id in ended):
+                return  # Ctrl-C ends the workers, too; main is about to hear of it, and the next next() does this
             self._receive()  # what it sent before it died; at last its Died, which is raised or ends this loop
 
     def _worker_ended(self, worker_id: int) -> None:
@@ -308,9 +310,9 @@ class ParallelIterator(BaseIterator):
         lost = [
             task_id for task_id, info in self._task_info.items() if info.worker_id == worker_id and not info.arrived
         ]
-        first = (lost[0], self._task_info[lost[0]].keys) if lost else None
         worker = self._workers[worker_id]
-        text = explain_death(self._world, worker, worker_id, first)
+        tasks = [(task_id, self._task_info[task_id].keys) for task_id in lost]
+        text = explain_death(self._world, worker, worker_id, tasks)
         emit(WORKER_DIED, self._epoch_id, NO_TASK, worker_id, 0, worker.exitcode or 0, text)
         for task_id in lost:
             emit(TASK_LOST, self._epoch_id, task_id, worker_id)

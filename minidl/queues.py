@@ -192,6 +192,7 @@ class Consumer:
         self._epoch_id = epoch_id  # of the last message
         self._waiter = world.waiter()
         self._channels: deque[Channel] = deque()  # whose turn it is stands first
+        self.waiting = False  # nothing is half done: an exception that a signal raises here costs nothing
         if until is not None:
             self._waiter.add(until, UNTIL)
 
@@ -206,6 +207,7 @@ class Consumer:
 
         Whatever unpickling raises comes out as it is, and that message is gone.
         """
+        self.waiting = False
         self._take_in(self._waiter.wait(0))
         channel = self._next_channel() or self._wait(timeout)
         data = channel.whole[0]
@@ -239,7 +241,9 @@ class Consumer:
         emit(WAIT, self._epoch_id, NO_TASK, worker_id, self._queue, int((timeout or 0) * 1e9))
         deadline = None if timeout is None else self._world.now() + timeout
         while True:
+            self.waiting = True
             ready = self._waiter.wait(None if deadline is None else max(0.0, deadline - self._world.now()))
+            self.waiting = False
             if not ready:
                 emit(TIMED_OUT, self._epoch_id, NO_TASK, worker_id, self._queue)
                 raise Empty
@@ -289,6 +293,7 @@ class ThreadQueue:
         self._epoch_id = epoch_id  # of the last message
         self._messages: deque[Any] = deque()
         self._not_empty = world.condition()
+        self.waiting = False  # as of a Consumer
 
     def put(self, message: Any) -> None:
         emit(PUT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
@@ -301,7 +306,9 @@ class ThreadQueue:
         with self._not_empty:
             if not self._messages:
                 emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
+                self.waiting = True
                 self._not_empty.wait(timeout)
+            self.waiting = False
             if not self._messages:
                 emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
                 raise Empty

@@ -35,7 +35,7 @@ def _look(frame: Any) -> None:
             return
         frame = frame.f_back
     for iterator in list(_watched):
-        iterator.notice_deaths()
+        iterator.notice_deaths(while_training=True)
 
 
 # What a death by this signal usually means.
@@ -52,8 +52,9 @@ CAUSES = {
 }
 
 
-def explain_death(world: World, process: Process, worker_id: int, task: tuple[int, Any] | None) -> str:
+def explain_death(world: World, process: Process, worker_id: int, tasks: list[tuple[int, Any]]) -> str:
     """One paragraph on a worker that has ended: who, by what, during which `(task_id, keys)`, and the likely cause.
+    Of several tasks it was one of the first: those before it were done, but still in the worker's feeder.
     It begins with torch's words. torch: _error_if_any_worker_fails"""
     process.join(1.0)  # it has ended: this reaps it, so that its exit code is known
     code = process.exitcode
@@ -71,7 +72,8 @@ def explain_death(world: World, process: Process, worker_id: int, task: tuple[in
         text += " with exit code 0." if code == 0 else "."
     if code is not None and code >= 0:
         cause = "Something in the worker called sys.exit() or os._exit()."
-    doing = "It had no task." if task is None else f"It was working on task {task[0]}, keys {shorten(task[1])}."
+    named = ", or ".join(f"task {task_id}, keys {shorten(keys)}" for task_id, keys in tasks[:3])
+    doing = f"It was working on {named}." if named else "It had no task."
     return f"{text} This was worker {worker_id}. {doing} {cause}".rstrip()
 
 

@@ -4,7 +4,7 @@ if batches are to be pinned, the pin thread.
 Every worker is started before the first thread is (the feeders start at the first put): a fork while another
 thread holds a lock would give the child a lock that nobody releases.
 
-torch: _MultiProcessingDataLoaderIter.__init__
+torch: torch.utils.data.dataloader._MultiProcessingDataLoaderIter.__init__
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""The rules of the house, held by tests: who imports what, that references to torch are true, how long things are."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+import torch.utils.data
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "minidl").rglob("*.py"))
+SYSTEM = {"multiprocessing", "threading", "time", "signal", "os", "subprocess", "select", "selectors", "socket", "mmap"}
+
+
+def imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return names
+
+
+def test_only_the_real_world_touches_the_operating_system():
+    for path in MODULES:
+        if path.name != "real.py":
+            used = {name.split(".")[0] for name in imports(path)} & SYSTEM
+            assert not used, f"{path.relative_to(ROOT)} imports {used}"
+
+
+def test_minidl_never_imports_tracing():
+    for path in MODULES:
+        assert not any(name.split(".")[0] == "tracing" for name in imports(path)), path
+
+
+def test_tracing_imports_nothing_of_minidl_but_its_events():
+    users = {"demo.py", "attach.py"}  # a user's program; and what speaks for torch's loader
+    for path in (ROOT / "tracing").rglob("*.py"):
+        if path.name not in users:
+            of_minidl = {name for name in imports(path) if name.split(".")[0] == "minidl"}
+            assert of_minidl <= {"minidl", "minidl.events"}, path
+
+
+@pytest.mark.timeout(60)
+def test_minidl_works_with_tracing_deleted():
+    program = """
+import sys
+sys.modules["tracing"] = None  # importing it raises ImportError
+import minidl
+print(sum(int(batch.sum()) for batch in minidl.DataLoader(range(10), batch_size=3, num_workers=2)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert (done.stdout, done.stderr) == ("45\n", "")
+
+
+def torch_names() -> set[str]:
+    """Every name that is defined or assigned in torch's loader, plus the dotted paths that comments may use."""
+    root = Path(torch.utils.data.__file__).parent
+    names = {"_utils/worker.py", "_utils/pin_memory.py", "_utils/signal_handling.py", "dataloader.py"}
+    assert all((root / name).exists() for name in names)
+    for path in [*root.glob("*.py"), *(root / "_utils").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names.add(node.name)
+            elif isinstance(node, (ast.Attribute, ast.alias)):
+                names.add(node.attr if isinstance(node, ast.Attribute) else node.name)
+            elif isinstance(node, ast.Name):
+                names.add(node.id)
+    return names
+
+
+def exists(dotted: str) -> bool:
+    """Whether `package.module.Class.attribute` can be reached."""
+    parts = dotted.split(".")
+    for i in range(len(parts) - 1, 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:i]))
+        except ImportError:
+            continue
+        for part in parts[i:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+REFERENCE = re.compile(r"torch: ((?:`?[\w./]+`?(?:, )?)+)")
+
+
+def test_every_reference_to_torch_names_something_that_exists():
+    known = torch_names()
+    seen = 0
+    for path in MODULES:
+        for match in REFERENCE.finditer(path.read_text()):
+            for reference in re.findall(r"[\w./]+", match.group(1)):
+                if "_" in reference or "." in reference.strip("."):
+                    seen += 1
+                    assert reference in known or exists(reference.strip(".")), (path.name, reference)
+    assert seen > 20
+
+
+def test_functions_fit_a_screen_and_modules_a_sitting():
+    for path in [*MODULES, *(ROOT / "tracing").rglob("*.py")]:
+        source = path.read_text()
+        assert source.count("\n") <= 400, f"{path.relative_to(ROOT)} has {source.count(chr(10))} lines"
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                docstring = ast.get_docstring(node, clean=False) or ""
+                lines = (node.end_lineno or 0) - node.lineno - docstring.count("\n")
+                assert lines <= 55 or (path.name, node.name) == ("loader.py", "__init__"), (path.name, node.name, lines)
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that are neither blank, nor comment, nor docstring."""
+    source = path.read_text()
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            docstrings |= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.string.strip() and token.type is not tokenize.COMMENT:
+            code |= set(range(token.start[0], token.end[0] + 1))
+    return len(code - docstrings)
+
+
+def test_the_loader_is_shorter_than_torchs():
+    """Without what torch's loader has no file for: the queue (torch takes multiprocessing's), the events, the world."""
+    ours = [path for path in MODULES if path.name not in {"queues.py", "events.py"} and path.parent.name != "world"]
+    root = Path(torch.utils.data.__file__).parent
+    theirs = [root / name for name in ("dataloader.py", "dataset.py", "sampler.py", "distributed.py")]
+    theirs += list((root / "_utils").glob("*.py"))
+    assert sum(map(lines_of_code, ours)) < sum(map(lines_of_code, theirs))
