@@ -143,7 +143,7 @@ def _exit_after(parent: Ending) -> None:
 
 
 def context_of(multiprocessing_context: Any) -> Any:
-    """See `minidl.world.context_of`. torch: DataLoader.multiprocessing_context"""
+    """See `minidl.world.context_of`. torch: torch.utils.data.DataLoader.multiprocessing_context"""
     if isinstance(multiprocessing_context, str):
         methods = torch.multiprocessing.get_all_start_methods()
         if multiprocessing_context not in methods:
