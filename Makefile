@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/installed.txt
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest format bench setup clean distclean
+.PHONY: help demo test lint types pytest docs format bench setup clean distclean
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -33,6 +33,9 @@ types: setup
 pytest: setup
 	@echo "== pytest"
 	@$(BIN)/python -m pytest
+
+docs: setup ## rewrite the pages that are made from the code
+	@$(BIN)/python -m tracing.vocabulary > docs/events.md
 
 format: setup ## rewrite the code as the linter wants it
 	@$(BIN)/python -m ruff check --fix

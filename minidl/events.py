@@ -6,8 +6,9 @@ Principles
 2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no
    lock, no system call (tracing.recorder keeps that promise).
 3. A recorder that raises is removed and reported once; it never breaks the loader.
-4. Each kind is emitted by exactly one line of minidl (a test holds this), so the line that emitted an
-   event follows from its kind and need not be recorded: walking the frames would double the cost.
+4. Each kind is emitted by exactly one line of minidl (a test holds this; data_queue, the one queue without a
+   pipe, has lines of its own), so the line that emitted an event follows from its kind and its queue and need
+   not be recorded: walking the frames would double the cost.
 
 Legend, the same everywhere
     task_id    3                  one batch to be made; counts from 0 in every epoch (torch: idx)

@@ -218,13 +218,16 @@ class Consumer:
         try:
             message = self._world.unpickle(data)
         except Exception as error:
-            channel.whole.popleft()
-            emit(GOT, self._epoch_id, NO_TASK, channel.worker_id, self._queue, 0, repr(error))
+            self._got(channel, NO_TASK, repr(error))
             raise
-        channel.whole.popleft()  # only now: Ctrl-C while unpickling must not lose a message
         self._epoch_id = message.epoch_id
-        emit(GOT, self._epoch_id, message.task_id, channel.worker_id, self._queue)
+        self._got(channel, message.task_id)
         return message
+
+    def _got(self, channel: Channel, task_id: int, error: str | None = None) -> None:
+        """Only now is the message taken off: Ctrl-C while unpickling must not lose it."""
+        channel.whole.popleft()
+        emit(GOT, self._epoch_id, task_id, channel.worker_id, self._queue, 0, error)
 
     def _next_channel(self) -> Channel | None:
         """The next pipe in turn with a whole message. In turn, because unpickling a tensor asks the worker that sent

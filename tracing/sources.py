@@ -1,0 +1,65 @@
+"""Which line of minidl says what: each kind is emitted from one line, so the line need not be recorded with every
+event. It is looked up once, in the package's source, when a recording starts.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from minidl.events import Kind
+
+
+class Site(NamedTuple):
+    """A call of `emit` in minidl's source."""
+
+    file: str  # relative to where the package lies: "minidl/queues.py"
+    line: int  # of the call, counted from 1
+    function: str  # qualified name: "Queue.put"
+    first: int  # the first line of that function ...
+    last: int  # ... and its last
+
+
+@functools.cache
+def emit_sites() -> dict[str, list[Site]]:
+    """The name of each kind -> the calls `emit(KIND, ...)` in minidl, in the order of file and line."""
+    spec = importlib.util.find_spec("minidl")
+    if spec is None or not spec.submodule_search_locations:
+        return {}
+    package = Path(spec.submodule_search_locations[0])
+    sites: dict[str, list[Site]] = {}
+    for path in sorted(package.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "emit(" in source:
+            file = path.relative_to(package.parent).as_posix()
+            for kind, site in _calls(ast.parse(source), file, []):
+                sites.setdefault(kind, []).append(site)
+    return sites
+
+
+def _calls(node: ast.AST, file: str, scopes: list[ast.AST]) -> Iterator[tuple[str, Site]]:
+    """The calls of `emit` under `node`, which lies in these classes and functions."""
+    if isinstance(node, ast.Call) and _name(node.func) == "emit" and node.args:
+        scope = scopes[-1] if scopes else node
+        qualified = ".".join(getattr(each, "name", "") for each in scopes)
+        for each in ast.walk(node.args[0]):  # walked: `emit(A if x else B)` is a place of both
+            if _name(each) in Kind.__members__:
+                yield _name(each), Site(file, node.lineno, qualified, scope.lineno, scope.end_lineno or 0)  # type: ignore[attr-defined]
+    inner = [*scopes, node] if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) else scopes
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, file, inner)
+
+
+def _name(node: ast.AST) -> str:
+    """`emit` of `emit` and of `events.emit`."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def sources_as_json() -> str:
+    """What `sources.json` holds: kind name -> list of sites, each a mapping of Site's fields."""
+    return json.dumps({kind: [site._asdict() for site in sites] for kind, sites in emit_sites().items()}, indent=1)
