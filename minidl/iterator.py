@@ -96,13 +96,14 @@ class BaseIterator:
 
     def _next(self) -> Any:
         emit(ASKED, self._epoch_id)
+        known = self._failure
         try:
             task_id, batch = self._next_data()
         except StopIteration:
             emit(EPOCH_END, self._epoch_id, NO_TASK, NO_WORKER, 0, self._num_yielded)
             raise
         except Exception as error:
-            emit(ERROR_RAISED, self._epoch_id, NO_TASK, NO_WORKER, 0, int(self._failure is not None), repr(error))
+            emit(ERROR_RAISED, self._epoch_id, NO_TASK, NO_WORKER, 0, int(known is not None), repr(error))
             raise
         self._num_yielded += 1
         length = self._IterableDataset_len_called

@@ -128,7 +128,7 @@ class ParallelIterator(BaseIterator):
         self._task_info: dict[int, TaskInfo] = {}
         self._tasks_outstanding = 0
         self._next_worker = 0  # whose turn it is; every epoch begins with worker 0 (pytorch#73603)
-        self._workers_num_tasks = [0] * self._num_workers  # sent to each and not yet yielded
+        self._workers_num_tasks = [0] * self._num_workers  # sent to each and not received
         if not first_iter:
             self._resume_workers()
         for _ in range(self._prefetch_factor * self._num_workers):
@@ -216,6 +216,7 @@ class ParallelIterator(BaseIterator):
         if isinstance(result.data, StreamEnd):
             self._worker_exhausted(result.worker_id)
             return None
+        self._workers_num_tasks[result.worker_id] -= 1
         info = self._task_info[result.task_id]
         info.data = result.data
         info.early = self._in_order and result.task_id != self._rcvd_idx
@@ -237,15 +238,14 @@ class ParallelIterator(BaseIterator):
         """The next task's id and batch. torch: _next_data"""
         if self._failure is not None:
             raise RuntimeError(self._failure)
+        self._data_queue.waiting = False
         try:
             task_id, batch = self._take(self._next_task())
             self.notice_deaths()  # last: a death that is not told now is told after the training step
             return task_id, batch
-        except Exception:
-            raise
-        except BaseException as interrupt:  # Ctrl-C; while it waits for a message nothing is half done
-            if not self._data_queue.waiting:
-                self._failure = f"next() was interrupted ({interrupt!r}) in the middle of a step: a batch may be lost"
+        except BaseException as error:
+            if not isinstance(error, Exception) and not self._data_queue.waiting:  # Ctrl-C, and not in the wait
+                self._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
             raise
 
     def _next_task(self) -> int:
@@ -276,12 +276,10 @@ class ParallelIterator(BaseIterator):
 
     def _take(self, task_id: int) -> tuple[int, Any]:
         """Refill, then hand out a batch, or raise the exception that came in its place. torch: _process_data"""
-        info = self._task_info[task_id]
+        self._try_put_index()  # first: if the sampler raises, the batch is still there for the next next()
+        info = self._task_info.pop(task_id)
         if info.early:
             emit(RELEASED, self._epoch_id, task_id, info.worker_id)
-        self._workers_num_tasks[info.worker_id] -= 1
-        self._try_put_index()
-        del self._task_info[task_id]
         if task_id == self._rcvd_idx:
             self._rcvd_idx += 1
         if isinstance(info.data, ExceptionWrapper):

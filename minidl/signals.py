@@ -31,7 +31,8 @@ def unwatch(iterator: Any) -> None:
 
 def _look(frame: Any) -> None:
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("minidl."):
+        # Nor in multiprocessing's waiting for a child, which may be about to note the exit code that it has just read.
+        if frame.f_globals.get("__name__", "").startswith(("minidl.", "multiprocessing.popen_")):
             return
         frame = frame.f_back
     for iterator in list(_watched):
