@@ -1,5 +1,7 @@
 """minidl: see inside PyTorch's DataLoader. The public names are those of `torch.utils.data`."""
 
+from torch.utils.data import _DatasetKind  # torch lists it among its public names
+
 from minidl.data import (
     BatchSampler,
     ChainDataset,
@@ -38,6 +40,7 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
+    "_DatasetKind",
     "default_collate",
     "default_convert",
     "get_worker_info",

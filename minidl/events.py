@@ -206,7 +206,7 @@ def new_loader() -> int:
 def number_loaders_from(pid: int) -> None:
     """A worker numbers the loaders nested in its dataset from its pid, so that they meet no other's."""
     global _loaders
-    _loaders = itertools.count((pid & 0x3FFFFF) << 10)
+    _loaders = itertools.count((pid & 0x1FFFFF) << 10)
 
 
 def epoch_id(loader: int, epoch: int) -> int:

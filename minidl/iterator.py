@@ -5,6 +5,7 @@ torch: _BaseDataLoaderIter
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class BaseIterator:
         self._auto_collation = loader._auto_collation
         self._drop_last = loader.drop_last
         self._index_sampler = loader._index_sampler
-        self._num_workers = loader.num_workers
+        self._num_workers = operator.index(loader.num_workers)  # 1.5 constructs, as in torch, and fails here
         self._pin_memory_device = pin_device(loader)
         self._pin_memory = self._pin_memory_device is not None
         self._timeout = loader.timeout

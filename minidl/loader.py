@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, _DatasetKind
 
 from minidl import events
 from minidl import world as worlds
@@ -141,6 +141,10 @@ class DataLoader(Generic[T_co]):
                 f"num_workers={self.num_workers}"
             )
         self._multiprocessing_context = worlds.context_of(multiprocessing_context)
+
+    @property
+    def _dataset_kind(self) -> int:
+        return _DatasetKind.Iterable if isinstance(self.dataset, IterableDataset) else _DatasetKind.Map
 
     @property
     def _auto_collation(self) -> bool:
