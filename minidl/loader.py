@@ -172,7 +172,7 @@ class DataLoader(Generic[T_co]):
     def _get_iterator(self) -> BaseIterator:
         if self.num_workers == 0:
             return SerialIterator(self)
-        self.check_worker_number_rationality()
+        self.check_worker_number_rationality(stacklevel=4)
         return ParallelIterator(self)
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ class DataLoader(Generic[T_co]):
             return length
         return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
 
-    def check_worker_number_rationality(self) -> None:
+    def check_worker_number_rationality(self, stacklevel: int = 3) -> None:
         """Warn if there are more workers than cores that this process may use."""
         cores = worlds.current().cpu_count()
         if not self.num_workers or (cores is not None and self.num_workers <= cores):
@@ -201,7 +201,7 @@ class DataLoader(Generic[T_co]):
             f"This DataLoader will create {self.num_workers} worker processes in total. {suggestion} "
             "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
             "lower the worker number to avoid potential slowness/freeze if necessary.",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
     # ---- for the trace
@@ -261,7 +261,11 @@ def check_sampling_options(
     """ValueError if what concerns the keys contradicts itself. An iterable dataset decides itself what comes next,
     so it takes none of these; that is said first."""
     if iterable:
-        for name, value in ("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler):
+        for name, value in (
+            ("shuffle", None if shuffle in (False, None) else shuffle),
+            ("sampler", sampler),
+            ("batch_sampler", batch_sampler),
+        ):
             if value is not None:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"

@@ -283,7 +283,12 @@ class ParallelIterator(BaseIterator):
         if task_id == self._rcvd_idx:
             self._rcvd_idx += 1
         if isinstance(info.data, ExceptionWrapper):
-            info.data.reraise()
+            try:
+                info.data.reraise()
+            except Exception as error:
+                # torch's reraise leaves a cycle of exception and frame: this iterator, and so its workers, would
+                # outlive a caller who drops it. What happened in the worker stands in the message.
+                raise error.with_traceback(None) from None
         return task_id, info.data
 
     # ---- deaths

@@ -117,6 +117,8 @@ def use_force(iterator: ParallelIterator) -> None:
             emit(WORKER_KILLED, iterator._epoch_id, NO_TASK, worker_id)
             worker.kill()
             worker.join()
+        if worker.exitcode != 0 and worker.pid is not None:
+            iterator._world.remove_shared_memory_of(worker.pid)
 
 
 def close_queues(iterator: ParallelIterator) -> None:

@@ -62,7 +62,7 @@ class RandomSampler(Sampler[int]):
         ValueError: `num_samples` is not a positive int.
     """
 
-    DRAW = 32  # keys drawn at a time with replacement; another number would give other keys for the same seed
+    DRAW = 32  # keys drawn at a time with replacement: how far a shared generator has moved when an epoch is left early
 
     data_source: Sized
     replacement: bool

@@ -141,6 +141,10 @@ class World(Protocol):
         """A message as bytes. Tensors travel as handles to shared memory, not as bytes."""
 
     def unpickle(self, data: bytes) -> Any: ...
+    def remove_shared_memory_of(self, pid: int) -> None:
+        """A process that was killed between making a piece of shared memory and removing its name leaves the name,
+        and with it the memory, until the machine is started again. Only for a process that has ended."""
+
     def open_files_left(self, at_least: int) -> bool:
         """Whether this process can still open `at_least` files."""
 

@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import ctypes
 import faulthandler
+import glob
 import io
 import mmap
 import multiprocessing
@@ -256,6 +257,11 @@ class RealWorld:
 
     def unpickle(self, data: bytes) -> Any:
         return pickle.loads(data)
+
+    def remove_shared_memory_of(self, pid: int) -> None:
+        for path in glob.glob(f"/dev/shm/torch_{pid}_*"):  # as torch names it: process, random, count
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def open_files_left(self, at_least: int) -> bool:
         opened: list[int] = []

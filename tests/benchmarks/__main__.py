@@ -1,0 +1,151 @@
+"""How fast minidl is, beside torch's loader, in one run: `make bench`, or
+
+    python -m tests.benchmarks [--quick] [--write PAGE]
+
+Principles
+1. What is compared is measured in turns (torch, minidl, minidl, torch, ...), so that whatever else the machine
+   does meanwhile falls on both. A ratio is one of medians; beside it stand the quartiles of the single turns.
+2. The datasets hold samples that are made already: the loader is measured, not the dataset.
+3. Workers are started, the queues full and the memory in use before the clock starts, except where starting is
+   what is measured.
+4. Ratios are speeds, so that above 1 the second one is faster, and a goal is always "at least".
+
+Legend: a cell (what a batch is made of) x num_workers is one line of the first table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from tests.benchmarks import loading, recording
+from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
+from tests.benchmarks.turns import Comparison
+
+COMMAND = "python -m tests.benchmarks"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    seconds: float  # what torch loads for in one turn
+    turns: int  # of each throughput
+    first_batches: int  # turns of each time to the first batch
+    recorded: int  # turns of each comparison of recording with not recording: a goal of 3 % needs more of them
+    emits: int  # calls in a loop
+    events: int  # in the long trace
+
+
+FULL = Effort(seconds=0.35, turns=15, first_batches=21, recorded=21, emits=100_000, events=1_000_000)
+QUICK = Effort(seconds=0.12, turns=5, first_batches=5, recorded=7, emits=20_000, events=100_000)
+
+
+def measure(effort: Effort) -> Iterator[Table]:
+    """The tables, one after the other, each as soon as it is complete."""
+    yield throughput(effort)
+    yield first_batch(effort)
+    with tempfile.TemporaryDirectory() as directory:
+        yield recorded(effort, Path(directory))
+        yield events(effort, Path(directory))
+
+
+def progress(what: str) -> None:
+    print(f"measuring: {what}", file=sys.stderr, flush=True)
+
+
+def ratio(comparison: Comparison, goal: float) -> tuple[str, str, str]:
+    """The last three columns of a comparison."""
+    low, high = comparison.spread
+    return f"{comparison.speed:.2f}", f"{low:.2f} to {high:.2f}", verdict(comparison.speed, goal)
+
+
+def throughput(effort: Effort) -> Table:
+    columns = ("a batch", "workers", "torch, batches/s", "minidl, batches/s", "minidl / torch", "quartiles", "goal")
+    table = Table("Throughput", columns)
+    for cell in loading.CELLS:
+        for workers in loading.WORKERS:
+            progress(f"{cell.name}, {workers} workers")
+            taken = loading.compare_throughput(cell, workers, effort.seconds, effort.turns)
+            rates = f"{1 / taken.median_first:,.0f}", f"{1 / taken.median_second:,.0f}"
+            table.rows.append((cell.name, str(workers), *rates, *ratio(taken, 0.97)))
+    return table
+
+
+def first_batch(effort: Effort) -> Table:
+    columns = ("", "workers", "torch, ms", "minidl, ms", "torch / minidl", "quartiles", "goal")
+    table = Table("From `iter(loader)` to the first batch", columns)
+    for workers in (1, 2):
+        progress(f"first batch, {workers} workers")
+        taken = loading.compare_first_batch(workers, effort.first_batches)
+        times = f"{taken.median_first * 1e3:.1f}", f"{taken.median_second * 1e3:.1f}"
+        table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 1.0)))
+    return table
+
+
+def recorded(effort: Effort, directory: Path) -> Table:
+    columns = ("", "workers", "off, µs/batch", "on, µs/batch", "off / on", "quartiles", "goal")
+    table = Table("Recording, on the smallest batches", columns)
+    for workers in (1, 2):
+        progress(f"recording on and off, {workers} workers")
+        taken = recording.compare_recording(directory, workers, effort.seconds, effort.recorded)
+        times = f"{taken.median_first * 1e6:.0f}", f"{taken.median_second * 1e6:.0f}"
+        table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 0.97)))
+    return table
+
+
+def events(effort: Effort, directory: Path) -> Table:
+    table = Table("Events", ("", "measured", "unit", "goal, at most"))
+
+    def add(what: str, value: float, unit: str, goal: float) -> None:
+        table.rows.append((what, f"{value:,.3g}", unit, verdict(value, goal, at_most=True)))
+
+    progress("emit")
+    add("`emit`, nobody records", recording.ns_per_emit(effort.emits), "ns", 60)
+    add("`emit`, recorded", recording.ns_per_recorded_emit(directory, effort.emits), "ns", 400)
+    progress(f"a trace of {effort.events:,} events")
+    recording.record_events(directory / "long.trace", effort.events)
+    reading = recording.read(directory / "long.trace")
+    per_million = reading.load / reading.events * 1e6
+    add(f"load and sort {reading.events:,} events, per million", per_million, "s", 1)
+    add("`trace.state(k)` after that, the worst of twenty", reading.state * 1e3, "ms", 50)
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
+    parser.add_argument("--quick", action="store_true", help="a rough look in some 40 seconds")
+    parser.add_argument("--write", metavar="PAGE", type=Path, help="also write the tables into this page of markdown")
+    arguments = parser.parse_args()
+    page = ""
+    if arguments.write:
+        try:  # rather now than after minutes of measuring
+            page = arguments.write.read_text(encoding="utf-8")
+            between_markers(page, "")
+        except (OSError, ValueError) as error:
+            parser.error(f"cannot write into {arguments.write}: {error}")
+
+    # Without workers torch would share the stacking of a large batch among all cores, and measure who else uses them.
+    # In a worker it never does.
+    torch.set_num_threads(1)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(facts(), highlight=False)
+    tables = []
+    for table in measure(QUICK if arguments.quick else FULL):
+        show(table, console)
+        tables.append(table)
+    if arguments.write:
+        text = as_markdown(tables, " ".join([COMMAND, *sys.argv[1:]]))
+        arguments.write.write_text(between_markers(page, text), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

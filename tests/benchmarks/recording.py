@@ -1,0 +1,97 @@
+"""What recording costs the loader, and what reading a long trace costs."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import timeit
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import torch.utils.data
+
+import minidl
+import tracing
+from minidl import events
+from tests.benchmarks.loading import SMALLEST, batches_within, seconds_per_batch
+from tests.benchmarks.turns import Comparison, in_turns
+
+
+def compare_recording(directory: Path, num_workers: int, seconds: float, turns: int) -> Comparison:
+    """minidl alone first, minidl recorded into `directory` second: seconds for each of the smallest batches."""
+    batches = batches_within(seconds, minidl, SMALLEST, num_workers)
+    alone = partial(seconds_per_batch, minidl, SMALLEST, num_workers, batches)
+
+    def recorded() -> float:
+        with tempfile.TemporaryDirectory(dir=directory) as trace, tracing.record(trace):
+            return alone()
+
+    return in_turns(alone, recorded, turns)
+
+
+def ns_per_emit(calls: int) -> float:
+    """An `emit` as the loader calls it, in ns: the best of five loops of `calls`, less what an empty loop takes."""
+    call = "emit(PUT, epoch_id=1, task=3, worker=0, queue=1)"
+    names = {"emit": events.emit, "PUT": events.PUT}
+    loops = timeit.repeat(call, globals=names, number=calls, repeat=5)
+    empty = timeit.repeat("pass", number=calls, repeat=5)
+    return (min(loops) - min(empty)) / calls * 1e9
+
+
+def ns_per_recorded_emit(directory: Path, calls: int) -> float:
+    """The same with a recorder, in ns."""
+    with tempfile.TemporaryDirectory(dir=directory) as trace, tracing.record(trace, capacity=6 * calls):
+        return ns_per_emit(calls)
+
+
+class Numbers(torch.utils.data.IterableDataset):
+    """Plain ints, which cross a pipe quickly: many events a second."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(1 << 40))
+
+
+def record_batches(directory: Path, batches: int) -> int:
+    """Record `batches` batches from two workers into `directory`. Returns how many events that made."""
+    with tracing.record(directory):
+        deque(islice(minidl.DataLoader(Numbers(), batch_size=None, num_workers=2), batches), maxlen=0)
+    return len(tracing.load(directory).events)
+
+
+def record_events(directory: Path, count: int) -> None:
+    """Record about `count` events into `directory`, and a few more."""
+    with tempfile.TemporaryDirectory(dir=directory.parent) as trace:
+        events_per_batch = record_batches(Path(trace), 500) / 500
+    record_batches(directory, round(count / events_per_batch * 1.02))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What it took to read a trace."""
+
+    events: int
+    load: float  # seconds to load and sort it: the median of three
+    state: float  # seconds for the state after an event anywhere in it: the worst of twenty
+
+
+def read(directory: Path) -> Reading:
+    """Load the trace in `directory` three times, and look at its state at twenty places, drawn by chance."""
+    loads = []
+    for _ in range(3):
+        begin = perf_counter()
+        trace = tracing.load(directory)
+        count = len(trace.events)
+        loads.append(perf_counter() - begin)
+    draw, states = random.Random(0), []
+    for _ in range(20):
+        k = draw.randrange(count)
+        begin = perf_counter()
+        trace.state(k)
+        states.append(perf_counter() - begin)
+    return Reading(count, median(loads), max(states))

@@ -1,0 +1,71 @@
+"""Results as tables: for a terminal or a pipe by rich, for docs/ as markdown between two markers."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, field
+
+import rich.box
+import rich.table
+import torch
+from rich.console import Console
+
+BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+
+
+@dataclass
+class Table:
+    """Cells of text under a title. The first column is of words, the others of numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+
+def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
+    """`0.97 met` or `0.97 missed`; goals are lower bounds unless `at_most`."""
+    met = value <= goal if at_most else value >= goal
+    return f"{goal:g} {'met' if met else 'missed'}"
+
+
+def facts() -> str:
+    """The machine and the versions, in one line, without naming the machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"{platform.system()} on {platform.machine()}, {cores} cores, Python {platform.python_version()}, "
+        f"torch {torch.__version__}"
+    )
+
+
+def show(table: Table, console: Console) -> None:
+    """Print a table: boxes and colour in a terminal, plain characters in a pipe."""
+    box = rich.box.ROUNDED if console.is_terminal else rich.box.ASCII
+    drawn = rich.table.Table(title=table.title, title_justify="left", box=box)
+    for number, column in enumerate(table.columns):
+        drawn.add_column(column, justify="right" if number else "left")
+    for row in table.rows:
+        style = "bold red" if row[-1].endswith("missed") else None
+        drawn.add_row(*row, style=style)
+    console.print(drawn)
+
+
+def as_markdown(tables: list[Table], command: str) -> str:
+    """The tables, with the command that makes them and what they were measured on."""
+    lines = [f"Made by `{command}` on {facts()}.", ""]
+    for table in tables:
+        lines += [f"### {table.title}", ""]
+        lines += ["| " + " | ".join(table.columns) + " |", "|---" + "|---:" * (len(table.columns) - 1) + "|"]
+        lines += ["| " + " | ".join(row) + " |" for row in table.rows] + [""]
+    return "\n".join(lines).rstrip()
+
+
+def between_markers(page: str, text: str) -> str:
+    """`page` with `text` in place of what stands between the two markers.
+
+    ValueError: the page has not exactly one of each, in their order.
+    """
+    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
+        raise ValueError(f"the page needs one line `{BEGIN}` and after it one `{END}`")
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"

@@ -1,0 +1,436 @@
+"""DataLoader from outside: argument checks, lengths, warnings, what others reach into, several iterators, subclasses.
+
+Where torch does the same, both run and are compared.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import multiprocessing
+import os
+import pickle
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+import minidl
+from minidl.queues import Consumer, Producer
+from tests.minidl.observing import attempt, comparable, in_both, neutral, seed_all, steps
+from tests.minidl.programs import TORCH, Noise, ShortMinidlStream, Squares, TorchStream, keep
+
+pytestmark = pytest.mark.timeout(30)
+
+BOTH = pytest.mark.parametrize("loaders", [minidl, TORCH], ids=["minidl", "torch"])
+MORE_THAN_CORES = len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 1 + (os.cpu_count() or 1)
+FORK = multiprocessing.get_context("fork")
+
+
+# ---- arguments
+
+AXES: dict[str, list[Any]] = {
+    "num_workers": [-1, 0, 1],
+    "timeout": [-1, 0],
+    "prefetch_factor": [None, -1, 3],
+    "persistent_workers": [False, True],
+    "multiprocessing_context": [None, "fork", "hurry", 7],
+    "batch_size": [1, None, 0, 4],
+    "shuffle": [None, False, True],
+    "sampler": [None, [0, 1]],
+    "batch_sampler": [None, [[0], [1]]],
+    "drop_last": [False, True],
+}
+
+
+@pytest.mark.parametrize("dataset", [[1, 2, 3], TorchStream(3)], ids=["map", "iterable"])
+def test_every_combination_of_arguments(dataset: Any) -> None:
+    """Some 14,000, most of them wrong in several ways: the same error wins, with the same words."""
+    verdicts = set()
+    for values in itertools.product(*AXES.values()):
+        arguments = dict(zip(AXES, values, strict=True))
+
+        def run(package: ModuleType, arguments: dict[str, Any] = arguments) -> Any:
+            loader = package.DataLoader(dataset, **arguments)
+            return loader.batch_size, loader.drop_last, loader.prefetch_factor, attempt(lambda: len(loader))
+
+        verdicts.add(in_both(run)[:3])
+    assert len(verdicts) > 12
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_workers": "2"},
+        {"num_workers": None},
+        {"timeout": "1"},
+        {"num_workers": 1, "prefetch_factor": "2"},
+        {"batch_size": "4"},
+        {"batch_size": True},
+        {"batch_size": 2.0},
+        {"drop_last": "yes"},
+        {"drop_last": None},
+        {"num_workers": 1, "multiprocessing_context": ""},
+        {"num_workers": 1, "multiprocessing_context": b"fork"},
+        {"num_workers": 1, "multiprocessing_context": FORK},
+        {"num_workers": 1, "multiprocessing_context": torch.multiprocessing},
+        {"multiprocessing_context": FORK},
+        {"sampler": 3},
+        {"batch_sampler": 3},
+        {"shuffle": "yes"},
+        {"collate_fn": 3},
+        {"generator": 3, "shuffle": True},
+        {"no_such_option": 1},
+    ],
+    ids=str,
+)
+def test_types_of_arguments(arguments: dict[str, Any]) -> None:
+    """At construction, or at the latest when iterated."""
+
+    def run(package: ModuleType) -> Any:
+        seed_all()
+        loader = package.DataLoader([1, 2, 3], **arguments)
+        return attempt(lambda: len(loader)), comparable(list(loader)) if loader.num_workers == 0 else None
+
+    in_both(run)
+
+
+def test_arguments_by_position() -> None:
+    in_both(lambda package: package.DataLoader([1], 1, None, None, None, 0, None, False, False, 0, None, None, None, 2))
+    loader = minidl.DataLoader([1, 2], 2, True, None, None, 1, keep, False, True, 5, print, "fork", torch.Generator())
+    assert (loader.batch_size, loader.num_workers, loader.collate_fn) == (2, 1, keep)
+    assert (loader.drop_last, loader.timeout, loader.worker_init_fn) == (True, 5, print)
+
+
+def test_prefetch_factor_of_zero_is_refused() -> None:
+    """On purpose unlike torch, which takes it and fails with an AssertionError when iterated."""
+    with pytest.raises(ValueError, match="prefetch_factor option should be at least 1"):
+        minidl.DataLoader([1], num_workers=1, prefetch_factor=0)
+    TORCH.DataLoader([1], num_workers=1, prefetch_factor=0)
+
+
+NAMES = ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"]
+OTHERS = [
+    "num_workers",
+    "collate_fn",
+    "timeout",
+    "worker_init_fn",
+    "prefetch_factor",
+    "generator",
+    "in_order",
+    "pin_memory",
+]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
+def test_attributes_after_construction(name: str) -> None:
+    def run(package: ModuleType) -> Any:
+        class Own(package.DataLoader):
+            pass
+
+        loader = Own([1, 2, 3])
+        setattr(loader, name, None)
+        return getattr(loader, name)
+
+    assert in_both(run)[0] == ("error" if name in NAMES else "value")
+
+
+@pytest.mark.parametrize("value", ["fork", "hurry", 7, None, FORK], ids=str)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_context_can_be_changed(value: Any, workers: int) -> None:
+    def run(package: ModuleType) -> Any:
+        loader = package.DataLoader([1], num_workers=workers)
+        loader.multiprocessing_context = value
+        return type(loader.multiprocessing_context)
+
+    in_both(run)
+
+
+def test_workers_can_be_changed_between_epochs() -> None:
+    def run(package: ModuleType) -> Any:
+        loader = package.DataLoader(list(range(6)), 2)
+        before = comparable(list(loader))
+        loader.num_workers, loader.prefetch_factor = 1, 2
+        return before, comparable(list(loader))
+
+    in_both(run)
+
+
+# ---- lengths
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_size": 4},
+        {"batch_size": 4, "drop_last": True},
+        {"batch_size": None},
+        {"batch_sampler": [[0], [1, 2]]},
+        {"sampler": [3, 2, 1], "batch_size": 2},
+        {"sampler": (key for key in range(3))},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dataset", [Squares(11), Squares(0), TorchStream(3), ShortMinidlStream(3)], ids=repr)
+def test_length(dataset: Any, options: dict[str, Any]) -> None:
+    def run(package: ModuleType) -> Any:
+        loader = package.DataLoader(dataset, **options)
+        # An iterator's length is its sampler's, which an iterable dataset does not have.
+        return attempt(lambda: len(loader)), attempt(lambda: len(iter(loader)))[:2]
+
+    in_both(run)
+
+
+# ---- warnings
+
+
+def warned(run: Callable[[], Any]) -> list[tuple[Any, str, str]]:
+    """Category, text and file of the warnings of `run`, without Python's own about fork."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    entries = [(entry.category, neutral(str(entry.message)), entry.filename) for entry in caught]
+    return [entry for entry in entries if "use of fork" not in entry[1]]
+
+
+def assert_same_warnings(run: Callable[[ModuleType], Any], count: int) -> None:
+    """The same categories and texts as torch's, and each points at the line in this file that caused it."""
+    ours, theirs = warned(lambda: run(minidl)), warned(lambda: run(TORCH))
+    assert [entry[:2] for entry in ours] == [entry[:2] for entry in theirs]
+    assert len(ours) == count
+    assert {entry[2] for entry in ours} == {__file__}
+
+
+def test_too_many_workers() -> None:
+    """At construction, and again when iterated, if the number has changed since, say."""
+    assert_same_warnings(lambda package: package.DataLoader([1], num_workers=MORE_THAN_CORES), 1)
+    assert_same_warnings(lambda package: iter(package.DataLoader([1], num_workers=MORE_THAN_CORES)), 2)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="with an accelerator memory is pinned")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_nothing_to_pin_for(workers: int) -> None:
+    options = {"pin_memory": True, "num_workers": workers}
+    assert_same_warnings(lambda package: list(package.DataLoader([1], **options)), 1)
+    assert_same_warnings(lambda package: iter(package.DataLoader([1], pin_memory_device="cuda", **options)), 2)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_more_than_the_length_said(workers: int) -> None:
+    def run(package: ModuleType) -> None:
+        loader = package.DataLoader(ShortMinidlStream(4), num_workers=workers)
+        len(loader)
+        for _ in loader:
+            pass
+
+    assert_same_warnings(run, 2)
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+def test_arguments_that_cannot_be_pickled(start_method: str) -> None:
+    """Said before any worker runs, so it costs no imports."""
+    shown: list[Any] = []
+
+    def run(package: ModuleType) -> None:
+        loader = package.DataLoader(
+            [1], num_workers=1, multiprocessing_context=start_method, worker_init_fn=lambda worker_id: None
+        )
+        error = attempt(lambda: iter(loader))
+        shown.append((error[1], "lambda" in error[2]))
+
+    assert_same_warnings(run, 1)
+    assert shown[0] == shown[1]
+    assert shown[0][1]
+
+
+# ---- what others reach into
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda how: how.__name__)
+def test_an_iterator_cannot_be_pickled(workers: int, how: Callable[[Any], Any]) -> None:
+    iterator = iter(minidl.DataLoader([1, 2], num_workers=workers))
+    with pytest.raises(NotImplementedError) as raised:
+        how(iterator)
+    assert raised.value.args == ("{} cannot be pickled", type(iterator).__name__)
+    assert type(iterator).__name__ in repr(iterator)
+
+
+@BOTH
+def test_a_loader_can_be_copied_also_after_an_epoch(loaders: ModuleType) -> None:
+    loader = loaders.DataLoader(Squares(5), 2)
+    batches = comparable(list(loader))
+    assert comparable(list(copy.deepcopy(loader))) == batches
+    assert comparable(list(pickle.loads(pickle.dumps(loader)))) == batches
+    assert not [name for name, value in vars(loader).items() if isinstance(value, itertools.count)], (
+        "from Python 3.14 on an itertools.count cannot be copied"
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@BOTH
+def test_name_in_the_profiler(loaders: ModuleType, workers: int) -> None:
+    with torch.autograd.profiler.profile() as profile:
+        iterator = iter(loaders.DataLoader([1, 2], num_workers=workers))
+        list(iterator)
+    name = f"enumerate(DataLoader)#{type(iterator).__name__}.__next__"
+    assert [event.name for event in profile.function_events].count(name) == 3  # the last one is StopIteration
+
+
+@pytest.mark.parametrize("pin_memory", [False, "host"])
+def test_names_that_other_code_reaches_into(pin_memory: Any) -> None:
+    loader = minidl.DataLoader(Squares(9), 2, num_workers=2, pin_memory=pin_memory, persistent_workers=True)
+    assert loader._iterator is None
+    iterator = iter(loader)
+    assert loader._iterator is iterator
+    assert [worker.is_alive() for worker in iterator._workers] == [True, True]
+    assert {worker.pid for worker in iterator._workers} <= {child.pid for child in psutil.Process().children()}
+    assert [type(queue) for queue in iterator._index_queues] == [Producer, Producer]
+    assert type(iterator._worker_result_queue) is Consumer
+    assert (iterator._data_queue is iterator._worker_result_queue) == (not pin_memory)
+    assert (iterator._pin_memory_thread is not None) == bool(pin_memory)
+    assert (iterator._send_idx, iterator._rcvd_idx, iterator._tasks_outstanding) == (4, 0, 4)
+    assert list(iterator._task_info) == [0, 1, 2, 3]
+    next(iterator)
+    assert (iterator._send_idx, iterator._rcvd_idx) == (5, 1)
+    assert list(iterator._task_info) == [1, 2, 3, 4]
+    iterator._shutdown_workers()
+    iterator._shutdown_workers()  # a second time it does nothing
+    assert [worker.is_alive() for worker in iterator._workers] == [False, False]
+    assert iterator._pin_memory_thread is None or not iterator._pin_memory_thread.is_alive()
+
+
+# ---- iterators, several and again
+
+
+@BOTH
+def test_persistent_workers_stay(loaders: ModuleType) -> None:
+    loader = loaders.DataLoader(list(range(8)), 2, num_workers=2, persistent_workers=True)
+    first = iter(loader)
+    pids = [worker.pid for worker in first._workers]
+    assert comparable(list(first)) == comparable(list(loader))
+    assert iter(loader) is first
+    assert [worker.pid for worker in first._workers] == pids
+
+
+@BOTH
+def test_without_them_each_epoch_has_its_own(loaders: ModuleType) -> None:
+    loader = loaders.DataLoader([1, 2, 3], num_workers=1)
+    first, second = iter(loader), iter(loader)
+    assert first is not second
+    assert {worker.pid for worker in first._workers}.isdisjoint(worker.pid for worker in second._workers)
+    assert loader._iterator is None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_iterators_at_once(workers: int) -> None:
+    def run(package: ModuleType) -> Any:
+        seed_all()
+        loader = package.DataLoader(Noise(9), 2, shuffle=True, num_workers=workers)
+        return comparable(list(zip(loader, loader, strict=True)))
+
+    assert in_both(run)[0] == "value"
+
+
+@BOTH
+def test_left_again_and_again(loaders: ModuleType) -> None:
+    """What was still on its way when an epoch was left does not turn up in the next."""
+    loader = loaders.DataLoader(list(range(12)), 1, num_workers=2, persistent_workers=True, prefetch_factor=4)
+    for length in 0, 1, 3, 0, 2:
+        assert [int(batch) for batch in itertools.islice(loader, length)] == list(range(length))
+    assert [int(batch) for batch in loader] == list(range(12))
+
+
+class Nested(Squares):
+    """Each sample is a whole pass over a loader of `loaders`, made by the worker or inherited."""
+
+    def __init__(self, loaders: ModuleType, workers: int = 0, inherited: Any = None) -> None:
+        super().__init__(3)
+        self.loaders, self.workers, self.inherited = loaders, workers, inherited
+
+    def __getitem__(self, key: int) -> Any:
+        inner = self.inherited
+        if inner is None:
+            inner = self.loaders.DataLoader(list(range(key, key + 4)), 2, num_workers=self.workers)
+        return [batch.clone() for batch in inner]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("inner_workers", [0, 1])
+def test_a_loader_in_a_dataset(workers: int, inner_workers: int) -> None:
+    """A worker is a daemon, which may have no children of its own: with workers in workers both raise."""
+
+    def run(package: ModuleType) -> Any:
+        return [step[:2] for step in steps(package.DataLoader(Nested(package, inner_workers), num_workers=workers))]
+
+    shown = in_both(run)[1]
+    assert (shown[0] == ("error", AssertionError)) == bool(workers and inner_workers)
+
+
+def test_an_inherited_loader_in_a_dataset() -> None:
+    """Loaded from before in main, and forked into the worker together with its last iterator."""
+
+    def run(package: ModuleType) -> Any:
+        inner = package.DataLoader(list(range(5)), 2)
+        kept = iter(inner)
+        next(kept)
+        return comparable(list(package.DataLoader(Nested(package, inherited=inner), num_workers=1)))
+
+    assert in_both(run)[0] == "value"
+
+
+def test_in_another_thread() -> None:
+    """Where no signal handler can be installed."""
+
+    def run(package: ModuleType) -> Any:
+        batches: list[Any] = []
+        loader = package.DataLoader(list(range(9)), 2, num_workers=2)
+        thread = threading.Thread(target=lambda: batches.extend(loader))
+        thread.start()
+        thread.join()
+        return comparable(batches)
+
+    assert len(in_both(run)[1][1]) == 5
+
+
+# ---- subclasses
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_subclass(workers: int) -> None:
+    def run(package: ModuleType) -> Any:
+        class Twice(package.DataLoader):
+            timeout = 60  # overridden by the instance's own
+
+            def __init__(self, *args: Any, **options: Any) -> None:
+                self.before = "set before the rest"
+                super().__init__(*args, **options)
+                self.after = self.before
+
+            def __len__(self) -> int:
+                return 2 * super().__len__()
+
+            def __iter__(self) -> Iterator[Any]:
+                return itertools.chain(super().__iter__(), super().__iter__())
+
+        loader = Twice([1, 2, 3], 2, num_workers=workers)
+        frozen = attempt(lambda: setattr(loader, "batch_size", 5))
+        return len(loader), comparable(list(loader)), loader.after, loader.timeout, frozen
+
+    assert in_both(run)[1][0] == 4
+
+
+@BOTH
+def test_subscript(loaders: ModuleType) -> None:
+    assert [int(batch) for batch in loaders.DataLoader[int]([1, 2])] == [1, 2]
+
+    class Own(loaders.DataLoader[int]):
+        pass
+
+    assert len(list(Own([1, 2, 3]))) == 3

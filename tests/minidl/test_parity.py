@@ -1,0 +1,192 @@
+"""Parity: several hundred configurations, each run in minidl and in torch from the same seeds, and compared.
+
+A configuration shows its batches bit for bit, in order and with their container types; the errors between them;
+len(loader); the warnings; and where it leaves the random generators, after two epochs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minidl
+from tests.minidl.observing import Config, comparable, observe
+from tests.minidl.programs import SAMPLINGS, TORCH, count, fail_in_worker, keep, refuse, seed_by_worker, tag
+
+pytestmark = pytest.mark.timeout(40)
+
+# The forkserver imports these once, instead of every worker again. It must be said before the first one starts.
+multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "numpy", "minidl"])
+
+FAILING_SAMPLINGS = {"an empty list", "out of range", "raising", "generator as sampler", "not iterable"}
+WORKING = [name for name in SAMPLINGS if name not in FAILING_SAMPLINGS]
+STREAMS = ["stream", "shared", "noisy stream", "empty stream", "sized", "short", "chain"]
+PERSISTENT = {"persistent_workers": True}
+
+
+def every_sampler() -> Iterable[Config]:
+    """Every way to sample, in main with every kind of map-style dataset, and in workers with the random ones."""
+    for dataset, sampling, generator in itertools.product(
+        ["squares", "whole", "noise", "tensors", "list"], WORKING, [False, True]
+    ):
+        yield Config(dataset, sampling, generator=generator)
+    for number, sampling in enumerate(WORKING):
+        options = PERSISTENT if number % 4 in (1, 2) else {}
+        yield Config("noise", sampling, 1 + number % 2, generator=number % 3 == 0, options=options)
+
+
+def every_dataset() -> Iterable[Config]:
+    for dataset, workers in itertools.product(["stack", "concat", "subset", "split", "informed", "whole"], [0, 1, 3]):
+        sampling = "shuffled" if workers else "by 4"
+        yield Config(dataset, sampling, workers, options=PERSISTENT if workers == 3 else {})
+    for dataset in "informed", "squares", "concat", "subset", "split", "list":
+        yield Config(dataset, "shuffled, unbatched", 2)
+        yield Config(dataset, "by 50", 0, generator=True)
+
+
+def every_stream() -> Iterable[Config]:
+    """Iterable datasets: shared by the workers or not, of even and uneven ends, with a length and with a wrong one."""
+    for dataset, sampling, workers in itertools.product(
+        STREAMS, ["by 4", "by 4, drop", "by 1", "unbatched"], [0, 1, 2, 3]
+    ):
+        if workers in (0, 2) or sampling in ("by 4", "unbatched"):
+            persistent = PERSISTENT if workers and (len(dataset) + len(sampling) + workers) % 2 else {}
+            yield Config(dataset, sampling, workers, options=persistent)
+    for dataset, workers in itertools.product(["shared", "noisy stream"], [0, 2, 4]):
+        yield Config(dataset, "by 4", workers, generator=True)
+
+
+def every_option() -> Iterable[Config]:
+    for prefetch_factor, workers in [(1, 1), (1, 3), (2, 2), (2, 4), (3, 1), (3, 2), (4, 1), (4, 4)]:
+        options = {"prefetch_factor": prefetch_factor, "persistent_workers": prefetch_factor % 2 == 0}
+        yield Config("noise", "shuffled", workers, options=options)
+        yield Config("noisy stream", "by 4", workers, options=options)
+    for dataset, workers, persistent in itertools.product(["squares", "shared"], [0, 2, 3], [False, True]):
+        if workers or not persistent:
+            options = {"in_order": False, "persistent_workers": persistent}
+            yield Config(dataset, "by 4", workers, any_order=workers > 0, options=options)
+    for collate_fn, workers, sampling in itertools.product([keep, count, refuse, tag], [0, 2], ["by 4", "unbatched"]):
+        yield Config("noise", sampling, workers, options={"collate_fn": collate_fn})
+    for dataset, workers in itertools.product(["noise", "informed", "noisy stream"], [0, 2]):
+        yield Config(dataset, workers=workers, options={"worker_init_fn": seed_by_worker})
+    for dataset, workers in itertools.product(["squares", "stream"], [0, 1]):
+        yield Config(dataset, workers=workers, options={"pin_memory": True})
+        yield Config(dataset, workers=workers, options={"pin_memory": True, "pin_memory_device": "cuda"})
+    yield Config("squares", workers=2, options={"timeout": 30})
+    yield Config("squares", workers=0, options={"timeout": 30})
+    yield Config("list", workers=2, options={"multiprocessing_context": "fork"})
+
+
+def left_early() -> Iterable[Config]:
+    """The first epoch is left in the middle, and its iterator dropped, or with persistent workers begun anew."""
+    for dataset, workers, stop_after in itertools.product(["noise", "noisy stream"], [0, 1, 3], [1, 3]):
+        yield Config(dataset, "by 1", workers, stop_after=stop_after)
+        if workers:
+            yield Config(dataset, "by 1", workers, stop_after=stop_after, epochs=3, options=PERSISTENT)
+    # How far the sampler has drawn from a shared generator by then shows in the next epoch.
+    for sampling, workers in itertools.product(["replacement", "more than all", "batch sampler"], [0, 1]):
+        yield Config("noise", sampling, workers, generator=True, stop_after=1)
+
+
+def failing() -> Iterable[Config]:
+    """Whatever raises in the middle: the iteration goes on afterwards, and all of it is compared."""
+    datasets = ["broken stream", "value error", "key error", "needy error", "stop iteration", "missing file"]
+    for dataset, workers in itertools.product([*datasets, "mixed shapes", "no collation", "empty", "unsized"], [0, 2]):
+        yield Config(dataset, "by 4", workers)
+    for dataset, workers in itertools.product(datasets, [0, 1, 3]):
+        yield Config(dataset, "unbatched", workers, options=PERSISTENT if workers == 3 else {})
+    for dataset, workers in itertools.product(["value error", "stop iteration"], [1, 2]):
+        yield Config(dataset, "by 1", workers, options={"in_order": False}, any_order=True)
+    for sampling, workers in itertools.product(["an empty list", "out of range", "not iterable"], [0, 2]):
+        yield Config("tensors", sampling, workers)
+        yield Config("squares", sampling, workers)
+    yield Config("squares", "generator as sampler", 0)
+    yield Config("squares", "generator as sampler", 2)
+    yield Config("squares", "raising", 0)
+    yield Config("squares", "raising", 2, options={"prefetch_factor": 20})  # already while the first tasks are sent
+    yield Config("unsized", "shuffled", 0)
+    yield Config("empty", "shuffled", 0)
+    yield Config("unopened stream", "by 4", 0)
+    # Here the two differ after the first error: minidl repeats it, in torch an UnboundLocalError follows.
+    yield Config("unopened stream", "by 4", 2, epochs=1, compare="first error")
+    for dataset, workers in itertools.product(["squares", "stream"], [1, 2]):
+        options = {"worker_init_fn": fail_in_worker}
+        yield Config(dataset, "by 4", workers, epochs=1, compare="first error", options=options)
+
+
+def other_starts() -> Iterable[Config]:
+    """spawn and forkserver import everything anew, so there are few of them, with two epochs each."""
+    spawn = {"multiprocessing_context": "spawn", "persistent_workers": True}
+    yield Config("noise", "shuffled", 2, generator=True, options=spawn)
+    yield Config("noisy stream", "by 4", 1, options={**spawn, "worker_init_fn": seed_by_worker})
+    yield Config("value error", "unbatched", 1, options=spawn)
+    forkserver = {"multiprocessing_context": "forkserver", "persistent_workers": True}
+    yield Config("noise", "weighted", 2, options=forkserver)
+    yield Config("noisy stream", "unbatched", 2, generator=True, options=forkserver)
+    yield Config("squares", "distributed", 1, options={**forkserver, "collate_fn": count})
+    yield Config("key error", "by 1", 1, options=forkserver)
+    yield Config("informed", "lists", 1, options={**forkserver, "worker_init_fn": seed_by_worker})
+
+
+GRID = [
+    *every_sampler(),
+    *every_dataset(),
+    *every_stream(),
+    *every_option(),
+    *left_early(),
+    *failing(),
+    *other_starts(),
+]
+
+
+def test_size_of_the_grid() -> None:
+    assert len(GRID) >= 400
+    assert len(set(map(str, GRID))) >= 400, "configurations are told apart by their names"
+
+
+def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """One assertion a thing shown, so that a failure says which differs."""
+    for name, value in theirs.items():
+        assert ours.get(name) == value, name
+    assert ours.keys() == theirs.keys()
+
+
+@pytest.mark.parametrize("config", GRID, ids=str)
+def test_same_as_torch(config: Config) -> None:
+    assert_same(observe(config, minidl), observe(config, TORCH))
+
+
+MIXED = [
+    *(Config("noise", sampling, 0, generator=True) for sampling in WORKING),
+    *(Config("noise", sampling, 1, generator=True) for sampling in ["shuffled", "replacement", "weighted", "lists"]),
+    *(Config(dataset, "by 4", 2) for dataset in ["informed", "tensors", "stack", "concat", "subset", "split"]),
+    *(Config(dataset, "by 4", 2) for dataset in ["shared", "noisy stream", "sized", "short", "chain"]),
+    Config("value error", "by 4", 2),
+    Config("informed", workers=2, options={"worker_init_fn": seed_by_worker, **PERSISTENT}),
+]
+
+
+@pytest.mark.parametrize("config", MIXED, ids=str)
+def test_the_parts_of_one_package_in_the_loader_of_the_other(config: Config) -> None:
+    theirs = observe(config, TORCH)
+    assert_same(observe(config, minidl, parts=TORCH), theirs)
+    assert_same(observe(config, TORCH, parts=minidl), theirs)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("name", "batch_size"), [("default_collate", 2), ("default_convert", None)])
+def test_the_collate_functions_of_one_package_in_the_loader_of_the_other(
+    workers: int, name: str, batch_size: int | None
+) -> None:
+    samples = [{"a": [key, 2.5], "b": np.arange(key, key + 2), "c": ("x", torch.tensor(key))} for key in range(3)]
+    shown = [
+        comparable(list(loaders.DataLoader(samples, batch_size, num_workers=workers, collate_fn=getattr(parts, name))))
+        for loaders, parts in itertools.product([TORCH, minidl], repeat=2)
+    ]
+    assert shown == [shown[0]] * 4
