@@ -1,0 +1,125 @@
+"""Datasets that die on purpose, and what a training loop saw of it. Importable, so that spawned workers find them.
+
+Legend: how "SIGKILL", at 5 (the key at which a worker dies), seen [[0, 1], [2, 3]] (the batches that came, as lists).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+import minidl
+
+LIMIT = 3.0  # seconds; a death is noticed within milliseconds, but a test machine may be busy
+
+
+def die(how: str) -> None:
+    if how == "os._exit(3)":
+        os._exit(3)
+    if how == "sys.exit(0)":
+        sys.exit(0)
+    if how == "crash":  # a real one: native code follows a null pointer
+        import ctypes
+
+        ctypes.string_at(0)
+    os.kill(os.getpid(), getattr(signal, how))
+
+
+class Keys(minidl.Dataset):
+    """The sample of key k is tensor(k). `how`: whoever fetches key `at` dies so."""
+
+    def __init__(self, length: int, how: str = "", at: int = -1) -> None:
+        self.length, self.how, self.at = length, how, at
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, key: int) -> Any:
+        if key == self.at:
+            die(self.how)
+        return torch.tensor(key)
+
+
+class Stream(minidl.IterableDataset):
+    """Worker w of n yields the w-th, (w + n)-th, ... pair of keys: batches of two come as from `Keys`."""
+
+    def __init__(self, length: int, how: str = "", at: int = -1) -> None:
+        self.length, self.how, self.at = length, how, at
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = minidl.get_worker_info()
+        for key in range(self.length):
+            if key // 2 % worker.num_workers == worker.id:
+                if key == self.at:
+                    die(self.how)
+                yield torch.tensor(key)
+
+
+class Large(Keys):
+    """Each sample is a megabyte that goes through the pipe itself: it holds 64 KiB."""
+
+    def __getitem__(self, key: int) -> Any:
+        return key, b"." * (1 << 20)
+
+
+class Stuck(Keys):
+    """Fetching key `at` takes for ever; that it has begun is said with a file."""
+
+    def __init__(self, length: int, at: int, begun: Path) -> None:
+        super().__init__(length, "", at)
+        self.begun = begun
+
+    def __getitem__(self, key: int) -> Any:
+        if key == self.at:
+            self.begun.touch()
+            time.sleep(3600)
+        return torch.tensor(key)
+
+
+def as_they_are(samples: list[Any]) -> list[Any]:
+    """A collate_fn: no tensors, so no shared memory."""
+    return samples
+
+
+def batches(length: int) -> list[list[int]]:
+    """All batches of two."""
+    return [[key, key + 1] for key in range(0, length, 2)]
+
+
+def take_all(iterator: Any, seen: list[Any]) -> str:
+    """Iterate to the end, noting each batch in `seen`. Returns the RuntimeError's text, or "" for a normal end."""
+    try:
+        for batch in iterator:
+            seen.append(batch.tolist())
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def wait_until(true: Callable[[], Any], limit: float = 20.0) -> None:
+    """Wait for something that will be so; fail if it is not within `limit` seconds."""
+    deadline = time.monotonic() + limit
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.001)
+
+
+def shared_memory_names() -> set[str]:
+    """Of torch's shared memory (`torch_<pid>_...`) that processes which are no more have left: it is lost until the
+    machine is started again. Living ones (other programs' too) unlink theirs within microseconds."""
+    directory = Path("/dev/shm")
+    names = {path.name for path in directory.glob("torch_*")} if directory.is_dir() else set()
+    return {name for name in names if not psutil.pid_exists(int(name.split("_")[1]))}
+
+
+def open_files() -> int:
+    """How many descriptors this process has open."""
+    return len(os.listdir("/dev/fd"))

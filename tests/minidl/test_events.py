@@ -1,0 +1,54 @@
+"""The vocabulary, and the promises of `emit`."""
+
+from __future__ import annotations
+
+import pytest
+
+from minidl import events
+from minidl.events import Kind, emit
+from tracing.sources import emit_sites
+
+
+def test_each_kind_is_emitted_by_exactly_one_line() -> None:
+    """So the line that emitted an event follows from its kind; but for `PUT` and its like, of which data_queue, that
+    has neither feeder nor pipe, has lines of its own."""
+    sites = emit_sites()
+    assert {kind for kind in Kind.__members__ if kind not in sites} == set(), "never emitted"
+    for kind, places in sites.items():
+        assert len({(place.file, place.function.partition(".")[0]) for place in places}) == len(places), (kind, places)
+        assert len(places) == 1 or {place.file for place in places} == {"minidl/queues.py"}, (kind, places)
+
+
+def test_a_recorder_that_raises_is_removed_and_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def recorder(*_: object) -> None:
+        raise ZeroDivisionError("in the recorder")
+
+    previous = events.install(recorder)
+    try:
+        emit(Kind.ASKED)
+        emit(Kind.ASKED)
+        assert events.installed() is None
+    finally:
+        events.install(previous)
+    printed = capsys.readouterr().err
+    assert printed.count("ZeroDivisionError: in the recorder") == 1 and "the load goes on" in printed
+
+
+def test_an_epoch_id_holds_both_its_halves() -> None:
+    assert events.epoch_id(7, 3) == 7 << 32 | 3
+
+
+@pytest.mark.parametrize("pid", [1, 12345, (1 << 22) - 1])
+def test_the_loaders_of_a_worker_have_numbers_that_fit(pid: int) -> None:
+    before = events._loaders
+    try:
+        events.number_loaders_from(pid)
+        assert 0 < events.epoch_id(events.new_loader(), (1 << 32) - 1) < 1 << 63
+    finally:
+        events._loaders = before
+
+
+def test_every_kind_says_who_and_when() -> None:
+    for kind in Kind:
+        assert kind.who and kind.when and getattr(events, kind.name) is kind
+    assert len({int(kind) for kind in Kind}) == len(Kind)

@@ -1,0 +1,279 @@
+"""Main ends, however it ends, and nothing is left: no process, no output, no open file, in bounded time.
+
+Each program below runs in a main, and a session, of its own: whatever is alive in that session after main is a
+leftover, whoever its parent is then. A worker that is stuck in a fetch is the worst that a shutdown can meet.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import minidl
+from minidl import shutdown
+from tests.minidl.dying import Keys, Stuck, batches, open_files, shared_memory_names, wait_until
+
+pytestmark = pytest.mark.timeout(60)
+
+ROOT = Path(minidl.__file__).parents[1]
+
+
+class Mains:
+    """Starts mains; see tests/minidl/mains.py. `pid` is that of the latest, and of its session."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.minidl.mains"]
+        self.forker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        self.pid = 0
+
+    def ask(self, line: str) -> int:
+        assert self.forker.stdin and self.forker.stdout
+        print(line, file=self.forker.stdin, flush=True)
+        return int(self.forker.stdout.readline())
+
+    def start(self, program: str, folder: Path) -> None:
+        self.folder = folder
+        (folder / "program").write_text(textwrap.dedent(program))
+        self.pid = self.ask(str(folder))
+
+    def wait_for(self, name: str) -> None:
+        wait_until((self.folder / name).exists, 40)
+
+    def members(self) -> list[psutil.Process]:
+        """The living processes of its session."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                pass
+        return found
+
+    def runs(self) -> bool:
+        return psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
+
+    def end(self, limit: float, leftover_limit: float = 1.0) -> tuple[int, str]:
+        """Exit code and stderr, once it has ended, within `limit` seconds, and with it its whole session."""
+        try:
+            wait_until(lambda: not self.runs(), limit)
+            wait_until(lambda: not self.members(), leftover_limit)
+        finally:
+            for process in self.members():
+                process.kill()
+            code = self.ask("wait")
+        return code, (self.folder / "stderr").read_text()
+
+
+@pytest.fixture(scope="module")
+def forker() -> Iterator[Mains]:
+    mains = Mains()
+    yield mains
+    mains.forker.communicate()
+
+
+@pytest.fixture
+def mains(forker: Mains) -> Iterator[Mains]:
+    before = shared_memory_names()
+    yield forker
+    assert shared_memory_names() <= before
+
+
+# What a program does -> (source, exit code, the last line on stderr).
+EXITS = {
+    "exhausted": ("list(loader())", 0, ""),
+    "half way, in a global": ("it = iter(loader()); next(it)", 0, ""),
+    "half way, pinned": ("it = iter(loader(pin_memory='host')); next(it)", 0, ""),
+    "not even begun": ("it = iter(loader())", 0, ""),
+    "persistent and idle": ("l = loader(persistent_workers=True, pin_memory='host'); list(l)", 0, ""),
+    "persistent, half way": ("l = loader(persistent_workers=True, pin_memory='host'); next(iter(l))", 0, ""),
+    "in a reference cycle": ("it = iter(loader()); box = [it]; box.append(box); next(it); del it, box", 0, ""),
+    "sys.exit": ("it = iter(loader()); next(it); sys.exit(7)", 7, ""),
+    "exception": ("it = iter(loader()); next(it); raise LookupError('mine')", 1, "LookupError: mine"),
+    "worker stuck": ("it = iter(loader(at=3)); until_stuck()", 0, ""),
+    "worker stuck, pinned": ("it = iter(loader(at=3, pin_memory='host')); until_stuck()", 0, ""),
+    "worker stuck, persistent": ("l = loader(at=3, persistent_workers=True); iter(l); until_stuck()", 0, ""),
+    "in a thread": ("threading.Thread(target=lambda: next(iter(loader()))).start()", 0, ""),
+    "in a daemon thread": (
+        """
+        go = threading.Event()
+        def train():
+            it = iter(loader()); next(it); go.set(); threading.Event().wait()
+        threading.Thread(target=train, daemon=True).start()
+        go.wait()
+        """,
+        0,
+        "",
+    ),
+    "two at once": ("a = iter(loader()); b = iter(loader(pin_memory='host')); next(a); next(b)", 0, ""),
+    "spawn, half way": ("it = iter(loader('spawn')); next(it)", 0, ""),
+    "forkserver, worker stuck": ("it = iter(loader('forkserver', at=3)); until_stuck()", 0, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", EXITS)
+def test_main_exits(what: str, mains: Mains, tmp_path: Path) -> None:
+    source, code, last_line = EXITS[what]
+    mains.start(source, tmp_path)
+    returned, errors = mains.end(limit=30)
+    assert returned == code
+    assert errors.strip().rpartition("\n")[2] == last_line, errors
+    assert last_line or not errors
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "pin_memory='host'",
+        "persistent_workers=True, pin_memory='host'",
+        "at=3",
+        "at=3, persistent_workers=True, pin_memory='host'",
+        "context='spawn', at=3",
+        "context='forkserver', at=3",
+    ],
+)
+def test_main_is_killed(options: str, mains: Mains, tmp_path: Path) -> None:
+    """No worker is alive two seconds later: neither one that waits for a task, nor one stuck in a fetch."""
+    stuck = "until_stuck()" if "at=3" in options else ""
+    mains.start(f"it = iter(loader({options})); next(it); {stuck}\nwait_for_the_end()", tmp_path)
+    mains.wait_for("ready")
+    assert len(mains.members()) >= 3
+    os.kill(mains.pid, signal.SIGKILL)
+    code, _ = mains.end(limit=1, leftover_limit=2)
+    assert code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("options", ["", "pin_memory='host'", "persistent_workers=True", "at=5", "context='spawn'"])
+def test_ctrl_c(options: str, mains: Mains, tmp_path: Path) -> None:
+    """SIGINT goes to all, as from a terminal. Main handles it undisturbed; the workers say nothing."""
+    stuck = "until_stuck()" if "at=5" in options else ""
+    program = f"""
+        it = iter(loader({options}))
+        next(it), next(it)  # of either worker
+        {stuck}
+        try:
+            wait_for_the_end()
+        except KeyboardInterrupt:
+            while any(worker.is_alive() for worker in it._workers):
+                pass  # saves a checkpoint, say
+            sys.exit(9)
+    """
+    mains.start(program, tmp_path)
+    mains.wait_for("ready")
+    os.killpg(mains.pid, signal.SIGINT)
+    assert mains.end(limit=5) == (9, "")
+
+
+def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
+    return minidl.DataLoader(dataset, batch_size=2, num_workers=2, multiprocessing_context="fork", **options)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutdown, "PATIENCE", 0.3)
+
+
+@pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
+def test_dropped_half_way(pin_memory: Any) -> None:
+    gc.collect()
+    before = open_files()
+    iterator = iter(loader_of(Keys(40), pin_memory=pin_memory))
+    next(iterator)
+    workers, thread = iterator._workers, iterator._pin_memory_thread
+    del iterator
+    assert not any(worker.is_alive() for worker in workers)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert thread is None or not thread.is_alive()
+    wait_until(lambda: open_files() <= before + 4, 5.0)  # a Process keeps two pipes of multiprocessing's own
+    del workers
+    wait_until(lambda: open_files() <= before, 5.0)
+
+
+def test_dropped_while_a_worker_is_stuck(impatient: None, tmp_path: Path) -> None:
+    """Bounded: SIGTERM after PATIENCE."""
+    iterator = iter(loader_of(Stuck(40, 3, tmp_path / "begun")))
+    next(iterator)
+    wait_until((tmp_path / "begun").exists)
+    workers = iterator._workers
+    start = time.monotonic()
+    del iterator
+    assert 0.3 <= time.monotonic() - start < 3
+    assert not any(worker.is_alive() for worker in workers)
+
+
+def test_a_stopped_worker_is_killed(impatient: None) -> None:
+    """SIGTERM does not reach a process that is stopped (SIGSTOP, a debugger). SIGKILL does."""
+    iterator = iter(loader_of(Keys(40)))
+    next(iterator)
+    worker = iterator._workers[1]
+    os.kill(worker.pid, signal.SIGSTOP)
+    iterator._shutdown_workers()
+    assert worker.exitcode == -signal.SIGKILL
+    assert iterator._workers[0].exitcode == 0
+
+
+def test_twice() -> None:
+    iterator = iter(loader_of(Keys(40), pin_memory="host"))
+    next(iterator)
+    for _ in range(2):
+        iterator._shutdown_workers()
+    assert [worker.exitcode for worker in iterator._workers] == [0, 0]
+
+
+def test_a_closed_generator() -> None:
+    def trainer() -> Iterator[Any]:
+        yield from loader_of(Keys(40))
+
+    generator = trainer()
+    next(generator)
+    assert psutil.Process().children()
+    generator.close()
+    assert not [child for child in psutil.Process().children() if child.name() == "pt_data_worker"]
+
+
+def test_in_a_cycle_collected_in_another_thread() -> None:
+    """The garbage collector runs wherever it likes: not in the thread that built the iterator."""
+    iterator = iter(loader_of(Keys(40), pin_memory="host"))
+    next(iterator)
+    workers = iterator._workers
+    cycle: list[Any] = [iterator]
+    cycle.append(cycle)
+    del iterator, cycle
+    collector = threading.Thread(target=gc.collect)
+    collector.start()
+    collector.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+def test_a_break_then_another_epoch() -> None:
+    """A persistent iterator abandoned half way begins anew: what the old epoch left in the pipes is dropped."""
+    loader = loader_of(Keys(40), persistent_workers=True, pin_memory="host")
+    pids = set()
+    for _ in range(3):
+        for batch in loader:
+            assert batch.tolist() == [0, 1]
+            break
+        pids |= {worker.pid for worker in loader._iterator._workers}
+    assert [batch.tolist() for batch in loader] == batches(40)
+    assert len(pids) == 2
+
+
+def test_an_exception_in_the_training_step() -> None:
+    with pytest.raises(LookupError):
+        for _ in loader_of(Keys(40)):
+            raise LookupError
+    gc.collect()
+    assert not [child for child in psutil.Process().children() if child.name() == "pt_data_worker"]

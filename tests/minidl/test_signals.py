@@ -1,0 +1,110 @@
+"""What is said of a death, and when the SIGCHLD handler says it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import minidl
+from minidl.signals import explain_death, shorten
+from minidl.world.real import RealWorld
+from tests.minidl.dying import Keys, batches, take_all
+
+pytestmark = pytest.mark.timeout(30)
+WORLD = RealWorld()
+
+
+def kill_myself(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(
+    ("number", "says", "cause"),
+    [
+        (signal.SIGFPE, "is killed by signal: Floating point exception.", "crash in native code"),
+        (signal.SIGILL, "is killed by signal: Illegal instruction.", "another processor"),
+        (signal.SIGTERM, "is killed by signal: Terminated.", "asked this process to end"),
+        (signal.SIGUSR1, "is killed by signal: User defined signal 1.", "It had no task."),
+        (signal.SIGRTMIN + 3, "is killed by signal: Real-time signal 3.", "It had no task."),
+    ],
+)
+def test_signals(number: int, says: str, cause: str) -> None:
+    process = multiprocessing.get_context("fork").Process(target=kill_myself, args=(number,))
+    process.start()
+    text = explain_death(WORLD, process, 2, [])
+    assert text.startswith(f"DataLoader worker (pid {process.pid}) {says} This was worker 2. It had no task.")
+    assert cause in text
+
+
+def test_tasks_are_named_and_shortened() -> None:
+    process = multiprocessing.get_context("fork").Process(target=os._exit, args=(3,))
+    process.start()
+    text = explain_death(WORLD, process, 0, [(4, [8, 9]), (6, list(range(1000))), (8, "k"), (10, "not named")])
+    assert "task 4, keys [8, 9], or task 6, keys [0, 1, 2" in text and "or task 8, keys 'k'." in text
+    assert len(text) < 1000 and "not named" not in text
+    assert shorten("ab") == "'ab'" and shorten("x" * 300) == "'" + "x" * 199 + "…"
+
+
+@pytest.fixture
+def own_handler() -> Iterator[list[str]]:
+    """A program's own SIGCHLD handler, there before the loader's."""
+    calls: list[str] = []
+    previous = signal.signal(signal.SIGCHLD, lambda number, frame: calls.append("own"))
+    yield calls
+    signal.signal(signal.SIGCHLD, previous)
+
+
+def test_the_handler_that_was_there_is_called_too(own_handler: list[str]) -> None:
+    def look(frame: Any) -> None:
+        own_handler.append(f"ours, in {frame.f_code.co_name}")
+
+    assert WORLD.on_child_exit(look) and WORLD.on_child_exit(look)  # the second time it is there already
+    signal.raise_signal(signal.SIGCHLD)
+    assert own_handler == ["ours, in test_the_handler_that_was_there_is_called_too", "own"]
+
+
+def test_no_handler_from_another_thread(own_handler: list[str]) -> None:
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(WORLD.on_child_exit(lambda frame: None)))
+    thread.start()
+    thread.join()
+    assert answers == [False]
+    signal.raise_signal(signal.SIGCHLD)
+    assert own_handler == ["own"]
+
+
+def test_another_child_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    """The program's own child processes are nobody's business: no error, whatever they end with."""
+    iterator = iter(minidl.DataLoader(Keys(40), 2, num_workers=2, multiprocessing_context="fork"))
+    seen = [next(iterator).tolist()]
+    for code in (0, 1):
+        process = multiprocessing.get_context("fork").Process(target=os._exit, args=(code,))
+        process.start()
+        process.join()
+    assert take_all(iterator, seen) == "" and seen == batches(40)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_fork_of_main_takes_nothing_from_it() -> None:
+    """A process that main forked itself inherits the iterator and the handler. A worker's death there is no news, and
+    what is in the pipes is main's."""
+    iterator = iter(minidl.DataLoader(Keys(40), 2, num_workers=2, multiprocessing_context="fork"))
+    seen = [next(iterator).tolist()]
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.raise_signal(signal.SIGCHLD)
+            iterator.notice_deaths()
+            iterator._shutdown_workers()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert take_all(iterator, seen) == "" and seen == batches(40)

@@ -1,0 +1,140 @@
+"""The worker process: what it says from its first line to its last, what it knows, what its failures become."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+import torch.utils.data
+
+import minidl
+import tracing
+from minidl.events import Kind
+from minidl.worker import generate_state
+from tests.minidl.dying import Keys, Stream
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
+    return minidl.DataLoader(
+        dataset, **{"batch_size": 2, "num_workers": 1, "multiprocessing_context": "fork", **options}
+    )
+
+
+def said_by_worker(path: Path, loader: minidl.DataLoader, epochs: int = 1) -> list[tuple[Kind, int]]:
+    """Kind and task of what the worker's own thread says; its feeder speaks for itself."""
+    with tracing.record(path):
+        for _ in range(epochs):
+            list(loader)
+        del loader
+    said = tracing.load(path).events
+    kinds = {Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.GOT, Kind.PUT, Kind.STREAM_END} | {
+        kind for kind in Kind if kind.who == "worker"
+    }
+    actor = said["actor"][said["kind"] == Kind.WORKER_BEGIN]
+    return [
+        (Kind(event["kind"]), int(event["task"]))
+        for event in said
+        if event["actor"] in actor and event["kind"] in kinds
+    ]
+
+
+def test_what_a_worker_says(tmp_path: Path) -> None:
+    said = said_by_worker(tmp_path, loader_of(Keys(4), worker_init_fn=print_nothing))
+    assert said == [
+        (Kind.WORKER_BEGIN, -1),
+        (Kind.WORKER_SEEDED, -1),
+        (Kind.INIT_FN_BEGIN, -1),
+        (Kind.INIT_FN_END, -1),
+        (Kind.WORKER_READY, -1),
+        *task(0),
+        *task(1),
+        (Kind.GOT, -2),  # Stop
+        (Kind.WORKER_END, -1),
+    ]
+
+
+def test_what_a_persistent_worker_of_a_stream_says(tmp_path: Path) -> None:
+    said = said_by_worker(tmp_path, loader_of(Stream(2), persistent_workers=True, prefetch_factor=1), epochs=2)
+    end = [(Kind.GOT, 1), (Kind.FETCH_BEGIN, 1), (Kind.STREAM_END, 1), (Kind.PUT, 1)]
+    resume = [(Kind.GOT, -3), (Kind.WORKER_RESUMED, -1), (Kind.PUT, -3)]
+    stop = [(Kind.GOT, -2), (Kind.WORKER_END, -1)]
+    begin = [(Kind.WORKER_BEGIN, -1), (Kind.WORKER_SEEDED, -1), (Kind.WORKER_READY, -1)]
+    # Between the end of its stream and Resume or Stop come tasks that it skips.
+    fulfilled = [event for event in said if event != (Kind.GOT, 2)]
+    assert fulfilled == [*begin, *task(0), *end, *resume, *task(0), *end, *stop]
+
+
+def task(task_id: int) -> list[tuple[Kind, int]]:
+    return [(kind, task_id) for kind in (Kind.GOT, Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.PUT)]
+
+
+def print_nothing(worker_id: int) -> None:
+    assert worker_id == 0
+
+
+class Knows(minidl.Dataset):
+    """A sample is what the worker knows of itself."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, key: int) -> Any:
+        ours, theirs = minidl.get_worker_info(), torch.utils.data.get_worker_info()
+        assert ours is not None and theirs is not None
+        return (ours.id, ours.num_workers, ours.seed, theirs.seed, torch.initial_seed(), torch.get_num_threads()), (
+            random.getstate() == random.Random(ours.seed).getstate(),
+            numpy.random.get_state()[1].tolist() == numpy.random.RandomState(self.words(ours)).get_state()[1].tolist(),
+        )
+
+    def words(self, info: Any) -> list[int]:
+        return generate_state(info.seed - info.id, info.id)
+
+
+def test_what_a_worker_knows() -> None:
+    assert minidl.get_worker_info() is None
+    for worker_id, (info, states) in enumerate(loader_of(Knows(), batch_size=None, num_workers=2)):
+        assert info[:2] == [worker_id, 2] and info[5] == 1
+        assert info[2] == info[3] == info[4]
+        assert states == [True, True]
+
+
+@pytest.mark.parametrize("base_seed", [0, 1, 12345, (1 << 63) - 1])
+def test_numpy_seeds_are_torchs(base_seed: int) -> None:
+    theirs = torch.utils.data._utils.worker._generate_state
+    for worker_id in (0, 1, 7):
+        assert generate_state(base_seed, worker_id) == theirs(base_seed, worker_id)
+
+
+class Fails(Keys):
+    def __getitem__(self, key: int) -> Any:
+        if key == self.at:
+            raise LookupError(f"no {key}")
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
+def test_an_exception_costs_one_batch_only(pin_memory: Any) -> None:
+    """It is raised in its batch's turn, with the worker's traceback, and the iteration can go on."""
+    iterator = iter(loader_of(Fails(8, at=3), num_workers=2, pin_memory=pin_memory))
+    seen = [next(iterator).tolist()]
+    with pytest.raises(LookupError, match=r"(?s)Caught LookupError in DataLoader worker process 1.*no 3"):
+        next(iterator)
+    seen += [batch.tolist() for batch in iterator]
+    assert seen == [[0, 1], [4, 5], [6, 7]]
+
+
+class Broken(minidl.IterableDataset):
+    def __iter__(self) -> Iterator[Any]:
+        raise LookupError("no stream")
+
+
+def test_a_stream_that_does_not_begin() -> None:
+    with pytest.raises(LookupError, match=r"(?s)Caught LookupError in DataLoader worker process 0.*no stream"):
+        next(iter(loader_of(Broken())))

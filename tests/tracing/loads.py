@@ -1,0 +1,145 @@
+"""Real loads, recorded once for all tests of tracing: each shows something that the others do not."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.utils.data
+
+import minidl
+import tracing
+from minidl.events import Kind
+
+
+class Numbers(torch.utils.data.Dataset):
+    """0 to n - 1. Sample 0 is not there before another task has overtaken its own, as the trace in directory
+    `overtaken` tells; for those in `bad` an exception is raised; that of `fatal` kills the worker."""
+
+    def __init__(self, n: int, overtaken: Path | None = None, bad: tuple[int, ...] = (), fatal: int = -1) -> None:
+        self.n, self.overtaken, self.bad, self.fatal = n, overtaken, bad, fatal
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, key: int) -> torch.Tensor:
+        if key == 0 and self.overtaken is not None:
+            trace = tracing.load(self.overtaken)
+            while not np.isin(trace.events["kind"], [Kind.STORED, Kind.YIELDED]).any():
+                trace.refresh()
+        if key in self.bad:
+            raise KeyError(f"no sample {key}")
+        if key == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor([key])
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Worker 0 has 3 samples, every other one 9."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = minidl.get_worker_info()
+        return iter(range(3 if info is None or info.id == 0 else 9))
+
+
+class Nested(Numbers):
+    """Each sample comes out of a loader of its own."""
+
+    def __getitem__(self, key: int) -> torch.Tensor:
+        return torch.cat(list(minidl.DataLoader(Numbers(2), batch_size=1)))
+
+
+def in_order(directory: Path) -> None:
+    list(minidl.DataLoader(Numbers(40, overtaken=directory), batch_size=4, num_workers=3))
+
+
+def not_in_order(directory: Path) -> None:
+    list(minidl.DataLoader(Numbers(40, overtaken=directory), batch_size=4, num_workers=3, in_order=False))
+
+
+def pinned(directory: Path) -> None:
+    list(minidl.DataLoader(Numbers(24), batch_size=4, num_workers=2, pin_memory="host"))
+
+
+def stream(directory: Path) -> None:
+    list(minidl.DataLoader(Stream(), batch_size=2, num_workers=2))
+
+
+def persistent(directory: Path) -> None:
+    """The second of three epochs is left half way: its results meet the handshake of the third."""
+    loader = minidl.DataLoader(Numbers(24), batch_size=2, num_workers=2, persistent_workers=True, pin_memory="host")
+    list(loader)
+    list(itertools.islice(loader, 2))
+    list(loader)
+
+
+def persistent_stream(directory: Path) -> None:
+    loader = minidl.DataLoader(Stream(), batch_size=2, num_workers=2, persistent_workers=True)
+    list(loader)
+    list(loader)
+
+
+def serial(directory: Path) -> None:
+    """One after the other, two at once, and one that is dropped half way."""
+    loader = minidl.DataLoader(Numbers(8), batch_size=2, pin_memory="host")
+    list(loader)
+    list(zip(loader, loader, strict=True))
+    next(iter(loader))
+
+
+def two_at_once(directory: Path) -> None:
+    loader = minidl.DataLoader(Numbers(12), batch_size=2, num_workers=1)
+    list(zip(loader, loader, minidl.DataLoader(Numbers(6), num_workers=2), strict=True))
+
+
+def nested(directory: Path) -> None:
+    list(minidl.DataLoader(Nested(6), batch_size=2, num_workers=2))
+
+
+def failing(directory: Path) -> None:
+    _go_on(minidl.DataLoader(Numbers(20, bad=(5, 13)), batch_size=2, num_workers=2))
+    _go_on(minidl.DataLoader(Numbers(8, bad=(0, 5)), batch_size=2))
+
+
+def dying(directory: Path) -> None:
+    _go_on(minidl.DataLoader(Numbers(40, fatal=18), batch_size=2, num_workers=2), most=12)
+
+
+def spawned(directory: Path) -> None:
+    list(minidl.DataLoader(Numbers(8), batch_size=2, num_workers=1, multiprocessing_context="spawn"))
+
+
+def _go_on(loader: Any, most: int = 100) -> None:
+    """Iterate, whatever is raised."""
+    iterator = iter(loader)
+    for _ in range(most):
+        try:
+            next(iterator)
+        except StopIteration:
+            break
+        except (RuntimeError, KeyError):
+            continue
+
+
+LOADS = {
+    load.__name__: load
+    for load in (
+        in_order, not_in_order, pinned, stream, persistent, persistent_stream, serial, two_at_once, nested, failing,
+        dying, spawned,
+    )
+}  # fmt: skip
+
+
+def record(name: str, directory: Path) -> tracing.Trace:
+    """Record one of them into `directory`, which `tracing.record` makes."""
+    with warnings.catch_warnings(), tracing.record(directory):
+        warnings.simplefilter("ignore")  # more workers than cores, say
+        LOADS[name](directory)
+    return tracing.load(directory)

@@ -1,0 +1,181 @@
+"""The command line: what it writes, its exit status, and one clear line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tracing
+from minidl.events import Kind
+from tests.tracing import report_loads as loads
+from tracing import format as fmt
+from tracing.__main__ import main
+
+COMMANDS = ("demo", "live", "timeline", "report", "check")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished trace. Not to be changed."""
+    path = tmp_path_factory.mktemp("cli") / "run.trace"
+    loads.record(path, loads.Samples(12, loads.quick), num_workers=2)
+    return path
+
+
+@pytest.fixture
+def copy(path: Path, tmp_path: Path) -> Path:
+    """A trace to be damaged."""
+    return Path(shutil.copytree(path, tmp_path / "copy.trace"))
+
+
+def failed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """Run a command that must fail with status 2 and one line on stderr; return that line."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit:  # argparse's way
+        status = int(exit.code or 0)
+    captured = capsys.readouterr()
+    assert status == 2 and captured.out == ""
+    assert captured.err.count("\n") == 1 and captured.err.startswith("error: ")
+    return captured.err
+
+
+# ---- what they write
+
+
+def test_report_is_the_text_of_tracing_report(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(path)]) == 0
+    assert capsys.readouterr().out == f"{tracing.report(tracing.load(path))}\n"
+    assert main(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loaders"][0]["batches"] == 12
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_timeline_writes_a_picture(path: Path, tmp_path: Path, suffix: str, begin: bytes) -> None:
+    picture = tmp_path / f"picture.{suffix}"
+    assert main(["timeline", str(path), "-o", str(picture), "--batches", "2:8"]) == 0
+    assert picture.read_bytes().startswith(begin)
+
+
+def test_live_prints_a_frame(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "frame.svg"
+    assert main(["live", str(path), "--once", "--record", str(picture)]) == 0
+    assert "reorder buffer" in capsys.readouterr().out
+    assert "<svg" in picture.read_text()
+
+
+def test_check_tells_what_is_broken(path: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(path)]) == 0
+    assert "all invariants hold" in capsys.readouterr().out
+    swap_two_receives(copy)
+    assert main(["check", str(copy)]) == 1
+    assert "broken invariants" in capsys.readouterr().out
+
+
+def swap_two_receives(directory: Path) -> None:
+    """Let main receive the result of task 0 twice, and that of task 1 never."""
+    for file in directory.glob("events-*-*.bin"):
+        data = bytearray(file.read_bytes())
+        records = memoryview(data)[fmt.HEADER_SIZE :]
+        for at in range(0, len(records), fmt.RECORD.size):
+            fields = list(fmt.RECORD.unpack_from(records, at))
+            if fields[-1] == Kind.RECEIVED and fields[4] == 1:
+                fields[4] = 0
+                fmt.RECORD.pack_into(records, at, *fields)
+        records.release()
+        file.write_bytes(data)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([command, "--help"])
+    assert exit.value.code == 0
+    assert f"example:\n  python -m tracing {command}" in capsys.readouterr().out
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = capsys.readouterr().out
+    assert all(f"    {command} " in listed for command in COMMANDS)
+
+
+# ---- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("dance",),
+        ("report",),
+        ("timeline", "DIR"),
+        ("timeline", "DIR", "-o", "picture.doc"),
+        ("timeline", "DIR", "-o", "picture.png", "--batches", "8:2"),
+        ("timeline", "DIR", "-o", "picture.png", "--batches", "800:900"),
+        ("timeline", "DIR", "-o", "no/such/folder/picture.png"),
+        ("live", "DIR", "--speed", "0"),
+        ("live", "DIR", "--speed", "fast"),
+        ("demo", "--workers", "-1"),
+        ("demo", "--files", "0"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_argument_is_one_line(
+    arguments: tuple[str, ...], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed(capsys, *(path if argument == "DIR" else argument for argument in arguments))
+
+
+@pytest.mark.parametrize("command", [("live",), ("timeline", "-o", "picture.png"), ("report",), ("check",)])
+def test_no_trace_is_one_line(command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert str(tmp_path) in failed(capsys, *command, tmp_path)
+    assert "missing" in failed(capsys, *command, tmp_path / "missing")
+
+
+def test_a_newer_format_is_one_line(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    about = json.loads((copy / fmt.DESCRIPTION).read_text())
+    (copy / fmt.DESCRIPTION).write_text(json.dumps(about | {"format": fmt.VERSION + 1}))
+    assert "newer" in failed(capsys, "report", copy)
+
+
+def test_of_a_damaged_trace_what_is_left_is_reported(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    largest = max(copy.glob("events-*-*.bin"), key=lambda file: file.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[: fmt.HEADER_SIZE + 50 * fmt.RECORD.size])
+    assert main(["report", str(copy)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("warning: ") and largest.name in captured.err
+    assert "Note: " in captured.out and "Verdict" in captured.out
+
+
+def test_a_trace_of_which_nothing_is_left_is_one_line(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in copy.glob("events-*-*.bin"):
+        file.write_bytes(b"something else" * 20)
+    assert "not an events file" in failed(capsys, "report", copy)
+
+
+def test_the_demo_records_over_no_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    assert "neither empty nor a trace" in failed(capsys, "demo", "-o", tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
+    """`report | head`: the pipe's reader is gone before anything is written."""
+    code = f"import sys; from tracing.__main__ import main; sys.stdin.read(); sys.exit(main(['report', {str(path)!r}]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdout.close()
+    process.stdin.close()
+    with process.stderr as errors:
+        said = errors.read()
+    assert (process.wait(), said) == (0, b"")

@@ -1,0 +1,179 @@
+"""The report: the right cause first, numbers that agree with the trace, and honesty about what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minidl
+import tracing
+from minidl.events import Kind
+from tests.tracing import report_loads as loads
+from tracing.measures import Measures, Place
+from tracing.verdicts import Verdict, costs
+
+Samples = loads.Samples
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
+    """Two epochs with batches out of order."""
+    path = tmp_path_factory.mktemp("report") / "run.trace"
+    return loads.record(path, Samples(40, loads.one_in_ten_is_slow), epochs=2, num_workers=2, batch_size=2)
+
+
+# ---- verdicts
+
+
+@pytest.mark.parametrize(
+    ("verdict", "advice", "dataset", "options"),
+    [
+        (Verdict.TRAINING, "make the training step faster", Samples(50, loads.quick), {"step": 0.04}),
+        (Verdict.WORKERS, "cores", Samples(300, loads.computes), {"batch_size": 4}),
+        (Verdict.WORKERS, "beyond the number of cores", Samples(120, loads.waits), {"batch_size": 2}),
+        (Verdict.HOLD_UP, "in_order=False", Samples(80, loads.one_in_ten_is_slow), {}),
+        (Verdict.MOVING, "Fewer tensors", Samples(60, loads.many_leaves), {}),
+        (
+            Verdict.PREFETCH,
+            "prefetch_factor=4",
+            Samples(60, loads.waits),
+            {"step": 0.4, "every": 10, "prefetch_factor": 1},
+        ),
+        (Verdict.HEALTHY, "Nothing to change", Samples(60, loads.waits_long), {"step": 0.04, "prefetch_factor": 4}),
+        (
+            Verdict.STARTUP,
+            "persistent_workers=True",
+            Samples(8, loads.quick),
+            {"worker_init_fn": loads.slow_start, "epochs": 2},
+        ),
+        (Verdict.SAMPLER, "the whole epoch at once", Samples(60, loads.quick), {"sampler": loads.SlowSampler()}),
+        (Verdict.NO_WORKERS, "num_workers=1 or more", Samples(30, loads.waits), {"num_workers": 0}),
+    ],
+    ids=lambda value: value.name.lower() if isinstance(value, Verdict) else "",
+)
+def test_names_the_cause_and_what_to_do(
+    tmp_path: Path, verdict: Verdict, advice: str, dataset: Any, options: dict[str, Any]
+) -> None:
+    found = tracing.report(loads.record(tmp_path / "run.trace", dataset, **{"num_workers": 2, **options}))
+    assert found.loaders[0].verdict is verdict, str(found)
+    assert advice in found.loaders[0].next[0]
+    assert f"Verdict  {verdict.value[0].upper()}{verdict.value[1:20]}" in str(found)
+
+
+def test_what_another_order_should_gain_is_what_it_gains(tmp_path: Path) -> None:
+    dataset = Samples(80, loads.one_in_ten_is_slow)
+    traces = [
+        loads.record(tmp_path / f"{in_order}.trace", dataset, num_workers=2, in_order=in_order)
+        for in_order in (True, False)
+    ]
+    ordered, free = (Measures(trace, tracing.report(trace).loaders[0].loader) for trace in traces)
+    gained = _running(ordered) - _running(free)
+    assert gained / 2 < ordered.hold_up_gain < gained * 2
+
+
+def _running(measures: Measures) -> int:
+    return measures.total - measures.spent[Place.STARTUP] - measures.spent[Place.SHUTDOWN]
+
+
+# ---- numbers
+
+
+def test_main_s_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) -> None:
+    measures = _measures(trace)
+    begun = trace.events["time"][np.isin(trace.events["kind"], [Kind.LOADER])]
+    ended = trace.events["time"][trace.events["kind"] == Kind.SHUTDOWN_END]
+    assert measures.total == int((ended - begun).sum())
+    asked = trace.tasks["asked"] - trace.tasks["yielded"]
+    assert measures.spent[Place.TRAINING] == int(asked[trace.tasks["yielded"] >= 0].sum())
+    found = costs(measures)
+    assert min(found.values()) >= 0
+    assert sum(found.values()) + measures.spent[Place.TRAINING] <= measures.total
+
+
+def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace) -> None:
+    events, tasks = trace.events, trace.tasks
+    waiting, held_up, busy = tracing.report(trace).loaders[0].why
+    for begin, end in waiting.spans + held_up.spans:
+        assert (events["kind"][begin], events["kind"][end]) == (Kind.ASKED, Kind.YIELDED)
+    lengths = [int(events["time"][end] - events["time"][begin]) for begin, end in waiting.spans]
+    following = tasks[(tasks["task"] > 0) & (tasks["yielded"] >= 0)]
+    before = {(row["epoch"], row["task"] + 1): row["asked"] for row in tasks}
+    requests = [int(row["yielded"] - before[row["epoch"], row["task"]]) for row in following]
+    assert lengths == sorted(requests, reverse=True)[: len(lengths)]
+    for begin, end in busy.spans:
+        assert (events["kind"][begin], events["kind"][end]) == (Kind.FETCH_BEGIN, Kind.COLLATE_END)
+        assert events["task"][begin] == events["task"][end]
+
+
+def test_queues_agree_with_the_replayed_state(trace: tracing.Trace) -> None:
+    """Mean and highest number of batches in the reorder buffer, counted again from trace.state after each event."""
+    times = trace.events["time"]
+    depths = [sum(len(loader.reorder_buffer) for loader in trace.state(k).loaders) for k in range(len(trace))]
+    found = _measures(trace).occupancy("stored", "released")
+    assert found["max"] == max(depths) > 0
+    filled = float((np.diff(times) * depths[:-1]).sum())
+    assert found["mean"] == pytest.approx(filled / _measures(trace).total, rel=0.01)
+
+
+def test_the_slowest_batches_come_with_their_keys(trace: tracing.Trace) -> None:
+    slowest = tracing.report(trace).loaders[0].slowest
+    assert [each["made_ns"] for each in slowest] == sorted((each["made_ns"] for each in slowest), reverse=True)
+    assert len(slowest) == 10
+    late = {tuple(each["keys"]) for each in slowest[:8]}  # four in each epoch hold a slow sample
+    assert late == {(6, 7), (16, 17), (26, 27), (36, 37)}
+
+
+def _measures(trace: tracing.Trace) -> Measures:
+    return Measures(trace, trace.loaders[0].loader)
+
+
+# ---- what is said
+
+
+def test_json_says_what_the_text_says(trace: tracing.Trace) -> None:
+    found = tracing.report(trace)
+    document = json.loads(found.to_json())
+    assert document["format"] == 1
+    (loader,) = document["loaders"]
+    assert loader["verdict"] == "hold_up" and loader["sentence"] in " ".join(str(found).split())
+    assert loader["batches"] == 40 and loader["epochs"] == 2 and len(loader["workers"]) == 2
+    assert all(0 <= event < len(trace) for reason in loader["why"] for span in reason["spans"] for event in span)
+
+
+def test_text_fits_a_terminal(trace: tracing.Trace) -> None:
+    assert max(len(line) for line in str(tracing.report(trace)).split("\n")) <= 80
+
+
+def test_an_error_is_told_before_the_verdict(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(ZeroDivisionError):
+        list(minidl.DataLoader(Samples(8, loads.fails), num_workers=1))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    assert found.loaders[0].verdict is Verdict.NOTHING
+    assert "ZeroDivisionError" in found.first_lines()[0] and found.first_lines()[0].startswith("Note: ")
+
+
+def test_nothing_recorded_is_no_error(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        pass
+    assert str(tracing.report(tracing.load(tmp_path / "run.trace"))) == "No loader was recorded."
+
+
+def test_a_report_can_be_made_at_any_moment_of_a_run(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        for number, _batch in enumerate(minidl.DataLoader(Samples(20, loads.quick), num_workers=2), 1):
+            (loader,) = tracing.report(tracing.load(tmp_path / "run.trace")).loaders
+            assert loader.batches == number
+
+
+def test_two_loaders_are_judged_apart(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        for _batch in minidl.DataLoader(Samples(40, loads.waits), num_workers=2):
+            pass
+        list(minidl.DataLoader(Samples(4, loads.quick)))
+    first, second = tracing.report(tracing.load(tmp_path / "run.trace")).loaders
+    assert first.verdict is Verdict.WORKERS and first.batches == 40
+    assert second.batches == 4 and not second.workers

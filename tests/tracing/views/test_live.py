@@ -1,0 +1,656 @@
+"""The live view: what stands where, that nothing overflows, and that the terminal is given back."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import itertools
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import warnings
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+import minidl
+import tracing
+from minidl.events import Kind
+from tracing.state import (
+    LoaderState,
+    MainState,
+    MainStatus,
+    PinState,
+    PinStatus,
+    QueueState,
+    State,
+    TaskState,
+    TaskStatus,
+    WorkerState,
+    WorkerStatus,
+)
+from tracing.views.cells import ASCII, Frame, lines_of, row_of_cells, short
+from tracing.views.keyboard import names_of
+from tracing.views.live import Live, Replay, in_progress, watch
+from tracing.views.panels import HELP, plain, render
+from tracing.views.recent import Recent, recent
+
+pytestmark = pytest.mark.timeout(60)
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+LOADS: dict[str, Callable[[Path], object]] = {}
+LEAVE = "\x1b[?1049l"  # back to the terminal's first screen
+SHOW_CURSOR = "\x1b[?25h"
+Recorded = Callable[[str], tracing.Trace]
+
+
+class Numbers(minidl.Dataset):
+    """0 to n - 1. Sample 0 comes after the batch of another task was stored, as the trace in directory `overtaken`
+    tells; that of `fatal` kills the worker."""
+
+    def __init__(self, n: int, overtaken: Path | None = None, fatal: int = -1) -> None:
+        self.n, self.overtaken, self.fatal = n, overtaken, fatal
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, key: int) -> int:
+        if key == 0 and self.overtaken is not None:
+            trace = tracing.load(self.overtaken)
+            while Kind.STORED not in trace.events["kind"]:
+                trace.refresh()
+        if key == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return key
+
+
+def a_load(load: Callable[[Path], object]) -> Callable[[Path], object]:
+    LOADS[load.__name__] = load
+    return load
+
+
+@a_load
+def in_order(directory: Path) -> None:
+    list(minidl.DataLoader(Numbers(40, overtaken=directory), batch_size=4, num_workers=3))
+
+
+@a_load
+def pinned(directory: Path) -> None:
+    list(minidl.DataLoader(Numbers(24), batch_size=4, num_workers=2, pin_memory="host"))
+
+
+@a_load
+def persistent(directory: Path) -> None:
+    loader = minidl.DataLoader(Numbers(24), batch_size=2, num_workers=2, persistent_workers=True, in_order=False)
+    list(loader)
+    list(loader)
+
+
+@a_load
+def serial(directory: Path) -> None:
+    list(minidl.DataLoader(Numbers(24), batch_size=2))
+
+
+@a_load
+def two_at_once(directory: Path) -> None:
+    loader = minidl.DataLoader(Numbers(24), batch_size=2, num_workers=1)
+    list(zip(loader, minidl.DataLoader(Numbers(12), num_workers=2), strict=True))
+
+
+@a_load
+def dying(directory: Path) -> None:
+    with contextlib.suppress(RuntimeError):
+        list(minidl.DataLoader(Numbers(40, fatal=18), batch_size=2, num_workers=2))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """recorded("pinned") is the trace of that load. Each is recorded once, when a test first asks for it."""
+    traces: dict[str, tracing.Trace] = {}
+
+    def of(name: str) -> tracing.Trace:
+        if name not in traces:
+            directory = tmp_path_factory.mktemp(name)
+            with warnings.catch_warnings():
+                warnings.filterwarnings(
+                    "ignore", message="This DataLoader will create"
+                )  # more than the machine's cores
+                with tracing.record(directory):
+                    LOADS[name](directory)
+            traces[name] = tracing.load(directory)
+        return traces[name]
+
+    return of
+
+
+def busy_state(workers: int, pin: bool, waiting: int) -> State:
+    """A loader in full swing: `waiting` messages in every queue, batches 1000 and up."""
+    ids = iter(range(1000, 100_000))
+    queues = [QueueState([next(ids) for _ in range(waiting)], [next(ids)]) for _ in range(2 * workers + 1)]
+    crew = [WorkerState(w, 4000 + w, WorkerStatus.STREAM_ENDED, next(ids), w * 10**7) for w in range(workers)]
+    early = [next(ids) for _ in range(waiting)] if workers else []
+    gap = 999 if early else -1
+    loader = LoaderState(
+        loader=1, iterator=0, epoch=12, num_workers=workers, alive=True, send_idx=5000, rcvd_idx=999,
+        tasks_outstanding=500, yielded=999, index_queues=queues[:workers], workers=crew,
+        result_queues=queues[workers : 2 * workers],
+        pin_thread=PinState(PinStatus.PASSING_ON if pin else PinStatus.NONE, next(ids) if pin else -1, 0),
+        data_queue=queues[-1] if pin else QueueState(), reorder_buffer=early, waits_for_task=gap,
+        task_info={gap: TaskState(0, TaskStatus.OUTSTANDING)} if early else {},
+        main=MainState(MainStatus.SHUTTING_DOWN, 0, gap, -1, 0), shutdown_step="", error=None,
+        config={"prefetch_factor": 2, "in_order": True},
+    )  # fmt: skip
+    return State(k=10**6, time=10**10, loaders=[loader])
+
+
+def quiet(state: State) -> Recent:
+    """What goes with a made-up state: nothing happened lately."""
+    return Recent(state.loaders[0].iterator, since=5 * 10**9, now=10**10, limit="the workers are the limit")
+
+
+def texts(frame: Frame) -> list[str]:
+    return list(lines_of(frame))
+
+
+def assert_fits(frame: Frame, width: int, height: int) -> None:
+    lines = texts(frame)
+    assert len(lines) <= height
+    assert {cell_len(line) for line in lines} == {width}
+    out = io.StringIO()
+    Console(width=width, height=height, file=out).print(frame, soft_wrap=True)
+    assert out.getvalue() == "\n".join(lines)
+
+
+def moments(trace: tracing.Trace, most: int = 60) -> Iterator[State]:
+    for k in np.unique(np.linspace(0, len(trace) - 1, most, dtype=int)).tolist():
+        yield trace.state(k)
+
+
+def numbers_in(words: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", words)]
+
+
+# ---- the picture
+
+
+@pytest.mark.parametrize("size", [*SIZES, (40, 12), (20, 5), (1, 1)])
+@pytest.mark.parametrize("workers", [0, 1, 2, 3, 8, 16, 40])
+@pytest.mark.parametrize("pin", [False, True])
+def test_nothing_overflows(size: tuple[int, int], workers: int, pin: bool) -> None:
+    for waiting in (0, 1, 60):
+        state = busy_state(workers, pin, waiting)
+        for help in (False, True):
+            frame = render(state, quiet(state), *size, title="a.trace", mode="live", keys="q quit", help=help)
+            assert_fits(frame, *size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("load", list(LOADS))
+def test_real_loads_fit(recorded: Recorded, size: tuple[int, int], load: str) -> None:
+    trace = recorded(load)
+    for state in moments(trace, 25):
+        assert_fits(render(state, recent(trace, state, state.time), *size, title="t"), *size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_each_of_16_workers_has_a_row(size: tuple[int, int]) -> None:
+    state = busy_state(16, True, 2)
+    body = "\n".join(texts(render(state, quiet(state), *size)))
+    for worker in state.loaders[0].workers:
+        assert re.search(rf"│ *{worker.worker} stream e.* {worker.task} ", body)
+
+
+@pytest.mark.parametrize("load", ["pinned", "in_order", "persistent"])
+def test_ids_stand_in_their_panels(recorded: Recorded, load: str) -> None:
+    """In the first row of boxes each worker's line has its queues: what is taken next stands at the right."""
+    trace = recorded(load)
+    seen = 0
+    for state in moments(trace):
+        facts = recent(trace, state, state.time)
+        loader = next(loader for loader in state.loaders if loader.iterator == facts.loader)
+        lines = texts(render(state, facts, 200, 40))
+        assert "index_queue" in lines[1] and "workers" in lines[1] and "worker_result_queue" in lines[1]
+        for worker, line in zip(loader.workers, lines[2:], strict=False):
+            index, work, result = line.strip("│").split("│▸│")
+            assert index.replace("╎", " ").split() == [
+                str(m) for m in loader.index_queues[worker.worker].messages[::-1]
+            ]
+            assert result.replace("╎", " ").split() == [
+                str(m) for m in loader.result_queues[worker.worker].messages[::-1]
+            ]
+            assert work.split()[:2] == [str(worker.worker), worker.status.value.split()[0]]
+            assert worker.task < 0 or f" {worker.task} " in work
+            seen += worker.task >= 0
+    assert seen
+
+
+def test_second_row_shows_pin_thread_data_queue_and_main(recorded: Recorded) -> None:
+    trace = recorded("pinned")
+    seen = set()
+    for state in moments(trace, 200):
+        loader = state.loaders[0]
+        lines = texts(render(state, recent(trace, state, state.time), 200, 40))
+        if loader.pin_thread.status is not PinStatus.NONE:
+            top = next(number for number, line in enumerate(lines) if "pin thread" in line)
+            assert "data_queue" in lines[top] and "reorder buffer" in lines[top] and "main" in lines[top]
+            pin, data, _, main = lines[top + 1].strip("│").split("│▸│")
+            assert loader.pin_thread.status.value in pin
+            assert numbers_in(data) == loader.data_queue.messages[::-1]
+            assert loader.main.status.value in main
+            seen |= {loader.pin_thread.status, *["full"] * bool(loader.data_queue.messages)}
+    assert {PinStatus.PINNING, "full"} <= seen
+
+
+def test_reorder_buffer_shows_what_it_waits_for(recorded: Recorded) -> None:
+    trace = recorded("in_order")  # sample 0 is late by construction, so others are stored
+    stored = np.flatnonzero(trace.events["kind"] == Kind.STORED).tolist()
+    state = trace.state(stored[0])
+    loader = state.loaders[0]
+    assert loader.waits_for_task == 0 and loader.reorder_buffer
+    lines = texts(render(state, recent(trace, state, state.time), 120, 40))
+    top = next(number for number, line in enumerate(lines) if "reorder buffer" in line)
+    kept = lines[top + 1].split("│▸│")[0]
+    assert numbers_in(kept) == [*loader.reorder_buffer[::-1], 0] and "0?" in kept
+    assert "which worker 0 has" in lines[top + 3]
+
+
+def test_without_workers_there_is_only_main(recorded: Recorded) -> None:
+    trace = recorded("serial")
+    state = next(state for state in moments(trace) if state.loaders and state.loaders[0].yielded)
+    lines = texts(render(state, recent(trace, state, state.time), 80, 24))
+    assert "no workers" in lines[0] and "─ main " in lines[1]
+    assert not any("index_queue" in line for line in lines[:6])
+
+
+def test_other_loaders_are_named(recorded: Recorded) -> None:
+    trace = recorded("two_at_once")
+    state = next(state for state in moments(trace, 200) if len(state.loaders) > 1)
+    facts = recent(trace, state, state.time)
+    first = texts(render(state, facts, 120, 40))[0]
+    assert f"also: loader {next(each.loader for each in state.loaders if each.iterator != facts.loader)}" in first
+
+
+def test_a_dead_worker_is_shown(recorded: Recorded) -> None:
+    trace = recorded("dying")
+    death = int(np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[0])
+    state = trace.state(death)
+    facts = recent(trace, state, state.time)
+    body = "\n".join(texts(render(state, facts, 120, 40)))
+    assert f"dead ({-signal.SIGKILL})" in body
+    assert facts.limit == "a worker has died"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 40])
+def test_a_long_queue_is_cut_and_counted(count: int) -> None:
+    for width, buffered in itertools.product(range(1, 40), (0, 1, 5, 40)):
+        line = "".join(segment.text for segment in row_of_cells(range(100, 100 + count), width, min(buffered, count)))
+        assert len(line) == width
+        more = re.findall(r"\+(\d+)", line)
+        shown = [int(number) for number in re.findall(r"(?<!\+)\b\d{3}\b", line)]
+        assert shown == list(range(100, 100 + len(shown)))[::-1]
+        assert len(shown) + sum(map(int, more)) == count or width < 4
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "words"),
+    [(0, "0 µs"), (999_400, "999 µs"), (999_600, "1.0 ms"), (12_340_000, "12.3 ms"), (999_400_000, "999 ms"),
+     (999_600_000, "1.00 s"), (59_960_000_000, "60.0 s"), (999e9, "999 s"), (1800e9, "30.0 min"), (7200e9, "2.0 h")],
+)  # fmt: skip
+def test_durations_are_short(nanoseconds: float, words: str) -> None:
+    assert short(nanoseconds) == words
+
+
+# ---- what happened lately
+
+
+@pytest.mark.parametrize("load", ["pinned", "in_order", "persistent"])
+def test_shares_agree_with_the_tasks(recorded: Recorded, load: str) -> None:
+    """Measured to the epoch's end, in a load shorter than the window, by other means: the table of tasks."""
+    trace = recorded(load)
+    end = int(np.flatnonzero(trace.events["kind"] == Kind.EPOCH_END)[0])
+    state = trace.state(end)
+    facts = recent(trace, state, state.time)
+    tasks = trace.tasks[trace.tasks["epoch"] == 0]
+    assert trace.duration < 5e9
+    span = state.time - trace.start
+    assert facts.trained == pytest.approx((tasks["asked"] - tasks["yielded"]).sum() / span)
+    assert facts.batches_per_second == pytest.approx(len(tasks) / span * 1e9)
+    for worker, share in enumerate(facts.busy):
+        mine = tasks[tasks["worker"] == worker]
+        assert share == pytest.approx((mine["result_put"] - mine["fetch_begin"]).sum() / span)
+    assert facts.training_on == tasks["task"][np.argmax(tasks["yielded"])]
+
+
+def test_waiting_with_a_full_reorder_buffer_is_told(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    first = int(np.flatnonzero(trace.events["kind"] == Kind.YIELDED)[0])
+    state = trace.state(first)
+    kinds, times = trace.events["kind"][: first + 1], trace.events["time"][: first + 1]
+    begins, stored = int(times[kinds == Kind.ASKED][0]), int(times[kinds == Kind.STORED][0])
+    facts = recent(trace, state, state.time)
+    waited = facts.waited * (state.time - trace.start)
+    assert begins < stored
+    assert facts.held == pytest.approx((int(times[-1]) - stored) / waited)
+
+
+@pytest.mark.parametrize("load", ["pinned", "persistent", "two_at_once", "dying"])
+def test_nothing_is_told_before_it_happens(recorded: Recorded, load: str) -> None:
+    trace = recorded(load)
+    for state in moments(trace):
+        facts = recent(trace, state, state.time)
+        assert all(said.time <= state.time for said in facts.said)
+        for lane in (facts.training, *facts.workers):
+            assert (lane.begins <= lane.ends).all() and (lane.begins[1:] >= lane.ends[:-1]).all()
+            assert not len(lane.ends) or lane.ends[-1] <= state.time
+            loads = [load for load, _ in lane.strip(facts.since, facts.now, 30)]
+            assert min(loads) >= 0 and max(loads) <= 1 + 1e-9
+        assert 0 <= facts.waited <= 1 and 0 <= facts.held <= 1 + 1e-9
+        assert plain(state, facts)
+
+
+# ---- which moment is shown
+
+
+class Hand:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 10**15
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_replay_follows_the_clock(recorded: Recorded) -> None:
+    trace, clock = recorded("pinned"), Hand()
+    times = trace.events["time"]
+    replay = Replay(trace, 2.0, clock)
+    for _ in range(20):
+        state, now = replay.look()
+        assert now == trace.start + 2 * (clock() - 10**15)
+        assert times[state.k] <= now < times[state.k + 1]
+        assert not replay.ended()
+        clock.now += trace.duration // 50
+    clock.now += trace.duration
+    assert replay.ended()
+    assert replay.look()[0].k == len(trace) - 1
+
+
+def test_replay_stops_steps_and_goes_on(recorded: Recorded) -> None:
+    trace, clock = recorded("pinned"), Hand()
+    replay = Replay(trace, 1.0, clock)
+    clock.now += trace.duration // 2
+    replay.press("space")
+    k = replay.look()[0].k
+    clock.now += trace.duration // 4
+    assert replay.look()[0].k == k
+    replay.press("left")
+    assert replay.look()[0].k == k - 1
+    replay.press("right")
+    replay.press("right")
+    assert replay.look()[0].k == k + 1
+    replay.press("space")
+    assert replay.look()[0].k == k + 1
+    replay.press("up")
+    clock.now += 1000
+    assert replay.look()[1] == trace.events["time"][k + 1] + 2000
+
+
+def test_replay_does_not_step_over_the_ends(recorded: Recorded) -> None:
+    trace, clock = recorded("pinned"), Hand()
+    replay = Replay(trace, 1.0, clock)
+    replay.press("left")
+    assert replay.look()[0].k == 0
+    replay.press("space")
+    clock.now += 2 * trace.duration
+    assert replay.look()[0].k == len(trace) - 1
+    replay.press("right")
+    assert replay.look()[0].k == len(trace) - 1
+    replay.press("space")
+    assert replay.look()[0].k == 0  # from the end it begins again
+
+
+def test_a_stopped_picture_outlives_the_run(tmp_path: Path) -> None:
+    steps = drive(tmp_path)
+    next(steps)
+    clock = Hand()
+    live = Live(tracing.load(tmp_path), lambda: next(steps, 1) == 1, clock)
+    live.press("space")
+    stopped = live.look()
+    for _ in range(8):
+        assert not live.ended() and live.look() == stopped
+    live.press("space")
+    assert live.ended()
+    state, now = live.look()
+    assert state.k > stopped[0].k and now == state.time
+
+
+def test_in_progress_as_long_as_somebody_records(tmp_path: Path) -> None:
+    with tracing.record(tmp_path):
+        list(minidl.DataLoader(Numbers(4)))
+        assert in_progress(tracing.load(tmp_path))
+    assert not in_progress(tracing.load(tmp_path))
+
+
+# ---- watching
+
+
+def terminal(width: int = 100, height: int = 30) -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(width=width, height=height, file=out, force_terminal=True, color_system="truecolor"), out
+
+
+def drive(directory: Path) -> Iterator[None]:
+    """A load that goes on by one batch each time it is asked."""
+    with tracing.record(directory):
+        for _ in minidl.DataLoader(Numbers(24), batch_size=4, num_workers=2, pin_memory="host"):
+            yield
+
+
+def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
+    steps = drive(tmp_path)
+    next(steps)
+    console, out = terminal()
+    watch(tmp_path, console=console, until=lambda: next(steps, 1) == 1, refresh_per_second=50)
+    shown = out.getvalue()
+    assert "● live" in shown and "ended" in shown
+    assert shown.index("\x1b[?1049h") < shown.index("index_queue") < shown.rindex(LEAVE) < shown.rindex(SHOW_CURSOR)
+    assert "6 batches yielded" in shown[shown.rindex(LEAVE) :]
+
+
+def test_the_terminal_is_given_back_after_an_error(recorded: Recorded) -> None:
+    def fails() -> bool:
+        raise OSError("gone")
+
+    console, out = terminal()
+    with pytest.raises(OSError, match="gone"):
+        watch(recorded("pinned").path, console=console, until=fails)
+    assert ("\x1b[?1049h" in out.getvalue()) == (LEAVE in out.getvalue())
+    calls = iter([False])
+    console, out = terminal()
+    with pytest.raises(StopIteration):
+        watch(recorded("pinned").path, console=console, until=lambda: next(calls), refresh_per_second=50)
+    assert out.getvalue().index("index_queue") < out.getvalue().index(LEAVE) < out.getvalue().index(SHOW_CURSOR)
+
+
+def test_what_is_not_a_terminal_gets_lines(recorded: Recorded) -> None:
+    out = io.StringIO()
+    watch(recorded("pinned").path, console=Console(file=out), speed=1000)
+    lines = out.getvalue().splitlines()
+    assert lines and all(re.match(r"\d+\.\d s: (loader \d+, epoch \d+;|no loader)", line) for line in lines)
+    assert "6 batches yielded" in lines[-1]
+    assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_once_prints_one_busy_frame(recorded: Recorded, size: tuple[int, int]) -> None:
+    out = io.StringIO()
+    watch(recorded("pinned").path, once=True, console=Console(file=out, width=size[0], height=size[1]))
+    lines = out.getvalue().splitlines()
+    assert "\x1b" not in out.getvalue()
+    assert len(lines) == size[1] and {cell_len(line) for line in lines} == {size[0]}
+    assert re.search(r"event \d+ of \d+", lines[0])
+
+
+def test_once_of_a_failed_run_shows_the_failure(recorded: Recorded) -> None:
+    out = io.StringIO()
+    watch(recorded("dying").path, once=True, console=Console(file=out, width=120, height=40))
+    assert "raised " in out.getvalue().splitlines()[0]
+
+
+def test_no_color_is_honoured(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    coloured, out = terminal()
+    watch(recorded("pinned").path, once=True, console=coloured)
+    assert "\x1b[1;38;2;" in out.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    console, out = terminal()
+    watch(recorded("pinned").path, once=True, console=console)
+    codes = set(";".join(re.findall(r"\x1b\[([0-9;]*)m", out.getvalue())).split(";"))
+    assert codes <= {"0", "1", "2", "7"}  # bold, dim, reverse
+
+
+def test_a_terminal_that_knows_only_ascii(recorded: Recorded) -> None:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="ascii")
+    watch(recorded("in_order").path, once=True, console=Console(file=file, width=120, height=40))
+    file.flush()
+    assert b"index_queue" in raw.getvalue()
+    assert all("".join(segment.text for segment in line).translate(ASCII).isascii() for line in HELP)
+
+
+def test_record_saves_a_picture_that_needs_no_network(recorded: Recorded, tmp_path: Path) -> None:
+    picture = tmp_path / "live.svg"
+    watch(recorded("pinned").path, once=True, console=Console(file=io.StringIO()), record=picture)
+    words = "".join(ElementTree.parse(picture).getroot().itertext()).replace("\xa0", " ")
+    assert "index_queue" in words and "reorder buffer" in words
+    assert "http" not in picture.read_text().replace("http://www.w3.org/", "").replace("https://www.textualize.io", "")
+
+
+def test_errors_are_said(tmp_path: Path, recorded: Recorded) -> None:
+    with pytest.raises(tracing.TraceError):
+        watch(tmp_path)
+    with pytest.raises(ValueError, match="more than 0"):
+        watch(recorded("pinned").path, speed=0)
+
+
+def test_a_trace_without_events(tmp_path: Path) -> None:
+    with tracing.record(tmp_path):
+        pass
+    out = io.StringIO()
+    watch(tmp_path, console=Console(file=out), until=lambda: True)
+    assert "no loader has begun yet" in out.getvalue()
+
+
+# ---- a real terminal
+
+
+@pytest.mark.parametrize(
+    ("sent", "names"),
+    [(b"q", ["q"]), (b" h", ["space", "h"]), (b"\x1b[D\x1b[C", ["left", "right"]), (b"\x1bOA\x1b[B", ["up", "down"]),
+     (b"\x1b", ["escape"]), (b"\x1b[5~q", ["", "q"])],
+)  # fmt: skip
+def test_keys_have_names(sent: bytes, names: list[str]) -> None:
+    assert names_of(sent) == names
+
+
+class Pty:
+    """A process with a terminal of its own, and everything that it wrote there."""
+
+    CODE = (
+        "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "from tracing.views.live import watch; watch(sys.argv[1], speed=1e6)"
+    )
+
+    def __init__(self, path: Path) -> None:
+        self.master, self.slave = os.openpty()
+        self.resize(80, 24)
+        self.before = termios.tcgetattr(self.slave)
+        self.text = ""
+        env = {**os.environ, "TERM": "xterm-256color"}
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            env.pop(name, None)
+        command = [sys.executable, "-c", self.CODE, str(path)]
+        ends = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave}
+        root = Path(__file__).parents[3]
+        self.process = subprocess.Popen(command, cwd=root, env=env, start_new_session=True, **ends)  # type: ignore[call-overload]
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def send(self, keys: bytes) -> None:
+        os.write(self.master, keys)
+
+    def wait_for(self, words: str) -> None:
+        """Read on until `words` come; pytest's timeout is the limit. What came before is forgotten."""
+        while words not in self.text:
+            self.text += os.read(self.master, 65536).decode(errors="replace")
+        self.text = self.text[self.text.index(words) + len(words) :]
+
+    def end(self) -> int:
+        """Read what is left, wait for the process, return its exit status."""
+        os.set_blocking(self.master, False)
+        while True:
+            over = self.process.poll() is not None
+            with contextlib.suppress(BlockingIOError):
+                self.text += os.read(self.master, 65536).decode(errors="replace")
+                continue
+            if over:
+                return self.process.returncode
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def pty(recorded: Recorded) -> Iterator[Pty]:
+    process = Pty(recorded("pinned").path)
+    yield process
+    process.close()
+
+
+def test_keys_in_a_real_terminal(pty: Pty, recorded: Recorded) -> None:
+    last = len(recorded("pinned"))
+    pty.wait_for(f"event {last} of {last}")
+    pty.send(b"\x1b[D\x1b[D")
+    pty.wait_for(f"event {last - 2} of {last}")
+    pty.send(b"h")
+    pty.wait_for("It keeps its colour")
+    pty.send(b"h")
+    pty.resize(120, 40)
+    pty.wait_for("\x1b[2J")
+    pty.wait_for("index_queue")
+    pty.send(b"q")
+    pty.wait_for(LEAVE)
+    assert pty.end() == 0
+    assert SHOW_CURSOR in pty.text
+    assert termios.tcgetattr(pty.slave) == pty.before
+
+
+@pytest.mark.parametrize("end", ["Ctrl-C", "SIGTERM"])
+def test_the_terminal_is_given_back_whatever_ends_it(pty: Pty, end: str) -> None:
+    pty.wait_for("index_queue")
+    assert termios.tcgetattr(pty.slave) != pty.before
+    if end == "Ctrl-C":
+        pty.send(b"\x03")
+    else:
+        pty.process.terminate()
+    pty.wait_for(LEAVE)
+    assert pty.end() == (128 + signal.SIGTERM if end == "SIGTERM" else -signal.SIGINT)
+    assert SHOW_CURSOR in pty.text
+    assert termios.tcgetattr(pty.slave) == pty.before

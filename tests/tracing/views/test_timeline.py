@@ -1,0 +1,374 @@
+"""What is drawn is what the trace says: artists are compared with `trace.state(k)`, `trace.tasks` and the events.
+
+Artists are found by their gid: "worker 0 fetch" is a collection of bars, "data_queue depth" a stepped line.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.artist import Artist
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
+
+import tracing
+from minidl.events import Kind
+from tests.tracing.traces import steady
+from tracing.state import LoaderState, MainStatus, QueueState
+from tracing.tasks import TASK_DTYPE
+from tracing.views.timeline import artists, queues, story, timeline, window
+from tracing.views.timeline.spans import LOOK, Look
+
+pytestmark = pytest.mark.timeout(60)
+Recorded = Callable[[str], tracing.Trace]
+LOADS = (
+    "in_order", "not_in_order", "pinned", "stream", "persistent", "persistent_stream", "serial", "two_at_once",
+    "failing", "dying",
+)  # fmt: skip
+LOOKS = [look for look in Look if look is not Look.NOTHING]
+
+
+# ---- reading a figure
+
+
+def find(figure: Figure, gid: str) -> list[Artist]:
+    """The artists with this gid."""
+    return figure.findobj(lambda artist: artist.get_gid() == gid)
+
+
+class Drawn:
+    """A figure's bars and lines, looked up at a time (ns)."""
+
+    def __init__(self, figure: Figure, trace: tracing.Trace) -> None:
+        self.figure, self.trace = figure, trace
+        unit = figure.axes[-1].get_xlabel().rsplit("(")[-1].rstrip(")")
+        self.unit = {"ms": 1e6, "s": 1e9}[unit]
+        self.bars = {gid: self._bars(gid) for gid in self.gids(PolyCollection)}
+        self.lines = {gid: find(figure, gid)[0].get_xydata().T for gid in self.gids(Line2D) if gid.endswith("depth")}
+
+    def gids(self, kind: type) -> set[str]:
+        return {str(artist.get_gid()) for artist in self.figure.findobj(kind) if artist.get_gid()}
+
+    def _bars(self, gid: str) -> tuple[np.ndarray, np.ndarray]:
+        """((n, 4) left, right, low, high; (n, 4) colours)"""
+        [collection] = find(self.figure, gid)
+        edges = [(*path.get_extents().intervalx, *path.get_extents().intervaly) for path in collection.get_paths()]
+        colours = collection.get_facecolor()
+        return np.array(edges).reshape(-1, 4), np.broadcast_to(colours, (len(edges), 4)) if len(
+            colours
+        ) == 1 else colours
+
+    def x(self, time: float) -> float:
+        return (time - self.trace.start) / self.unit
+
+    def at(self, gid: str, time: float) -> list[tuple[float, tuple[float, ...]]]:
+        """(low edge, colour) of each bar that stands at a time."""
+        if gid not in self.bars:
+            return []
+        edges, colours = self.bars[gid]
+        here = (edges[:, 0] <= self.x(time)) & (self.x(time) < edges[:, 1])
+        return [(edges[i, 2], tuple(colours[i])) for i in np.flatnonzero(here)]
+
+    def looks(self, lane: str, time: float) -> set[Look]:
+        return {look for look in LOOKS if self.at(f"{lane} {look.name.lower()}", time)}
+
+    def depth(self, name: str, time: float) -> float:
+        times, depths = self.lines[f"{name} depth"]
+        return depths[np.searchsorted(times, self.x(time), "right") - 1]
+
+
+def sampled_states(trace: tracing.Trace, drawn: list[int], count: int = 100) -> Iterator[tuple[float, LoaderState]]:
+    """(a time at which this state holds, the state of an iterator that is drawn), all over the trace."""
+    times = trace.events["time"]
+    moments = np.flatnonzero(times[1:] - times[:-1] > 1000)  # so far apart that float64 tells them apart
+    for k in np.unique(moments[np.linspace(0, len(moments) - 1, count).astype(int)]).tolist():
+        for state in trace.state(k).loaders:
+            if state.iterator in drawn:
+                yield (times[k] + times[k + 1]) / 2, state
+
+
+# ---- the picture and the state
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_every_lane_shows_what_the_state_says(recorded: Recorded, name: str) -> None:
+    trace = recorded(name)
+    view = window.select(trace, None, None, None, None, None)
+    drawn = Drawn(timeline(trace), trace)
+    seen = set()
+    for time_, state in sampled_states(trace, [each.number for each in view.iterators]):
+        statuses = {"main": state.main.status, "pin thread": state.pin_thread.status}
+        # Before main asks for it (since = 0) there is no process yet, and so nothing to draw.
+        statuses |= {f"worker {worker.worker}": worker.status for worker in state.workers if worker.since}
+        for lane, status in statuses.items():
+            expected = {LOOK[status]} - {Look.NOTHING}
+            if status is MainStatus.TRAINING and state.yielded == 0:
+                expected = set()  # the loop has no batch yet
+            assert drawn.looks(lane, time_) == expected, (lane, status, state)
+            seen |= expected
+        for worker in state.workers:
+            if LOOK[worker.status] in (Look.FETCH, Look.COLLATE):
+                [(_, colour)] = drawn.at(f"worker {worker.worker} {LOOK[worker.status].name.lower()}", time_)
+                assert colour == to_rgba(artists.colour(worker.task))
+    assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("name", [name for name in LOADS if name != "serial"])
+def test_every_queue_shows_what_the_state_holds(recorded: Recorded, name: str) -> None:
+    trace = recorded(name)
+    view = window.select(trace, None, None, None, None, None)
+    drawn = Drawn(timeline(trace), trace)
+    deepest = 0
+    for time_, state in sampled_states(trace, [each.number for each in view.iterators]):
+        if not state.alive:  # then its queues are gone
+            continue
+        fifos = {f"index_queue {worker}": queue for worker, queue in enumerate(state.index_queues)}
+        if "data_queue depth" in drawn.lines:
+            fifos["data_queue"] = state.data_queue
+        for queue, content in fifos.items():
+            assert drawn.depth(queue, time_) == len(content), (queue, state)
+            assert [colour for _, colour in sorted(drawn.at(f"{queue} boxes", time_))] == colours_of(content)
+        assert drawn.depth("worker_result_queue", time_) == sum(map(len, state.result_queues))
+        assert len(drawn.at("worker_result_queue boxes", time_)) == sum(map(len, state.result_queues))
+        assert drawn.depth("reorder buffer", time_) == len(state.reorder_buffer)
+        stored = {colour for _, colour in drawn.at("reorder buffer boxes", time_)}
+        assert stored == {to_rgba(artists.colour(task)) for task in state.reorder_buffer}
+        deepest = max(deepest, *map(len, state.index_queues))
+    assert deepest >= 1
+
+
+def colours_of(queue: QueueState) -> list[tuple[float, ...]]:
+    """From the one that is taken next upwards; a message without a task is grey."""
+    return [to_rgba(artists.colour(label if isinstance(label, int) else -1)) for label in queue.messages]
+
+
+@pytest.mark.parametrize("name", ["in_order", "pinned"])
+def test_summed_up_shares_and_depths_are_those_of_the_trace(
+    recorded: Recorded, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "MOST_SINGLE_BATCHES", 5)
+    trace = recorded(name)
+    tasks, figure = trace.tasks, timeline(trace)
+    unit = Drawn(figure, trace).unit
+    for worker in np.unique(tasks["worker"][tasks["worker"] >= 0]).tolist():
+        mine = tasks[tasks["worker"] == worker]
+        # The status FETCHING lasts up to the begin of collate; a lane is 0.8 high.
+        fetching = int((mine["collate_begin"] - mine["fetch_begin"]).sum())
+        assert area(figure, f"worker {worker} fetch") * unit / 0.8 == pytest.approx(fetching, rel=1e-6)
+        [line] = find(figure, f"index_queue {worker} mean")
+        stops = trace.events[(trace.events["queue"] == 1) & (trace.events["worker"] == worker)]
+        stops = stops[stops["task"] < -1]  # Stop lies in the queue, too
+        in_queue = int((mine["index_got"] - mine["index_put"]).sum())
+        in_queue += int(np.ptp(stops["time"][np.isin(stops["kind"], [Kind.PUT, Kind.GOT])]))
+        x, y = line.get_xydata().T
+        assert (np.diff(x) * y[:-1]).sum() * unit == pytest.approx(in_queue, rel=1e-6)
+    # The training loop's time begins when it has its iterator: before its first batch, too.
+    kinds, times = trace.events["kind"], trace.events["time"]
+    before = times[kinds == Kind.ASKED][0] - times[kinds == Kind.PRIMED][0]
+    training = int(before + (tasks["asked"] - tasks["yielded"])[tasks["yielded"] >= 0].sum())
+    assert area(figure, "main training") * unit / 0.8 == pytest.approx(training, rel=1e-6)
+
+
+def area(figure: Figure, gid: str) -> float:
+    """Of filled polygons (the shoelace formula)."""
+    [collection] = find(figure, gid)
+    corners = [path.vertices.T for path in collection.get_paths()]
+    return sum(abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2 for x, y in corners)
+
+
+def test_the_mean_lowest_and_highest_depth_of_a_bin() -> None:
+    times, depths = np.array([10, 14, 25]), np.array([1, 3, 0])
+    low, mean, high = queues.binned(times, depths, np.array([0, 10, 20, 30]))
+    assert low.tolist() == [0, 1, 0]
+    assert high.tolist() == [1, 3, 3]  # an edge belongs to both of its bins
+    assert mean == pytest.approx([0, (4 * 1 + 6 * 3) / 10, 5 * 3 / 10])
+
+
+def test_a_message_moves_up_when_one_before_it_leaves() -> None:
+    stays = queues.Stays("queue", np.array([0, 1, 2]), np.array([5, 9, 7]), np.array([10, 11, 12]))
+    assert stays.boxes().tolist() == [[0, 5, 0, 10], [1, 5, 1, 11], [5, 9, 0, 11], [2, 5, 2, 12], [5, 7, 1, 12]]
+
+
+# ---- the way of one batch, and marks
+
+
+def arrows(figure: Figure) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    found = [artist for artist in find(figure, "way") if isinstance(artist, Annotation)]
+    return [(arrow.get_position(), arrow.xy) for arrow in found]
+
+
+def test_arrows_lead_through_every_hop(recorded: Recorded) -> None:
+    trace = recorded("pinned")
+    figure = timeline(trace, follow=2)
+    task = trace.tasks[trace.tasks["task"] == 2][0]
+    x = Drawn(figure, trace).x
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    loading, pin, worker = (labels.index(each) for each in ("in the loader", "pin thread", f"worker {task['worker']}"))
+    expected = [
+        ((x(task["index_put"]), loading), (x(task["index_got"]), worker)),
+        ((x(task["result_put"]), worker), (x(task["result_got"]), pin)),
+        ((x(task["data_put"]), pin), (x(task["data_got"]), loading)),
+    ]
+    assert np.array(arrows(figure)[:3]) == pytest.approx(np.array(expected))
+    assert arrows(figure)[-1][1][0] == pytest.approx(x(task["yielded"]))
+    assert "Batch 2:" in all_text(figure)
+
+
+def test_a_batch_that_came_early_is_followed(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    tasks = trace.tasks
+    early = tasks[tasks["stored"] >= 0]
+    longest = early[np.argmax(early["released"] - early["stored"])]
+    assert f"Batch {longest['task']}:" in all_text(timeline(trace))
+    assert f"way of batch {longest['task']}" in all_text(timeline(trace))
+    assert not arrows(timeline(trace, follow=False))
+
+
+def test_in_order_the_batch_that_waited_longest_is_followed() -> None:
+    tasks = np.full(3, -1, TASK_DTYPE)
+    tasks["task"], tasks["index_put"] = [0, 1, 2], [0, 10, 20]
+    tasks["fetch_begin"], tasks["yielded"] = [5, 12, 21], [50, 90, 60]
+    found = story.most_instructive(tasks, 0, 100)
+    assert found is not None and found["task"] == 1
+    within = story.most_instructive(tasks, 0, 80)  # the way of 1 leads out of the window
+    assert within is not None and within["task"] == 0
+    assert story.most_instructive(tasks, 30, 40) is None
+
+
+def test_a_death_is_marked_where_and_when_it_was_noticed(recorded: Recorded) -> None:
+    trace = recorded("dying")
+    figure = timeline(trace)
+    [died] = trace.events[trace.events["kind"] == Kind.WORKER_DIED]
+    text = f"worker {died['worker']} died (SIGKILL)"
+    [mark] = find(figure, f"mark {text}")
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert mark.get_xdata()[0] == pytest.approx(Drawn(figure, trace).x(died["time"]))
+    assert mark.get_ydata()[0] == labels.index(f"worker {died['worker']}")
+    assert mark.get_marker() == "X"
+    assert find(figure, f"name {text}")
+    assert find(figure, "mark RuntimeError raised")
+
+
+def test_epochs_and_shutdown_are_marked(recorded: Recorded) -> None:
+    trace = recorded("persistent")
+    figure = timeline(trace)
+    assert {f"name epoch {number}" for number in range(3)} <= {artist.get_gid() for artist in figure.findobj()}
+    steps = np.isin(trace.events["kind"], [Kind.PIN_JOINED, Kind.DONE_SET, Kind.WORKER_JOINED, Kind.SHUTDOWN_END])
+    marks = [str(gid) for gid in Drawn(figure, trace).gids(Line2D) if str(gid).startswith("mark ")]
+    for words in ("pin thread joined", "done event set", "worker 0 joined", "worker 1 joined", "shutdown complete"):
+        assert f"mark {words}" in marks
+    assert steps.sum() == 5
+
+
+# ---- what part is drawn
+
+
+def test_a_range_of_batches(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    figure = timeline(trace, batches=(3, 6))
+    chosen = trace.tasks[3:6]
+    drawn = Drawn(figure, trace)
+    left, right = figure.axes[0].get_xlim()
+    assert left == pytest.approx(drawn.x(chosen["keys_begin"].min()))
+    assert right == pytest.approx(drawn.x(chosen["asked"].max()))
+
+
+def test_a_stretch_of_time(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    middle = trace.duration / 2e9
+    figure = timeline(trace, start=middle / 2, end=middle)
+    assert figure.axes[0].get_xlim() == pytest.approx((middle / 2 * 1000, middle * 1000), rel=1e-6)
+    for edges, _ in Drawn(figure, trace).bars.values():
+        assert (edges[:, 0] >= middle * 500 - 1e-3).all()
+        assert (edges[:, 1] <= middle * 1000 + 1e-3).all()
+        assert (edges[:, 0] <= edges[:, 1]).all()
+
+
+def test_the_depths_of_a_stretch_of_time_are_those_of_the_state(recorded: Recorded) -> None:
+    trace = recorded("pinned")
+    begin, end = trace.tasks["fetch_begin"][1], trace.tasks["yielded"][4]
+    figure = timeline(trace, start=(begin - trace.start) / 1e9, end=(end - trace.start) / 1e9)
+    drawn = Drawn(figure, trace)
+    compared = 0
+    for time_, state in sampled_states(trace, [0]):
+        if begin < time_ < end:
+            assert drawn.depth("data_queue", time_) == len(state.data_queue)
+            assert drawn.depth("index_queue 0", time_) == len(state.index_queues[0])
+            compared += 1
+    assert compared > 5
+    for times, _ in drawn.lines.values():
+        assert (np.diff(times) >= 0).all()
+
+
+def test_colours_differ_in_grey() -> None:
+    """Of one batch and the next, and of one and the one after that: two workers take turns."""
+    grey = [np.dot((0.2126, 0.7152, 0.0722), to_rgba(artists.colour(batch))[:3]) for batch in range(14)]
+    for apart in (1, 2):
+        assert min(abs(a - b) for a, b in zip(grey, grey[apart:], strict=False)) > 0.1
+
+
+def test_many_epochs_leave_the_lanes_to_be_seen() -> None:
+    many = [story.Mark(i, Kind.EPOCH_BEGIN, story.Lane.MAIN, -1, "", 1) for i in range(200)]
+    error = story.Mark(7, Kind.ERROR_RAISED, story.Lane.MAIN, -1, "", 0)
+    assert story._thin_out([*many, error]) == [error]
+    assert story._thin_out([*many[:20], error]) == [*many[:20], error]
+
+
+def test_iterators_that_run_at_once_are_not_mixed(recorded: Recorded) -> None:
+    trace = recorded("two_at_once")
+    assert "Not drawn: 1 iterator" in all_text(timeline(trace))
+    epochs = [timeline(trace, loader=trace.loaders[0].loader, epoch=number) for number in (0, 1)]
+    assert [len(find(figure, f"name epoch {number}")) for number, figure in enumerate(epochs)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"start": 2.0, "end": 1.0}, "window"),
+        ({"start": 1e6}, "window"),
+        ({"loader": 10**6}, "no loader 1000000"),
+        ({"batches": (500, 600)}, "no batches 500 to 599"),
+        ({"epoch": 7}, "epoch 7"),
+        ({"follow": 500}, "batch 500"),
+    ],
+)
+def test_nothing_to_draw(recorded: Recorded, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        timeline(recorded("in_order"), **arguments)  # type: ignore[arg-type]
+
+
+def test_without_workers_there_are_no_queues(recorded: Recorded) -> None:
+    figure = timeline(recorded("serial"))
+    assert len(figure.axes) == 1
+    assert "no workers" in all_text(figure)
+
+
+def test_it_is_saved_as_png_svg_and_pdf(recorded: Recorded) -> None:
+    figure = timeline(recorded("in_order"))
+    for kind, begins in ("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"):
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, dpi=50)
+        assert file.getvalue().startswith(begins)
+
+
+def test_a_long_trace_is_drawn_in_seconds(tmp_path: Path) -> None:
+    events = steady(tmp_path, 15_000, workers=16)
+    trace = tracing.load(tmp_path)
+    begin = time.perf_counter()
+    figure = timeline(trace)
+    figure.savefig(io.BytesIO(), format="png", dpi=50)
+    assert (time.perf_counter() - begin) * 1_000_000 / events < 10  # seconds for a million events
+    assert "worker 15" in all_text(figure)
+    assert len(figure.findobj()) < 2000  # bins, not batches
+
+
+def all_text(figure: Figure) -> str:
+    return "\n".join(text.get_text() for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text")))

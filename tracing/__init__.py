@@ -1,0 +1,33 @@
+"""Reads what a loader says: records its events, and draws, checks and explains them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracing.checks import Violation, check
+from tracing.reader import TraceDamage, TraceError
+from tracing.recording import record
+from tracing.report import Report, report
+from tracing.state import State
+from tracing.trace import Trace, load
+
+__all__ = [
+    "Report",
+    "State",
+    "Trace",
+    "TraceDamage",
+    "TraceError",
+    "Violation",
+    "check",
+    "load",
+    "record",
+    "report",
+    "timeline",
+]
+
+
+def timeline(trace: Trace, **options: Any) -> Any:
+    """Draw a trace as a matplotlib Figure; the options are those of tracing.views.timeline.timeline."""
+    from tracing.views.timeline import timeline as draw  # matplotlib takes a second to import: only who draws waits
+
+    return draw(trace, **options)

@@ -1,0 +1,294 @@
+"""Why, and what next: for each verdict a function that shows its numbers and says what to change.
+
+What a change should gain is an estimate, from what the trace shows; it is an upper limit where it says "up to".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minidl.events import Kind
+from tracing.intervals import Span
+from tracing.measures import Measures, Place
+from tracing.verdicts import Verdict
+
+COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...
+WAITING = 0.1  # ... and below this it waits; between the two it may be either
+
+KIND_NAME = {int(kind): kind.name for kind in Kind}
+
+
+@dataclass
+class Reason:
+    """A number, and where in the trace it can be seen."""
+
+    text: str
+    spans: list[Span] = field(default_factory=list)  # positions of the events that begin and end what weighs most
+
+
+def seconds(ns: float) -> str:
+    """A time in the unit that suits it."""
+    if ns < 1e6:
+        return f"{ns / 1e3:.0f} µs"
+    if ns < 1e9:
+        return f"{ns / 1e6:.3g} ms"
+    return f"{ns / 1e9:.1f} s"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+@dataclass
+class Explanation:
+    why: list[Reason]
+    next: list[str]
+
+
+def explain(measures: Measures, verdict: Verdict, cost: int) -> Explanation:
+    return EXPLAIN[verdict](measures, cost)
+
+
+def _waiting(measures: Measures) -> Reason:
+    """What main's time went to, with its longest requests."""
+    spent, total = measures.spent, measures.total
+    _, asked, had = measures.requests
+    longest = measures.request_spans(had - asked)
+    text = (
+        f"of {seconds(total)}, main spent {seconds(spent[Place.TRAINING])} in the training step and "
+        f"{seconds((had - asked).sum())} ({percent((had - asked).sum() / total)}) in the loader, asking for batches"
+    )
+    if longest:
+        (begin, end), task = longest[0]
+        took = int(measures.time[end] - measures.time[begin])
+        text += f"; longest for batch {task['task']} ({seconds(took)})"
+    return Reason(text, [span for span, _ in longest])
+
+
+def _busy(measures: Measures) -> tuple[Reason, float]:
+    """How busy the workers were; and the CPU time as a share of their working time."""
+    times = [measures.worker_time(worker) for worker in range(measures.num_workers)]
+    lived, worked, cpu = (sum(each[name] for each in times) for name in ("lived", "worked", "cpu"))
+    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
+    slowest = rows[np.argsort(rows["fetch_begin"] - rows["collate_end"], kind="stable")[:3]]
+    spans = [
+        (measures.event(row["fetch_begin"], Kind.FETCH_BEGIN), measures.event(row["collate_end"], Kind.COLLATE_END))
+        for row in slowest
+    ]
+    text = (
+        f"the workers were making batches for {percent(worked / max(1, lived))} of their time, "
+        f"{seconds(worked / max(1, len(rows)))} each in the mean; they used a core for {percent(cpu / max(1, worked))} "
+        "of that"
+    )
+    return Reason(text, spans), cpu / max(1, worked)
+
+
+def _explain_no_workers(measures: Measures, cost: int) -> Explanation:
+    text = f"main made every batch itself (num_workers=0), and did not train for {seconds(cost)} meanwhile"
+    gain = seconds(min(cost, measures.spent[Place.TRAINING]))
+    return Explanation(
+        [_waiting(measures), Reason(text, measures.main_in(Place.LOADING).longest())],
+        [f"num_workers=1 or more: batches are then made while main trains, which can save up to {gain}."],
+    )
+
+
+def _explain_workers(measures: Measures, cost: int) -> Explanation:
+    workers, training = measures.num_workers, max(1, measures.spent[Place.TRAINING])
+    busy, computing = _busy(measures)
+    worked = int(measures.stage("fetch_begin", "collate_end").sum())
+    cores = measures.trace.about.get("cpus") or 0
+    wanted = max(workers + 1, min(math.ceil(worked / training), 8 * workers))
+    gain = seconds(max(0.0, cost * (1 - workers / wanted)))
+    if computing < WAITING:
+        advice = (
+            "They hardly compute: they wait, for storage, a network or a lock. So more of them help, beyond the "
+            f"number of cores too: num_workers={wanted} instead of {workers} should save some {gain}."
+        )
+    elif computing < COMPUTING:
+        advice = (
+            "They compute for less than half of that: the rest they wait, for storage, a network or a lock, or for "
+            f"one of the {cores} cores. Try num_workers={wanted} instead of {workers}, which may save some {gain}; "
+            "if it does not, the cores are the limit."
+        )
+    elif cores > workers + 1:
+        more = min(wanted, cores - 1)
+        advice = (
+            f"They compute, and there are {cores} cores: num_workers={more} instead of {workers} should save some "
+            f"{seconds(cost * (1 - workers / more))}."
+        )
+    else:
+        advice = (
+            f"They compute, and with main they keep all {cores or 'the'} cores busy: more workers would not help. Make "
+            "the samples cheaper (the slowest batches are listed below), prepare them once and store the result, or "
+            f"use a machine with more cores. Up to {seconds(cost)} is to be had."
+        )
+    return Explanation([_waiting(measures), busy], [advice])
+
+
+def _explain_hold_up(measures: Measures, cost: int) -> Explanation:
+    begin, end = measures.awaited["made"]
+    spans = measures.request_spans(end - begin)
+    blamed = ", ".join(f"{task['task']} (worker {task['worker']})" for _, task in spans)
+    why = [
+        _waiting(measures),
+        Reason(
+            f"for {seconds(cost)} main waited for a batch while finished ones lay in the reorder buffer and workers "
+            f"were idle, because they had made all they may make ahead; most for batches {blamed}",
+            [span for span, _ in spans],
+        ),
+        _busy(measures)[0],
+    ]
+    prefetch = measures.config.get("prefetch_factor") or 2
+    return Explanation(
+        why,
+        [
+            f"in_order=False, if the order of batches need not be the same in every run: should save some "
+            f"{seconds(measures.hold_up_gain)}.",
+            f"Or prefetch_factor={2 * prefetch} instead of {prefetch}: the other workers could go on for longer.",
+            "Or make the slow samples cheaper; the slowest batches and their keys are listed below.",
+        ],
+    )
+
+
+def _explain_prefetch(measures: Measures, cost: int) -> Explanation:
+    idle = [span for each in measures.idle for span in each.longest(2)]
+    text = (
+        f"while main trained, {percent(measures.spare / max(1, measures.spent[Place.TRAINING]))} of the workers' time "
+        "was idle: they had made all they were allowed to make ahead"
+    )
+    prefetch = measures.config.get("prefetch_factor") or 2
+    return Explanation(
+        [_waiting(measures), Reason(text, idle), _busy(measures)[0]],
+        [
+            f"prefetch_factor={max(4, 2 * prefetch)} instead of {prefetch}: what the workers make ahead covers longer "
+            f"bursts, and should save up to {seconds(cost)}. It costs memory for as many batches more."
+        ],
+    )
+
+
+def _explain_moving(measures: Measures, cost: int) -> Explanation:
+    begin, end = measures.awaited["moved"]
+    spans = [span for span, _ in measures.request_spans(end - begin)]
+    made, pickled, travelled, unpickled = (
+        _median(measures.stage(*names))
+        for names in (
+            ("fetch_begin", "collate_end"),
+            ("result_sending", "result_sent"),
+            ("result_sent", "result_arrived"),
+            ("result_arrived", "result_got"),
+        )
+    )
+    sizes = measures.tasks["result_bytes"][measures.tasks["result_bytes"] >= 0]
+    why = [
+        _waiting(measures),
+        Reason(
+            f"for {seconds(cost)} main waited for batches that were already made: making one takes {seconds(made)} "
+            f"in the median, pickling it {seconds(pickled)}, the pipe {seconds(travelled)}, unpickling it "
+            f"{seconds(unpickled)} (message of {_median(sizes):,.0f} bytes, without the tensors' shared memory)",
+            spans,
+        ),
+    ]
+    return Explanation(
+        why,
+        [
+            f"Fewer tensors in a batch (each costs a shared-memory file, whatever its size), for example one stacked "
+            f"tensor instead of many, and larger batches: up to {seconds(cost)} is to be had."
+        ],
+    )
+
+
+def _explain_pinning(measures: Measures, cost: int) -> Explanation:
+    begin, end = measures.awaited["pinned"]
+    took = measures.stage("pin_begin", "pin_end")
+    text = f"pinning a batch takes {seconds(_median(took))} in the median; main waited {seconds(cost)} for it"
+    return Explanation(
+        [_waiting(measures), Reason(text, [span for span, _ in measures.request_spans(end - begin)])],
+        [f"Smaller batches (half precision, uint8 images), or no pinning at all: up to {seconds(cost)} is to be had."],
+    )
+
+
+def _explain_sampler(measures: Measures, cost: int) -> Explanation:
+    drawing = measures.main_in(Place.DRAWING)
+    took = seconds(_median(drawing.length))
+    text = f"drawing the keys of a batch takes {took} in the median, in which main does nothing else"
+    return Explanation(
+        [_waiting(measures), Reason(text, drawing.longest())],
+        [f"Draw the keys of the whole epoch at once, in the sampler's __iter__. Up to {seconds(cost)} is to be had."],
+    )
+
+
+def _explain_startup(measures: Measures, cost: int) -> Explanation:
+    startup = measures.main_in(Place.STARTUP)
+    epochs = len(np.unique(measures.tasks["epoch"]))
+    begun, ready, first = measures.startup_parts()
+    text = (
+        f"{seconds(measures.spent[Place.STARTUP])} from the beginning of {'an epoch' if epochs > 1 else 'the epoch'} "
+        f"to its first batch{f', over {epochs} epochs' if epochs > 1 else ''}: a worker needs {seconds(begun)} to its "
+        f"first line, {seconds(ready - begun)} more until it is ready, and its first batch {seconds(first)}"
+    )
+    advice = []
+    if measures.num_workers and epochs > 1 and not measures.config.get("persistent_workers"):
+        advice.append(
+            f"persistent_workers=True starts them once, not in each of {epochs} epochs: should save some "
+            f"{seconds(cost * (1 - 1 / epochs))}."
+        )
+    advice.append("Move expensive imports and opening of files out of the workers' start, or train for longer epochs.")
+    return Explanation([_waiting(measures), Reason(text, startup.longest())], advice)
+
+
+def _explain_shutdown(measures: Measures, cost: int) -> Explanation:
+    steps = measures.main_in(Place.SHUTDOWN)
+    longest = steps.where(np.argsort(-steps.length)[:1])
+    at = longest.first[0]
+    step, worker = KIND_NAME[int(measures.kind[at])], int(measures.events["worker"][at])
+    after = f"after {step}" + (f" of worker {worker}" if worker >= 0 else "")
+    text = f"shutting down took {seconds(cost)}, of which {seconds(longest.length[0])} {after}"
+    return Explanation(
+        [_waiting(measures), Reason(text, longest.longest())],
+        ["Look at what that worker does when it is told to stop: a fetch that cannot be interrupted, or its exit."],
+    )
+
+
+def _explain_training(measures: Measures, cost: int) -> Explanation:
+    why = [_waiting(measures)]
+    if measures.num_workers == 0:
+        return Explanation(why, ["Nothing to gain in the loader. To go faster, make the training step faster."])
+    busy, _ = _busy(measures)
+    worked = int(measures.stage("fetch_begin", "collate_end").sum())
+    enough = max(1, math.ceil(1.25 * worked / max(1, measures.spent[Place.TRAINING])))  # with some room
+    advice = ["Nothing to gain in the loader. To go faster, make the training step faster."]
+    if enough < measures.num_workers:
+        advice.append(f"num_workers={enough} would do as well as {measures.num_workers}.")
+    return Explanation([*why, busy], advice)
+
+
+def _explain_healthy(measures: Measures, cost: int) -> Explanation:
+    return Explanation([_waiting(measures), _busy(measures)[0]], ["Nothing to change."])
+
+
+def _explain_nothing(measures: Measures, cost: int) -> Explanation:
+    return Explanation([Reason(f"{len(measures.tasks)} tasks were drawn, and no batch was yielded")], [])
+
+
+def _median(values: np.ndarray) -> float:
+    return float(np.median(values)) if len(values) else 0.0
+
+
+EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {
+    Verdict.NOTHING: _explain_nothing,
+    Verdict.HEALTHY: _explain_healthy,
+    Verdict.TRAINING: _explain_training,
+    Verdict.WORKERS: _explain_workers,
+    Verdict.NO_WORKERS: _explain_no_workers,
+    Verdict.HOLD_UP: _explain_hold_up,
+    Verdict.PREFETCH: _explain_prefetch,
+    Verdict.MOVING: _explain_moving,
+    Verdict.PINNING: _explain_pinning,
+    Verdict.SAMPLER: _explain_sampler,
+    Verdict.STARTUP: _explain_startup,
+    Verdict.SHUTDOWN: _explain_shutdown,
+}

@@ -1,0 +1,61 @@
+"""Stretches of time between two events, and what several of them have in common.
+
+"Main waited, and meanwhile a worker was idle": the time is cut wherever anything changes (`Grid`). Between two cuts
+each thread does one thing, so such a time is the sum of the lengths of some of the pieces.
+
+Legend
+    span     (1204, 1230)     positions of two events: the time between them
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Span = tuple[int, int]
+
+
+@dataclass
+class Intervals:
+    """Stretches of time, each between two events. All arrays have the same length."""
+
+    begin: np.ndarray  # ns
+    end: np.ndarray
+    first: np.ndarray  # position of the event that begins it
+    last: np.ndarray  # ... and of the one that ends it
+
+    def where(self, mask: np.ndarray) -> Intervals:
+        return Intervals(self.begin[mask], self.end[mask], self.first[mask], self.last[mask])
+
+    @property
+    def length(self) -> np.ndarray:
+        return self.end - self.begin
+
+    def longest(self, count: int = 3) -> list[Span]:
+        """The spans of the longest ones, longest first."""
+        order = np.argsort(-self.length, kind="stable")[:count]
+        return [(int(self.first[i]), int(self.last[i])) for i in order if self.length[i] > 0]
+
+
+def depth(begin: np.ndarray, end: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """How many of the intervals contain each of the moments `at`."""
+    return np.searchsorted(np.sort(begin), at, "right") - np.searchsorted(np.sort(end), at, "right")
+
+
+class Grid:
+    """The time, cut at `edges` (ns, any order): what is between two of them does not change there."""
+
+    def __init__(self, *edges: np.ndarray) -> None:
+        self.edges = np.unique(np.concatenate(edges)) if edges else np.empty(0, np.int64)
+        self.length = np.diff(self.edges)
+        self.middle = self.edges[:-1] + self.length // 2
+
+    def depth(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        return depth(begin, end, self.middle)
+
+
+def concatenate(parts: list[Intervals]) -> Intervals:
+    """All of them in one."""
+    names = ("begin", "end", "first", "last")
+    return Intervals(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

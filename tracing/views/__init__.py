@@ -1,0 +1,1 @@
+"""What a trace looks like: each view draws the same state."""

@@ -1,0 +1,87 @@
+"""Single keys from a terminal, without waiting for the end of a line; and the terminal as it was, whatever happens.
+
+`start()` and `stop()` are what `with` calls; both can be called twice. Where there are no such keys (standard input
+is not a terminal, or the system is not POSIX) `read` only waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import sys
+import time
+from types import TracebackType
+from typing import Any, TextIO
+
+try:
+    import termios
+    import tty
+except ImportError:  # Windows
+    termios = tty = None  # type: ignore[assignment]
+
+# What a terminal sends for a key that has no character; in application mode it sends O for [.
+ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
+NAMES = {b" ": "space", b"\x1b": "escape"}
+_KEY = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\xff]", re.DOTALL)
+
+
+class Keyboard:
+    """The keys of the terminal that `stream`, standard input if None, is connected to."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdin
+        self._fd = -1  # -1: no keys
+        self._before: list[Any] = []  # the terminal's settings
+
+    @property
+    def active(self) -> bool:
+        """Whether keys can come."""
+        return self._fd >= 0
+
+    def start(self) -> Keyboard:
+        """Have every key as soon as it is pressed. Ctrl-C stays an interrupt."""
+        if not self.active and termios is not None and self._stream is not None and not self._stream.closed:
+            # A process in the background may not change the terminal: the system would stop it.
+            with contextlib.suppress(termios.error, OSError, ValueError):
+                fd = self._stream.fileno()
+                if self._stream.isatty() and os.tcgetpgrp(fd) == os.getpgrp():
+                    self._before = termios.tcgetattr(fd)
+                    self._fd = fd
+                    tty.setcbreak(fd)
+        return self
+
+    def stop(self) -> None:
+        """Make the terminal what it was."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(fd, termios.TCSADRAIN, self._before)
+
+    def __enter__(self) -> Keyboard:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def read(self, timeout: float) -> list[str]:
+        """The keys pressed since the last time: "q", "space", "left", ... Waits for one at most `timeout` s."""
+        timeout = max(0.0, timeout)
+        if not self.active:
+            time.sleep(timeout)
+            return []
+        if not select.select([self._fd], [], [], timeout)[0]:
+            return []
+        data = os.read(self._fd, 1024)
+        if not data:  # the terminal has hung up
+            self.stop()
+        return names_of(data)
+
+
+def names_of(data: bytes) -> list[str]:
+    """The keys that a terminal sent as these bytes."""
+    keys = _KEY.findall(data)
+    return [ARROWS.get(key[-1:], "") if len(key) > 1 else NAMES.get(key, key.decode("latin-1")) for key in keys]

@@ -1,0 +1,151 @@
+"""What the timeline points at: the way of one batch, and the events that a reader must not miss.
+
+Legend
+    hop     (12.1 ms, "worker", 0)          where the followed batch is at a time
+    mark    12.1 ms, worker 0, "died"       drawn on a lane, and named above the lanes where there is room
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minidl.events import Kind
+from tracing.index import Lane
+
+if TYPE_CHECKING:
+    from tracing.trace import Trace
+
+# ---- the way of one batch
+
+# Where a batch is at each hop: the lane, and the column of trace.tasks that tells when.
+WAY = (
+    (Lane.MAIN, "index_put"),
+    (Lane.WORKER, "index_got"),
+    (Lane.WORKER, "result_put"),
+    (Lane.PIN, "result_got"),
+    (Lane.PIN, "data_put"),
+    (Lane.MAIN, "data_got"),
+    (Lane.MAIN, "yielded"),
+)
+# What the time between two columns was spent on, in plain words.
+STAGES = (
+    ("in index_queue", "index_put", "index_got"),
+    ("fetch", "fetch_begin", "fetch_end"),
+    ("collate", "collate_begin", "collate_end"),
+    ("in worker_result_queue", "result_put", "result_got"),
+    ("pin", "pin_begin", "pin_end"),
+    ("in data_queue", "data_put", "data_got"),
+    ("in the reorder buffer", "stored", "released"),
+)
+
+
+def way(task: np.void) -> list[tuple[int, Lane]]:
+    """(time in ns, lane) of each hop that happened, in order. Without a pin thread main takes what workers put."""
+    pinned = task["data_put"] >= 0
+    hops = []
+    for lane, column in WAY:
+        if task[column] >= 0:
+            hops.append((int(task[column]), lane if lane is not Lane.PIN or pinned else Lane.MAIN))
+    return hops
+
+
+def stages(task: np.void) -> list[tuple[str, int]]:
+    """(what, ns) for each stage that the batch went through."""
+    return [
+        (what, int(task[end] - task[begin]))
+        for what, begin, end in STAGES
+        if task[begin] >= 0 and task[end] >= task[begin]
+    ]
+
+
+def most_instructive(tasks: np.ndarray, begin: int, end: int) -> np.void | None:
+    """Of the tasks (rows of trace.tasks) whose way lies between two times (ns): the one that waited longest in the
+    reorder buffer; when all came in order, the one that took longest from its fetch to main. None if there is none."""
+    sent = np.where(tasks["index_put"] >= 0, tasks["index_put"], tasks["keys_begin"])
+    whole = tasks[(sent >= begin) & (tasks["yielded"] >= 0) & (tasks["yielded"] <= end)]
+    if len(whole) == 0:
+        return None
+    early = whole["stored"] >= 0
+    if early.any():
+        return whole[early][np.argmax((whole["released"] - whole["stored"])[early])]
+    return whole[np.argmax(whole["yielded"] - whole["fetch_begin"])]
+
+
+# ---- marks
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something to be pointed at."""
+
+    time: int  # ns
+    kind: int  # Kind
+    lane: Lane
+    worker: int  # -1 but for a worker's lane
+    text: str  # a few plain words
+    rank: int  # 0 must be named, 1 should be, 2 may be
+
+
+# Kind -> (whose lane, its name, rank). {} is filled with the worker, the value or the text of the event.
+MARKED: dict[int, tuple[Lane, str, int]] = {
+    Kind.WORKER_DIED: (Lane.WORKER, "worker {worker} died ({death})", 0),
+    Kind.ERROR_RAISED: (Lane.MAIN, "{error} raised", 0),
+    Kind.EPOCH_BEGIN: (Lane.MAIN, "epoch {epoch}", 1),
+    Kind.SHUTDOWN_BEGIN: (Lane.MAIN, "shutdown", 1),
+    Kind.FETCH_FAILED: (Lane.WORKER, "fetch failed", 1),
+    Kind.PIN_FAILED: (Lane.PIN, "pin failed", 1),
+    Kind.PARENT_DIED: (Lane.WORKER, "main is dead", 1),
+    Kind.WORKER_TERMINATED: (Lane.WORKER, "SIGTERM to worker {worker}", 1),
+    Kind.WORKER_KILLED: (Lane.WORKER, "SIGKILL to worker {worker}", 1),
+    Kind.STREAM_END: (Lane.WORKER, "stream ended", 2),
+    Kind.EPOCH_END: (Lane.MAIN, "epoch ends", 2),
+    Kind.PIN_STOPPING: (Lane.MAIN, "stop pin thread", 2),
+    Kind.PIN_THREAD_END: (Lane.PIN, "pin thread ends", 2),
+    Kind.PIN_JOINED: (Lane.MAIN, "pin thread joined", 2),
+    Kind.DONE_SET: (Lane.MAIN, "done event set", 2),
+    Kind.WORKER_END: (Lane.WORKER, "worker {worker} leaves its loop", 2),
+    Kind.JOIN_BEGIN: (Lane.MAIN, "wait for worker {worker}", 2),
+    Kind.WORKER_JOINED: (Lane.WORKER, "worker {worker} joined", 2),
+    Kind.SHUTDOWN_END: (Lane.MAIN, "shutdown complete", 2),
+}
+MOST_MARKS = 150
+SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
+
+
+def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) -> list[Mark]:
+    """All marks of these epochs of a loader between two times (ns), in time order."""
+    events = trace.events
+    first, last = np.searchsorted(events["time"], [begin, end + 1])
+    seen = events[first:last]
+    marked = np.zeros(256, bool)
+    marked[[int(kind) for kind in MARKED]] = True
+    at = np.flatnonzero(marked[seen["kind"]])
+    at = at[(seen["loader"][at] == loader) & np.isin(seen["epoch"][at], epochs)]
+    return _thin_out([_mark(trace, int(position)) for position in first + at])
+
+
+def _thin_out(found: list[Mark]) -> list[Mark]:
+    """So many marks that they would hide the lanes are thinned out: first the steps, then epochs and shutdowns."""
+    if len(found) > MOST_MARKS:
+        found = [mark for mark in found if mark.rank < 2 or mark.kind == Kind.SHUTDOWN_END]
+    if len(found) > MOST_MARKS:
+        regions = (Kind.EPOCH_BEGIN, Kind.SHUTDOWN_BEGIN, Kind.SHUTDOWN_END)
+        found = [mark for mark in found if mark.kind not in regions]
+    return found
+
+
+def _mark(trace: Trace, position: int) -> Mark:
+    event = trace.events[position]
+    lane, words, rank = MARKED[event["kind"]]
+    value = int(event["value"])
+    text = words.format(
+        worker=int(event["worker"]),
+        epoch=int(event["epoch"]),
+        death=SIGNALS.get(value, f"signal {-value}" if value < 0 else f"exit code {value}"),
+        error=str(trace.text(position) or "error").split("(")[0],
+    )
+    worker = int(event["worker"]) if lane is Lane.WORKER else -1
+    return Mark(int(event["time"]), int(event["kind"]), lane, worker, text, rank)
