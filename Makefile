@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/installed.txt
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest docs format bench setup clean distclean
+.PHONY: help demo test lint types pytest docs format bench pictures setup clean distclean
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -44,6 +44,14 @@ format: setup ## rewrite the code as the linter wants it
 bench: setup ## speed beside torch's loader, some 4 minutes; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
+pictures: setup ## the pictures in docs/pictures, made by the tool itself from a run of the demo
+	@mkdir -p docs/pictures
+	@$(BIN)/python -m tracing demo --no-live -o traces/pictures
+	@$(BIN)/python -m tracing timeline traces/pictures -o docs/pictures/demo-timeline.png --batches 10:34
+	@$(BIN)/python -m tracing timeline traces/pictures -o docs/pictures/demo-timeline.svg --batches 10:34
+	@$(BIN)/python -m tracing live traces/pictures --once --record docs/pictures/demo-live.svg >/dev/null
+	@ls -l docs/pictures
+
 setup: ## make .venv and install requirements.txt; nothing to do the second time
 	@if cmp -s requirements.txt $(INSTALLED) && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
 	if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
@@ -62,7 +70,7 @@ setup: ## make .venv and install requirements.txt; nothing to do the second time
 	echo "Installed in $$(($$(date +%s) - begin)) s"
 
 clean: ## delete what the tools and the demo left, but not .venv
-	@rm -rf out build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf out traces build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## clean, and delete .venv

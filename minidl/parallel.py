@@ -324,9 +324,13 @@ class ParallelIterator(BaseIterator):
     def _fail_for_lost_message(self, error: BaseException) -> NoReturn:
         """A message could not be unpickled: its shared memory cannot be reached. Most often its worker has died
         meanwhile, which the system may tell a moment later."""
-        for worker_id in self._endings.wait(0.1):
-            if self._workers_status[worker_id] is WorkerState.ACTIVE:
-                self._fail_for_death(worker_id)
+        deadline = self._world.now() + 0.5
+        while self._world.now() < deadline:
+            for worker_id, status in enumerate(self._workers_status):  # an exhausted one may have ended, too
+                if status is WorkerState.ACTIVE:
+                    self._workers[worker_id].join(0.01)
+                    if not self._workers[worker_id].is_alive():
+                        self._fail_for_death(worker_id)
         if not self._world.open_files_left(10):
             self._fail(
                 "Too many open files. Communication with the workers is no longer possible. Please increase the limit "

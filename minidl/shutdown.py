@@ -78,8 +78,8 @@ def stop_pin_thread(iterator: ParallelIterator) -> None:
 
 def tell_workers_to_stop(iterator: ParallelIterator) -> None:
     """Step 2."""
-    iterator._workers_done_event.set()
     emit(DONE_SET, iterator._epoch_id)
+    iterator._workers_done_event.set()
     for worker_id in range(len(iterator._workers)):
         tell_to_stop(iterator, worker_id)
 

@@ -31,8 +31,10 @@ def unwatch(iterator: Any) -> None:
 
 def _look(frame: Any) -> None:
     while frame is not None:
-        # Nor in multiprocessing's waiting for a child, which may be about to note the exit code that it has just read.
-        if frame.f_globals.get("__name__", "").startswith(("minidl.", "multiprocessing.popen_")):
+        # Nor in multiprocessing's waiting for a child, which may be about to note the exit code that it has just read;
+        # nor in a finalizer, where Python swallows what is raised.
+        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if module.startswith(("minidl.", "multiprocessing.popen_")) or function == "__del__":
             return
         frame = frame.f_back
     for iterator in list(_watched):

@@ -74,12 +74,22 @@ def run_live(args: argparse.Namespace) -> None:
 
 
 def wait_for_first_event(directory: Path) -> None:
-    """A process that records, and has had nothing to say yet, is waited for: until then there is nothing to show."""
-    while fmt.is_trace(directory) and not any(directory.glob("events-*-*.bin")):
+    """A process that records, and has had nothing to say yet, is waited for: a trace without events looks like one that
+    ended without any."""
+    while fmt.is_trace(directory) and not has_begun(directory):
         pid = json.loads((directory / fmt.DESCRIPTION).read_bytes()).get("pid", 0)
         if not pid or not is_alive(pid):
             return
         time.sleep(0.05)
+
+
+def has_begun(directory: Path) -> bool:
+    """Whether some process has made its file. (It is there a moment earlier; its header's first bytes come last.)"""
+    for path in directory.glob("events-*-*.bin"):
+        with open(path, "rb") as file:
+            if file.read(len(fmt.MAGIC)) == fmt.MAGIC:
+                return True
+    return False
 
 
 def is_alive(pid: int) -> bool:

@@ -20,8 +20,10 @@ import contextlib
 import io
 import keyword
 import os
+import platform
 import subprocess
 import sys
+import textwrap
 import time
 import tokenize
 from collections.abc import Generator
@@ -41,6 +43,7 @@ BATCH_SIZE = 8  # files
 CLASSES = ("space", "keyword", "name", "number", "string", "comment", "operator")
 PADDING = -100  # a class that cross_entropy leaves out
 CLASS_OF_TOKEN = {"NUMBER": 3, "STRING": 4, "COMMENT": 5, "OP": 6}  # the others are spaces, or names
+WIDTH = 78  # characters of a line of text
 TIMELINE, REPORT = "timeline.png", "report.txt"  # written beside the trace
 
 
@@ -225,19 +228,25 @@ def end_view(view: subprocess.Popen[bytes]) -> None:
 
 def say_what_comes(paths: list[Path], workers: int, directory: Path) -> None:
     size = sum(path.stat().st_size for path in paths)
-    print(f"Loading {len(paths):,} source files of Python {sys.version.split()[0]} ({size / 1e6:.1f} MB) in batches of")
-    print(f"{BATCH_SIZE} with {workers} worker processes, and training a model that tells keywords from strings,")
-    print(f"comments and names. Recording into {shown(directory)}.", flush=True)
+    say(
+        f"Loading {len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB), "
+        f"{BATCH_SIZE} to a batch, with {workers} worker processes, and training a model that tells keywords from "
+        f"strings, comments and names. Recording into {shown(directory)}."
+    )
 
 
 def say_how_it_went(training: Training) -> None:
-    ended = f", {training.ended}" if training.ended else ""
-    print(f"\nTrained on {len(training.losses)} batches{ended}.", end="")
+    text = f"Trained on {len(training.losses)} batches{', ' if training.ended else ''}{training.ended}."
     if len(training.losses) >= 20:
         first, last = (sum(part) / len(part) for part in (training.losses[:10], training.losses[-10:]))
         right = sum(training.right[-10:]) / 10
-        print(f" Loss {first:.2f} -> {last:.2f}; at the end {right:.0%} of the bytes are told rightly.", end="")
-    print(flush=True)
+        text += f" Loss {first:.2f} -> {last:.2f}; at the end it is right about {right:.0%} of the bytes."
+    print()
+    say(text)
+
+
+def say(text: str) -> None:
+    print(textwrap.fill(text, WIDTH), flush=True)
 
 
 def explain(directory: Path) -> None:

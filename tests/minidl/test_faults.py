@@ -199,6 +199,19 @@ def test_killed_while_main_joins_it() -> None:
         next(iterator)
 
 
+def test_killed_while_main_is_in_a_finalizer() -> None:
+    """What is raised there is swallowed: it must wait for the next next()."""
+    iterator = iter(loader_of(Keys(40)))
+
+    class Finalized:
+        def __del__(self) -> None:
+            kill(iterator._workers[0])  # the test fails if this prints "Exception ignored"
+
+    Finalized()
+    with pytest.raises(RuntimeError, match="killed by signal: Killed"):
+        next(iterator)
+
+
 def unread(iterator: Any, worker_id: int) -> int:
     """Bytes in a worker's result pipe."""
     channels = iterator._worker_result_queue._channels

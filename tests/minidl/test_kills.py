@@ -144,22 +144,20 @@ def one_kill(seed: int) -> tuple[str, float]:
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
 def test_200_random_kills(capsys: pytest.CaptureFixture[str]) -> None:
     names = shared_memory_names()
-    took = []
-    for seed in range(200):
+    took: list[float] = []
+    seed = 0
+    while len(took) < 200:  # a kill may come when everything is over; that is no fault
         text, seconds = one_kill(seed)
         if text:
             assert "is killed by signal: Killed." in text, f"seed {seed}: {text}"
-            took.append(seconds)
+            took.append(seconds * 1e3)
         assert not workers_left(), f"seed {seed}"
+        seed += 1
     assert shared_memory_names() <= names
-    assert len(took) > 100  # the others were killed when everything was over
-    took.sort()
-    median, worst = took[len(took) // 2], took[-1]
+    median = sorted(took)[100]
     with capsys.disabled():
-        print(
-            f"\n{len(took)} of 200 kills hit; noticed after {median * 1e3:.1f} ms (median), {worst * 1e3:.1f} (worst)"
-        )
-    assert median < 0.1  # of which the system itself takes several to take a killed process down
+        print(f"\n200 kills noticed after {median:.0f} ms (median), {max(took):.0f} ms (worst)")
+    assert median < 100  # of which the system itself takes several to take a killed process down
 
 
 def workers_left() -> list[psutil.Process]:

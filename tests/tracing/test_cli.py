@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import tracing
-from minidl.events import Kind
+from minidl.events import Kind, emit
 from tests.tracing import report_loads as loads
 from tracing import format as fmt
-from tracing.__main__ import main
+from tracing.__main__ import has_begun, main, wait_for_first_event
 
 COMMANDS = ("demo", "live", "timeline", "report", "check")
 
@@ -179,3 +179,28 @@ def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
     with process.stderr as errors:
         said = errors.read()
     assert (process.wait(), said) == (0, b"")
+
+
+def test_a_recording_has_begun_once_its_header_is_whole(tmp_path: Path) -> None:
+    """Before that it cannot be told from one that ended without an event, and `live` would replay nothing."""
+    path = tmp_path / "run.trace"
+    with tracing.record(path):
+        assert not has_begun(path)
+        early = path / "events-1-0.bin"
+        early.touch()
+        assert not has_begun(path)
+        early.write_bytes(bytes(fmt.HEADER_SIZE + fmt.RECORD.size))
+        assert not has_begun(path)
+        emit(Kind.LOADER)
+        assert has_begun(path)
+
+
+@pytest.mark.timeout(30)
+def test_nobody_waits_for_a_recorder_that_is_dead(tmp_path: Path) -> None:
+    with tracing.record(tmp_path):
+        pass
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    about = json.loads((tmp_path / fmt.DESCRIPTION).read_text())
+    (tmp_path / fmt.DESCRIPTION).write_text(json.dumps(about | {"pid": process.pid}))
+    wait_for_first_event(tmp_path)  # returns
