@@ -21,11 +21,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import torch
+import torch.utils.data
 from rich.console import Console
 
-from tests.benchmarks import loading, recording
+import minidl
+from tests.benchmarks import deaths, loading, recording
 from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
 from tests.benchmarks.turns import Comparison
 
@@ -42,16 +45,18 @@ class Effort:
     recorded: int  # turns of each comparison of recording with not recording: a goal of 3 % needs more of them
     emits: int  # calls in a loop
     events: int  # in the long trace
+    kills: int  # of a worker
 
 
-FULL = Effort(seconds=0.35, turns=15, first_batches=21, recorded=21, emits=100_000, events=1_000_000)
-QUICK = Effort(seconds=0.12, turns=5, first_batches=5, recorded=7, emits=20_000, events=100_000)
+FULL = Effort(seconds=0.35, turns=15, first_batches=21, recorded=21, emits=100_000, events=1_000_000, kills=40)
+QUICK = Effort(seconds=0.12, turns=5, first_batches=5, recorded=7, emits=20_000, events=100_000, kills=5)
 
 
 def measure(effort: Effort) -> Iterator[Table]:
     """The tables, one after the other, each as soon as it is complete."""
     yield throughput(effort)
     yield first_batch(effort)
+    yield noticed(effort)
     with tempfile.TemporaryDirectory() as directory:
         yield recorded(effort, Path(directory))
         yield events(effort, Path(directory))
@@ -87,6 +92,24 @@ def first_batch(effort: Effort) -> Table:
         taken = loading.compare_first_batch(workers, effort.first_batches)
         times = f"{taken.median_first * 1e3:.1f}", f"{taken.median_second * 1e3:.1f}"
         table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 1.0)))
+    return table
+
+
+def noticed(effort: Effort) -> Table:
+    columns = ("", "thread that iterates", "median, ms", "worst, ms", "goal for the worst, at most")
+    table = Table("From the kill of a worker to the error", columns)
+    for package, on_main_thread in ((torch.utils.data, True), (minidl, True), (minidl, False)):
+        progress(f"killing {effort.kills} workers of {package.__name__}")
+        taken = [1e3 * seconds for seconds in deaths.seconds_to_notice(package, effort.kills, on_main_thread)]
+        thread = "main" if on_main_thread else "another"
+        row = (
+            package.__name__,
+            thread,
+            f"{median(taken):.1f}",
+            f"{max(taken):.1f}",
+            verdict(max(taken), 100, at_most=True),
+        )
+        table.rows.append(row)
     return table
 
 
