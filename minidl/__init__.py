@@ -1,48 +1,27 @@
-"""minidl: see inside PyTorch's DataLoader. The public names are those of `torch.utils.data`."""
+"""minidl: see inside PyTorch's DataLoader. The public names are those of `torch.utils.data`: see minidl/public.py.
 
-from torch.utils.data import _DatasetKind  # torch lists it among its public names
+They are imported when the first of them is used: who only reads traces needs `minidl.events`, and not a second for
+torch.
+"""
 
-from minidl.data import (
-    BatchSampler,
-    ChainDataset,
-    ConcatDataset,
-    Dataset,
-    DistributedSampler,
-    IterableDataset,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    StackDataset,
-    Subset,
-    SubsetRandomSampler,
-    TensorDataset,
-    WeightedRandomSampler,
-    default_collate,
-    default_convert,
-    random_split,
-)
-from minidl.loader import DataLoader
-from minidl.worker import get_worker_info
+from __future__ import annotations
 
-__all__ = [
-    "BatchSampler",
-    "ChainDataset",
-    "ConcatDataset",
-    "DataLoader",
-    "Dataset",
-    "DistributedSampler",
-    "IterableDataset",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "StackDataset",
-    "Subset",
-    "SubsetRandomSampler",
-    "TensorDataset",
-    "WeightedRandomSampler",
-    "_DatasetKind",
-    "default_collate",
-    "default_convert",
-    "get_worker_info",
-    "random_split",
-]
+from importlib import util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minidl.public import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    if util.find_spec(f"minidl.{name}"):
+        raise AttributeError(name)  # a module: `from minidl import events` goes on to import it, and torch stays out
+    from minidl import public
+
+    return getattr(public, name)
+
+
+def __dir__() -> list[str]:
+    from minidl import public
+
+    return sorted({*globals(), *public.__all__})

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch.utils.data
 
+import minidl
+
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "minidl").rglob("*.py"))
 SYSTEM = {"multiprocessing", "threading", "time", "signal", "os", "subprocess", "select", "selectors", "socket", "mmap"}
@@ -138,3 +140,23 @@ def test_the_loader_is_shorter_than_torchs():
     theirs = [root / name for name in ("dataloader.py", "dataset.py", "sampler.py", "distributed.py")]
     theirs += list((root / "_utils").glob("*.py"))
     assert sum(map(lines_of_code, ours)) < sum(map(lines_of_code, theirs))
+
+
+@pytest.mark.timeout(60)
+def test_reading_traces_does_not_wait_for_torch():
+    program = "import sys, tracing, tracing.__main__, tracing.views.live; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_the_public_names_are_torchs():
+    """Apart from what is left out on purpose (DataPipes) and what only they need."""
+    from minidl import public
+
+    pipes = {
+        name for name in torch.utils.data.__all__ if re.search("DataPipe|^DFI|^DataChunk|datapipe|_decorator", name)
+    }
+    only_theirs = {"argument_validation", "guaranteed_datapipes_determinism", "non_deterministic"}
+    only_theirs |= {"runtime_validation", "runtime_validation_disabled"}
+    assert set(torch.utils.data.__all__) - pipes - only_theirs == set(public.__all__)
+    assert all(hasattr(minidl, name) and name in dir(minidl) for name in public.__all__)
