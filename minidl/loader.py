@@ -160,13 +160,13 @@ class DataLoader(Generic[T_co]):
         dropped, and new workers are started: an error concerns the epoch in which it was raised."""
         if not self.persistent_workers or self.num_workers == 0:
             return self._get_iterator()
-        if self._iterator is not None and getattr(self._iterator, "_failure", None) is not None:
-            self._iterator._shutdown_workers()  # type: ignore[attr-defined]
-            self._iterator = None
-        if self._iterator is None:
+        iterator: Any = self._iterator
+        if iterator is not None and iterator._failure is not None:
+            iterator._shutdown_workers()
+        if iterator is None or iterator._shutdown:
             self._iterator = self._get_iterator()
         else:
-            self._iterator._reset(self)  # type: ignore[attr-defined]
+            iterator._reset(self)
         return self._iterator
 
     def _get_iterator(self) -> BaseIterator:

@@ -85,6 +85,7 @@ class ParallelIterator(BaseIterator):
     """One pass over a DataLoader with the help of worker processes."""
 
     _shutdown = True  # until there is something to shut down
+    _in_use = False  # some thread is in next(): it will notice a death by itself
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
@@ -145,11 +146,18 @@ class ParallelIterator(BaseIterator):
         for index_queue in self._index_queues:
             index_queue.put(Resume(self._epoch_id))
         waiting_for = set(range(self._num_workers))
-        while waiting_for:
-            message = self._get_data()
-            if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
-                waiting_for.discard(message.worker_id)
-                emit(RESUME_ACKNOWLEDGED, self._epoch_id, NO_TASK, message.worker_id, 0, len(waiting_for))
+        self._in_use = True
+        try:
+            while waiting_for:
+                message = self._get_data(self._timeout)
+                if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
+                    waiting_for.discard(message.worker_id)
+                    emit(RESUME_ACKNOWLEDGED, self._epoch_id, NO_TASK, message.worker_id, 0, len(waiting_for))
+        except BaseException as error:  # Ctrl-C, or the timeout: the loader starts new workers next time
+            self._failure = self._failure or f"the workers were not all ready for the new epoch: {error!r}"
+            raise
+        finally:
+            self._in_use = False
 
     # ---- hand out
 
@@ -187,16 +195,16 @@ class ParallelIterator(BaseIterator):
 
     # ---- take in
 
-    def _get_data(self) -> Any:
-        """The next message of a worker. One that costs something, a death or a lost batch, is raised.
-        torch: _get_data, _try_get_data"""
+    def _get_data(self, timeout: float) -> Any:
+        """The next message of a worker. One that costs something, a death or a lost batch, is raised. RuntimeError if
+        none comes within `timeout` seconds; 0 waits for ever. torch: _get_data, _try_get_data"""
         while True:
             try:
-                message = self._data_queue.get(self._timeout or STATUS_CHECK_INTERVAL)
+                message = self._data_queue.get(timeout or STATUS_CHECK_INTERVAL)
             except Empty:
                 self._check_health()
-                if self._timeout:
-                    raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from None
+                if timeout:
+                    raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
                 continue
             except Exception as error:  # no message: it could not be unpickled
                 self._fail_for_lost_message(error)
@@ -206,9 +214,9 @@ class ParallelIterator(BaseIterator):
                 self._worker_ended(message.worker_id)
             return message
 
-    def _receive(self) -> int | None:
+    def _receive(self, timeout: float) -> int | None:
         """Take in one message. If it is a batch, store it and return its task's id."""
-        result = self._get_data()
+        result = self._get_data(timeout)
         if not isinstance(result, Result):
             return None  # a worker that was expected to end has ended
         self._tasks_outstanding -= 1
@@ -238,15 +246,21 @@ class ParallelIterator(BaseIterator):
         """The next task's id and batch. torch: _next_data"""
         if self._failure is not None:
             raise RuntimeError(self._failure)
-        self._data_queue.waiting = False
+        self._data_queue.waiting = taken = False
+        self._in_use = True
         try:
-            task_id, batch = self._take(self._next_task())
+            task_id = self._next_task()
+            taken = True
+            batch = self._take(task_id)
             self.notice_deaths()  # last: a death that is not told now is told after the training step
             return task_id, batch
         except BaseException as error:
-            if not isinstance(error, Exception) and not self._data_queue.waiting:  # Ctrl-C, and not in the wait
+            # Ctrl-C costs nothing in the wait for a task; anywhere else something may be half done.
+            if not isinstance(error, Exception) and (taken or not self._data_queue.waiting):
                 self._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
             raise
+        finally:
+            self._in_use = False
 
     def _next_task(self) -> int:
         """Wait until a task can be yielded: in order the next one, else any."""
@@ -258,7 +272,9 @@ class ParallelIterator(BaseIterator):
                 raise StopIteration
             if self._task_info[self._rcvd_idx].arrived:
                 return self._rcvd_idx
-            task_id = self._receive()
+            if self._shutdown:
+                raise AssertionError("Invalid iterator state: shutdown when fetching next data")
+            task_id = self._receive(self._timeout)
             if task_id is not None and not self._in_order:
                 return task_id
 
@@ -274,7 +290,7 @@ class ParallelIterator(BaseIterator):
                 del self._task_info[self._rcvd_idx]
             self._rcvd_idx += 1
 
-    def _take(self, task_id: int) -> tuple[int, Any]:
+    def _take(self, task_id: int) -> Any:
         """Refill, then hand out a batch, or raise the exception that came in its place. torch: _process_data"""
         self._try_put_index()  # first: if the sampler raises, the batch is still there for the next next()
         info = self._task_info.pop(task_id)
@@ -289,7 +305,7 @@ class ParallelIterator(BaseIterator):
                 # torch's reraise leaves a cycle of exception and frame: this iterator, and so its workers, would
                 # outlive a caller who drops it. What happened in the worker stands in the message.
                 raise error.with_traceback(None) from None
-        return task_id, info.data
+        return info.data
 
     # ---- deaths
 
@@ -297,10 +313,14 @@ class ParallelIterator(BaseIterator):
         """Raise if a worker has died that still has something to do. Costs one system call if none has."""
         if self._world.pid() != self._owner_pid:
             return  # a signal handler in a process that inherited this iterator
+        if while_training and self._in_use:
+            return  # main trains, but another thread loads: its wait notices, and two must not read one queue
         while not self._shutdown and self._failure is None and (ended := self._endings.wait(0)):
             if while_training and all(self._workers[worker_id].exitcode == 0 for worker_id in ended):
                 return  # Ctrl-C ends the workers, too; main is about to hear of it, and the next next() does this
-            self._receive()  # what it sent before it died; at last its Died, which is raised or ends this loop
+            # What it sent before it died; at last its Died, which is raised or ends this loop. Without the user's
+            # timeout, which would be raised between the taking of a batch and its yield.
+            self._receive(timeout=0)
 
     def _worker_ended(self, worker_id: int) -> None:
         """A worker's process is no more. That of an exhausted one was told to end."""
@@ -342,6 +362,8 @@ class ParallelIterator(BaseIterator):
     def _check_health(self) -> None:
         """Nothing came for a while: look whether everybody is alive."""
         emit(HEALTH_CHECK, self._epoch_id)
+        if self._failure is not None:  # told by the signal handler, just when another thread began to wait
+            raise RuntimeError(self._failure)
         for worker_id, worker in enumerate(self._workers):
             if self._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
                 self._worker_ended(worker_id)

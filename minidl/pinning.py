@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections.abc
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -34,14 +35,21 @@ from minidl.world import World
 HOST = "host"  # pin_memory="host": lock pages with the operating system's own call; needs no accelerator
 
 
-def pin_loop(world: World, results: Consumer, data_queue: ThreadQueue, device: str | None, epoch_id: int) -> None:
+def pin_loop(
+    world: World,
+    results: Consumer,
+    data_queue: ThreadQueue,
+    device: str | None,
+    device_index: int | None,
+    epoch_id: int,
+) -> None:
     """The pin thread: every message of `results` goes to `data_queue`, batches pinned on the way, until the flag
     that `results` watches is set. An exception goes on in the batch's place. torch: _pin_memory_loop"""
     emit(PIN_THREAD_BEGIN, epoch_id)
     world.name_thread("pt_data_pin")
     torch.set_num_threads(1)  # of this thread: the copy must not take the cores from the training step
-    if device not in (None, HOST):
-        torch.accelerator.set_device_index(torch.accelerator.current_device_index())
+    if device_index is not None:
+        torch.accelerator.set_device_index(device_index)
     while True:
         try:
             message = results.get()
@@ -62,7 +70,8 @@ def pinned(result: Result, device: str | None) -> Result:
         return Result(epoch_id, task_id, worker_id, pin_batch(result.data, device, epoch_id, task_id, worker_id))
     except Exception as error:
         emit(PIN_FAILED, epoch_id, task_id, worker_id, 0, 0, repr(error))
-        wrapped = ExceptionWrapper(where=f"in pin memory thread for device {device}")
+        where = device if device == HOST else torch.accelerator.current_device_index()
+        wrapped = ExceptionWrapper(where=f"in pin memory thread for device {where}")
         return Result(epoch_id, task_id, worker_id, wrapped)
 
 
@@ -81,7 +90,7 @@ def pin_memory(data: Any, device: str | None = None) -> Any:
     they are. With device "host" tensors are locked by the operating system (`mlock`), or merely copied where its
     limit forbids it (`ulimit -l`); otherwise by torch, for the current accelerator.
     """
-    return _map_tensors(lock_pages if device == HOST else torch.Tensor.pin_memory, data)
+    return _map_tensors(lock_pages if device == HOST else operator.methodcaller("pin_memory"), data)
 
 
 def lock_pages(tensor: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ torch: multiprocessing.Queue, torch.multiprocessing.queue.Queue
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections import deque
 from dataclasses import dataclass, field
@@ -84,7 +85,12 @@ class Producer:
             # Started by the first put, not earlier: a process that is forked while threads run may inherit a
             # lock that one of them holds, and every worker is forked before the first put.
             self._feeder = self._world.thread(self._feed, (), f"feeder {queue.name} {worker_id}")
-            self._feeder.start()
+            try:
+                self._feeder.start()
+            except RuntimeError:  # Python 3.12 starts no thread any more once the interpreter exits
+                self._feeder = None
+                with contextlib.suppress(OSError):  # as in _feed
+                    self._send(self._buffer.popleft())  # cannot block: the pipe is empty, and Stop is small
 
     def close(self) -> None:
         """Nothing more will be put. Closing twice is closing once."""
@@ -144,7 +150,11 @@ class Producer:
             data = self._world.pickle(message)
         except Exception as error:
             # multiprocessing prints the error and drops the message: whoever waits for it waits for ever.
-            data = self._world.pickle(message.unsendable(error))
+            try:
+                data = self._world.pickle(message.unsendable(error))
+            except Exception:  # an error of a type that cannot be pickled, either
+                named = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+                data = self._world.pickle(message.unsendable(named))
         emit(SENT, message.epoch_id, message.task_id, worker_id, queue, len(data))
         frame = LENGTH.pack(len(data))
         # One write for a message that the pipe can take at once; a long one is not copied for the sake of that.
@@ -182,8 +192,8 @@ class Consumer:
     """The reading side: waits for its pipes, and for the ends of the processes that write to them.
 
     Guarantees: messages of one pipe come in the order they were sent; pipes are served in turn, one message each; a
-    process's `Died` comes after every whole message it sent; an interrupted `get` loses nothing. Assumes that one
-    thread at a time calls it.
+    process's `Died` comes after every whole message it sent; a `get` that is interrupted while `waiting` loses
+    nothing. Assumes that one thread at a time calls it.
     """
 
     def __init__(self, world: World, queue: Queue, epoch_id: int, until: Flag | None = None) -> None:
@@ -193,6 +203,7 @@ class Consumer:
         self._waiter = world.waiter()
         self._channels: deque[Channel] = deque()  # whose turn it is stands first
         self.waiting = False  # nothing is half done: an exception that a signal raises here costs nothing
+        self._closed = False
         if until is not None:
             self._waiter.add(until, UNTIL)
 
@@ -203,11 +214,14 @@ class Consumer:
         self._waiter.add(peer, (channel, END))
 
     def get(self, timeout: float | None = None) -> Any:
-        """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set.
+        """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set, or the
+        queue is closed (by a shutdown that had no patience left for a slow pin thread).
 
         Whatever unpickling raises comes out as it is, and that message is gone.
         """
         self.waiting = False
+        if self._closed:
+            raise Stopped
         self._take_in(self._waiter.wait(0))
         channel = self._next_channel() or self._wait(timeout)
         data = channel.whole[0]
@@ -232,7 +246,7 @@ class Consumer:
     def _next_channel(self) -> Channel | None:
         """The next pipe in turn with a whole message. In turn, because unpickling a tensor asks the worker that sent
         it for a file descriptor: the worker answers at once when it is idle, and one that has been served has
-        just been given its next task. Emptying one pipe after the other costs a fifth of the throughput."""
+        just been given its next task. Emptying one pipe before the next would ask a busy one."""
         for _ in range(len(self._channels)):
             self._channels.rotate(-1)
             if self._channels[-1].whole:
@@ -279,6 +293,7 @@ class Consumer:
             self._waiter.remove(channel.reader)  # an ended pipe is always ready: waiting for it would spin
 
     def close(self) -> None:
+        self._closed = True
         self._waiter.close()
         for channel in self._channels:
             channel.reader.close()

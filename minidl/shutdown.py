@@ -57,11 +57,13 @@ def shut_down(iterator: ParallelIterator) -> None:
         stop_pin_thread(iterator)
         tell_workers_to_stop(iterator)
         wait_for_workers(iterator)
-    finally:  # also after Ctrl-C in one of the waits
-        use_force(iterator)
-        close_queues(iterator)
-        signals.unwatch(iterator)
-        emit(SHUTDOWN_END, iterator._epoch_id)
+    finally:  # also after Ctrl-C in one of the waits, or in the force
+        try:
+            use_force(iterator)
+        finally:
+            close_queues(iterator)
+            signals.unwatch(iterator)
+            emit(SHUTDOWN_END, iterator._epoch_id)
 
 
 def stop_pin_thread(iterator: ParallelIterator) -> None:
@@ -116,7 +118,7 @@ def use_force(iterator: ParallelIterator) -> None:
         if worker.is_alive():
             emit(WORKER_KILLED, iterator._epoch_id, NO_TASK, worker_id)
             worker.kill()
-            worker.join()
+            worker.join(PATIENCE)  # bounded, too: one that is stuck in the kernel does not even die of SIGKILL
         if worker.exitcode != 0 and worker.pid is not None:
             iterator._world.remove_shared_memory_of(worker.pid)
 

@@ -13,9 +13,11 @@ import warnings
 from pickle import PicklingError
 from typing import TYPE_CHECKING
 
+import torch
+
 from minidl import events
 from minidl.events import NO_TASK, WORKER_STARTED, WORKER_STARTING, Queue, emit
-from minidl.pinning import pin_loop
+from minidl.pinning import HOST, pin_loop
 from minidl.queues import Producer, ThreadQueue
 from minidl.worker import Job, run
 from minidl.world import Process
@@ -48,21 +50,22 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
             result_writer=result_writer,
             done=iterator._workers_done_event,
         )
+        iterator._index_queues.append(Producer(world, index_writer, Queue.INDEX, worker_id))
         worker = world.process(run, (job,), f"minidl worker {worker_id}")
         emit(WORKER_STARTING, epoch_id, NO_TASK, worker_id)
         try:
             start(worker)
         finally:
+            if worker.pid is not None:  # also if Ctrl-C came just when it had started
+                iterator._workers.append(worker)
             # The worker has copies of its own. As long as main held these, the pipe would not end with the worker.
             index_reader.close()
             result_writer.close()
         emit(WORKER_STARTED, epoch_id, NO_TASK, worker_id, 0, worker.pid or 0)
         ending = world.end_of(worker)
-        iterator._workers.append(worker)
         iterator._ending_of.append(ending)
         iterator._endings.add(ending, worker_id)
         iterator._worker_result_queue.add(worker_id, result_reader, ending)
-        iterator._index_queues.append(Producer(world, index_writer, Queue.INDEX, worker_id))
 
 
 def start(worker: Process) -> None:
@@ -85,7 +88,10 @@ def start_pin_thread(iterator: ParallelIterator) -> None:
     """From here on the pin thread is the only one that reads worker_result_queue; main reads data_queue."""
     world, epoch_id = iterator._world, iterator._epoch_id
     data_queue = ThreadQueue(world, epoch_id)
-    args = world, iterator._worker_result_queue, data_queue, iterator._pin_memory_device, epoch_id
+    device = iterator._pin_memory_device
+    # Asked here: a new thread begins with the first device, whichever one main has chosen.
+    device_index = None if device == HOST else torch.accelerator.current_device_index()
+    args = world, iterator._worker_result_queue, data_queue, device, device_index, epoch_id
     thread = world.thread(pin_loop, args, "pin thread")
     thread.start()
     iterator._pin_memory_thread, iterator._data_queue = thread, data_queue

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
+import numpy.random  # here, once: numpy imports it on first use, which would be in every forked worker anew
 import torch
 import torch.utils.data
 from torch._utils import ExceptionWrapper

@@ -13,7 +13,6 @@ Legend
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -76,8 +75,15 @@ class IterableFetcher(Fetcher):
             raise StopIteration
         if not self.auto_collation:
             return next(self.dataset_iter)
-        samples = list(itertools.islice(self.dataset_iter, len(keys)))
-        self.ended = len(samples) < len(keys)
+        samples = []
+        for _ in keys:
+            # next(), not a slice or a loop over the stream: these call iter() on it, and a dataset that is its own
+            # iterator would start anew with every batch.
+            try:
+                samples.append(next(self.dataset_iter))
+            except StopIteration:
+                self.ended = True
+                break
         if not samples or (self.ended and self.drop_last):
             raise StopIteration
         return samples

@@ -8,7 +8,8 @@ Principles
 2. The datasets hold samples that are made already: the loader is measured, not the dataset.
 3. Workers are started, the queues full and the memory in use before the clock starts, except where starting is
    what is measured.
-4. Ratios are speeds, so that above 1 the second one is faster, and a goal is always "at least".
+4. Main has a core of its own, the workers have the others: see `loading.place_main`.
+5. Ratios are speeds, so that above 1 the second one is faster, and a goal is always "at least".
 
 Legend: a cell (what a batch is made of) x num_workers is one line of the first table.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,6 +160,8 @@ def main() -> int:
     # Without workers torch would share the stacking of a large batch among all cores, and measure who else uses them.
     # In a worker it never does.
     torch.set_num_threads(1)
+    loading.place_main()
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than main has cores: as intended
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(facts(), highlight=False)
     tables = []

@@ -31,9 +31,8 @@ def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
 
 def facts() -> str:
     """The machine and the versions, in one line, without naming the machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return (
-        f"{platform.system()} on {platform.machine()}, {cores} cores, Python {platform.python_version()}, "
+        f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"torch {torch.__version__}"
     )
 
