@@ -68,7 +68,7 @@ class Kind(enum.IntEnum):
     COLLATE_END = 4, "worker, or main without workers", "has the batch", "CPU ns"
     PIN_BEGIN = 5, "pin thread, or main without workers", "starts to copy a batch into page-locked memory", "CPU ns"
     PIN_END = 6, "pin thread, or main without workers", "has the pinned batch", "CPU ns"
-    FETCH_FAILED = 7, "worker, or main without workers", "dataset, collate_fn or worker_init_fn raised; the exception travels in the batch's place", "CPU ns", "the exception"
+    FETCH_FAILED = 7, "worker, or main without workers", "the dataset, collate_fn or worker_init_fn raised; the exception travels in a batch's place", "CPU ns", "the exception"
     PIN_FAILED = 8, "pin thread", "pinning a batch raised; the exception travels in its place", "CPU ns", "the exception"
 
     # Any queue. A message without a task has a negative `task`: STOP, RESUME, WAKE or DIED.
@@ -118,7 +118,7 @@ class Kind(enum.IntEnum):
     EPOCH_END = 64, "main", "the epoch is over: StopIteration", "batches yielded"
 
     # Errors and deaths.
-    ERROR_RAISED = 72, "main", "raises to the training loop", "1 if a task is lost, so that every further next() raises it, else 0", "the error"
+    ERROR_RAISED = 72, "main", "raises to the training loop", "1 if it repeats an earlier error that lost a task, else 0", "the error"
     WORKER_DIED = 73, "main or pin thread", "has noticed that a worker is dead", "exit code, negative for a signal"
     TASK_LOST = 74, "main", "a task was with a worker that died"
     PARENT_DIED = 75, "worker", "has noticed that main is dead"

@@ -163,7 +163,7 @@ class DataLoader(Generic[T_co]):
         iterator: Any = self._iterator
         if iterator is not None and iterator._failure is not None:
             iterator._shutdown_workers()
-        if iterator is None or iterator._shutdown:
+        if iterator is None or iterator._shutdown or iterator._owner_pid != worlds.current().pid():
             self._iterator = self._get_iterator()
         else:
             iterator._reset(self)

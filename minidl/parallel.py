@@ -9,6 +9,7 @@ Legend
     _task_info           {4: TaskInfo(worker_id=0, keys=[8, 9]), 5: ...}   tasks in [_rcvd_idx, _send_idx) not yet
                               yielded; those whose batch has arrived early are the reorder buffer
     _tasks_outstanding   2    of these, how many have not arrived; never more than prefetch_factor * num_workers
+                              (one that is skipped stays counted, as in torch)
 
 Principles
 1. One new task is sent for each batch yielded, not for each received: what is held stays bounded.
@@ -20,17 +21,15 @@ torch: _MultiProcessingDataLoaderIter
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from torch._utils import ExceptionWrapper
 
 from minidl import signals
 from minidl import world as worlds
+from minidl.deaths import check_health, fail_for_death, fail_for_lost_message, notice_deaths, worker_ended
 from minidl.events import (
     DISPATCHED,
-    HEALTH_CHECK,
     NO_CAPACITY,
     NO_TASK,
     NO_WORKER,
@@ -39,9 +38,7 @@ from minidl.events import (
     RELEASED,
     RESUME_ACKNOWLEDGED,
     STORED,
-    TASK_LOST,
     TASK_SKIPPED,
-    WORKER_DIED,
     WORKER_EXHAUSTED,
     Queue,
     emit,
@@ -50,35 +47,13 @@ from minidl.iterator import BaseIterator
 from minidl.messages import Died, Failed, Result, Resume, Resumed, StreamEnd, Task
 from minidl.queues import Consumer, Empty, Producer, ThreadQueue
 from minidl.shutdown import shut_down, shut_down_at_exit, tell_to_stop
-from minidl.signals import explain_death
 from minidl.startup import start_pin_thread, start_workers
+from minidl.states import TaskInfo, WorkerState
 
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
 
 STATUS_CHECK_INTERVAL = 5.0  # seconds; the last line of defence: every wait wakes on a death by itself
-
-NOT_ARRIVED: Any = object()
-
-
-class WorkerState(enum.Enum):
-    ACTIVE = "can be given tasks"
-    EXHAUSTED = "its iterable dataset has no more samples in this epoch"
-    DEAD = "its process has ended"
-
-
-@dataclass
-class TaskInfo:
-    """A task that was sent and not yet yielded. torch: a tuple, longer once the batch is there"""
-
-    worker_id: int
-    keys: Any
-    data: Any = NOT_ARRIVED
-    early: bool = False  # it arrived before its turn: it is in the reorder buffer
-
-    @property
-    def arrived(self) -> bool:
-        return self.data is not NOT_ARRIVED
 
 
 class ParallelIterator(BaseIterator):
@@ -141,7 +116,7 @@ class ParallelIterator(BaseIterator):
         else arrives meanwhile belongs to an epoch that was abandoned, and is dropped."""
         for worker_id, status in enumerate(self._workers_status):
             if status is WorkerState.DEAD:  # it died after its last task of the epoch before
-                self._fail_for_death(worker_id)
+                fail_for_death(self, worker_id)
         self._workers_status = [WorkerState.ACTIVE] * self._num_workers  # from here on a death is noticed
         for index_queue in self._index_queues:
             index_queue.put(Resume(self._epoch_id))
@@ -202,16 +177,16 @@ class ParallelIterator(BaseIterator):
             try:
                 message = self._data_queue.get(timeout or STATUS_CHECK_INTERVAL)
             except Empty:
-                self._check_health()
+                check_health(self)
                 if timeout:
                     raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
                 continue
             except Exception as error:  # no message: it could not be unpickled
-                self._fail_for_lost_message(error)
+                fail_for_lost_message(self, error)
             if isinstance(message, Failed):
-                self._fail_for_lost_message(message.error)
+                fail_for_lost_message(self, message.error)
             if isinstance(message, Died):
-                self._worker_ended(message.worker_id)
+                worker_ended(self, message.worker_id)
             return message
 
     def _receive(self, timeout: float) -> int | None:
@@ -246,13 +221,17 @@ class ParallelIterator(BaseIterator):
         """The next task's id and batch. torch: _next_data"""
         if self._failure is not None:
             raise RuntimeError(self._failure)
+        if self._world.pid() != self._owner_pid:
+            raise RuntimeError(
+                "this iterator was inherited from another process, whose workers would lose batches to it"
+            )
         self._data_queue.waiting = taken = False
         self._in_use = True
         try:
             task_id = self._next_task()
             taken = True
             batch = self._take(task_id)
-            self.notice_deaths()  # last: a death that is not told now is told after the training step
+            notice_deaths(self)  # last: a death that is not told now is told after the training step
             return task_id, batch
         except BaseException as error:
             # Ctrl-C costs nothing in the wait for a task; anywhere else something may be half done.
@@ -306,75 +285,6 @@ class ParallelIterator(BaseIterator):
                 # outlive a caller who drops it. What happened in the worker stands in the message.
                 raise error.with_traceback(None) from None
         return info.data
-
-    # ---- deaths
-
-    def notice_deaths(self, while_training: bool = False) -> None:
-        """Raise if a worker has died that still has something to do. Costs one system call if none has."""
-        if self._world.pid() != self._owner_pid:
-            return  # a signal handler in a process that inherited this iterator
-        if while_training and self._in_use:
-            return  # main trains, but another thread loads: its wait notices, and two must not read one queue
-        while not self._shutdown and self._failure is None and (ended := self._endings.wait(0)):
-            if while_training and all(self._workers[worker_id].exitcode == 0 for worker_id in ended):
-                return  # Ctrl-C ends the workers, too; main is about to hear of it, and the next next() does this
-            # What it sent before it died; at last its Died, which is raised or ends this loop. Without the user's
-            # timeout, which would be raised between the taking of a batch and its yield.
-            self._receive(timeout=0)
-
-    def _worker_ended(self, worker_id: int) -> None:
-        """A worker's process is no more. That of an exhausted one was told to end."""
-        status, self._workers_status[worker_id] = self._workers_status[worker_id], WorkerState.DEAD
-        self._endings.remove(self._ending_of[worker_id])
-        if status is WorkerState.ACTIVE:
-            self._fail_for_death(worker_id)
-
-    def _fail_for_death(self, worker_id: int) -> NoReturn:
-        lost = [
-            task_id for task_id, info in self._task_info.items() if info.worker_id == worker_id and not info.arrived
-        ]
-        worker = self._workers[worker_id]
-        tasks = [(task_id, self._task_info[task_id].keys) for task_id in lost]
-        text = explain_death(self._world, worker, worker_id, tasks)
-        emit(WORKER_DIED, self._epoch_id, NO_TASK, worker_id, 0, worker.exitcode or 0, text)
-        for task_id in lost:
-            emit(TASK_LOST, self._epoch_id, task_id, worker_id)
-        self._fail(text)
-
-    def _fail_for_lost_message(self, error: BaseException) -> NoReturn:
-        """A message could not be unpickled: its shared memory cannot be reached. Most often its worker has died
-        meanwhile, which the system may tell a moment later."""
-        deadline = self._world.now() + 0.5
-        while self._world.now() < deadline:
-            for worker_id, status in enumerate(self._workers_status):  # an exhausted one may have ended, too
-                if status is WorkerState.ACTIVE:
-                    self._workers[worker_id].join(0.01)
-                    if not self._workers[worker_id].is_alive():
-                        self._fail_for_death(worker_id)
-        if not self._world.open_files_left(10):
-            self._fail(
-                "Too many open files. Communication with the workers is no longer possible. Please increase the limit "
-                "using `ulimit -n` in the shell or change the sharing strategy by calling "
-                "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code"
-            )
-        self._fail(f"A batch was lost: it could not be unpickled ({error!r})", error)
-
-    def _check_health(self) -> None:
-        """Nothing came for a while: look whether everybody is alive."""
-        emit(HEALTH_CHECK, self._epoch_id)
-        if self._failure is not None:  # told by the signal handler, just when another thread began to wait
-            raise RuntimeError(self._failure)
-        for worker_id, worker in enumerate(self._workers):
-            if self._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
-                self._worker_ended(worker_id)
-        if self._pin_memory_thread is not None and not self._pin_memory_thread.is_alive():
-            self._fail("Pin memory thread exited unexpectedly")
-
-    def _fail(self, text: str, cause: BaseException | None = None) -> NoReturn:
-        """A task is lost: raise, now and at every further next(). The text is kept, not the exception: its
-        traceback would hold this iterator, and so its workers, until the garbage collector comes."""
-        self._failure = text
-        raise RuntimeError(text) from cause
 
     # ---- the end
 

@@ -10,7 +10,6 @@ torch: _utils/pin_memory.py
 from __future__ import annotations
 
 import collections.abc
-import copy
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from torch._utils import ExceptionWrapper
 
 from minidl import world as worlds
+from minidl.data.collate import mapping_like, sequence_like
 from minidl.events import (
     NO_WORKER,
     PIN_BEGIN,
@@ -106,12 +106,7 @@ def lock_pages(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _map_tensors(pin: Callable[[torch.Tensor], torch.Tensor], data: Any) -> Any:
-    """`data` with `pin` applied to its tensors. A container keeps its type, and a mutable one its other attributes,
-    so it is cloned and filled; one whose type allows neither becomes a plain dict or list."""
-
-    def again(item: Any) -> Any:
-        return _map_tensors(pin, item)
-
+    """`data` with `pin` applied to its tensors, in containers of the same types."""
     if isinstance(data, torch.Tensor):
         return pin(data)
     if hasattr(data, "pin_memory"):
@@ -119,27 +114,10 @@ def _map_tensors(pin: Callable[[torch.Tensor], torch.Tensor], data: Any) -> Any:
     if isinstance(data, (str, bytes)):
         return data
     if isinstance(data, collections.abc.Mapping):
-        items = {key: again(value) for key, value in data.items()}
-        try:
-            if not isinstance(data, collections.abc.MutableMapping):
-                return type(data)(items)  # type: ignore[call-arg]
-            clone = copy.copy(data)
-            clone.update(items)
-            return clone
-        except TypeError:
-            return items
+        return mapping_like(data, {key: _map_tensors(pin, value) for key, value in data.items()})
     if isinstance(data, tuple):
-        parts = [again(item) for item in data]
+        parts = [_map_tensors(pin, item) for item in data]
         return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
     if isinstance(data, collections.abc.Sequence):
-        parts = [again(item) for item in data]
-        try:
-            if not isinstance(data, collections.abc.MutableSequence):
-                return type(data)(parts)  # type: ignore[call-arg]
-            copied = copy.copy(data)
-            for i, part in enumerate(parts):
-                copied[i] = part
-            return copied
-        except TypeError:
-            return parts
+        return sequence_like(data, [_map_tensors(pin, item) for item in data])
     return data

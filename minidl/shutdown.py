@@ -109,17 +109,17 @@ def wait_for_workers(iterator: ParallelIterator) -> None:
 
 def use_force(iterator: ParallelIterator) -> None:
     """Step 4."""
-    for worker_id, worker in enumerate(iterator._workers):
-        if worker.is_alive():
-            emit(WORKER_TERMINATED, iterator._epoch_id, NO_TASK, worker_id)
-            worker.terminate()
+    late = [worker_id for worker_id, worker in enumerate(iterator._workers) if worker.is_alive()]
+    for worker_id in late:
+        emit(WORKER_TERMINATED, iterator._epoch_id, NO_TASK, worker_id)
+        iterator._workers[worker_id].terminate()
     for worker_id, worker in enumerate(iterator._workers):
         worker.join(PATIENCE)
         if worker.is_alive():
             emit(WORKER_KILLED, iterator._epoch_id, NO_TASK, worker_id)
             worker.kill()
             worker.join(PATIENCE)  # bounded, too: one that is stuck in the kernel does not even die of SIGKILL
-        if worker.exitcode != 0 and worker.pid is not None:
+        if worker.pid and worker.exitcode is not None and (worker.exitcode or worker_id in late):
             iterator._world.remove_shared_memory_of(worker.pid)
 
 
@@ -135,16 +135,13 @@ def close_queues(iterator: ParallelIterator) -> None:
 
 
 _at_exit: weakref.WeakSet[Any] = weakref.WeakSet()
-_registered: set[type] = set()
 
 
 def shut_down_at_exit(world: World, iterator: ParallelIterator) -> None:
     """At interpreter exit shut down what is left, while everything still works: multiprocessing would terminate the
     workers first, in the middle of whatever they do (pytorch#47445, #71579)."""
     _at_exit.add(iterator)
-    if type(world) not in _registered:
-        _registered.add(type(world))
-        world.on_exit(_shut_down_all)
+    world.on_exit(_shut_down_all)
 
 
 def _shut_down_all() -> None:

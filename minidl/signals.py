@@ -1,4 +1,4 @@
-"""SIGCHLD in main: a worker's death is raised even while main trains. And what to say of a death.
+"""SIGCHLD in main: a worker's death is raised even while main trains.
 
 The loader's own waits wake on a death by themselves (minidl.queues). But main spends most of its time in the
 training step, and may not come back for minutes. So a signal handler looks, and raises there and then.
@@ -10,76 +10,46 @@ there the next wait notices. torch: _utils/signal_handling.py, whose handler rai
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from minidl.world import Process, World
+from minidl.deaths import notice_deaths
+from minidl.world import World
 
-_watched: weakref.WeakSet[Any] = weakref.WeakSet()
+if TYPE_CHECKING:
+    from minidl.parallel import ParallelIterator
+
+_watched: weakref.WeakSet[ParallelIterator] = weakref.WeakSet()
 
 
-def watch(world: World, iterator: Any) -> None:
-    """Call `iterator.notice_deaths()` when a child of this process ends. The thread that builds the iterator is
+def watch(world: World, iterator: ParallelIterator) -> None:
+    """Look after this iterator's workers whenever a child of this process ends. The thread that builds the iterator is
     taken for the one that uses it: on any other than the main thread the handler would raise in the wrong place,
     and is not installed."""
     if world.on_child_exit(_look):
         _watched.add(iterator)
 
 
-def unwatch(iterator: Any) -> None:
+def unwatch(iterator: ParallelIterator) -> None:
     _watched.discard(iterator)
+
+
+# Where Python swallows what is raised (finalizers, callbacks of weak references), and where multiprocessing may be about
+# to note an exit code that it has just read: there the next next() tells.
+NOT_IN_MODULES = ("minidl.", "multiprocessing.popen_", "weakref", "_weakrefset")
+NOT_IN_FUNCTIONS = ("__del__",)
 
 
 def _look(frame: Any) -> None:
     while frame is not None:
-        # Nor in multiprocessing's waiting for a child, which may be about to note the exit code that it has just read;
-        # nor in a finalizer, where Python swallows what is raised.
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if module.startswith(("minidl.", "multiprocessing.popen_")) or function == "__del__":
+        if module.startswith(NOT_IN_MODULES) or function in NOT_IN_FUNCTIONS:
             return
         frame = frame.f_back
     for iterator in list(_watched):
-        iterator.notice_deaths(while_training=True)
-
-
-# What a death by this signal usually means.
-CAUSES = {
-    "SIGKILL": "Most often the system ran out of memory and its out-of-memory killer chose this process: "
-    "try fewer workers, smaller batches, or a dataset that holds less in memory.",
-    "SIGBUS": "It is possible that dataloader's workers are out of shared memory. Please try to raise your shared "
-    "memory limit.",
-    "SIGSEGV": "A crash in native code: the worker has printed the Python line it was in.",
-    "SIGABRT": "Native code gave up (abort, a failed assertion): see what the worker printed.",
-    "SIGFPE": "A crash in native code (a division by zero): the worker has printed the Python line it was in.",
-    "SIGILL": "A crash in native code: a library was built for another processor.",
-    "SIGTERM": "Something asked this process to end: a job scheduler, a container, a script.",
-}
-
-
-def explain_death(world: World, process: Process, worker_id: int, tasks: list[tuple[int, Any]]) -> str:
-    """One paragraph on a worker that has ended: who, by what, during which `(task_id, keys)`, and the likely cause.
-    Of several tasks it was one of the first: those before it were done, but still in the worker's feeder.
-    It begins with torch's words. torch: _error_if_any_worker_fails"""
-    process.join(1.0)  # it has ended: this reaps it, so that its exit code is known
-    code = process.exitcode
-    cause = ""
-    if code is not None and code < 0:
-        text = f"DataLoader worker (pid {process.pid}) is killed by signal: {world.signal_name(-code)}."
-        cause = CAUSES.get(world.signal_id(-code), "")
-    elif code:
-        text = (
-            f"DataLoader worker (pid {process.pid}) exited unexpectedly with exit code {code}. Details are lost due to "
-            "multiprocessing. Rerunning with num_workers=0 may give better error trace."
-        )
-    else:
-        text = f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly"
-        text += " with exit code 0." if code == 0 else "."
-    if code is not None and code >= 0:
-        cause = "Something in the worker called sys.exit() or os._exit()."
-    named = ", or ".join(f"task {task_id}, keys {shorten(keys)}" for task_id, keys in tasks[:3])
-    doing = f"It was working on {named}." if named else "It had no task."
-    return f"{text} This was worker {worker_id}. {doing} {cause}".rstrip()
-
-
-def shorten(keys: Any, limit: int = 200) -> str:
-    text = repr(keys)
-    return text if len(text) <= limit else f"{text[:limit]}…"
+        if iterator._owner_pid != iterator._world.pid():
+            continue  # this process has inherited the handler and the iterator by a fork
+        if iterator._in_use:
+            continue  # main trains, but another thread loads: its wait notices, and two must not read one queue
+        if all(iterator._workers[worker_id].exitcode == 0 for worker_id in iterator._endings.wait(0)):
+            continue  # Ctrl-C ends the workers, too: main is about to hear of it, and the next next() looks again
+        notice_deaths(iterator)

@@ -19,7 +19,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
 from minidl import events
-from minidl.data.fetch import create_fetcher, load
+from minidl.data.fetch import create_fetcher, load, say_failed
 from minidl.events import (
     INIT_FN_BEGIN,
     INIT_FN_END,
@@ -151,8 +151,8 @@ class Worker:
             emit(INIT_FN_BEGIN, job.epoch_id, NO_TASK, job.worker_id)
             try:
                 job.init_fn(job.worker_id)
-            except Exception:
-                self.init_failure = ExceptionWrapper(where=f"in DataLoader worker process {job.worker_id}")
+            except Exception as error:
+                self.init_failure = self.wrap(error)
             emit(INIT_FN_END, job.epoch_id, NO_TASK, job.worker_id)
         self.begin_epoch()
         emit(WORKER_READY, job.epoch_id, NO_TASK, job.worker_id)
@@ -165,8 +165,13 @@ class Worker:
         if self.failure is None:
             try:
                 self.fetcher = create_fetcher(job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
-            except Exception:
-                self.failure = ExceptionWrapper(where=f"in DataLoader worker process {job.worker_id}")
+            except Exception as error:
+                self.failure = self.wrap(error)
+
+    def wrap(self, error: Exception) -> ExceptionWrapper:
+        """What answers every task of an epoch that could not be begun."""
+        say_failed(error, self.job.epoch_id, NO_TASK, self.job.worker_id)
+        return ExceptionWrapper(where=f"in DataLoader worker process {self.job.worker_id}")
 
     def resume(self, message: Resume) -> None:
         """A new epoch of a persistent worker."""

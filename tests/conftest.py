@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 
 import psutil
@@ -39,6 +40,10 @@ def no_leftovers() -> Iterator[None]:
     if left:
         gc.collect()  # an iterator in a reference cycle (a traceback's frame, say) lives until now
         _, left = psutil.wait_procs(left, timeout=PATIENCE)
+    # The loader's own handler would raise here, and so in pytest.
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for process in left:
         process.kill()
+    psutil.wait_procs(left, timeout=PATIENCE)
+    signal.signal(signal.SIGCHLD, handler)
     assert not left, f"left behind: {left}"

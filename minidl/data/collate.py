@@ -70,14 +70,14 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
 
     if isinstance(elem, Mapping):
         columns = ((key, [sample[key] for sample in batch]) for key in elem)
-        return _mapping_like(elem, {key: collate(column, collate_fn_map=collate_fn_map) for key, column in columns})
+        return mapping_like(elem, {key: collate(column, collate_fn_map=collate_fn_map) for key, column in columns})
     if _is_namedtuple(elem):
         return type(elem)(*(collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=False)))
     if isinstance(elem, Sequence):
         if any(len(sample) != len(elem) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         values = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=False)]
-        return values if isinstance(elem, tuple) else _sequence_like(elem, values)  # tuples become lists, as ever
+        return values if isinstance(elem, tuple) else sequence_like(elem, values)  # tuples become lists, as ever
     raise TypeError(default_collate_err_msg_format.format(type(elem)))
 
 
@@ -93,12 +93,12 @@ def default_convert(data: Any) -> Any:
     if kind.__module__ == "numpy" and kind is not np.str_:
         return data if kind is np.ndarray and _has_no_tensor(data) else torch.as_tensor(data)
     if isinstance(data, Mapping):
-        return _mapping_like(data, {key: default_convert(data[key]) for key in data})
+        return mapping_like(data, {key: default_convert(data[key]) for key in data})
     if _is_namedtuple(data):
         return kind(*(default_convert(value) for value in data))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         values = [default_convert(value) for value in data]
-        return values if isinstance(data, tuple) else _sequence_like(data, values)
+        return values if isinstance(data, tuple) else sequence_like(data, values)
     return data
 
 
@@ -106,7 +106,7 @@ def _is_namedtuple(elem: Any) -> bool:
     return isinstance(elem, tuple) and hasattr(elem, "_fields")
 
 
-def _mapping_like(elem: Any, values: dict[Any, Any]) -> Any:
+def mapping_like(elem: Any, values: dict[Any, Any]) -> Any:
     """A mapping of elem's type that holds `values`, or the dict itself where the type does not allow it.
 
     A mutable one is copied and filled rather than built anew: it may carry attributes besides its items, and
@@ -122,7 +122,7 @@ def _mapping_like(elem: Any, values: dict[Any, Any]) -> Any:
         return values
 
 
-def _sequence_like(elem: Any, values: list[Any]) -> Any:
+def sequence_like(elem: Any, values: list[Any]) -> Any:
     """A sequence of elem's type that holds `values`, or the list itself where the type does not allow it."""
     try:
         if not isinstance(elem, MutableSequence):

@@ -126,7 +126,7 @@ class World(Protocol):
         interrupted. False if it cannot be done: only the main thread may ask. Asking twice is harmless."""
 
     def on_exit(self, call: Callable[[], None]) -> None:
-        """Call back when the interpreter exits, while everything still works."""
+        """Call back when this process exits, while everything still works. Asking twice is harmless."""
 
     def report_crashes(self) -> None:
         """In a worker: let a fatal signal print where it struck before it kills."""

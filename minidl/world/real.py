@@ -10,14 +10,13 @@ library's own would hang or miss a death:
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import faulthandler
 import glob
 import io
 import mmap
-import multiprocessing
+import multiprocessing.util
 import os
 import pickle
 import select
@@ -34,6 +33,9 @@ import torch.multiprocessing  # teaches ForkingPickler to send tensors through s
 
 READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
 GRACE = 1.0  # seconds between the death of main and the forced end of a busy worker
+
+
+_on_exit: set[tuple[int, Callable[[], None]]] = set()  # what on_exit was asked for, in which process
 
 
 class PipeReader:
@@ -233,7 +235,11 @@ class RealWorld:
         return True
 
     def on_exit(self, call: Callable[[], None]) -> None:
-        atexit.register(call)
+        if (os.getpid(), call) not in _on_exit:
+            _on_exit.add((os.getpid(), call))
+            # Not atexit, which a child of multiprocessing does not run. This one comes before multiprocessing ends
+            # the workers by force, in a child as in the first process.
+            multiprocessing.util.Finalize(None, call, exitpriority=100)
 
     def report_crashes(self) -> None:
         with contextlib.suppress(AttributeError):

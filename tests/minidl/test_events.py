@@ -50,5 +50,5 @@ def test_the_loaders_of_a_worker_have_numbers_that_fit(pid: int) -> None:
 
 def test_every_kind_says_who_and_when() -> None:
     for kind in Kind:
-        assert kind.who and kind.when and getattr(events, kind.name) is kind
+        assert kind.who and kind.when and getattr(events, kind.name) == kind
     assert len({int(kind) for kind in Kind}) == len(Kind)

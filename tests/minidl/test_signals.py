@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import minidl
-from minidl.signals import explain_death, shorten
+from minidl.deaths import explain_death, shorten
 from minidl.world.real import RealWorld
 from tests.minidl.dying import Keys, batches, take_all
 
@@ -101,7 +101,8 @@ def test_a_fork_of_main_takes_nothing_from_it() -> None:
     if child == 0:
         try:
             signal.raise_signal(signal.SIGCHLD)
-            iterator.notice_deaths()
+            with pytest.raises(RuntimeError, match="inherited from another process"):
+                next(iterator)
             iterator._shutdown_workers()
             os._exit(0)
         finally:

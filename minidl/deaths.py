@@ -1,0 +1,135 @@
+"""Deaths: a worker that ends before its time, a message that cannot be read, a pin thread that is gone.
+
+Guarantees
+1. Whatever costs a task is raised, at once in next() and again at every further next(): nothing is ever silently
+   missing.
+2. A worker that was told to end, since its stream had ended, is no false alarm.
+
+The waits wake on a death by themselves (minidl.queues): the news comes as a `Died` among the messages, after the
+last message that the worker sent. torch: _try_get_data, and the handler of SIGCHLD
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from minidl.events import HEALTH_CHECK, NO_TASK, TASK_LOST, WORKER_DIED, emit
+from minidl.states import WorkerState
+from minidl.world import Process, World
+
+if TYPE_CHECKING:
+    from minidl.parallel import ParallelIterator
+
+
+def notice_deaths(iterator: ParallelIterator) -> None:
+    """Raise if a worker has died that still has something to do. Costs one system call if none has."""
+    while not iterator._shutdown and iterator._failure is None and iterator._endings.wait(0):
+        # What it sent before it died; at last its Died, which is raised or ends this loop. Without the user's
+        # timeout, which would be raised between the taking of a batch and its yield.
+        iterator._receive(timeout=0)
+
+
+def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
+    """A worker's process is no more. That of an exhausted one was told to end."""
+    status, iterator._workers_status[worker_id] = iterator._workers_status[worker_id], WorkerState.DEAD
+    iterator._endings.remove(iterator._ending_of[worker_id])
+    if status is WorkerState.ACTIVE:
+        fail_for_death(iterator, worker_id)
+
+
+def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
+    """Its tasks are lost: say which."""
+    tasks = [
+        (task_id, info.keys)
+        for task_id, info in iterator._task_info.items()
+        if info.worker_id == worker_id and not info.arrived
+    ]
+    worker = iterator._workers[worker_id]
+    text = explain_death(iterator._world, worker, worker_id, tasks)
+    emit(WORKER_DIED, iterator._epoch_id, NO_TASK, worker_id, 0, worker.exitcode or 0, text)
+    for task_id, _ in tasks:
+        emit(TASK_LOST, iterator._epoch_id, task_id, worker_id)
+    fail(iterator, text)
+
+
+def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> NoReturn:
+    """A message could not be unpickled: its shared memory cannot be reached. Most often its worker has died
+    meanwhile, which the system may tell a moment later."""
+    deadline = iterator._world.now() + 0.5
+    while iterator._world.now() < deadline:
+        for worker_id, status in enumerate(iterator._workers_status):  # an exhausted one may have ended, too
+            if status is WorkerState.ACTIVE:
+                iterator._workers[worker_id].join(0.01)
+                if not iterator._workers[worker_id].is_alive():
+                    fail_for_death(iterator, worker_id)
+    if not iterator._world.open_files_left(10):
+        fail(
+            iterator,
+            "Too many open files. Communication with the workers is no longer possible. Please increase the limit "
+            "using `ulimit -n` in the shell or change the sharing strategy by calling "
+            "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code",
+        )
+    fail(iterator, f"A batch was lost: it could not be unpickled ({error!r})", error)
+
+
+def check_health(iterator: ParallelIterator) -> None:
+    """Nothing came for a while: look whether everybody is alive."""
+    emit(HEALTH_CHECK, iterator._epoch_id)
+    if iterator._failure is not None:  # told by the signal handler, just when another thread began to wait
+        raise RuntimeError(iterator._failure)
+    for worker_id, worker in enumerate(iterator._workers):
+        if iterator._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
+            worker_ended(iterator, worker_id)
+    if iterator._pin_memory_thread is not None and not iterator._pin_memory_thread.is_alive():
+        fail(iterator, "Pin memory thread exited unexpectedly")
+
+
+def fail(iterator: ParallelIterator, text: str, cause: BaseException | None = None) -> NoReturn:
+    """Raise, now and at every further next(). The text is kept, not the exception: its traceback would hold the
+    iterator, and so its workers, until the garbage collector comes."""
+    iterator._failure = text
+    raise RuntimeError(text) from cause
+
+
+# What a death by this signal usually means.
+CAUSES = {
+    "SIGKILL": "Most often the system ran out of memory and its out-of-memory killer chose this process: "
+    "try fewer workers, smaller batches, or a dataset that holds less in memory.",
+    "SIGBUS": "It is possible that dataloader's workers are out of shared memory. Please try to raise your shared "
+    "memory limit.",
+    "SIGSEGV": "A crash in native code: the worker has printed the Python line it was in.",
+    "SIGABRT": "Native code gave up (abort, a failed assertion): see what the worker printed.",
+    "SIGFPE": "A crash in native code (a division by zero): the worker has printed the Python line it was in.",
+    "SIGILL": "A crash in native code: a library was built for another processor.",
+    "SIGTERM": "Something asked this process to end: a job scheduler, a container, a script.",
+}
+
+
+def explain_death(world: World, process: Process, worker_id: int, tasks: list[tuple[int, Any]]) -> str:
+    """One paragraph on a worker that has ended: who, by what, during which `(task_id, keys)`, and the likely cause.
+    Of several tasks it was one of the first: those before it were done, but still in the worker's feeder.
+    It begins with torch's words. torch: _error_if_any_worker_fails"""
+    process.join(1.0)  # it has ended: this reaps it, so that its exit code is known
+    code = process.exitcode
+    cause = ""
+    if code is not None and code < 0:
+        text = f"DataLoader worker (pid {process.pid}) is killed by signal: {world.signal_name(-code)}."
+        cause = CAUSES.get(world.signal_id(-code), "")
+    elif code:
+        text = (
+            f"DataLoader worker (pid {process.pid}) exited unexpectedly with exit code {code}. Details are lost due to "
+            "multiprocessing. Rerunning with num_workers=0 may give better error trace."
+        )
+    else:
+        text = f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly"
+        text += " with exit code 0." if code == 0 else "."
+    if code is not None and code >= 0:
+        cause = "Something in the worker called sys.exit() or os._exit()."
+    named = ", or ".join(f"task {task_id}, keys {shorten(keys)}" for task_id, keys in tasks[:3])
+    doing = f"It was working on {named}." if named else "It had no task."
+    return f"{text} This was worker {worker_id}. {doing} {cause}".rstrip()
+
+
+def shorten(keys: Any, limit: int = 200) -> str:
+    text = repr(keys)
+    return text if len(text) <= limit else f"{text[:limit]}…"
