@@ -33,16 +33,17 @@ def unwatch(iterator: ParallelIterator) -> None:
     _watched.discard(iterator)
 
 
-# Where Python swallows what is raised (finalizers, callbacks of weak references), and where multiprocessing may be about
-# to note an exit code that it has just read: there the next next() tells.
-NOT_IN_MODULES = ("minidl.", "multiprocessing.popen_", "weakref", "_weakrefset")
-NOT_IN_FUNCTIONS = ("__del__",)
+# Libraries that must not be interrupted: weak references and multiprocessing's finalizers call back from where Python
+# swallows what is raised, and multiprocessing may be about to note an exit code that it has just read.
+DELICATE = ("multiprocessing.", "weakref", "_weakrefset")
 
 
 def _look(frame: Any) -> None:
+    """The handler. What it may not raise here, the next next() will."""
+    if _module(frame).startswith(DELICATE):
+        return
     while frame is not None:
-        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if module.startswith(NOT_IN_MODULES) or function in NOT_IN_FUNCTIONS:
+        if _module(frame).startswith("minidl.") or frame.f_code.co_name == "__del__":
             return
         frame = frame.f_back
     for iterator in list(_watched):
@@ -53,3 +54,7 @@ def _look(frame: Any) -> None:
         if all(iterator._workers[worker_id].exitcode == 0 for worker_id in iterator._endings.wait(0)):
             continue  # Ctrl-C ends the workers, too: main is about to hear of it, and the next next() looks again
         notice_deaths(iterator)
+
+
+def _module(frame: Any) -> str:
+    return frame.f_globals.get("__name__", "") if frame is not None else ""

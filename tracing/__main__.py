@@ -7,6 +7,7 @@ on stderr; 130 Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 
 import tracing
 from tracing import format as fmt
+from tracing.recording import is_alive
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -75,31 +77,12 @@ def run_live(args: argparse.Namespace) -> None:
 
 def wait_for_first_event(directory: Path) -> None:
     """A process that records, and has had nothing to say yet, is waited for: a trace without events looks like one that
-    ended without any."""
-    while fmt.is_trace(directory) and not has_begun(directory):
-        pid = json.loads((directory / fmt.DESCRIPTION).read_bytes()).get("pid", 0)
-        if not pid or not is_alive(pid):
-            return
-        time.sleep(0.05)
-
-
-def has_begun(directory: Path) -> bool:
-    """Whether some process has made its file. (It is there a moment earlier; its header's first bytes come last.)"""
-    for path in directory.glob("events-*-*.bin"):
-        with open(path, "rb") as file:
-            if file.read(len(fmt.MAGIC)) == fmt.MAGIC:
-                return True
-    return False
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True  # somebody else's
-    except OSError:
-        return False
-    return True
+    ended without any. (Its file is there a moment before the header, by which a file is known, is whole.)"""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() tells
+        while not any(fmt.read_header(path) for path in directory.glob("events-*-*.bin")):
+            if not is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"])):
+                return
+            time.sleep(0.05)
 
 
 def run_timeline(args: argparse.Namespace) -> None:

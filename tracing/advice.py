@@ -15,6 +15,7 @@ from minidl.events import Kind
 from tracing.intervals import Span
 from tracing.measures import Measures, Place
 from tracing.verdicts import Verdict
+from tracing.words import duration
 
 COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...
 WAITING = 0.1  # ... and below this it waits; between the two it may be either
@@ -28,19 +29,6 @@ class Reason:
 
     text: str
     spans: list[Span] = field(default_factory=list)  # positions of the events that begin and end what weighs most
-
-
-def seconds(ns: float) -> str:
-    """A time in the unit that suits it."""
-    if ns < 1e6:
-        return f"{ns / 1e3:.0f} µs"
-    if ns < 1e9:
-        return f"{ns / 1e6:.3g} ms"
-    return f"{ns / 1e9:.1f} s"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 @dataclass
@@ -59,13 +47,13 @@ def _waiting(measures: Measures) -> Reason:
     _, asked, had = measures.requests
     longest = measures.request_spans(had - asked)
     text = (
-        f"of {seconds(total)}, main spent {seconds(spent[Place.TRAINING])} in the training step and "
-        f"{seconds((had - asked).sum())} ({percent((had - asked).sum() / total)}) in the loader, asking for batches"
+        f"of {duration(total)}, main spent {duration(spent[Place.TRAINING])} in the training step and "
+        f"{duration((had - asked).sum())} ({(had - asked).sum() / total:.0%}) in the loader, asking for batches"
     )
     if longest:
         (begin, end), task = longest[0]
         took = int(measures.time[end] - measures.time[begin])
-        text += f"; longest for batch {task['task']} ({seconds(took)})"
+        text += f"; longest for batch {task['task']} ({duration(took)})"
     return Reason(text, [span for span, _ in longest])
 
 
@@ -80,16 +68,16 @@ def _busy(measures: Measures) -> tuple[Reason, float]:
         for row in slowest
     ]
     text = (
-        f"the workers were making batches for {percent(worked / max(1, lived))} of their time, "
-        f"{seconds(worked / max(1, len(rows)))} each in the mean; they used a core for {percent(cpu / max(1, worked))} "
+        f"the workers were making batches for {worked / max(1, lived):.0%} of their time, "
+        f"{duration(worked / max(1, len(rows)))} each in the mean; they used a core for {cpu / max(1, worked):.0%} "
         "of that"
     )
     return Reason(text, spans), cpu / max(1, worked)
 
 
 def _explain_no_workers(measures: Measures, cost: int) -> Explanation:
-    text = f"main made every batch itself (num_workers=0), and did not train for {seconds(cost)} meanwhile"
-    gain = seconds(min(cost, measures.spent[Place.TRAINING]))
+    text = f"main made every batch itself (num_workers=0), and did not train for {duration(cost)} meanwhile"
+    gain = duration(min(cost, measures.spent[Place.TRAINING]))
     return Explanation(
         [_waiting(measures), Reason(text, measures.main_in(Place.LOADING).longest())],
         [f"num_workers=1 or more: batches are then made while main trains, which can save up to {gain}."],
@@ -102,7 +90,7 @@ def _explain_workers(measures: Measures, cost: int) -> Explanation:
     worked = int(measures.stage("fetch_begin", "collate_end").sum())
     cores = measures.trace.about.get("cpus") or 0
     wanted = max(workers + 1, min(math.ceil(worked / training), 8 * workers))
-    gain = seconds(max(0.0, cost * (1 - workers / wanted)))
+    gain = duration(max(0.0, cost * (1 - workers / wanted)))
     if computing < WAITING:
         advice = (
             "They hardly compute: they wait, for storage, a network or a lock. So more of them help, beyond the "
@@ -118,13 +106,13 @@ def _explain_workers(measures: Measures, cost: int) -> Explanation:
         more = min(wanted, cores - 1)
         advice = (
             f"They compute, and there are {cores} cores: num_workers={more} instead of {workers} should save some "
-            f"{seconds(cost * (1 - workers / more))}."
+            f"{duration(cost * (1 - workers / more))}."
         )
     else:
         advice = (
             f"They compute, and with main they keep all {cores or 'the'} cores busy: more workers would not help. Make "
             "the samples cheaper (the slowest batches are listed below), prepare them once and store the result, or "
-            f"use a machine with more cores. Up to {seconds(cost)} is to be had."
+            f"use a machine with more cores. Up to {duration(cost)} is to be had."
         )
     return Explanation([_waiting(measures), busy], [advice])
 
@@ -136,7 +124,7 @@ def _explain_hold_up(measures: Measures, cost: int) -> Explanation:
     why = [
         _waiting(measures),
         Reason(
-            f"for {seconds(cost)} main waited for a batch while finished ones lay in the reorder buffer and workers "
+            f"for {duration(cost)} main waited for a batch while finished ones lay in the reorder buffer and workers "
             f"were idle, because they had made all they may make ahead; most for batches {blamed}",
             [span for span, _ in spans],
         ),
@@ -147,7 +135,7 @@ def _explain_hold_up(measures: Measures, cost: int) -> Explanation:
         why,
         [
             f"in_order=False, if the order of batches need not be the same in every run: should save some "
-            f"{seconds(measures.hold_up_gain)}.",
+            f"{duration(measures.hold_up_gain)}.",
             f"Or prefetch_factor={2 * prefetch} instead of {prefetch}: the other workers could go on for longer.",
             "Or make the slow samples cheaper; the slowest batches and their keys are listed below.",
         ],
@@ -157,7 +145,7 @@ def _explain_hold_up(measures: Measures, cost: int) -> Explanation:
 def _explain_prefetch(measures: Measures, cost: int) -> Explanation:
     idle = [span for each in measures.idle for span in each.longest(2)]
     text = (
-        f"while main trained, {percent(measures.spare / max(1, measures.spent[Place.TRAINING]))} of the workers' time "
+        f"while main trained, {measures.spare / max(1, measures.spent[Place.TRAINING]):.0%} of the workers' time "
         "was idle: they had made all they were allowed to make ahead"
     )
     prefetch = measures.config.get("prefetch_factor") or 2
@@ -165,7 +153,7 @@ def _explain_prefetch(measures: Measures, cost: int) -> Explanation:
         [_waiting(measures), Reason(text, idle), _busy(measures)[0]],
         [
             f"prefetch_factor={max(4, 2 * prefetch)} instead of {prefetch}: what the workers make ahead covers longer "
-            f"bursts, and should save up to {seconds(cost)}. It costs memory for as many batches more."
+            f"bursts, and should save up to {duration(cost)}. It costs memory for as many batches more."
         ],
     )
 
@@ -186,9 +174,9 @@ def _explain_moving(measures: Measures, cost: int) -> Explanation:
     why = [
         _waiting(measures),
         Reason(
-            f"for {seconds(cost)} main waited for batches that were already made: making one takes {seconds(made)} "
-            f"in the median, pickling it {seconds(pickled)}, the pipe {seconds(travelled)}, unpickling it "
-            f"{seconds(unpickled)} (message of {_median(sizes):,.0f} bytes, without the tensors' shared memory)",
+            f"for {duration(cost)} main waited for batches that were already made: making one takes {duration(made)} "
+            f"in the median, pickling it {duration(pickled)}, the pipe {duration(travelled)}, unpickling it "
+            f"{duration(unpickled)} (message of {_median(sizes):,.0f} bytes, without the tensors' shared memory)",
             spans,
         ),
     ]
@@ -196,7 +184,7 @@ def _explain_moving(measures: Measures, cost: int) -> Explanation:
         why,
         [
             f"Fewer tensors in a batch (each costs a shared-memory file, whatever its size), for example one stacked "
-            f"tensor instead of many, and larger batches: up to {seconds(cost)} is to be had."
+            f"tensor instead of many, and larger batches: up to {duration(cost)} is to be had."
         ],
     )
 
@@ -204,20 +192,20 @@ def _explain_moving(measures: Measures, cost: int) -> Explanation:
 def _explain_pinning(measures: Measures, cost: int) -> Explanation:
     begin, end = measures.awaited["pinned"]
     took = measures.stage("pin_begin", "pin_end")
-    text = f"pinning a batch takes {seconds(_median(took))} in the median; main waited {seconds(cost)} for it"
+    text = f"pinning a batch takes {duration(_median(took))} in the median; main waited {duration(cost)} for it"
     return Explanation(
         [_waiting(measures), Reason(text, [span for span, _ in measures.request_spans(end - begin)])],
-        [f"Smaller batches (half precision, uint8 images), or no pinning at all: up to {seconds(cost)} is to be had."],
+        [f"Smaller batches (half precision, uint8 images), or no pinning at all: up to {duration(cost)} is to be had."],
     )
 
 
 def _explain_sampler(measures: Measures, cost: int) -> Explanation:
     drawing = measures.main_in(Place.DRAWING)
-    took = seconds(_median(drawing.length))
+    took = duration(_median(drawing.length))
     text = f"drawing the keys of a batch takes {took} in the median, in which main does nothing else"
     return Explanation(
         [_waiting(measures), Reason(text, drawing.longest())],
-        [f"Draw the keys of the whole epoch at once, in the sampler's __iter__. Up to {seconds(cost)} is to be had."],
+        [f"Draw the keys of the whole epoch at once, in the sampler's __iter__. Up to {duration(cost)} is to be had."],
     )
 
 
@@ -226,15 +214,15 @@ def _explain_startup(measures: Measures, cost: int) -> Explanation:
     epochs = len(np.unique(measures.tasks["epoch"]))
     begun, ready, first = measures.startup_parts()
     text = (
-        f"{seconds(measures.spent[Place.STARTUP])} from the beginning of {'an epoch' if epochs > 1 else 'the epoch'} "
-        f"to its first batch{f', over {epochs} epochs' if epochs > 1 else ''}: a worker needs {seconds(begun)} to its "
-        f"first line, {seconds(ready - begun)} more until it is ready, and its first batch {seconds(first)}"
+        f"{duration(measures.spent[Place.STARTUP])} from the beginning of {'an epoch' if epochs > 1 else 'the epoch'} "
+        f"to its first batch{f', over {epochs} epochs' if epochs > 1 else ''}: a worker needs {duration(begun)} to its "
+        f"first line, {duration(ready - begun)} more until it is ready, and its first batch {duration(first)}"
     )
     advice = []
     if measures.num_workers and epochs > 1 and not measures.config.get("persistent_workers"):
         advice.append(
             f"persistent_workers=True starts them once, not in each of {epochs} epochs: should save some "
-            f"{seconds(cost * (1 - 1 / epochs))}."
+            f"{duration(cost * (1 - 1 / epochs))}."
         )
     advice.append("Move expensive imports and opening of files out of the workers' start, or train for longer epochs.")
     return Explanation([_waiting(measures), Reason(text, startup.longest())], advice)
@@ -246,7 +234,7 @@ def _explain_shutdown(measures: Measures, cost: int) -> Explanation:
     at = longest.first[0]
     step, worker = KIND_NAME[int(measures.kind[at])], int(measures.events["worker"][at])
     after = f"after {step}" + (f" of worker {worker}" if worker >= 0 else "")
-    text = f"shutting down took {seconds(cost)}, of which {seconds(longest.length[0])} {after}"
+    text = f"shutting down took {duration(cost)}, of which {duration(longest.length[0])} {after}"
     return Explanation(
         [_waiting(measures), Reason(text, longest.longest())],
         ["Look at what that worker does when it is told to stop: a fetch that cannot be interrupted, or its exit."],

@@ -21,7 +21,7 @@ class Violation:
 
     name: str  # of the invariant: "first in, first out"
     sentence: str  # what should be so
-    what: str  # what is: "index queue 1: task 3 was got where task 2 was due"
+    what: str  # what is: "index_queue 1: task 3 was got where task 2 was due"
     events: list[int]  # positions of the events that show it, ascending
 
     def __str__(self) -> str:

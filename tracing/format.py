@@ -85,6 +85,14 @@ def files_of(directory: Path) -> list[Path]:
     return sorted(path for pattern in patterns for path in directory.glob(pattern))
 
 
+def read_header(path: Path) -> Header | None:
+    """What an events file says about itself; None as long as its process has not said it. Raises OSError."""
+    with open(path, "rb") as file:
+        data = file.read(HEADER.size)
+    header = Header(*HEADER.unpack(data)) if len(data) == HEADER.size else None
+    return header if header is not None and header.magic == MAGIC else None
+
+
 def count_records(fd: int, capacity: int, chunk: int = 1 << 14) -> int:
     """How many records were written to an events file whose process did not say so itself: up to the first
     stretch of `chunk` empty ones. Shorter gaps are what threads left that died between claim and write."""

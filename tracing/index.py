@@ -168,6 +168,10 @@ class Iterator:
     num_workers: int = 0
     lanes: dict[tuple[int, int], Positions] = field(default_factory=dict)  # (lane, worker) -> its events
 
+    @property
+    def epoch_ids(self) -> list[int]:
+        return [self.loader << 32 | epoch for epoch in self.epochs]
+
     def first(self) -> int:
         """The position of its first event."""
         return min(int(lane.array[0]) for lane in self.lanes.values() if len(lane))

@@ -43,6 +43,15 @@ def depth(begin: np.ndarray, end: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.sort(begin), at, "right") - np.searchsorted(np.sort(end), at, "right")
 
 
+def spent(begin: np.ndarray, end: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """How much of the time up to each of the moments `at` lies in the intervals, which are in ascending order and do
+    not overlap: float64, ns. It grows during each interval, and only then."""
+    if len(begin) == 0:
+        return np.zeros(len(at))
+    total = np.append(0, np.cumsum(end - begin))
+    return np.interp(at, np.column_stack([begin, end]).ravel(), np.column_stack([total[:-1], total[1:]]).ravel())
+
+
 class Grid:
     """The time, cut at `edges` (ns, any order): what is between two of them does not change there."""
 

@@ -15,6 +15,8 @@ import numpy as np
 from minidl.events import NO_TASK, STOP, Kind, Queue
 from tracing.index import HOP, NEVER, Lane
 from tracing.part import Part
+from tracing.replay import label
+from tracing.words import QUEUE_NAMES
 
 Broken = Iterator[tuple[str, list[int]]]  # in words, and the positions of the events that show it
 
@@ -104,7 +106,7 @@ def first_in_first_out(part: Part) -> Broken:
     places = [(queue, worker) for queue in (Queue.INDEX, Queue.RESULT) for worker in part.workers]
     for queue, worker in [*places, (Queue.DATA, -1)]:
         puts, sents, gots = (part.all(kind, queue, worker) for kind in (Kind.PUT, Kind.SENT, Kind.GOT))
-        name = f"{queue.name.lower()} queue" + (f" {worker}" if worker >= 0 else "")
+        name = QUEUE_NAMES[queue] + (f" {worker}" if worker >= 0 else "")
         if len(sents) or part.all(Kind.SEND_BEGIN, queue, worker).size:
             yield from out_of_order(part, name, ("put", puts), ("sent", sents))
             yield from out_of_order(part, name, ("sent", sents), ("got", gots))
@@ -129,7 +131,7 @@ def out_of_order(part: Part, name: str, cause: tuple[str, np.ndarray], effect: t
 
 
 def message(event: np.void) -> str:
-    return f"task {event['task']}" if event["task"] >= 0 else f"message {event['task']}"
+    return f"task {event['task']}" if event["task"] >= 0 else str(label(int(event["task"])))
 
 
 @invariant("bounded", "Never more than prefetch_factor x num_workers tasks are outstanding or held early.")
@@ -210,7 +212,7 @@ def one_at_a_time(part: Part) -> Broken:
 
 def not_its_own(part: Part, worker: int, gots: np.ndarray) -> Broken:
     """Tasks that a worker got and another was chosen for."""
-    for epoch_id in (part.iterator.loader << 32 | epoch for epoch in part.iterator.epochs):
+    for epoch_id in part.iterator.epoch_ids:
         tasks = part.index.epochs.get(epoch_id)
         if tasks is not None:
             of_epoch = gots[part.events["epoch"][gots] == epoch_id & 0xFFFFFFFF]

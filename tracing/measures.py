@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.index import Lane
+from tracing.index import Iterator, Lane
 from tracing.intervals import Grid, Intervals, Span, concatenate
-from tracing.replay import MAIN_STATUS
 from tracing.state import MainStatus
+from tracing.statuses import MAIN_STATUS
 from tracing.trace import Trace
 
 
@@ -62,19 +62,21 @@ PHASE_FROM = {
     Kind.SHUTDOWN_BEGIN: Place.SHUTDOWN,
     Kind.SHUTDOWN_END: Place.OUTSIDE,
 }
+PHASE_OF = np.full(256, -1)
+PHASE_OF[list(PHASE_FROM)] = list(PHASE_FROM.values())
 
 
 class Measures:
     """One DataLoader of a trace, all its epochs together. Times are in ns."""
 
-    def __init__(self, trace: Trace, loader: int) -> None:
-        self.trace, self.loader = trace, loader
+    def __init__(self, trace: Trace, iterators: list[Iterator], tasks: np.ndarray) -> None:
+        """`iterators`, at least one, and `tasks`, rows of `trace.tasks`: all of that loader."""
+        self.trace, self.iterators, self.tasks = trace, iterators, tasks
+        self.loader = iterators[0].loader
         self.events = trace.events
         self.time, self.kind = self.events["time"], self.events["kind"]
-        self.iterators = [each for each in trace.index.iterators if each.loader == loader]
-        self.num_workers = max(each.num_workers for each in self.iterators)
-        self.config: dict[str, Any] = trace.config(self.iterators[0].number)
-        self.tasks = trace.tasks[trace.tasks["loader"] == loader]
+        self.num_workers = max(each.num_workers for each in iterators)
+        self.config: dict[str, Any] = trace.config(iterators[0].number)
         self.until = int(self.time[-1])
 
     def event(self, time: int, kind: Kind) -> int:
@@ -101,9 +103,7 @@ class Measures:
 
     def _places(self, positions: np.ndarray) -> np.ndarray:
         kinds = self.kind[positions]
-        phases = np.full(256, -1)
-        phases[list(PHASE_FROM)] = list(PHASE_FROM.values())
-        marks = phases[kinds]
+        marks = PHASE_OF[kinds]
         since = np.maximum.accumulate(np.where(marks >= 0, np.arange(len(marks)), 0))
         phase, place = np.maximum(marks[since], Place.OUTSIDE), PLACE_OF[kinds]
         # Drawing keys, and without workers loading, counts as that also while an epoch starts.
@@ -291,3 +291,16 @@ class Measures:
         filled = int(grid.length[level > 0].sum())
         mean = float((grid.length * level).sum()) / total
         return {"mean": mean, "max": int(level.max()), "empty": max(0.0, 1 - filled / total)}
+
+
+def measure(trace: Trace) -> list[Measures]:
+    """Every DataLoader of a trace that said what it is, in the order in which they began."""
+    iterators: dict[int, list[Iterator]] = {}
+    for each in trace.index.iterators:
+        iterators.setdefault(each.loader, []).append(each)
+    said = {each.loader for each in trace.index.iterators if len(trace.index.group(each.number, Kind.LOADER))}
+    loaders = [loader for loader in iterators if loader in said]
+    # Sorted once: a program may have thousands of loaders, and each need not look through the tasks of all.
+    tasks = trace.tasks[np.argsort(trace.tasks["loader"], kind="stable")]
+    first, end = (np.searchsorted(tasks["loader"], loaders, side) for side in ("left", "right"))
+    return [Measures(trace, iterators[loader], tasks[i:j]) for loader, i, j in zip(loaders, first, end, strict=True)]

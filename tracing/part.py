@@ -46,11 +46,8 @@ class Part:
     def epochs(self, *kinds: Kind) -> Iterator[tuple[int, list[np.ndarray]]]:
         """For each epoch its epoch_id, and the positions of its events of each kind."""
         groups = [self.all(kind) for kind in kinds]
-        for epoch in self.iterator.epochs:
-            yield (
-                self.iterator.loader << 32 | epoch,
-                [group[self.events["epoch"][group] == epoch] for group in groups],
-            )
+        for epoch, epoch_id in zip(self.iterator.epochs, self.iterator.epoch_ids, strict=True):
+            yield epoch_id, [group[self.events["epoch"][group] == epoch] for group in groups]
 
     def twice(self, positions: np.ndarray) -> Iterator[tuple[int, list[int]]]:
         """The tasks that several of these events of one epoch concern, and those events."""

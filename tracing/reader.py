@@ -17,6 +17,7 @@ from tracing import format as fmt
 
 FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records asked for at once: few at first, more while there are more
 MAX_HOLES = 64  # records that were claimed and not written when we looked: that many are looked at again
+MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
 
 KNOWN_KINDS = np.zeros(256, bool)
 KNOWN_KINDS[[0, *Kind]] = True
@@ -67,24 +68,30 @@ class ProcessFiles:
 
         Raises TraceError for a newer format. Other damage is appended to `damage`, and reading ends before it.
         """
-        if not self._broken and not self.path.exists():
-            self._damaged("gone: the trace was removed, or recorded anew", 0)
         if self._broken:
             return np.empty(0, fmt.RECORD_DTYPE)
-        with open(self.path, "rb") as file:
-            # The size first: a process that closes its file says how many records there are, then cuts it.
-            size = os.fstat(file.fileno()).st_size
-            if not self._read_header(file.read(fmt.HEADER.size), size):
-                return np.empty(0, fmt.RECORD_DTYPE)
-            self._known = known
-            records = np.concatenate([self._read_holes(file.fileno()), *self._read_records(file.fileno())])
-            self._check_size(size)
+        self._known = known
+        try:
+            records = self._read_events()
+        except FileNotFoundError:
+            self._damaged("gone: the trace was removed, or recorded anew", 0)
+            return np.empty(0, fmt.RECORD_DTYPE)
         # The texts last: a text is written before the record that points to it.
         self._read_texts()
         self._check_texts(records)
         if len(records):
             self.last_time = max(self.last_time, int(records["time"].max()))
         return records
+
+    def _read_events(self) -> np.ndarray:
+        with open(self.path, "rb") as file:
+            # The size first: a process that closes its file says how many records there are, then cuts it.
+            size = os.fstat(file.fileno()).st_size
+            if not self._read_header(file.read(fmt.HEADER.size), size):
+                return np.empty(0, fmt.RECORD_DTYPE)
+            records = np.concatenate([self._read_holes(file.fileno()), *self._read_records(file.fileno())])
+            self._check_size(size)
+            return records
 
     def _damaged(self, what: str, offset: int) -> None:
         self.damage.append(TraceError(what, self.path, offset))
@@ -151,6 +158,8 @@ class ProcessFiles:
             # Task ids count from 0, and each task makes several events. Tables are as long as the largest id.
             "an impossible task": (block["task"] < DIED) | (block["task"] > 8 * (self._known + first) + 8192),
             "an impossible time": block["time"] < 0,
+            "an impossible number of workers": (block["kind"] == Kind.LOADER)
+            & ((block["value"] < 0) | (block["value"] > MAX_WORKERS)),
             "not a record": block["pad"] != 0,
         }
         wrong = np.logical_or.reduce(list(reasons.values())) & (block["kind"] != 0)
@@ -190,8 +199,10 @@ class ProcessFiles:
             number, _, text = line.partition(b",")
             self.texts[int(number[1:])] = text[:-1]
         else:
-            named: dict[str, Any] = json.loads(line)
-            self.thread_names[named["actor"]] = named["name"]
+            named = json.loads(line)
+            if not isinstance(named, dict) or not isinstance(named.get("actor"), int):
+                raise ValueError("names no thread")
+            self.thread_names[named["actor"]] = str(named.get("name", ""))
 
     def _check_texts(self, records: np.ndarray) -> None:
         wanted = records["text"]

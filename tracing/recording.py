@@ -94,28 +94,43 @@ def cut_files_of_the_dead(directory: Path) -> None:
     """Cut the files of processes that are gone without having closed theirs. One that lives still writes to its
     mapping, and would be killed by SIGBUS: its file stays as long as it may grow, which costs no disk."""
     for path in directory.glob("events-*-*.bin"):
-        if not _alive(int(path.name.split("-")[1])):
+        if not is_alive(int(path.name.split("-")[1])):
             with contextlib.suppress(OSError):
                 _cut(path)
 
 
 def _cut(path: Path) -> None:
-    with open(path, "r+b") as file:
-        data = file.read(fmt.HEADER.size)
-        if len(data) == fmt.HEADER.size:
-            header = fmt.Header(*fmt.HEADER.unpack(data))
-            if header.magic == fmt.MAGIC and header.used < 0:
-                used = fmt.count_records(file.fileno(), header.capacity)
-                file.seek(fmt.USED_AT)
-                file.write(fmt.COUNT.pack(used))
-                file.truncate(fmt.HEADER_SIZE + used * fmt.RECORD.size)
+    header = fmt.read_header(path)
+    if header is not None and header.used < 0:
+        with open(path, "r+b") as file:
+            used = fmt.count_records(file.fileno(), header.capacity)
+            file.seek(fmt.USED_AT)
+            file.write(fmt.COUNT.pack(used))
+            file.truncate(fmt.HEADER_SIZE + used * fmt.RECORD.size)
 
 
-def _alive(pid: int) -> bool:
+def in_progress(directory: Path) -> bool:
+    """Whether a living process records into the trace in `directory`."""
+    files = list(directory.glob("events-*-*.bin"))
+    if not files:  # a process makes its file when it has something to say
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no description, or a damaged one
+            return is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"]))
+    for path in files:
+        with contextlib.suppress(OSError):
+            header = fmt.read_header(path)
+            if header is not None and header.used < 0 and is_alive(header.pid):
+                return True
+    return False
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process with this pid, whoever it belongs to."""
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # it lives, and is another user's
         return True
     return True

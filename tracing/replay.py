@@ -37,7 +37,12 @@ from tracing.statuses import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STA
 if TYPE_CHECKING:
     from tracing.trace import Trace
 
-LABELS = {STOP: "STOP", RESUME: "RESUME", WAKE: "WAKE", DIED: "DIED", -1: "?"}
+LABELS = {STOP: "STOP", RESUME: "RESUME", WAKE: "WAKE", DIED: "DIED"}
+
+
+def label(task: int) -> Label:
+    """What a message is, from the field `task` of its event."""
+    return task if task >= 0 else LABELS.get(task, "?")
 
 
 def state(trace: Trace, k: int) -> State:
@@ -64,11 +69,12 @@ def _is_alive(index: Index, number: int, k: int) -> bool:
         return False
     if iterator.num_workers > 0:
         return True
+    if index.group(number, Kind.EPOCH_END).last(k) >= 0:
+        return False
     # Without workers nothing says that an iterator was dropped half way. It is taken for gone once the loader has
     # made another one, until it should speak again.
     later = (each for each in index.iterators[number + 1 :] if each.loader == iterator.loader)
-    replaced = any(0 <= index.group(each.number, Kind.LOADER).last(k) > last for each in later)
-    return not replaced and index.group(number, Kind.EPOCH_END).last(k) < 0
+    return not any(index.group(each.number, Kind.LOADER).last(k) > last for each in later)
 
 
 class Snapshot:
@@ -127,8 +133,7 @@ class Snapshot:
         return int(self.events["time"][position]) if position >= 0 else 0
 
     def labels(self, positions: np.ndarray) -> list[Label]:
-        tasks = self.events["task"][positions].tolist()
-        return [task if task >= 0 else LABELS.get(task, "?") for task in tasks]
+        return [label(task) for task in self.events["task"][positions].tolist()]
 
     # ---- queues
 

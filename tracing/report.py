@@ -15,34 +15,17 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind
-from tracing.advice import Reason, explain, percent, seconds
+from tracing.advice import Reason, explain
 from tracing.intervals import Span
-from tracing.measures import Measures, Place
+from tracing.measures import Measures, Place, measure
 from tracing.trace import Trace
 from tracing.verdicts import Verdict, costs, judge
+from tracing.words import QUEUE_NAMES, REORDER_BUFFER, STAGES, duration
 
 WIDTH = 76  # characters of a line of text: the demo indents it by 4
 FORMAT = 1  # of the JSON
 
-STAGES = {  # name -> from which hop of a task's way to which
-    "draw keys": ("keys_begin", "keys_drawn"),
-    "in index_queue": ("index_put", "index_got"),
-    "fetch": ("fetch_begin", "fetch_end"),
-    "collate": ("collate_begin", "collate_end"),
-    "pickle": ("result_sending", "result_sent"),
-    "in worker_result_queue": ("result_put", "result_got"),
-    "unpickle": ("result_arrived", "result_got"),
-    "pin": ("pin_begin", "pin_end"),
-    "in data_queue": ("data_put", "data_got"),
-    "in reorder buffer": ("stored", "released"),
-    "training step": ("yielded", "asked"),
-}
-QUEUES = {
-    "index_queue (all)": ("index_put", "index_got"),
-    "worker_result_queue": ("result_put", "result_got"),
-    "data_queue": ("data_put", "data_got"),
-    "reorder buffer": ("stored", "released"),
-}
+QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}
 SLOWEST = 10
 
 
@@ -72,7 +55,7 @@ class LoaderReport:
         if self.verdict is Verdict.NOTHING:
             return f"{text}."
         what = "of the time is training" if self.verdict in (Verdict.TRAINING, Verdict.HEALTHY) else "of the time"
-        return f"{text}: {percent(self.share)} {what} ({seconds(self.cost_ns)})."
+        return f"{text}: {self.share:.0%} {what} ({duration(self.cost_ns)})."
 
 
 @dataclass
@@ -107,9 +90,7 @@ class Report:
 
 def report(trace: Trace) -> Report:
     """Judge every DataLoader of a trace, finished or not."""
-    numbers = sorted({each.loader for each in trace.loaders if each.config or each.num_workers})
-    measured = [Measures(trace, number) for number in numbers]
-    measured.sort(key=lambda each: -each.total)
+    measured = sorted(measure(trace), key=lambda each: -each.total)
     return Report(str(trace.path), _notes(trace), [_judge(each) for each in measured])
 
 
@@ -228,13 +209,13 @@ def _tables(each: LoaderReport) -> list[str]:
     lines = _table(
         f"Where main's time went: {each.batches} batches, epochs: {each.epochs}",
         ("", "time", "share"),
-        [(_name(name), seconds(ns), percent(ns / total)) for name, ns in each.main_ns.items() if ns],
+        [(_name(name), duration(ns), f"{ns / total:.0%}") for name, ns in each.main_ns.items() if ns],
     )
     lines += _table(
         "What it was lost to",
         ("", "time", "share"),
         [
-            (_name(name), seconds(ns), percent(ns / total))
+            (_name(name), duration(ns), f"{ns / total:.0%}")
             for name, ns in sorted(each.causes_ns.items(), key=lambda item: -item[1])
         ],
     )
@@ -242,7 +223,7 @@ def _tables(each: LoaderReport) -> list[str]:
         "Stages of a batch",
         ("", "median", "90 %", "99 %", "longest"),
         [
-            (name, *(seconds(found[key]) for key in ("median", "p90", "p99", "max")))
+            (name, *(duration(found[key]) for key in ("median", "p90", "p99", "max")))
             for name, found in each.stages_ns.items()
         ],
     )
@@ -254,19 +235,19 @@ def _tables(each: LoaderReport) -> list[str]:
                 (
                     f"worker {worker}",
                     str(found["batches"]),
-                    seconds(found["worked"]),
-                    percent(found["worked"] / max(1, found["lived"])),
-                    percent(found["cpu"] / max(1, found["worked"])),
-                    percent(found["idle"] / max(1, found["lived"])),
+                    duration(found["worked"]),
+                    f"{found['worked'] / max(1, found['lived']):.0%}",
+                    f"{found['cpu'] / max(1, found['worked']):.0%}",
+                    f"{found['idle'] / max(1, found['lived']):.0%}",
                 )
                 for worker, found in enumerate(each.workers)
             ],
         )
         lines += _table(
-            "Batches in the queues",
+            "Batches in the queues, those of all workers together",
             ("", "mean", "most", "empty"),
             [
-                (name, f"{found['mean']:.1f}", f"{found['max']:.0f}", percent(found["empty"]))
+                (name, f"{found['mean']:.1f}", f"{found['max']:.0f}", f"{found['empty']:.0%}")
                 for name, found in each.queues.items()
             ],
         )
@@ -278,9 +259,9 @@ def _slowest_table(each: LoaderReport) -> list[str]:
         (
             f"batch {found['batch']}" + (f" of epoch {found['epoch']}" if each.epochs > 1 else ""),
             "main" if found["worker"] < 0 else str(found["worker"]),
-            seconds(found["made_ns"]),
-            seconds(found["cpu_ns"]),
-            seconds(found["waited_ns"]),
+            duration(found["made_ns"]),
+            duration(found["cpu_ns"]),
+            duration(found["waited_ns"]),
             textwrap.shorten(str(found["keys"]), 34, placeholder=" ...]"),
         )
         for found in each.slowest

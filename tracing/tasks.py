@@ -49,7 +49,7 @@ class TaskTable:
         for epoch_id in changed:
             self._update(events, index, epoch_id)
         if changed or len(self._all) != sum(epoch.length for epoch in index.epochs.values()):
-            parts = [self._rows[epoch_id][: epoch.length] for epoch_id, epoch in index.epochs.items()]
+            parts = [self._rows[epoch_id][: epoch.length] for epoch_id, epoch in index.epochs.items() if epoch.length]
             self._all = np.concatenate(parts) if parts else np.empty(0, TASK_DTYPE)
         return self._all
 

@@ -91,6 +91,8 @@ class Trace:
         if not fmt.is_trace(self.path):
             raise TraceError(f"not a trace: a directory with a {fmt.DESCRIPTION} is one", self.path)
         self.about = self._read_json(fmt.DESCRIPTION)  # when and where it was recorded
+        if not isinstance(self.about.get("format", 0), int):
+            raise TraceError("damaged", self.path / fmt.DESCRIPTION, 0)
         if self.about.get("format", 0) > fmt.VERSION:
             what = f"format {self.about['format']} is newer than this program's, {fmt.VERSION}"
             raise TraceError(what, self.path / fmt.DESCRIPTION)

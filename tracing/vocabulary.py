@@ -1,6 +1,6 @@
 """docs/events.md: every kind of event in a table, made from the enum, so that it cannot drift from it.
 
-    python -m tracing.vocabulary > docs/events.md
+python -m tracing.vocabulary > docs/events.md
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def markdown() -> str:
     rows = ["| kind | number | who says it | when | value | text | emitted in |", "|---|---|---|---|---|---|---|"]
     for kind in Kind:
         where = "; ".join(f"`{site.file}` {site.function}" for site in sites.get(kind.name, ()))
-        rows.append(f"| `{kind.name}` | {kind.value} | {kind.who} | {kind.when} | {kind.value_is} | {kind.text_is} | {where} |")
+        cells = (f"`{kind.name}`", str(kind.value), kind.who, kind.when, kind.value_is, kind.text_is, where)
+        rows.append(f"| {' | '.join(cells)} |")
     return HEAD.format(queues=queues, clocked=CLOCKED) + "\n".join(rows) + "\n"
 
 

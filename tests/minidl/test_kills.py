@@ -5,6 +5,7 @@ A run either ends normally with every batch, in order, or raises, and then raise
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -119,7 +120,8 @@ class Killer:
             living = [pid for pid in self.pids if psutil.pid_exists(pid)]
             if living and not self.killed_at:
                 self.killed_at = time.monotonic()
-                os.kill(self.random.choice(living), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.kill(self.random.choice(living), signal.SIGKILL)
 
 
 def one_kill(seed: int) -> tuple[str, float]:

@@ -99,6 +99,13 @@ def two_at_once(directory: Path) -> None:
     list(zip(loader, loader, minidl.DataLoader(Numbers(6), num_workers=2), strict=True))
 
 
+def empty(directory: Path) -> None:
+    """Samplers without keys, and after them one that has some."""
+    list(minidl.DataLoader(Numbers(0)))
+    list(minidl.DataLoader(Numbers(0), num_workers=1))
+    list(minidl.DataLoader(Numbers(4), batch_size=2, num_workers=1))
+
+
 def nested(directory: Path) -> None:
     list(minidl.DataLoader(Nested(6), batch_size=2, num_workers=2))
 
@@ -131,8 +138,8 @@ def _go_on(loader: Any, most: int = 100) -> None:
 LOADS = {
     load.__name__: load
     for load in (
-        in_order, not_in_order, pinned, stream, persistent, persistent_stream, serial, two_at_once, nested, failing,
-        dying, spawned,
+        in_order, not_in_order, pinned, stream, persistent, persistent_stream, serial, two_at_once, empty, nested,
+        failing, dying, spawned,
     )
 }  # fmt: skip
 

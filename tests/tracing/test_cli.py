@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import tracing
 from minidl.events import Kind, emit
 from tests.tracing import report_loads as loads
 from tracing import format as fmt
-from tracing.__main__ import has_begun, main, wait_for_first_event
+from tracing.__main__ import main, wait_for_first_event
 
 COMMANDS = ("demo", "live", "timeline", "report", "check")
 
@@ -181,18 +182,25 @@ def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
     assert (process.wait(), said) == (0, b"")
 
 
-def test_a_recording_has_begun_once_its_header_is_whole(tmp_path: Path) -> None:
+@pytest.mark.timeout(30)
+def test_a_recording_has_begun_once_its_header_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before that it cannot be told from one that ended without an event, and `live` would replay nothing."""
-    path = tmp_path / "run.trace"
-    with tracing.record(path):
-        assert not has_begun(path)
-        early = path / "events-1-0.bin"
-        early.touch()
-        assert not has_begun(path)
-        early.write_bytes(bytes(fmt.HEADER_SIZE + fmt.RECORD.size))
-        assert not has_begun(path)
-        emit(Kind.LOADER)
-        assert has_begun(path)
+    early = tmp_path / "events-1-0.bin"
+    steps: list[Callable[[], object]] = [
+        lambda: early.touch(),
+        lambda: early.write_bytes(bytes(fmt.HEADER_SIZE + fmt.RECORD.size)),
+        lambda: emit(Kind.LOADER),
+    ]
+    monkeypatch.setattr("time.sleep", lambda seconds: steps.pop(0)())
+    with tracing.record(tmp_path):
+        wait_for_first_event(tmp_path)
+    assert steps == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", '{"pid": null}', '{"pid": "me"}'])
+def test_nobody_waits_for_a_recorder_that_is_not_known(content: str, tmp_path: Path) -> None:
+    (tmp_path / fmt.DESCRIPTION).write_text(content)
+    wait_for_first_event(tmp_path)  # returns: what is wrong is said when the trace is read
 
 
 @pytest.mark.timeout(30)

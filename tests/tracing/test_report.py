@@ -13,7 +13,7 @@ import minidl
 import tracing
 from minidl.events import Kind
 from tests.tracing import report_loads as loads
-from tracing.measures import Measures, Place
+from tracing.measures import Measures, Place, measure
 from tracing.verdicts import Verdict, costs
 
 Samples = loads.Samples
@@ -70,7 +70,7 @@ def test_what_another_order_should_gain_is_what_it_gains(tmp_path: Path) -> None
         loads.record(tmp_path / f"{in_order}.trace", dataset, num_workers=2, in_order=in_order)
         for in_order in (True, False)
     ]
-    ordered, free = (Measures(trace, tracing.report(trace).loaders[0].loader) for trace in traces)
+    ordered, free = map(_measures, traces)
     gained = _running(ordered) - _running(free)
     assert gained / 2 < ordered.hold_up_gain < gained * 2
 
@@ -128,7 +128,8 @@ def test_the_slowest_batches_come_with_their_keys(trace: tracing.Trace) -> None:
 
 
 def _measures(trace: tracing.Trace) -> Measures:
-    return Measures(trace, trace.loaders[0].loader)
+    (measures,) = measure(trace)
+    return measures
 
 
 # ---- what is said

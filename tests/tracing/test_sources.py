@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import minidl
 import tracing
 from tracing.sources import emit_sites
+
+
+@pytest.fixture(autouse=True)
+def _read_anew() -> None:
+    """The sites are looked up once in a process; somebody may have edited minidl since."""
+    emit_sites.cache_clear()
 
 
 def test_each_site_is_a_call_of_emit_with_that_kind() -> None:

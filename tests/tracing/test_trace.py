@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def run(tmp_path: Path) -> Path:
     """A trace of one process: 20 puts, each with a text."""
     with tracing.record(tmp_path / "run"):
         for n in range(PUTS):
-            emit(Kind.PUT, EPOCH, n, 0, Queue.INDEX, text=[n])
+            emit(Kind.PUT, EPOCH, n, 0, Queue.INDEX, value=-1, text=[n])
     return tmp_path / "run"
 
 
@@ -158,7 +159,7 @@ def test_a_batch_goes_its_way_in_order(recorded: Recorded) -> None:
 # ---- growing
 
 
-@pytest.mark.parametrize("name", ["pinned", "persistent", "two_at_once", "nested", "dying"])
+@pytest.mark.parametrize("name", ["pinned", "persistent", "two_at_once", "empty", "nested", "dying"])
 def test_a_growing_trace_ends_as_the_finished_one(recorded: Recorded, name: str, tmp_path: Path) -> None:
     """Grown in random steps, file by file, so that what is read late belongs before what was read early."""
     whole = copy(recorded(name), recorded(name).events, tmp_path / "whole")  # in which no two events have one time
@@ -287,6 +288,7 @@ def test_of_a_file_that_was_cut_off_all_whole_records_are_kept(run: Path, cut: i
         ("task", 1 << 30, "an impossible task"),
         ("time", -1, "an impossible time"),
         ("pad", 1, "not a record"),
+        ("kind", Kind.LOADER, "an impossible number of workers"),
     ],
 )
 def test_everything_before_an_impossible_record_is_kept(run: Path, field: str, value: int, reason: str) -> None:
@@ -323,6 +325,37 @@ def test_random_bytes_are_never_taken_for_events_nor_raise_anything_else(run: Pa
     tracing.check(trace)
     for k in range(len(trace)):
         trace.text(k)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_left_of_a_real_trace_can_be_looked_at(recorded: Recorded, tmp_path: Path, seed: int) -> None:
+    """Bits flipped, bytes lost, or bytes that nobody wrote, anywhere in one of its files."""
+    chance = random.Random(seed)
+    shutil.copytree(recorded(chance.choice(("persistent", "nested", "dying"))).path, tmp_path / "run")
+    path = chance.choice(sorted((tmp_path / "run").glob("*-*")))
+    data = bytearray(path.read_bytes())
+    at = chance.randrange(len(data))
+    if seed % 3 == 0:
+        for _ in range(seed % 5 + 1):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    else:
+        data[at:] = [b"", chance.randbytes(seed) + data[at:]][seed % 3 - 1]
+    path.write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tracing.TraceDamage)
+        trace = tracing.load(tmp_path / "run")
+    assert len(trace.tasks) <= len(trace)
+    tracing.check(trace)
+    for k in range(0, len(trace), 29):
+        trace.state(k)
+
+
+@pytest.mark.parametrize("line", [b'{"name": "x"}', b'{"actor": [1]}', b"17", b'"', b"\xff"])
+def test_a_line_that_names_no_thread_is_damage(run: Path, line: bytes) -> None:
+    _, texts = files(run)
+    whole = texts.read_bytes()
+    texts.write_bytes(whole + line + b"\n")
+    assert str(damaged(run).damage[0]) == f"{texts}, byte {len(whole)}: not a text"
 
 
 def test_a_text_that_is_missing_is_named_and_the_events_are_kept(run: Path) -> None:
@@ -367,6 +400,9 @@ def test_a_newer_format_is_refused(run: Path) -> None:
 def test_a_description_that_was_cut_off_is_refused(run: Path) -> None:
     (run / fmt.DESCRIPTION).write_text('{"format": ')
     with pytest.raises(tracing.TraceError, match=r"trace\.json, byte 11: damaged"):
+        tracing.load(run)
+    (run / fmt.DESCRIPTION).write_text('{"format": "1"}')
+    with pytest.raises(tracing.TraceError, match=r"trace\.json, byte 0: damaged"):
         tracing.load(run)
 
 

@@ -21,7 +21,7 @@ from rich.style import Style
 Line = list[Segment]
 
 # Okabe and Ito's colours, which the colour-blind can tell apart. Seven of them: of 2, 4, 8 or 16 workers none sees the
-# same one every time.
+# same one every time. (The timeline has others, apart in grey on white paper: a dark screen would swallow its darkest.)
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
 DARK = {"#0072B2"}  # light digits on these
 _CELL = [Style(color="#FFFFFF" if colour in DARK else "#000000", bgcolor=colour, bold=True) for colour in COLOURS]
@@ -144,17 +144,6 @@ def bar(share: float, width: int, style: Style) -> Line:
     """0 to 1 as a bar."""
     full = min(width, round(share * width))
     return [Segment("█" * full, style), Segment("░" * (width - full), DIM)]
-
-
-def short(nanoseconds: float) -> str:
-    """A duration in at most seven columns."""
-    if nanoseconds < 999_500:
-        return f"{max(0, nanoseconds) / 1e3:.0f} µs"
-    for unit, size, limit in (("ms", 1e6, 999.5e6), ("s", 1e9, 1000e9), ("min", 60e9, 600e9 * 10)):
-        if nanoseconds < limit:
-            number = nanoseconds / size
-            return f"{number:.{2 if number < 9.995 and unit == 's' else 1 if number < 99.95 else 0}f} {unit}"
-    return f"{nanoseconds / 3600e9:.1f} h"
 
 
 def without_remote_fonts(svg: str) -> str:

@@ -33,6 +33,7 @@ from rich.console import Console
 
 import tracing
 from tracing import format as fmt
+from tracing.recording import in_progress
 from tracing.state import State
 from tracing.trace import Trace
 from tracing.views.keyboard import Keyboard
@@ -71,7 +72,7 @@ def watch(
     while until is not None and not fmt.is_trace(Path(path)) and not until():
         time.sleep(0.05)
     trace = tracing.load(path)
-    going_on = until is not None or in_progress(trace)
+    going_on = until is not None or in_progress(trace.path)
     album = Album(console, trace.path.name)
     try:
         if once:
@@ -86,32 +87,6 @@ def watch(
     finally:
         if record is not None:
             album.save(Path(record))
-
-
-def in_progress(trace: Trace) -> bool:
-    """Whether a living process records into this trace."""
-    files = list(trace.path.glob("events-*-*.bin"))
-    if not files:  # a process makes its file when it has something to say
-        return _alive(int(trace.about.get("pid", 0)))
-    for path in files:
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            data = file.read(fmt.HEADER.size)
-            header = fmt.Header(*fmt.HEADER.unpack(data)) if len(data) == fmt.HEADER.size else None
-            if header is not None and header.used < 0 and _alive(header.pid):
-                return True
-    return False
-
-
-def _alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it lives, and is another user's
-        return True
-    return True
 
 
 # ---- which moment is shown
@@ -166,7 +141,7 @@ class Live:
             self._over = self._until()
         elif not self._over and self._clock() - self._checked >= CHECK_PERIOD:
             self._checked = self._clock()
-            self._over = not in_progress(self.trace)
+            self._over = not in_progress(self.trace.path)
         return self._over and self._stopped is None  # whoever stopped the picture is still looking at it
 
     def press(self, key: str) -> None:

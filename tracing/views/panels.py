@@ -17,6 +17,7 @@ from tracing.state import LoaderState, MainStatus, PinStatus, QueueState, State,
 from tracing.views import cells
 from tracing.views.cells import BAD, BOLD, DIM, GOOD, PLAIN, WAITS, Frame, Line, beside, box, cell, ends, fit, text
 from tracing.views.recent import Recent, Said, choose
+from tracing.words import QUEUE_NAMES, duration
 
 STYLES = {
     WorkerStatus.FETCHING: GOOD,
@@ -48,7 +49,6 @@ WORDS = {
     Kind.TASK_LOST: "gives {} up: it was with worker {worker}",
     Kind.SHUTDOWN_BEGIN: "begins to shut the loader down",
 }
-QUEUE_NAMES = {Queue.INDEX: "index_queue", Queue.RESULT: "worker_result_queue", Queue.DATA: "data_queue"}
 
 
 def render(
@@ -159,11 +159,11 @@ def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int
     status = worker.status.value if worker.exit_code is None else f"{worker.status.value} ({worker.exit_code})"
     line = fit([text(f"{worker.worker:{digits}} "), text(status, STYLES.get(worker.status, DIM))], digits + words)
     line += fit(task, max(5, len(str(loader.send_idx)) + 2), right=True)
-    line += [text(f"{cells.short(recent.now - worker.since):>8}", BAD if holds_up else PLAIN)]
+    line += [text(f"{duration(recent.now - worker.since):>8}", BAD if holds_up else PLAIN)]
     room = width - cells.length(line) - 6
     if room >= 4 and worker.worker < len(recent.workers):
-        lane = recent.workers[worker.worker]
-        line += [text(" "), *cells.strip(lane.strip(recent.since, recent.now, room))]
+        strip = recent.workers[worker.worker].strip(recent.since, recent.now, room)
+        line += [text(" "), *cells.strip(strip)]
         line += [text(f"{recent.busy[worker.worker]:5.0%}")]
     return line
 
@@ -193,7 +193,7 @@ def _passes(loader: LoaderState, recent: Recent, width: int, height: int) -> lis
 
 def _pin(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
     pin = loader.pin_thread
-    held = [cell(pin.task)] if pin.task >= 0 else [text(cells.short(recent.now - pin.since))]
+    held = [cell(pin.task)] if pin.task >= 0 else [text(duration(recent.now - pin.since))]
     return [
         [text(pin.status.value, STYLES.get(pin.status, DIM))],
         fit(held, width, right=True),
@@ -232,10 +232,10 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
         what += [text(" with "), cell(main.in_hand)]
     elif main.waits_for >= 0:
         what += [text(" for "), text(f"{main.waits_for}?", BOLD)]
-    lane = recent.training.strip(recent.since, recent.now, max(1, width))
+    strip = recent.training.strip(recent.since, recent.now, max(1, width))
     return [
-        ends(what, [text(f" {cells.short(recent.now - main.since)}")], width),
-        cells.strip(lane),
+        ends(what, [text(f" {duration(recent.now - main.since)}")], width),
+        cells.strip(strip),
         [text(f"trained {recent.trained:.0%}, waited {recent.waited:.0%}", DIM)],
     ]
 

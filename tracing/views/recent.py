@@ -6,19 +6,19 @@ its start. What a loader *is* comes from `trace.state(k)`; here is only what it 
 Legend
     now       81_234_000_000   ns; events after it have not happened yet
     window    5 s              how far back "lately" reaches
-    lane      Lane             what one thread was busy with: stretches that do not overlap, each with its task
-    load      [0.2, 1, ...]    a lane in equal pieces: which share of each was busy
+    stretch   12.1 to 14.9 ms  one thread was busy without a break, with one task
+    load      [0.2, 1, ...]    the window in equal pieces: of each the share in which a thread was busy
 """
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidl.events import Kind, Queue
+from tracing.intervals import spent
 from tracing.state import LoaderState, MainStatus, PinStatus, State, WorkerStatus
 from tracing.verdicts import Verdict
 
@@ -53,7 +53,7 @@ _MARKS = _table(*MAIN_MARKS, *WORKER_ENDS, *PIN_ENDS, Kind.FETCH_BEGIN, Kind.PIN
 
 
 @dataclass
-class Lane:
+class Stretches:
     """What one thread was busy with, in ascending order."""
 
     begins: np.ndarray  # int64 (n,), ns
@@ -62,14 +62,10 @@ class Lane:
 
     def total(self, at: np.ndarray) -> np.ndarray:
         """How long it had been busy at each of these times: float64, ns."""
-        if len(self.begins) == 0:
-            return np.zeros(len(at))
-        busy = np.concatenate([[0], np.cumsum(self.ends - self.begins)])
-        corners = np.stack([self.begins, self.ends], axis=1).ravel()
-        return np.interp(at, corners, np.stack([busy[:-1], busy[1:]], axis=1).ravel())
+        return spent(self.begins, self.ends, at)
 
     def strip(self, since: int, now: int, width: int) -> list[tuple[float, int]]:
-        """The lane in `width` equal pieces: of each its load, 0 to 1, and the task that was last in it."""
+        """The time in `width` equal pieces: of each its load, 0 to 1, and the task that was last in it."""
         edges = np.linspace(since, now, width + 1)
         load = np.diff(self.total(edges)) * width / max(1, now - since)
         which = np.searchsorted(self.begins, edges[1:]) - 1
@@ -77,7 +73,7 @@ class Lane:
         return list(zip(load.tolist(), tasks.tolist(), strict=True))
 
 
-NEVER_BUSY = Lane(*(np.empty(0, np.int64) for _ in range(3)))
+NEVER_BUSY = Stretches(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 @dataclass
@@ -109,8 +105,8 @@ class Recent:
     held: float = 0.0  # of that, the share while finished batches lay in the reorder buffer
     busy: list[float] = field(default_factory=list)  # of each worker: its share of the window
     pin_busy: float = 0.0
-    training: Lane = field(default_factory=lambda: NEVER_BUSY)  # main, outside the loader
-    workers: list[Lane] = field(default_factory=list)
+    training: Stretches = field(default_factory=lambda: NEVER_BUSY)  # main, outside the loader
+    workers: list[Stretches] = field(default_factory=list)
     training_on: int = -1  # the task whose batch was yielded last
     said: list[Said] = field(default_factory=list)  # the newest last
     limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
@@ -140,8 +136,7 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
         return Recent(-1, now=now, since=now - WINDOW, start=trace.start, events=state.k + 1)
     since = now - WINDOW
     events = trace.events[: state.k + 1]
-    # bisect, not numpy: that would copy the times of the whole trace, which do not lie side by side.
-    first = bisect.bisect_left(events["time"], since)
+    first = int(events["time"].searchsorted(since))
     if first < len(events) - MOST_EVENTS:
         first = len(events) - MOST_EVENTS
         since = int(events["time"][first])
@@ -155,7 +150,7 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
         (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
     )  # DISPATCHED is told
     result.said = [_said(event) for event in latest[told][-words:]]
-    _add_lanes(result, loader, mine[np.flatnonzero(_MARKS[mine["kind"]])])
+    _add_stretches(result, loader, mine[np.flatnonzero(_MARKS[mine["kind"]])])
     result.limit = _limit(result, loader)
     return result
 
@@ -167,46 +162,51 @@ def _said(event: np.void) -> Said:
     return Said(time, KINDS[kind], task, worker, Queue(queue), value)
 
 
-def _add_lanes(result: Recent, loader: LoaderState, marks: np.ndarray) -> None:
+def _add_stretches(result: Recent, loader: LoaderState, marks: np.ndarray) -> None:
     """`marks`: the events of this loader that begin or end something, in time order."""
     kind = marks["kind"]
     main = marks[_table(*MAIN_MARKS)[kind]]
     yields = main["kind"] == Kind.YIELDED
     is_training = loader.main.status is MainStatus.TRAINING
-    result.training = _lane(result, main, yields, main["kind"] == Kind.ASKED, is_training)
+    result.training = _stretches(result, main, yields, main["kind"] == Kind.ASKED, is_training)
     inside = _table(*IN_LOADER)[main["kind"]]
-    waiting = _lane(result, main, inside, ~inside, not is_training and loader.alive)
+    waiting = _stretches(result, main, inside, ~inside, not is_training and loader.alive)
     result.training_on = int(main["task"][yields][-1]) if yields.any() else loader.rcvd_idx - 1
     # A run that began inside the window is measured from its beginning.
     begins_here = len(main) > 0 and main["kind"][0] == Kind.LOADER
     span = max(1, result.now - (int(main["time"][0]) if begins_here else result.since))
-    whole = np.array([result.since, result.now])
+
+    def share(of: Stretches) -> float:
+        since, now = of.total(np.array([result.since, result.now])).tolist()
+        return min(1.0, (now - since) / span)
+
     result.batches_per_second = int(yields.sum()) * 1e9 / span
-    waited = float(np.diff(waiting.total(whole))[0])
-    result.waited = min(1.0, waited / span)
-    result.trained = min(1.0, float(np.diff(result.training.total(whole))[0]) / span)
+    result.waited, result.trained = share(waiting), share(result.training)
+    waited = max(1.0, result.waited * span)
     if begins_here and yields.any():
-        result.started = float(waiting.total(main["time"][yields][:1])[0]) / max(1.0, waited)
-    result.held = _held(result, loader, marks, waiting) / max(1.0, waited)
+        result.started = float(waiting.total(main["time"][yields][:1])[0]) / waited
+    result.held = _held(result, loader, marks, waiting) / waited
+    of_workers = marks[_table(Kind.FETCH_BEGIN, *WORKER_ENDS)[kind] & (marks["queue"] != Queue.INDEX)]
     for worker in loader.workers:
-        of_worker = marks[(marks["worker"] == worker.worker) & _table(Kind.FETCH_BEGIN, *WORKER_ENDS)[kind]]
-        of_worker = of_worker[of_worker["queue"] != Queue.INDEX]
+        of_worker = of_workers[of_workers["worker"] == worker.worker]
         begins = of_worker["kind"] == Kind.FETCH_BEGIN
-        lane = _lane(result, of_worker, begins, of_worker["kind"] == Kind.PUT, worker.task >= 0, worker.task)
-        result.workers.append(lane)
-        result.busy.append(min(1.0, float(np.diff(lane.total(whole))[0]) / span))
+        at_work = _stretches(result, of_worker, begins, of_worker["kind"] == Kind.PUT, worker.task >= 0, worker.task)
+        result.workers.append(at_work)
+        result.busy.append(share(at_work))
     pin = marks[_table(Kind.PIN_BEGIN, *PIN_ENDS)[kind]]
-    pinning = _lane(result, pin, pin["kind"] == Kind.PIN_BEGIN, pin["kind"] != Kind.PIN_BEGIN, False)
-    result.pin_busy = min(1.0, float(np.diff(pinning.total(whole))[0]) / span)
+    pinning = _stretches(result, pin, pin["kind"] == Kind.PIN_BEGIN, pin["kind"] != Kind.PIN_BEGIN, False)
+    result.pin_busy = share(pinning)
 
 
-def _lane(result: Recent, marks: np.ndarray, begins: np.ndarray, ends: np.ndarray, busy: bool, task: int = -1) -> Lane:
+def _stretches(
+    result: Recent, marks: np.ndarray, begins: np.ndarray, ends: np.ndarray, busy: bool, task: int = -1
+) -> Stretches:
     """The stretches between a mark that `begins` one and the next mark. If the first mark `ends` one, that had begun
     before the window; without any mark, `busy` tells whether the thread was at work all the time, and on what."""
     times = marks["time"].astype(np.int64)
     if len(marks) == 0:
         whole = [np.array([number]) for number in (result.since, result.now, task)]
-        return Lane(*whole) if busy else NEVER_BUSY
+        return Stretches(*whole) if busy else NEVER_BUSY
     following = np.append(times[1:], max(result.now, int(times[-1])))
     tasks = marks["task"].astype(np.int64)
     if ends[0]:
@@ -214,10 +214,10 @@ def _lane(result: Recent, marks: np.ndarray, begins: np.ndarray, ends: np.ndarra
             np.append(first, rest) for first, rest in ((result.since, times), (times[0], following), (tasks[0], tasks))
         )
         begins = np.append(True, begins)
-    return Lane(times[begins], following[begins], tasks[begins])
+    return Stretches(times[begins], following[begins], tasks[begins])
 
 
-def _held(result: Recent, loader: LoaderState, marks: np.ndarray, waiting: Lane) -> float:
+def _held(result: Recent, loader: LoaderState, marks: np.ndarray, waiting: Stretches) -> float:
     """How long main waited while the reorder buffer held a batch (ns)."""
     moves = marks[_table(Kind.STORED, Kind.RELEASED)[marks["kind"]]]
     steps = np.where(moves["kind"] == Kind.STORED, 1, -1)

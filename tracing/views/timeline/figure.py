@@ -30,6 +30,7 @@ from tracing.views.timeline.queues import Stays, queue_stays, reorder_stays
 from tracing.views.timeline.spans import Look, Spans, spans
 from tracing.views.timeline.story import Mark, marks, stages, way
 from tracing.views.timeline.window import View, choose, select
+from tracing.words import QUEUE_NAMES, duration
 
 if TYPE_CHECKING:
     from tracing.trace import Trace
@@ -189,14 +190,17 @@ def queues_of(view: View) -> list[Strip]:
     trace, iterators, workers = view.trace, view.iterators, list(range(view.num_workers))
     if not workers:
         return []
-    index = [queue_stays(trace, iterators, Queue.INDEX, [worker], f"index_queue {worker}") for worker in workers]
+    index = [
+        queue_stays(trace, iterators, Queue.INDEX, [worker], f"{QUEUE_NAMES[Queue.INDEX]} {worker}")
+        for worker in workers
+    ]
     if len(workers) <= MOST_SINGLE_QUEUES:
         strips = [Strip(stays.name, [stays]) for stays in index]
     else:
-        strips = [Strip(f"index_queue 0–{len(workers) - 1}", index)]
-    results = queue_stays(trace, iterators, Queue.RESULT, workers, "worker_result_queue")
+        strips = [Strip(f"{QUEUE_NAMES[Queue.INDEX]} 0–{len(workers) - 1}", index)]
+    results = queue_stays(trace, iterators, Queue.RESULT, workers, QUEUE_NAMES[Queue.RESULT])
     strips.append(Strip(results.name, [results]))
-    data = queue_stays(trace, iterators, Queue.DATA, [-1], "data_queue")
+    data = queue_stays(trace, iterators, Queue.DATA, [-1], QUEUE_NAMES[Queue.DATA])
     if len(data.enter):
         strips.append(Strip(data.name, [data]))
     return [*strips, Strip("reorder buffer", [reorder_stays(trace, iterators)])]
@@ -223,14 +227,6 @@ def draw_strip(axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.
 
 
 # ---- words
-
-
-def duration(ns: float) -> str:
-    """Two or three digits, and the unit."""
-    for unit, name in (1e9, "s"), (1e6, "ms"), (1e3, "µs"):
-        if ns >= unit:
-            return f"{ns / unit:.{0 if ns >= 100 * unit else 1}f} {name}"
-    return f"{ns:.0f} ns"
 
 
 def in_words(task: np.void) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.index import NEVER, Iterator
+from tracing.views.timeline.spans import batch_of
 
 if TYPE_CHECKING:
     from tracing.trace import Trace
@@ -98,8 +99,7 @@ def _fifo(trace: Trace, iterator: Iterator, queue: Queue, worker: int) -> tuple[
     put, time = trace.events[puts], trace.events["time"]
     leave = np.full(len(puts), _end(trace, iterator))
     leave[: len(gots)] = time[gots[: len(puts)]]
-    batch = put["epoch"].astype(np.int64) << 32 | put["task"]
-    return put["time"], leave, np.where(put["task"] >= 0, batch, put["task"])
+    return put["time"], leave, batch_of(put)
 
 
 def _end(trace: Trace, iterator: Iterator) -> int:

@@ -1,12 +1,12 @@
 """Who does what when: numbers for the timeline.
 
-Nothing here decides what a thread's status is: it is looked up in the tables of tracing.replay, so that the picture
+Nothing here decides what a thread's status is: it is looked up in the tables of tracing.statuses, so that the picture
 and `trace.state(k)` cannot disagree.
 
 Legend
     span        worker 0, 12.1 to 14.9 ms, FETCHING, task 3     a thread does one thing for a while
     look        FETCH                                           how a span is drawn; several statuses share one
-    batch       epoch << 32 | task                              which batch, in an array of int64; -1: none
+    batch       epoch << 32 | task                              which batch, in an array of int64; negative: none
     All times are in ns on the clock of the events.
 """
 
@@ -21,8 +21,9 @@ import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.index import Iterator, Lane
-from tracing.replay import MAIN_STATUS, PIN_STATUS, WORKER_STATUS
+from tracing.intervals import spent
 from tracing.state import MainStatus, PinStatus, WorkerStatus
+from tracing.statuses import MAIN_STATUS, PIN_STATUS, WORKER_STATUS
 
 if TYPE_CHECKING:
     from tracing.trace import Trace
@@ -101,7 +102,7 @@ class Spans:
     begin: np.ndarray
     end: np.ndarray
     status: np.ndarray  # index into STATUSES
-    batch: np.ndarray  # the batch it works on, NO_BATCH if none
+    batch: np.ndarray  # the batch it works on, negative if none
 
     @property
     def look(self) -> np.ndarray:
@@ -122,17 +123,8 @@ class Spans:
 
     def shares(self, edges: np.ndarray) -> np.ndarray:
         """The share of each bin's time that has each look. edges: (n + 1,) ns. Returns (len(Look), n), 0 to 1."""
-        found = np.zeros((len(Look), len(edges) - 1))
-        for look in Look:
-            of_look = self.look == look
-            begin, end = self.begin[of_look], self.end[of_look]
-            if len(begin):
-                # The time spent so up to any moment: it grows during each span, and only then.
-                times = np.column_stack([begin, end]).ravel()
-                spent = np.column_stack([np.zeros(len(begin)), np.cumsum(end - begin)])
-                spent[1:, 0] = spent[:-1, 1]
-                found[look] = np.diff(np.interp(edges, times, spent.ravel())) / np.diff(edges)
-        return found
+        of_looks = [self.look == look for look in Look]
+        return np.diff([spent(self.begin[of_look], self.end[of_look], edges) for of_look in of_looks]) / np.diff(edges)
 
 
 def spans(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int, until: int) -> Spans:
@@ -141,11 +133,15 @@ def spans(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int, unti
     at, status = np.concatenate(positions), np.concatenate(statuses)
     order = np.argsort(at, kind="stable")
     events, status = trace.events[at[order]], status[order]
-    batch = np.where(events["task"] >= 0, events["epoch"].astype(np.int64) << 32 | events["task"], NO_BATCH)
     begin = events["time"]
     end = np.append(begin[1:], max(until, int(begin[-1]))) if len(begin) else begin
     name = {Lane.MAIN: "main", Lane.PIN: "pin thread", Lane.WORKER: f"worker {worker}"}[lane]
-    return Spans(name, begin, end, status, batch)
+    return Spans(name, begin, end, status, batch_of(events))
+
+
+def batch_of(events: np.ndarray) -> np.ndarray:
+    """The batch that each event (EVENT_DTYPE) concerns; a negative `task`, which is none, stays as it is."""
+    return np.where(events["task"] >= 0, events["epoch"].astype(np.int64) << 32 | events["task"], events["task"])
 
 
 def _statuses(trace: Trace, iterator: Iterator, lane: Lane, worker: int) -> tuple[np.ndarray, np.ndarray]:

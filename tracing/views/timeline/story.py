@@ -14,6 +14,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.index import Lane
+from tracing.words import STAGES
 
 if TYPE_CHECKING:
     from tracing.trace import Trace
@@ -30,16 +31,8 @@ WAY = (
     (Lane.MAIN, "data_got"),
     (Lane.MAIN, "yielded"),
 )
-# What the time between two columns was spent on, in plain words.
-STAGES = (
-    ("in index_queue", "index_put", "index_got"),
-    ("fetch", "fetch_begin", "fetch_end"),
-    ("collate", "collate_begin", "collate_end"),
-    ("in worker_result_queue", "result_put", "result_got"),
-    ("pin", "pin_begin", "pin_end"),
-    ("in data_queue", "data_put", "data_got"),
-    ("in the reorder buffer", "stored", "released"),
-)
+# The stages between main's hands and main's hands, one after the other. (Pickling is part of being in a queue.)
+ON_THE_WAY = [name for name in STAGES if name not in ("draw keys", "pickle", "unpickle", "training step")]
 
 
 def way(task: np.void) -> list[tuple[int, Lane]]:
@@ -54,11 +47,8 @@ def way(task: np.void) -> list[tuple[int, Lane]]:
 
 def stages(task: np.void) -> list[tuple[str, int]]:
     """(what, ns) for each stage that the batch went through."""
-    return [
-        (what, int(task[end] - task[begin]))
-        for what, begin, end in STAGES
-        if task[begin] >= 0 and task[end] >= task[begin]
-    ]
+    hops = [(name, *STAGES[name]) for name in ON_THE_WAY]
+    return [(name, int(task[end] - task[begin])) for name, begin, end in hops if 0 <= task[begin] <= task[end]]
 
 
 def most_instructive(tasks: np.ndarray, begin: int, end: int) -> np.void | None:
@@ -120,9 +110,7 @@ def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) ->
     events = trace.events
     first, last = np.searchsorted(events["time"], [begin, end + 1])
     seen = events[first:last]
-    marked = np.zeros(256, bool)
-    marked[[int(kind) for kind in MARKED]] = True
-    at = np.flatnonzero(marked[seen["kind"]])
+    at = np.flatnonzero(np.isin(seen["kind"], list(MARKED)))
     at = at[(seen["loader"][at] == loader) & np.isin(seen["epoch"][at], epochs)]
     return _thin_out([_mark(trace, int(position)) for position in first + at])
 
