@@ -79,7 +79,7 @@ class Kind(enum.IntEnum):
     ARRIVED = 20, "consumer", "has read a whole message off the pipe and starts to unpickle it", "bytes"
     GOT = 21, "consumer", "holds the message", "", "the error, if it could not be unpickled"
     TIMED_OUT = 22, "consumer", "waited for the whole timeout in vain"
-    SEND_FAILED = 23, "feeder thread", "could not pickle a message, or the reading end is gone", "", "the error"
+    SEND_FAILED = 23, "feeder thread", "could not pickle a message (an error goes in its place), or finds the reading end gone", "", "the error"
     FEEDER_BEGIN = 24, "feeder thread", "starts, at the queue's first put"
     FEEDER_END = 25, "feeder thread", "ends: the queue was closed and its buffer is empty"
     CLOSED = 26, "producer", "will put nothing more; the feeder ends after what is buffered", "messages still buffered"

@@ -138,7 +138,7 @@ class Producer:
                 self._send(message)
                 del message  # or the batch would live until the next one comes
         except OSError as error:  # the reader is gone, and with it the need to send
-            emit(SEND_FAILED, self._epoch_id, NO_TASK, worker_id, queue, 0, repr(error))
+            self._say_failed(error, NO_TASK)
         finally:
             self._writer.close()
             emit(FEEDER_END, self._epoch_id, NO_TASK, worker_id, queue)
@@ -150,6 +150,7 @@ class Producer:
             data = self._world.pickle(message)
         except Exception as error:
             # multiprocessing prints the error and drops the message: whoever waits for it waits for ever.
+            self._say_failed(error, message.task_id)
             try:
                 data = self._world.pickle(message.unsendable(error))
             except Exception:  # an error of a type that cannot be pickled, either
@@ -162,6 +163,10 @@ class Producer:
             rest = memoryview(part)
             while rest:
                 rest = rest[self._writer.write(rest) :]
+
+    def _say_failed(self, error: Exception, task_id: int) -> None:
+        queue, worker_id = self._name
+        emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, 0, repr(error))
 
 
 @dataclass(eq=False)

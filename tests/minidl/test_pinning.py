@@ -101,3 +101,39 @@ def test_shutdown_in_its_order(tmp_path: Path) -> None:
     kinds = said["kind"].tolist()
     assert kinds.index(Kind.PIN_THREAD_END) < kinds.index(Kind.PIN_JOINED)
     assert max(k for k, kind in enumerate(kinds) if kind == Kind.WORKER_END) < kinds.index(Kind.SHUTDOWN_END)
+
+
+CUDA = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that CUDA can use")]
+
+
+def on_cuda(test: Any) -> Any:
+    for mark in CUDA:
+        test = mark(test)
+    return test
+
+
+@on_cuda
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.timeout(120)
+def test_batches_are_pinned_for_a_gpu(num_workers: int) -> None:
+    """In a dict, in a namedtuple, on both ways, and the values are what they were."""
+    samples = [{"x": torch.tensor([float(key)]), "name": str(key)} for key in range(10)]
+    loader = minidl.DataLoader(samples, batch_size=4, num_workers=num_workers, pin_memory=True)
+    batches = list(loader)
+    assert all(batch["x"].is_pinned() and batch["x"].device.type == "cpu" for batch in batches)
+    assert torch.cat([batch["x"] for batch in batches]).flatten().tolist() == [float(key) for key in range(10)]
+    assert [name for batch in batches for name in batch["name"]] == [str(key) for key in range(10)]
+    sent = batches[0]["x"].to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    assert torch.equal(sent.cpu(), batches[0]["x"])
+
+
+@on_cuda
+@pytest.mark.timeout(120)
+def test_the_pin_thread_works_on_mains_device() -> None:
+    """Two epochs with persistent workers; the thread pins for the device that main has chosen."""
+    device = torch.cuda.device_count() - 1
+    with torch.cuda.device(device):
+        loader = minidl.DataLoader(range(8), batch_size=2, num_workers=1, pin_memory=True, persistent_workers=True)
+        for _ in range(2):
+            assert [batch.tolist() for batch in loader if batch.is_pinned()] == [[0, 1], [2, 3], [4, 5], [6, 7]]
