@@ -2,24 +2,25 @@
 
 from torch.utils.data import _DatasetKind  # torch lists it among its public names
 
-from minidl.data import (
-    BatchSampler,
+from minidl.data.collate import default_collate, default_convert
+from minidl.data.dataset import (
     ChainDataset,
     ConcatDataset,
     Dataset,
-    DistributedSampler,
     IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from minidl.data.distributed import DistributedSampler
+from minidl.data.sampler import (
+    BatchSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
-    StackDataset,
-    Subset,
     SubsetRandomSampler,
-    TensorDataset,
     WeightedRandomSampler,
-    default_collate,
-    default_convert,
-    random_split,
 )
 from minidl.loader import DataLoader
 from minidl.worker import get_worker_info
