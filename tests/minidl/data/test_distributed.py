@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.utils.data as theirs
 
-import minidl.data as ours
+import minidl as ours
 
 ATTRIBUTES = ("num_replicas", "rank", "epoch", "drop_last", "num_samples", "total_size", "shuffle", "seed")
 

@@ -8,7 +8,7 @@ import pytest
 import torch.utils.data as theirs
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
-import minidl.data as ours
+import minidl as ours
 from minidl.data.fetch import IterableFetcher, MapFetcher, create_fetcher, describe, load
 from minidl.events import (
     COLLATE_BEGIN,

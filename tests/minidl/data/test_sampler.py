@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.utils.data as theirs
 
-import minidl.data as ours
+import minidl as ours
 from minidl.data.sampler import InfiniteConstantSampler
 
 
