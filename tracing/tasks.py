@@ -42,16 +42,25 @@ class TaskTable:
     def __init__(self) -> None:
         self._rows: dict[int, np.ndarray] = {}  # epoch_id -> rows; longer than the epoch, to grow into
         self._all = np.empty(0, TASK_DTYPE)
+        self._length = 0  # of all epochs together when `_all` was made
 
     def up_to_date(self, events: np.ndarray, index: Index) -> np.ndarray:
         """All rows, in the order in which the epochs began; a new array whenever something has changed."""
         changed = [epoch_id for epoch_id, epoch in index.epochs.items() if epoch.changed < epoch.length]
         for epoch_id in changed:
             self._update(events, index, epoch_id)
-        if changed or len(self._all) != sum(epoch.length for epoch in index.epochs.values()):
-            parts = [self._rows[epoch_id][: epoch.length] for epoch_id, epoch in index.epochs.items() if epoch.length]
+        length = sum(epoch.length for epoch in index.epochs.values())
+        if changed or self._length != length:
+            parts = [self._known(epoch_id, epoch) for epoch_id, epoch in index.epochs.items() if epoch.length]
             self._all = np.concatenate(parts) if parts else np.empty(0, TASK_DTYPE)
+            self._length = length
         return self._all
+
+    def _known(self, epoch_id: int, epoch: Epoch) -> np.ndarray:
+        """The rows of tasks that some event speaks of. Ids are dense; only damage or lost events leave others out."""
+        rows = self._rows[epoch_id][: epoch.length]
+        spoken_of = (epoch.table[:, : epoch.length] != NEVER).any(axis=0)
+        return rows if spoken_of.all() else rows[spoken_of]
 
     def _update(self, events: np.ndarray, index: Index, epoch_id: int) -> None:
         epoch = index.epochs[epoch_id]

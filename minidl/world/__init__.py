@@ -129,7 +129,8 @@ class World(Protocol):
         """Call back when this process exits, while everything still works. Asking twice is harmless."""
 
     def report_crashes(self) -> None:
-        """In a worker: let a fatal signal print where it struck before it kills."""
+        """In a worker: let a fatal signal print where it struck before it kills; and let nothing be printed of a main
+        that is gone."""
 
     def signal_name(self, number: int) -> str:
         """What the C library calls a signal: "Killed"."""

@@ -22,8 +22,10 @@ import pickle
 import select
 import selectors
 import signal
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -145,6 +147,14 @@ def _exit_after(parent: Ending) -> None:
     os._exit(1)
 
 
+def _unless_main_hung_up(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+    """A worker's excepthook. A tensor's memory is handed over by a thread of multiprocessing, which prints a traceback
+    if main hangs up in the middle: main was interrupted or killed, and Ctrl-C should not look like a crash."""
+    where = trace.tb_frame.f_globals.get("__name__") if trace is not None else ""
+    if where != "multiprocessing.resource_sharer" or not isinstance(error, (OSError, EOFError)):
+        sys.__excepthook__(kind, error, trace)
+
+
 def context_of(multiprocessing_context: Any) -> Any:
     """See `minidl.world.context_of`. torch: torch.utils.data.DataLoader.multiprocessing_context"""
     if isinstance(multiprocessing_context, str):
@@ -246,6 +256,7 @@ class RealWorld:
             torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; SIGTERM from main is quiet
         with contextlib.suppress(ValueError, OSError, AttributeError):  # a stderr that is no file
             faulthandler.enable()  # the Python line first; it then passes the signal on to torch's handler
+        sys.excepthook = _unless_main_hung_up
 
     def signal_name(self, number: int) -> str:
         return signal.strsignal(number) or f"signal {number}"

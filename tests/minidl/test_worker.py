@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,3 +140,27 @@ class Broken(minidl.IterableDataset):
 def test_a_stream_that_does_not_begin() -> None:
     with pytest.raises(LookupError, match=r"(?s)Caught LookupError in DataLoader worker process 0.*no stream"):
         next(iter(loader_of(Broken())))
+
+
+HANGS_UP = """
+import socket, sys
+from multiprocessing import resource_sharer
+from minidl.world.real import RealWorld
+if sys.argv[1] == "as a worker":
+    RealWorld().report_crashes()
+address, _ = resource_sharer.DupFd(0)._id  # starts the thread that hands over descriptors
+client = socket.socket(socket.AF_UNIX)
+client.connect(address)
+client.close()
+resource_sharer.stop(timeout=10)  # waits for the thread
+"""
+
+
+@pytest.mark.parametrize(("who", "says"), [("as anybody", True), ("as a worker", False)])
+def test_nothing_is_printed_when_main_hangs_up_while_it_takes_a_tensor(who: str, says: bool) -> None:
+    """What Ctrl-C in main does to a worker that is handing over a file descriptor. Other errors are still printed."""
+    done = subprocess.run([sys.executable, "-c", HANGS_UP, who], capture_output=True, text=True, timeout=25)
+    assert done.returncode == 0 and ("Traceback" in done.stderr) is says
+    other = "from minidl.world.real import RealWorld; RealWorld().report_crashes(); 1 / 0"
+    done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, timeout=25)
+    assert "ZeroDivisionError" in done.stderr

@@ -350,6 +350,20 @@ def test_whatever_is_left_of_a_real_trace_can_be_looked_at(recorded: Recorded, t
         trace.state(k)
 
 
+def test_no_row_for_a_task_that_nobody_spoke_of(run: Path) -> None:
+    """A task id that a flipped bit has made larger, but not impossible: one row, and none for those in between."""
+    path, _ = files(run)
+    data = bytearray(path.read_bytes())
+    at = fmt.HEADER_SIZE + 7 * fmt.RECORD.size
+    fields = list(fmt.RECORD.unpack_from(data, at))
+    assert fields[4] == 7
+    fields[4] = 7 | 1 << 12
+    fmt.RECORD.pack_into(data, at, *fields)
+    path.write_bytes(data)
+    kept = [task for task in range(PUTS) if task != 7]
+    assert tracing.load(run).tasks["task"].tolist() == [*kept, 7 | 1 << 12]
+
+
 @pytest.mark.parametrize("line", [b'{"name": "x"}', b'{"actor": [1]}', b"17", b'"', b"\xff"])
 def test_a_line_that_names_no_thread_is_damage(run: Path, line: bytes) -> None:
     _, texts = files(run)
