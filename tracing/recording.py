@@ -46,6 +46,7 @@ class record:  # in lower case because it reads as a function: `with record(path
             if not self._prepared:
                 prepare(self.path)
                 self._prepared = True
+            describe(self.path)
             self._recorder = Recorder(self.path, self.capacity)
             self._previous = events.install(self._recorder.record)
         return self
@@ -54,6 +55,7 @@ class record:  # in lower case because it reads as a function: `with record(path
         """End recording here and in whatever is started from now on; workers that live on go on recording."""
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
+            note_the_stop(self.path)
             if events.installed() == recorder.record:  # else another one took over, and minds its own business
                 events.install(self._previous)
             recorder.close()
@@ -76,6 +78,11 @@ def prepare(directory: Path) -> None:
     # Unlinked, never cut: a worker of an earlier recording may still write to its mapping of such a file.
     for path in fmt.files_of(directory):
         path.unlink(missing_ok=True)
+    (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
+
+
+def describe(directory: Path) -> None:
+    """Write down what the trace is of. `stopped` is when its recording was stopped (ns, the events' clock)."""
     description = {
         "format": fmt.VERSION,
         "recorded_by": "minidl",
@@ -85,9 +92,18 @@ def prepare(directory: Path) -> None:
         "platform": platform.platform(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "command": sys.argv,
+        "stopped": None,
     }
-    (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
     (directory / fmt.DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
+
+
+def note_the_stop(directory: Path) -> None:
+    """From now on half of what happens is missing: an iterator that is still open goes on, and its workers still
+    record. `tracing.check` judges what was before."""
+    path = directory / fmt.DESCRIPTION
+    with contextlib.suppress(OSError, ValueError):  # the directory is gone, or somebody has spoilt the file
+        description = {**json.loads(path.read_bytes()), "stopped": time.monotonic_ns()}
+        path.write_text(json.dumps(description, indent=1), encoding="utf-8")
 
 
 def cut_files_of_the_dead(directory: Path) -> None:

@@ -203,8 +203,12 @@ class Trace:
     @property
     def complete(self) -> int:
         """So many of the first events are all that was said in their time: after them some are missing, because a
-        file was full or damaged. The whole length for a sound trace."""
+        file was full or damaged, or because the recording was stopped while workers went on. The whole length for a
+        sound trace."""
         ends = [files.last_time for files in self._files.values() if files.incomplete]
+        stopped = self.about.get("stopped")
+        if isinstance(stopped, int):
+            ends.append(stopped)
         return bisect.bisect_right(self._buffer["time"][: self._length], min(ends)) if ends else self._length
 
     def wall_clock(self, time: int) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minidl
 import tracing
 from minidl.events import STOP, Kind, Queue
 from tests.tracing.loads import LOADS
@@ -205,3 +206,21 @@ def test_nothing_is_concluded_from_what_was_not_recorded(tmp_path: Path) -> None
     trace = tracing.load(tmp_path / "full")
     assert trace.dropped > 0 and 100 <= trace.complete < len(trace)
     assert tracing.check(trace) == []
+
+
+def test_an_iterator_that_outlives_its_recording_breaks_nothing(tmp_path: Path) -> None:
+    """The usual notebook: `it` is still there when the `with` ends, and is shut down later, unrecorded by main."""
+    with tracing.record(tmp_path / "run"):
+        iterator = iter(minidl.DataLoader(range(40), batch_size=2, num_workers=2))
+        next(iterator)
+    del iterator
+    trace = tracing.load(tmp_path / "run")
+    assert trace.complete < len(trace), "the workers went on recording"
+    assert tracing.check(trace) == []
+
+
+def test_an_error_that_keeps_the_iterator_breaks_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError) as caught, tracing.record(tmp_path / "run"):
+        list(minidl.DataLoader({0: 0, 1: 1}, batch_size=1, num_workers=2, sampler=[0, 1, 2, 0]))  # there is no key 2
+    del caught  # and with it the frames that hold the iterator: only now are the workers stopped
+    assert tracing.check(tracing.load(tmp_path / "run")) == []
