@@ -8,8 +8,8 @@ Legend
     _rcvd_idx            4    the next task to be yielded (in order)
     _task_info           {4: TaskInfo(worker_id=0, keys=[8, 9]), 5: ...}   tasks in [_rcvd_idx, _send_idx) not yet
                               yielded; those whose batch has arrived early are the reorder buffer
-    _tasks_outstanding   2    of these, how many have not arrived; never more than prefetch_factor * num_workers
-                              (one that is skipped stays counted, as in torch)
+    _tasks_outstanding   2    sent, and no result received; never more than prefetch_factor * num_workers. What an
+                              exhausted worker skips without a result stays counted, as in torch
 
 Principles
 1. One new task is sent for each batch yielded, not for each received: what is held stays bounded.
@@ -60,7 +60,7 @@ class ParallelIterator(BaseIterator):
     """One pass over a DataLoader with the help of worker processes."""
 
     _shutdown = True  # until there is something to shut down
-    _in_use = False  # some thread is in next(): it will notice a death by itself
+    _in_use = False  # True while some thread is in next(), which will notice a death by itself
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
@@ -74,8 +74,8 @@ class ParallelIterator(BaseIterator):
         self._pin_memory_thread: worlds.Thread | None = None
         self._workers_done_event = self._world.flag()
         self._pin_memory_thread_done_event = self._world.flag()
-        self._ending_of: list[worlds.Waitable] = []  # each worker's process
-        self._endings = self._world.waiter()  # of them
+        self._ending_of: list[worlds.Waitable] = []  # for each worker: ready once its process has ended
+        self._endings = self._world.waiter()  # waits for all of these
         self._worker_result_queue = Consumer(
             self._world, Queue.RESULT, self._epoch_id, until=self._pin_memory_thread_done_event
         )
@@ -97,7 +97,7 @@ class ParallelIterator(BaseIterator):
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
-        self._sampler_iter = iter(self._index_sampler)  # in the first epoch for the second time, as torch does
+        self._sampler_iter = iter(self._index_sampler)  # in the first epoch again, after __init__ did: as torch
         self._begin_epoch(loader, previous)
         self._send_idx = 0
         self._rcvd_idx = 0
@@ -229,7 +229,7 @@ class ParallelIterator(BaseIterator):
         self._in_use = True
         try:
             task_id = self._next_task()
-            taken = True
+            taken = True  # from here on a batch has been chosen, and an exception would lose it
             batch = self._take(task_id)
             notice_deaths(self)  # last: a death that is not told now is told after the training step
             return task_id, batch

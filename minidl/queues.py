@@ -44,7 +44,8 @@ from minidl.events import (
 from minidl.messages import Died
 from minidl.world import Flag, Reader, Waitable, World, Writer
 
-UNTIL, BYTES, END = object(), object(), object()  # what a consumer was woken for
+FLAG_SET, BYTES, ENDED = object(), object(), object()  # what a consumer was woken for
+ONE_WRITE = 1 << 14  # bytes; up to here copying a message costs less than a second system call
 LENGTH = struct.Struct("<Q")  # what stands before each message in a pipe: its size in bytes
 
 
@@ -158,8 +159,7 @@ class Producer:
                 data = self._world.pickle(message.unsendable(named))
         emit(SENT, message.epoch_id, message.task_id, worker_id, queue, len(data))
         frame = LENGTH.pack(len(data))
-        # One write for a message that the pipe can take at once; a long one is not copied for the sake of that.
-        for part in (frame + data,) if len(data) < 1 << 14 else (frame, data):
+        for part in (frame + data,) if len(data) < ONE_WRITE else (frame, data):
             rest = memoryview(part)
             while rest:
                 rest = rest[self._writer.write(rest) :]
@@ -173,7 +173,7 @@ class Producer:
 class Channel:
     """One pipe into a consumer, and the process at its other end."""
 
-    worker_id: int
+    worker_id: int  # whose pipe it is, in main and in the worker alike
     reader: Reader
     peer: Waitable  # ready once the process that writes to this pipe has ended
     gathered: bytearray = field(default_factory=bytearray)  # bytes of a message that is not whole yet
@@ -206,17 +206,17 @@ class Consumer:
         self._queue = queue
         self._epoch_id = epoch_id  # of the last message
         self._waiter = world.waiter()
-        self._channels: deque[Channel] = deque()  # whose turn it is stands first
+        self._channels: deque[Channel] = deque()  # the one served last stands last
         self.waiting = False  # nothing is half done: an exception that a signal raises here costs nothing
         self._closed = False
         if until is not None:
-            self._waiter.add(until, UNTIL)
+            self._waiter.add(until, FLAG_SET)
 
     def add(self, worker_id: int, reader: Reader, peer: Waitable) -> None:
         channel = Channel(worker_id, reader, peer)
         self._channels.append(channel)
         self._waiter.add(reader, (channel, BYTES))
-        self._waiter.add(peer, (channel, END))
+        self._waiter.add(peer, (channel, ENDED))
 
     def get(self, timeout: float | None = None) -> Any:
         """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set, or the
@@ -249,9 +249,9 @@ class Consumer:
         emit(GOT, self._epoch_id, task_id, channel.worker_id, self._queue, 0, error)
 
     def _next_channel(self) -> Channel | None:
-        """The next pipe in turn with a whole message. In turn, because unpickling a tensor asks the worker that sent
-        it for a file descriptor: the worker answers at once when it is idle, and one that has been served has
-        just been given its next task. Emptying one pipe before the next would ask a busy one."""
+        """The next pipe in turn with a whole message. In turn, because a tensor comes as the name of a descriptor,
+        which unpickling then asks a thread of its worker for. An idle worker answers at once; one whose batch has
+        just been yielded is busy with its next task. Emptying one pipe before the next would ask a busy one."""
         for _ in range(len(self._channels)):
             self._channels.rotate(-1)
             if self._channels[-1].whole:
@@ -276,12 +276,12 @@ class Consumer:
     def _take_in(self, ready: list[Any]) -> None:
         """Read what is ready, and note who has ended."""
         for label in ready:
-            if label is UNTIL:
+            if label is FLAG_SET:
                 raise Stopped
             channel, what = label
             if what is BYTES and channel.open:
                 self._read(channel)
-            elif what is END:
+            elif what is ENDED:
                 # What a process wrote before it ended is still in the pipe. Ask before each read: the pipe need not
                 # be closed yet, some other process may have inherited its writing end.
                 while channel.open and (channel, BYTES) in self._waiter.wait(0):

@@ -72,6 +72,8 @@ class record:  # in lower case because it reads as a function: `with record(path
 
 def prepare(directory: Path) -> None:
     """Make `directory` an empty trace."""
+    if directory.exists() and not directory.is_dir():
+        raise FileExistsError(f"{directory} is a file: a trace is a directory, record into another path")
     directory.mkdir(parents=True, exist_ok=True)
     if not fmt.is_trace(directory) and any(directory.iterdir()):
         raise FileExistsError(f"{directory} is neither empty nor a trace: record into another directory")
