@@ -20,6 +20,7 @@ import contextlib
 import struct
 from collections import deque
 from dataclasses import dataclass, field
+from queue import Empty
 from typing import Any
 
 from minidl.events import (
@@ -46,11 +47,8 @@ from minidl.world import Flag, Reader, Waitable, World, Writer
 
 FLAG_SET, BYTES, ENDED = object(), object(), object()  # what a consumer was woken for
 ONE_WRITE = 1 << 14  # bytes; up to here copying a message costs less than a second system call
+LAST = object()  # what `close` puts into the buffer
 LENGTH = struct.Struct("<Q")  # what stands before each message in a pipe: its size in bytes
-
-
-class Empty(Exception):
-    """Nothing came within the timeout. torch: queue.Empty"""
 
 
 class Stopped(Exception):
@@ -68,8 +66,7 @@ class Producer:
         self._world = world
         self._writer = writer
         self._name = queue, worker_id
-        self._buffer: deque[Any] = deque()
-        self._not_empty = world.condition()
+        self._buffer = world.mailbox()
         self._closed = False
         self._join_cancelled = False
         self._feeder: Any = None
@@ -79,9 +76,7 @@ class Producer:
         queue, worker_id = self._name
         self._epoch_id = message.epoch_id
         emit(PUT, message.epoch_id, message.task_id, worker_id, queue)
-        with self._not_empty:
-            self._buffer.append(message)
-            self._not_empty.notify()
+        self._buffer.put(message)
         if self._feeder is None:
             # Started by the first put, not earlier: a process that is forked while threads run may inherit a
             # lock that one of them holds, and every worker is forked before the first put.
@@ -91,19 +86,19 @@ class Producer:
             except RuntimeError:  # Python 3.12 starts no thread any more once the interpreter exits
                 self._feeder = None
                 with contextlib.suppress(OSError):  # as in _feed
-                    self._send(self._buffer.popleft())  # cannot block: the pipe is empty, and Stop is small
+                    self._send(self._buffer.get())  # cannot block: the pipe is empty, and Stop is small
 
     def close(self) -> None:
         """Nothing more will be put. Closing twice is closing once."""
         queue, worker_id = self._name
-        with self._not_empty:
-            if self._closed:
-                return
-            self._closed = True
-            emit(CLOSED, self._epoch_id, NO_TASK, worker_id, queue, len(self._buffer))
-            self._not_empty.notify()
+        if self._closed:
+            return
+        self._closed = True
+        emit(CLOSED, self._epoch_id, NO_TASK, worker_id, queue, self._buffer.qsize())
         if self._feeder is None:
             self._writer.close()
+        else:
+            self._buffer.put(LAST)
 
     @property
     def closed(self) -> bool:
@@ -129,13 +124,7 @@ class Producer:
         queue, worker_id = self._name
         emit(FEEDER_BEGIN, self._epoch_id, NO_TASK, worker_id, queue)
         try:
-            while True:
-                with self._not_empty:
-                    while not self._buffer and not self._closed:
-                        self._not_empty.wait()
-                    if not self._buffer:
-                        break  # closed, and everything is sent
-                    message = self._buffer.popleft()
+            while (message := self._buffer.get()) is not LAST:
                 self._send(message)
                 del message  # or the batch would live until the next one comes
         except OSError as error:  # the reader is gone, and with it the need to send
@@ -315,27 +304,34 @@ class ThreadQueue:
         self._world = world
         self._epoch_id = epoch_id  # of the last message
         self._messages: deque[Any] = deque()
-        self._not_empty = world.condition()
+        self._news = world.mailbox()  # holds one item at most: there are messages, look
         self.waiting = False  # as of a Consumer
 
     def put(self, message: Any) -> None:
         emit(PUT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
-        with self._not_empty:
-            self._messages.append(message)
-            self._not_empty.notify()
+        self._messages.append(message)
+        if not self._news.qsize():
+            self._news.put(None)
 
     def get(self, timeout: float | None = None) -> Any:
         """The next message. Empty: none within `timeout` seconds."""
-        with self._not_empty:
-            if not self._messages:
-                emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
-                self.waiting = True
-                self._not_empty.wait(timeout)
-            self.waiting = False
-            if not self._messages:
-                emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
-                raise Empty
-            message = self._messages.popleft()
+        if not self._messages:
+            self._wait(timeout)
+        self.waiting = False
+        message = self._messages.popleft()
         self._epoch_id = message.epoch_id
         emit(GOT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
         return message
+
+    def _wait(self, timeout: float | None) -> None:
+        """Until there are messages. What is waited for is the news of them, not they themselves: an interrupt that
+        comes with it costs nothing."""
+        emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
+        deadline = None if timeout is None else self._world.now() + timeout
+        self.waiting = True
+        while not self._messages:  # the news may be of messages that were taken before
+            try:
+                self._news.get(timeout=None if deadline is None else max(0.0, deadline - self._world.now()))
+            except Empty:
+                emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
+                raise

@@ -73,14 +73,14 @@ def run(job: Job) -> None:
     """The worker's process, from its first line to its last. torch: _worker_loop"""
     events.install(job.recorder)
     events.number_loaders_from(job.world.pid())
-    emit(WORKER_BEGIN, job.epoch_id, NO_TASK, job.worker_id, 0, job.world.pid())
-    job.world.report_crashes()
-    job.world.name_thread("pt_data_worker")
-    index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
-    index_queue.add(job.worker_id, job.index_reader, job.world.parent())
     result_queue = Producer(job.world, job.result_writer, Queue.RESULT, job.worker_id)
     end = End.INTERRUPTED
     try:
+        emit(WORKER_BEGIN, job.epoch_id, NO_TASK, job.worker_id, 0, job.world.pid())
+        job.world.report_crashes()
+        job.world.name_thread("pt_data_worker")
+        index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
+        index_queue.add(job.worker_id, job.index_reader, job.world.parent())
         seed_everything(job)
         end = Worker(job, index_queue, result_queue).loop()
     except KeyboardInterrupt:

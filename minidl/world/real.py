@@ -19,6 +19,7 @@ import mmap
 import multiprocessing.util
 import os
 import pickle
+import queue
 import select
 import selectors
 import signal
@@ -198,8 +199,8 @@ class RealWorld:
     def waiter(self) -> SelectorWaiter:
         return SelectorWaiter()
 
-    def condition(self) -> threading.Condition:
-        return threading.Condition()
+    def mailbox(self) -> queue.SimpleQueue[Any]:
+        return queue.SimpleQueue()
 
     def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> threading.Thread:
         return threading.Thread(target=target, args=args, name=name, daemon=True)
