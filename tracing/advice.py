@@ -14,7 +14,20 @@ import numpy as np
 from minidl.events import Kind
 from tracing.intervals import Span
 from tracing.measures import Measures, Place
-from tracing.verdicts import Verdict
+from tracing.verdicts import (
+    FINE,
+    MATTERS,
+    MATTERS_ONCE,
+    ONCE,
+    WAITS,
+    Verdict,
+    cores,
+    cores_are_the_limit,
+    cores_used,
+    costs,
+    more_workers,
+    warm_up,
+)
 from tracing.words import duration
 
 COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...
@@ -38,7 +51,34 @@ class Explanation:
 
 
 def explain(measures: Measures, verdict: Verdict, cost: int) -> Explanation:
-    return EXPLAIN[verdict](measures, cost)
+    explanation = EXPLAIN[verdict](measures, cost)
+    if verdict is not Verdict.NOTHING:
+        explanation.why += _excused(measures, verdict, cost)
+    return explanation
+
+
+def _excused(measures: Measures, verdict: Verdict, cost: int) -> list[Reason]:
+    """What costs something too, and why it is not the verdict."""
+    found, total, fine = costs(measures), measures.total, verdict in FINE
+    reasons = []
+    for once in ONCE:
+        if once is not verdict and found[once] >= MATTERS * total and (fine or found[once] > cost):
+            text = (
+                f"{'start-up' if once is Verdict.STARTUP else 'shutdown'} took {duration(found[once])} "
+                f"({found[once] / total:.0%}), but it comes once in an epoch: the longer that is, the less it weighs"
+                + (f" (below {MATTERS_ONCE:.0%} it is no problem)" if found[once] < MATTERS_ONCE * total else "")
+            )
+            place = Place.STARTUP if once is Verdict.STARTUP else Place.SHUTDOWN
+            reasons.append(Reason(text, measures.main_in(place).longest()))
+    left = sum(found.get(each, 0) for each in WAITS)
+    if fine and left >= 0.01 * total:
+        _, asked, had = measures.requests
+        early = int((had - asked)[warm_up(measures)].sum())
+        text = f"what is left is {duration(left)} ({left / total:.0%}) of waiting for batches"
+        if early > left / 2:
+            text += ", most of it before every worker had made its first one, which comes once in an epoch too"
+        reasons.append(Reason(text))
+    return reasons
 
 
 def _waiting(measures: Measures) -> Reason:
@@ -85,36 +125,49 @@ def _explain_no_workers(measures: Measures, cost: int) -> Explanation:
 
 
 def _explain_workers(measures: Measures, cost: int) -> Explanation:
-    workers, training = measures.num_workers, max(1, measures.spent[Place.TRAINING])
+    workers = measures.num_workers
     busy, computing = _busy(measures)
-    worked = int(measures.stage("fetch_begin", "collate_end").sum())
-    cores = measures.trace.about.get("cpus") or 0
-    wanted = max(workers + 1, min(math.ceil(worked / training), 8 * workers))
-    gain = duration(max(0.0, cost * (1 - workers / wanted)))
-    if computing < WAITING:
+    wanted, gain = more_workers(measures, cost)
+    there = cores(measures)
+    if cores_are_the_limit(measures):
+        advice = (
+            f"The cores are the limit: the workers use {cores_used(measures):.1f} of {there}, what main uses not "
+            f"counted, so more workers would not help. {_cheaper(cost)}"
+        )
+    elif computing < WAITING:
         advice = (
             "They hardly compute: they wait, for storage, a network or a lock. So more of them help, beyond the "
-            f"number of cores too: num_workers={wanted} instead of {workers} should save some {gain}."
+            f"number of cores too: num_workers={wanted} instead of {workers} should save some {duration(gain)}."
         )
+        if wanted > there > 0:
+            advice += " (torch's warning about too many workers does not apply: they wait, they do not compute.)"
     elif computing < COMPUTING:
         advice = (
             "They compute for less than half of that: the rest they wait, for storage, a network or a lock, or for "
-            f"one of the {cores} cores. Try num_workers={wanted} instead of {workers}, which may save some {gain}; "
-            "if it does not, the cores are the limit."
+            f"one of the {f'{there} ' if there else ''}cores, of which they use {cores_used(measures):.1f}. Try "
+            f"num_workers={wanted} instead of {workers}, which may save some {duration(gain)}; if it does not, the "
+            "cores are the limit."
         )
-    elif cores > workers + 1:
-        more = min(wanted, cores - 1)
+    elif there > workers + 1:
+        more = min(wanted, there - 1)
+        gain = int(min(gain, (measures.spent[Place.TRAINING] + cost) * (1 - workers / more)))
         advice = (
-            f"They compute, and there are {cores} cores: num_workers={more} instead of {workers} should save some "
-            f"{duration(cost * (1 - workers / more))}."
+            f"They compute, and there are {there} cores: num_workers={more} instead of {workers} should save some "
+            f"{duration(gain)}."
         )
     else:
         advice = (
-            f"They compute, and with main they keep all {cores or 'the'} cores busy: more workers would not help. Make "
-            "the samples cheaper (the slowest batches are listed below), prepare them once and store the result, or "
-            f"use a machine with more cores. Up to {duration(cost)} is to be had."
+            f"They compute, and with main they keep all {there or 'the'} cores busy: more workers would not help. "
+            f"{_cheaper(cost)}"
         )
     return Explanation([_waiting(measures), busy], [advice])
+
+
+def _cheaper(cost: int) -> str:
+    return (
+        "Make the samples cheaper (the slowest batches are listed below), prepare them once and store the result, or "
+        f"use a machine with more cores. Up to {duration(cost)} is to be had."
+    )
 
 
 def _explain_hold_up(measures: Measures, cost: int) -> Explanation:

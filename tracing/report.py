@@ -18,6 +18,7 @@ from minidl.events import Kind
 from tracing.advice import Reason, explain
 from tracing.intervals import Span
 from tracing.measures import Measures, Place, measure
+from tracing.notes import broken_off, notes
 from tracing.trace import Trace
 from tracing.verdicts import Verdict, costs, judge
 from tracing.words import QUEUE_NAMES, REORDER_BUFFER, STAGES, duration
@@ -27,6 +28,7 @@ FORMAT = 1  # of the JSON
 
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}
 SLOWEST = 10
+NO_LOADER = "No loader was recorded. torch's own DataLoader is not recorded: import it from minidl."
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Report:
     def first_lines(self) -> list[str]:
         """Verdict, why and next of the first loader, as lines."""
         lines = [line for note in self.notes for line in _wrap(note, "Note: ")]
-        return lines + (_main_part(self.loaders[0]) if self.loaders else ["No loader was recorded."])
+        return lines + (_main_part(self.loaders[0]) if self.loaders else [NO_LOADER])
 
     def __str__(self) -> str:
         lines = self.first_lines()
@@ -91,7 +93,7 @@ class Report:
 def report(trace: Trace) -> Report:
     """Judge every DataLoader of a trace, finished or not."""
     measured = sorted(measure(trace), key=lambda each: -each.total)
-    return Report(str(trace.path), _notes(trace), [_judge(each) for each in measured])
+    return Report(str(trace.path), notes(trace), [_judge(each) for each in measured])
 
 
 def _judge(measures: Measures) -> LoaderReport:
@@ -108,7 +110,7 @@ def _judge(measures: Measures) -> LoaderReport:
         share=cost / measures.total,
         cost_ns=cost,
         why=explanation.why,
-        next=explanation.next,
+        next=[] if broken_off(measures) else explanation.next,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not Place.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in costs(measures).items() if ns},
         stages_ns={name: found for name, found in stages.items() if found["count"]},
@@ -149,20 +151,6 @@ def _slowest(measures: Measures) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _notes(trace: Trace) -> list[str]:
-    """What makes the rest less sure."""
-    notes = [str(error) for error in trace.damage]
-    if trace.dropped:
-        notes.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
-    if trace.complete < len(trace):
-        notes.append(f"From event {trace.complete} on some events are missing.")
-    for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:3]:
-        notes.append(f"A worker died [event {position}]: {trace.text(int(position))}")
-    for position in np.flatnonzero(trace.events["kind"] == Kind.ERROR_RAISED)[:1]:
-        notes.append(f"The loader raised [event {position}]: {trace.text(int(position))}")
-    return notes
 
 
 def _plain(value: Any) -> Any:

@@ -89,7 +89,10 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not fmt.is_trace(self.path):
-            raise TraceError(f"not a trace (it has no {fmt.DESCRIPTION}): pass the folder that was given to tracing.record()", self.path)
+            raise TraceError(
+                f"not a trace (it has no {fmt.DESCRIPTION}): pass the folder that was given to tracing.record()",
+                self.path,
+            )
         self.about = self._read_json(fmt.DESCRIPTION)  # when and where it was recorded
         if not isinstance(self.about.get("format", 0), int):
             raise TraceError("damaged", self.path / fmt.DESCRIPTION, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,9 +74,34 @@ def fails(index: int) -> float:
     return index / 0
 
 
+def no_such_image(index: int) -> int:
+    if index == 9:
+        raise KeyError("no such image")
+    return index
+
+
+def is_killed(index: int) -> int:
+    if index == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return index
+
+
+def kills_main(path: Path) -> None:
+    """Body of a process: it is killed after six batches, in mid-epoch."""
+    with tracing.record(path):
+        for number, _batch in enumerate(minidl.DataLoader(Samples(30, waits), num_workers=2), 1):
+            if number == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
 def slow_start(worker_id: int) -> None:
     """A worker_init_fn: an expensive import, say."""
     time.sleep(0.4)
+
+
+def starts_later(worker_id: int) -> None:
+    """A worker_init_fn: all but worker 0 have something to do first."""
+    time.sleep(0.3 * (worker_id > 0))
 
 
 def record(

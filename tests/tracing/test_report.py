@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import tracing
 from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tracing.measures import Measures, Place, measure
-from tracing.verdicts import Verdict, costs
+from tracing.verdicts import MATTERS, WAITS, Verdict, cores_used, costs, more_workers
 
 Samples = loads.Samples
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,67 @@ def test_names_the_cause_and_what_to_do(
     assert found.loaders[0].verdict is verdict, str(found)
     assert advice in found.loaders[0].next[0]
     assert f"Verdict  {verdict.value[0].upper()}{verdict.value[1:20]}" in str(found)
+
+
+def test_more_workers_are_no_help_where_the_cores_are_the_limit(tmp_path: Path) -> None:
+    """The same load judged as of a machine with the cores it kept busy, and of one with many more."""
+    trace = loads.record(tmp_path / "run.trace", Samples(400, loads.computes), num_workers=4, batch_size=4)
+    used = cores_used(_measures(trace))
+    trace.about["cpus"] = max(1, int(used))
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict is Verdict.WORKERS
+    assert f"The cores are the limit: the workers use {used:.1f} of" in loader.next[0]
+    assert "num_workers=" not in loader.next[0]
+    trace.about["cpus"] = 64
+    (loader,) = tracing.report(trace).loaders
+    assert "num_workers=" in loader.next[0] and "The cores are the limit" not in loader.next[0]
+
+
+def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
+    clocked = {Kind.FETCH_BEGIN: -1, Kind.FETCH_END: 1, Kind.COLLATE_BEGIN: -1, Kind.COLLATE_END: 1}
+    cpu = wall = 0
+    for epoch in (0, 1):
+        events = trace.events[(trace.events["epoch"] == epoch) & np.isin(trace.events["kind"], list(clocked))]
+        cpu += sum(int(event["value"]) * clocked[Kind(event["kind"])] for event in events)
+        wall += int(events["time"][-1] - events["time"][0])
+    assert cores_used(_measures(trace)) == pytest.approx(cpu / wall)
+
+
+@pytest.mark.parametrize(("cores", "answered"), [(64, False), (1, True)])
+def test_torch_s_warning_is_answered_where_it_would_come(tmp_path: Path, cores: int, answered: bool) -> None:
+    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.01, num_workers=1)
+    trace.about["cpus"] = cores
+    assert ("torch's warning" in tracing.report(trace).loaders[0].next[0]) is answered
+
+
+def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp_path: Path) -> None:
+    """Four workers that start one after the other, and then are more than enough."""
+    options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later}
+    trace = loads.record(tmp_path / "run.trace", Samples(60, loads.waits), step=0.02, **options)
+    measures = _measures(trace)
+    assert max(costs(measures)[each] for each in WAITS) > 2 * MATTERS * measures.total
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING), str(loader)
+    assert any("what is left is" in each.text and "its first one" in each.text for each in loader.why)
+
+
+def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None:
+    few, more = (
+        _measures(loads.record(tmp_path / f"{n}.trace", Samples(60, loads.waits), step=0.01, num_workers=n))
+        for n in (1, 2)
+    )
+    wanted, gain = more_workers(few, costs(few)[Verdict.WORKERS])
+    assert wanted in (2, 3)
+    assert gain == pytest.approx(_running(few) - _running(more), rel=0.4)
+
+
+def test_a_start_up_that_costs_more_than_the_verdict_is_excused(tmp_path: Path) -> None:
+    options = {"num_workers": 2, "worker_init_fn": loads.slow_start}
+    trace = loads.record(tmp_path / "run.trace", Samples(90, loads.quick), step=0.02, **options)
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
+    (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
+    assert "it comes once in an epoch" in excused.text and excused.spans
 
 
 def test_what_another_order_should_gain_is_what_it_gains(tmp_path: Path) -> None:
@@ -157,10 +221,54 @@ def test_an_error_is_told_before_the_verdict(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in found.first_lines()[0] and found.first_lines()[0].startswith("Note: ")
 
 
+@pytest.mark.parametrize(("workers", "said"), [(2, "KeyError: 'no such image'"), (0, "KeyError('no such image')")])
+def test_an_error_is_told_once_and_in_one_line(tmp_path: Path, workers: int, said: str) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(KeyError):
+        list(minidl.DataLoader(Samples(30, loads.no_such_image), num_workers=workers))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    (note,) = (each for each in found.notes if "no such image" in each)
+    assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ")
+    assert note.endswith(f"]: {said}")
+    assert found.loaders[0].next == [] and "Next" not in str(found)
+
+
+def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        batches = iter(minidl.DataLoader(Samples(30, loads.no_such_image), num_workers=2))
+        for _ in range(9):
+            next(batches)
+        with pytest.raises(KeyError):
+            next(batches)
+        list(batches)
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    assert found.notes[0].startswith("The loader raised, and the training went on") and found.loaders[0].next
+
+
+def test_a_death_is_told_once(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(RuntimeError, match="killed"):
+        list(minidl.DataLoader(Samples(30, loads.is_killed), num_workers=2))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    (note,) = (each for each in found.notes if "is killed by signal" in each)
+    assert found.notes[0] == note and "]: DataLoader worker (pid " in note
+    assert found.loaders[0].next == []
+
+
+def test_that_main_was_killed_is_said_first(tmp_path: Path) -> None:
+    main = multiprocessing.get_context("fork").Process(target=loads.kills_main, args=(tmp_path / "run.trace",))
+    main.start()
+    main.join(60)
+    assert main.exitcode == -signal.SIGKILL
+    trace = tracing.load(tmp_path / "run.trace")
+    found = tracing.report(trace)
+    assert found.first_lines()[0].startswith("Note: Main was killed in the middle of an epoch, after 6 batches")
+    assert found.loaders[0].next == []
+
+
 def test_nothing_recorded_is_no_error(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run.trace"):
         pass
-    assert str(tracing.report(tracing.load(tmp_path / "run.trace"))) == "No loader was recorded."
+    text = str(tracing.report(tracing.load(tmp_path / "run.trace")))
+    assert text.startswith("No loader was recorded.") and "import it from minidl" in text
 
 
 def test_a_report_can_be_made_at_any_moment_of_a_run(tmp_path: Path) -> None:

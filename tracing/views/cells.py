@@ -32,7 +32,7 @@ GOOD, BAD, WAITS = Style(color="green", bold=True), Style(color="red", bold=True
 
 LEVELS = " ▁▂▃▄▅▆▇█"
 # What a terminal that knows only ASCII gets instead.
-ASCII = str.maketrans("╭╮╰╯─│╎▸↱↳→←↑↓·×▁▂▃▄▅▆▇█░●‖µ", "++++-||>>>><^v.x__--==##.*|u")
+ASCII = str.maketrans("╭╮╰╯─│╎▸↱↳→←↑↓·×▁▂▃▄▅▆▇█░●‖µ…", "++++-||>>>><^v.x__--==##.*|u~")
 
 
 class Frame:
@@ -63,14 +63,17 @@ def length(line: Sequence[Segment]) -> int:
 
 
 def fit(line: Line, width: int, right: bool = False) -> Line:
-    """The line, cut or filled to `width` columns; `right`: filled on its left."""
+    """The line, cut or filled to `width` columns; `right`: filled on its left. What is cut ends with `…`."""
     missing = width - length(line)
     if missing == 0:
         return line
     if missing > 0:
         space = Segment(" " * missing)
         return [space, *line] if right else [*line, space]
-    return Segment.adjust_line_length(line, max(0, width))
+    words = "".join(segment.text for segment in line)
+    if width < 1 or not words[width:].strip():
+        return Segment.adjust_line_length(line, max(0, width))
+    return [*Segment.adjust_line_length(line, width - 1), Segment("…", DIM)]
 
 
 def ends(left: Line, right: Line, width: int) -> Line:
@@ -84,7 +87,8 @@ def box(title: str, lines: list[Line], width: int, height: int, caption: str = "
     if width < 4 or height < 2:
         return [fit([], width) for _ in range(height)]
     inner = width - 2
-    head = [Segment(f" {title} " if cell_len(title) + 2 <= inner - 1 else title[: inner - 1], BOLD)]
+    head = [Segment(f" {title} " if cell_len(title) + 2 <= inner - 1 else title, BOLD)]
+    head = fit(head, min(length(head), inner - 1))
     if caption and length(head) + cell_len(caption) + 3 <= inner - 1:
         head.append(Segment(f"· {caption} ", DIM))
     side = Segment("│", DIM)

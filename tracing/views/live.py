@@ -118,7 +118,7 @@ class Source(Protocol):
 class Live:
     """A run that goes on: the moment is always the last one."""
 
-    keys = "space stop"
+    keys = "space pause"
 
     def __init__(self, trace: Trace, until: Callable[[], bool] | None, clock: Clock) -> None:
         self.trace = trace
@@ -150,13 +150,13 @@ class Live:
 
     @property
     def mode(self) -> str:
-        return "‖ stopped" if self._stopped is not None else "ended" if self._over else "● live"
+        return "‖ paused" if self._stopped is not None else "ended" if self._over else "● live"
 
 
 class Replay:
     """A finished run: wall time, times `speed`, is the time in the trace."""
 
-    keys = "space stop  ← → step  ↓ ↑ speed"
+    keys = "space pause  ← → step  ↓ ↑ speed"
 
     def __init__(self, trace: Trace, speed: float, clock: Clock) -> None:
         self.trace = trace

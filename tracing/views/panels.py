@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from rich.segment import Segment
 
-from minidl.events import Kind, Queue
 from tracing.state import LoaderState, MainStatus, PinStatus, QueueState, State, WorkerState, WorkerStatus
 from tracing.views import cells
 from tracing.views.cells import BAD, BOLD, DIM, GOOD, PLAIN, WAITS, Frame, Line, beside, box, cell, ends, fit, text
-from tracing.views.recent import Recent, Said, choose
-from tracing.words import QUEUE_NAMES, duration
+from tracing.views.recent import Recent, choose
+from tracing.views.telling import in_words
+from tracing.words import duration
 
 STYLES = {
     WorkerStatus.FETCHING: GOOD,
@@ -32,23 +32,6 @@ STYLES = {
 }
 NUMBERS_WIDTH = 30
 PASSES_HEIGHT = 5  # the second row of boxes
-
-# What an event says, after who says it; {} is the batch. Any other kind says what minidl.events says of it.
-WORDS = {
-    Kind.DISPATCHED: "sends {} to worker {worker}",
-    Kind.FETCH_BEGIN: "fetches {}",
-    Kind.PIN_BEGIN: "pins {}",
-    Kind.STORED: "keeps {} for later: it waits for {value}",
-    Kind.RELEASED: "takes {} out of the reorder buffer",
-    Kind.ASKED: "asks for the next batch",
-    Kind.YIELDED: "hands {} to training",
-    Kind.EPOCH_BEGIN: "begins an epoch",
-    Kind.EPOCH_END: "ends the epoch: {value} batches",
-    Kind.WORKER_STARTED: "has started worker {worker}",
-    Kind.WORKER_DIED: "notices that worker {worker} is dead: exit code {value}",
-    Kind.TASK_LOST: "gives {} up: it was with worker {worker}",
-    Kind.SHUTDOWN_BEGIN: "begins to shut the loader down",
-}
 
 
 def render(
@@ -68,7 +51,7 @@ def render(
     else:
         body = _body(loader, recent, width, room)
     first = ends([text(f" {title} ", BOLD), *_about(state, loader)], [text(f" {mode} ", BOLD)], width)
-    last = ends(_verdict(recent), [text(f" {keys}", DIM)], width)
+    last = ends(_verdict(recent, width - len(keys) - 1), [text(f" {keys}", DIM)], width)
     return Frame([first, *body, last][:height], width)
 
 
@@ -79,7 +62,7 @@ def plain(state: State, recent: Recent) -> str:
         return f"{(recent.now - recent.start) / 1e9:.1f} s: no loader has begun yet"
     parts = [f"{(recent.now - recent.start) / 1e9:.1f} s: loader {loader.loader}, epoch {loader.epoch}"]
     parts.append(f"{loader.yielded} batches yielded, {recent.batches_per_second:.1f} a second")
-    parts.append(f"main {loader.main.status.value}, waited {recent.waited:.0%}")
+    parts.append(f"main {loader.main.status.value}, in the loader {recent.in_loader:.0%}")
     if loader.workers:
         parts.append("index_queues " + "+".join(str(len(queue)) for queue in loader.index_queues))
         parts.append("worker_result_queue " + "+".join(str(len(queue)) for queue in loader.result_queues))
@@ -103,10 +86,11 @@ def _about(state: State, loader: LoaderState | None) -> Line:
     return [text(" · ".join(parts), BAD if loader.error is not None else PLAIN)]
 
 
-def _verdict(recent: Recent) -> Line:
+def _verdict(recent: Recent, width: int) -> Line:
     if not recent.limit:
         return []
-    return [text(f" ▸ {recent.limit} ", BOLD), text(f" main waited {recent.waited:.0%} of the time")]
+    limit, share = text(f" ▸ {recent.limit} ", BOLD), text(f" main in the loader {recent.in_loader:.0%} ")
+    return [limit, share] if cells.length([limit, share]) <= width else [limit]
 
 
 def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
@@ -129,7 +113,7 @@ def _workers(loader: LoaderState, recent: Recent, width: int, height: int) -> li
     count = len(loader.workers)
     shown = min(count, max(1, height - 2))
     shown -= shown < count and shown > 1  # room to say how many more there are
-    left, right = min(46, int(width * 0.22)), min(46, int(width * 0.265))  # a longer name at the right
+    left, right = min(46, int(width * 0.22)), min(46, int(width * 0.275))  # a longer name at the right
     middle = width - left - right - 2
     rows = range(shown)
     index = [_queue(loader.index_queues[number], left - 2) for number in rows]
@@ -156,7 +140,9 @@ def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int
     words = 13 if width >= 50 else 10
     task = [cell(worker.task)] if worker.task >= 0 else []
     holds_up = worker.task >= 0 and worker.task == _gap(loader)
-    status = worker.status.value if worker.exit_code is None else f"{worker.status.value} ({worker.exit_code})"
+    status = worker.status.value
+    if worker.exit_code is not None:
+        status += f" ({worker.exit_code})" if words > 10 else f" {worker.exit_code}"
     line = fit([text(f"{worker.worker:{digits}} "), text(status, STYLES.get(worker.status, DIM))], digits + words)
     line += fit(task, max(5, len(str(loader.send_idx)) + 2), right=True)
     line += [text(f"{duration(recent.now - worker.since):>8}", BAD if holds_up else PLAIN)]
@@ -175,7 +161,7 @@ def _passes(loader: LoaderState, recent: Recent, width: int, height: int) -> lis
     boxes = []
     rest = width
     if loader.pin_thread.status is not PinStatus.NONE:
-        part = int(width * 0.185)
+        part = int(width * 0.19)
         boxes.append(box("↳ pin thread", _pin(loader, recent, part - 2), part, height, "page-locks"))
         ready = [
             cells.row_of_cells(loader.data_queue.messages, part - 2),
@@ -203,9 +189,9 @@ def _pin(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
 
 def _reorder_buffer(loader: LoaderState, width: int) -> list[Line]:
     if loader.config.get("in_order") is False:
-        return [[text("not used: in_order=False", DIM)]]
+        return [[text("not used:", DIM)], [text("in_order=False", DIM)]]
     if not loader.reorder_buffer:
-        return [[text("empty", DIM)], [text("batches come in order", DIM)]]
+        return [[text("empty", DIM)], [text("all come in order", DIM)]]
     waits_for = _gap(loader)
     if waits_for < 0:
         kept = cells.row_of_cells(loader.reorder_buffer, width)
@@ -213,7 +199,7 @@ def _reorder_buffer(loader: LoaderState, width: int) -> list[Line]:
     gap = [text("  "), text(f"{waits_for}?", BAD)]
     kept = cells.row_of_cells(loader.reorder_buffer, width - cells.length(gap))
     entry = loader.task_info.get(waits_for)
-    where = f"which worker {entry.worker} has" if entry is not None else "which is on its way"
+    where = f"worker {entry.worker} has it" if entry is not None else "it is on its way"
     return [[*kept, *gap], [text(f"until {waits_for} comes,")], [text(where)]]
 
 
@@ -232,11 +218,13 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
         what += [text(" with "), cell(main.in_hand)]
     elif main.waits_for >= 0:
         what += [text(" for "), text(f"{main.waits_for}?", BOLD)]
+    share = f"trained {recent.trained:.0%}, in the loader {recent.in_loader:.0%}"
     strip = recent.training.strip(recent.since, recent.now, max(1, width))
+    since = text(f" {duration(recent.now - main.since)}")
     return [
-        ends(what, [text(f" {duration(recent.now - main.since)}")], width),
+        ends(what if cells.length([*what, since]) <= width else what[:1], [since], width),
         cells.strip(strip),
-        [text(f"trained {recent.trained:.0%}, waited {recent.waited:.0%}", DIM)],
+        [text(share if len(share) <= width else share.partition(", ")[2], DIM)],
     ]
 
 
@@ -244,30 +232,14 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
 
 
 def _events(loader: LoaderState, recent: Recent, count: int) -> list[Line]:
-    return [_in_words(said, loader, recent.start) for said in recent.said[-count:]] if count > 0 else []
-
-
-def _in_words(said: Said, loader: LoaderState, start: int) -> Line:
-    who = said.kind.who.split(",")[0]
-    if said.kind is Kind.PUT:
-        who = {Queue.INDEX: "main", Queue.DATA: "pin thread"}.get(said.queue, "worker")
-    if who == "worker":
-        who = f"worker {said.worker}" if loader.workers and said.worker >= 0 else "main"
-    words = WORDS.get(said.kind)
-    if said.kind is Kind.PUT:
-        words = f"puts {{}} on {QUEUE_NAMES.get(said.queue, 'a queue')}"
-    elif words is None:
-        words = f"{said.kind.when} {{}}" if said.task >= 0 else said.kind.when
-    before, batch, after = words.format("\0", worker=said.worker, value=said.value).partition("\0")
-    shown = [cell(said.task) if said.task >= 0 else text(said.kind.name)] if batch else []
-    return [text(f"{(said.time - start) / 1e9:8.3f} s ", DIM), text(f"{who:11}"), text(before), *shown, text(after)]
+    return [in_words(said, loader, recent.start) for said in recent.said[-count:]] if count > 0 else []
 
 
 def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
     width = NUMBERS_WIDTH - 3
     rows: list[tuple[str, Line]] = [
         ("batches a second", [text(f"{recent.batches_per_second:.1f}", BOLD)]),
-        ("main waited", _share(recent.waited, WAITS)),
+        ("in the loader", _share(recent.in_loader, WAITS)),
     ]
     if recent.busy:
         rows.append(("workers busy", _share(sum(recent.busy) / len(recent.busy), GOOD)))
@@ -287,15 +259,20 @@ def _share(share: float, style: cells.Style) -> Line:
 
 HELP: list[Line] = [
     [],
-    [cell(7), text(" A batch. It keeps its colour from the task on index_queue to the training step.")],
+    [cell(7), text(" A batch. It keeps its colour from index_queue to the training step.")],
     [],
-    [Segment(" ╎  "), text("In a queue, the next to be taken stands at the right. Left of this line: messages in")],
-    [text("    the feeder thread's buffer. Right of it: in the pipe.")],
+    [Segment(" ╎  "), text("In a queue, the next to be taken stands at the right. Left of this line:")],
+    [text("    messages in the feeder thread's buffer. Right of it: in the pipe.")],
     [text(" 5? ", BAD), text("The batch that the reorder buffer waits for; those beside it came early.")],
-    [Segment(" ▃▇ "), text("The last five seconds, or less: the higher, the busier. The colour is the batch's.")],
+    [Segment(" ▃▇ "), text("The last five seconds, or less. Higher: busier; the colour is the batch's.")],
+    [Segment("91% "), text("Behind a worker: the share of these seconds that it was busy.")],
+    [],
+    [text(" in the loader ", BOLD), text("main's time outside the training step: it waits, or works there")],
+    [text(" send_idx      ", BOLD), text("the task that main sends next: so many were sent")],
+    [text(" rcvd_idx      ", BOLD), text("the task whose batch main hands to training next")],
     [],
     [text(" q     ", BOLD), text("quits; the run that is watched goes on")],
-    [text(" space ", BOLD), text("stops the picture, and lets it go on")],
+    [text(" space ", BOLD), text("pauses the picture, and lets it go on")],
     [text(" ← →   ", BOLD), text("one event back or on (replay)")],
     [text(" ↓ ↑   ", BOLD), text("half as fast, twice as fast (replay)")],
     [text(" h     ", BOLD), text("this page, and back")],

@@ -99,9 +99,9 @@ class Recent:
     events: int = 0  # so far, of the whole trace
     events_per_second: float = 0.0
     batches_per_second: float = 0.0
-    waited: float = 0.0  # share of the window that main spent in the loader
+    in_loader: float = 0.0  # share of the window that main spent in the loader: waiting, or at work there
     trained: float = 0.0  # share of it that main spent in the training step
-    started: float = 0.0  # of the time waited, the share before the first batch
+    started: float = 0.0  # of its time in the loader, the share before the first batch
     held: float = 0.0  # of that, the share while finished batches lay in the reorder buffer
     busy: list[float] = field(default_factory=list)  # of each worker: its share of the window
     pin_busy: float = 0.0
@@ -110,6 +110,11 @@ class Recent:
     training_on: int = -1  # the task whose batch was yielded last
     said: list[Said] = field(default_factory=list)  # the newest last
     limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
+
+
+def is_told(kind: Kind) -> bool:
+    """Whether the last events name it."""
+    return bool(_TOLD[kind])
 
 
 def choose(state: State, shown: int = -1) -> LoaderState | None:
@@ -170,7 +175,7 @@ def _add_stretches(result: Recent, loader: LoaderState, marks: np.ndarray) -> No
     is_training = loader.main.status is MainStatus.TRAINING
     result.training = _stretches(result, main, yields, main["kind"] == Kind.ASKED, is_training)
     inside = _table(*IN_LOADER)[main["kind"]]
-    waiting = _stretches(result, main, inside, ~inside, not is_training and loader.alive)
+    loading = _stretches(result, main, inside, ~inside, not is_training and loader.alive)
     result.training_on = int(main["task"][yields][-1]) if yields.any() else loader.rcvd_idx - 1
     # A run that began inside the window is measured from its beginning.
     begins_here = len(main) > 0 and main["kind"][0] == Kind.LOADER
@@ -181,11 +186,11 @@ def _add_stretches(result: Recent, loader: LoaderState, marks: np.ndarray) -> No
         return min(1.0, (now - since) / span)
 
     result.batches_per_second = int(yields.sum()) * 1e9 / span
-    result.waited, result.trained = share(waiting), share(result.training)
-    waited = max(1.0, result.waited * span)
+    result.in_loader, result.trained = share(loading), share(result.training)
+    whole = max(1.0, result.in_loader * span)
     if begins_here and yields.any():
-        result.started = float(waiting.total(main["time"][yields][:1])[0]) / waited
-    result.held = _held(result, loader, marks, waiting) / waited
+        result.started = float(loading.total(main["time"][yields][:1])[0]) / whole
+    result.held = _held(result, loader, marks, loading) / whole
     of_workers = marks[_table(Kind.FETCH_BEGIN, *WORKER_ENDS)[kind] & (marks["queue"] != Queue.INDEX)]
     for worker in loader.workers:
         of_worker = of_workers[of_workers["worker"] == worker.worker]
@@ -217,14 +222,14 @@ def _stretches(
     return Stretches(times[begins], following[begins], tasks[begins])
 
 
-def _held(result: Recent, loader: LoaderState, marks: np.ndarray, waiting: Stretches) -> float:
-    """How long main waited while the reorder buffer held a batch (ns)."""
+def _held(result: Recent, loader: LoaderState, marks: np.ndarray, loading: Stretches) -> float:
+    """How long main was in the loader while the reorder buffer held a batch (ns)."""
     moves = marks[_table(Kind.STORED, Kind.RELEASED)[marks["kind"]]]
     steps = np.where(moves["kind"] == Kind.STORED, 1, -1)
     # Counted back from what lies in it now.
     depth = len(loader.reorder_buffer) - np.append(np.cumsum(steps[::-1])[::-1], 0)
     corners = np.concatenate([[result.since], moves["time"], [result.now]])
-    return float((np.diff(waiting.total(corners)) * (depth > 0)).sum())
+    return float((np.diff(loading.total(corners)) * (depth > 0)).sum())
 
 
 def _limit(result: Recent, loader: LoaderState) -> str:
@@ -235,7 +240,7 @@ def _limit(result: Recent, loader: LoaderState) -> str:
         return "a worker has died"
     if loader.yielded == 0:
         return "start-up: no batch yet" if loader.epoch == 0 else ""
-    if result.waited < 0.05:
+    if result.in_loader < 0.05:
         return Verdict.TRAINING.value
     if result.started > 0.5:
         return "start-up was the limit so far"
@@ -247,4 +252,4 @@ def _limit(result: Recent, loader: LoaderState) -> str:
         return Verdict.HOLD_UP.value
     if loader.pin_thread.status is not PinStatus.NONE and result.pin_busy > 0.7:
         return Verdict.PINNING.value
-    return "neither main nor the workers are busy: moving batches, or too little prefetch"
+    return "nobody is busy: moving batches, or too little prefetch"

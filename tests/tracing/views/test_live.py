@@ -23,10 +23,11 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.segment import Segment
 
 import minidl
 import tracing
-from minidl.events import Kind
+from minidl.events import Kind, Queue
 from tracing.recording import in_progress
 from tracing.state import (
     LoaderState,
@@ -41,11 +42,11 @@ from tracing.state import (
     WorkerState,
     WorkerStatus,
 )
-from tracing.views.cells import ASCII, Frame, lines_of, row_of_cells
+from tracing.views.cells import ASCII, Frame, fit, lines_of, row_of_cells
 from tracing.views.keyboard import names_of
 from tracing.views.live import Live, Replay, watch
 from tracing.views.panels import HELP, plain, render
-from tracing.views.recent import Recent, recent
+from tracing.views.recent import Recent, Said, is_told, recent
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -264,7 +265,7 @@ def test_reorder_buffer_shows_what_it_waits_for(recorded: Recorded) -> None:
     top = next(number for number, line in enumerate(lines) if "reorder buffer" in line)
     kept = lines[top + 1].split("│▸│")[0]
     assert numbers_in(kept) == [*loader.reorder_buffer[::-1], 0] and "0?" in kept
-    assert "which worker 0 has" in lines[top + 3]
+    assert "worker 0 has it" in lines[top + 3]
 
 
 def test_without_workers_there_is_only_main(recorded: Recorded) -> None:
@@ -291,6 +292,39 @@ def test_a_dead_worker_is_shown(recorded: Recorded) -> None:
     body = "\n".join(texts(render(state, facts, 120, 40)))
     assert f"dead ({-signal.SIGKILL})" in body
     assert facts.limit == "a worker has died"
+
+
+@pytest.mark.parametrize("pin", [False, True])
+def test_nothing_is_cut_at_80_columns(pin: bool) -> None:
+    """But the ids, which are counted, the line at the top, and the longest of the statuses."""
+    state = busy_state(8, pin, 3)
+    for reorder_buffer in ([], state.loaders[0].reorder_buffer):
+        state.loaders[0].reorder_buffer = reorder_buffer
+        for worker in state.loaders[0].workers:
+            worker.status = WorkerStatus.COLLATING
+        state.loaders[0].main.status = MainStatus.DISPATCHING
+        lines = texts(render(state, quiet(state), 80, 24, keys=Replay.keys))
+        assert "worker_result_queue" in lines[1]
+        assert not [line for line in lines[1:] if "…" in line]
+    page = texts(render(state, quiet(state), 80, 24, help=True))
+    assert not [line for line in page[1:] if "…" in line]
+
+
+def test_what_is_cut_says_so() -> None:
+    assert [segment.text for segment in fit([Segment("abcdef")], 4)] == ["abc", "…"]
+    assert [segment.text for segment in fit([Segment("abcd  ")], 4)] == ["abcd"]  # only space is lost
+
+
+def test_every_event_has_words_that_fit_into_100_columns() -> None:
+    state = busy_state(16, True, 1)
+    told = [Said(10**10, kind, 1234, 12, Queue.RESULT, 1234) for kind in Kind if is_told(kind)]
+    assert len(told) > 30
+    for said in told:
+        facts = quiet(state)
+        facts.said = [said]
+        frame = texts(render(state, facts, 100, 40))
+        [line] = [line for line in frame if " 10.000 s " in line]
+        assert "…" not in line, line
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 40])
@@ -332,9 +366,9 @@ def test_waiting_with_a_full_reorder_buffer_is_told(recorded: Recorded) -> None:
     kinds, times = trace.events["kind"][: first + 1], trace.events["time"][: first + 1]
     begins, stored = int(times[kinds == Kind.ASKED][0]), int(times[kinds == Kind.STORED][0])
     facts = recent(trace, state, state.time)
-    waited = facts.waited * (state.time - trace.start)
+    loading = facts.in_loader * (state.time - trace.start)
     assert begins < stored
-    assert facts.held == pytest.approx((int(times[-1]) - stored) / waited)
+    assert facts.held == pytest.approx((int(times[-1]) - stored) / loading)
 
 
 @pytest.mark.parametrize("load", ["pinned", "persistent", "two_at_once", "dying"])
@@ -348,7 +382,7 @@ def test_nothing_is_told_before_it_happens(recorded: Recorded, load: str) -> Non
             assert not len(lane.ends) or lane.ends[-1] <= state.time
             loads = [load for load, _ in lane.strip(facts.since, facts.now, 30)]
             assert min(loads) >= 0 and max(loads) <= 1 + 1e-9
-        assert 0 <= facts.waited <= 1 and 0 <= facts.held <= 1 + 1e-9
+        assert 0 <= facts.in_loader <= 1 and 0 <= facts.held <= 1 + 1e-9
         assert plain(state, facts)
 
 

@@ -6,6 +6,7 @@ Artists are found by their gid: "worker 0 fetch" is a collection of bars, "data_
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -279,6 +280,47 @@ def test_a_range_of_batches(recorded: Recorded) -> None:
     left, right = figure.axes[0].get_xlim()
     assert left == pytest.approx(drawn.x(chosen["keys_begin"].min()))
     assert right == pytest.approx(drawn.x(chosen["asked"].max()))
+
+
+@pytest.mark.parametrize(("batches", "words"), [((3, 6), "batches 3 to 5,"), ((3, 4), "batch 3,"), ((3, 900), "to {}")])
+def test_the_title_names_the_batches_that_were_asked_for(
+    recorded: Recorded, batches: tuple[int, int], words: str
+) -> None:
+    trace = recorded("in_order")
+    title = all_text(timeline(trace, batches=batches))
+    assert words.format(trace.tasks["task"].max()) in title and "batches yielded" not in title
+    assert f"{len(trace.tasks)} batches yielded in" in all_text(timeline(trace))
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_the_parts_of_mains_time_sum_to_100_percent(recorded: Recorded, name: str) -> None:
+    trace = recorded(name)
+    parts = re.search(r"Main's time: (.*)\.", all_text(timeline(trace)))
+    assert parts is not None
+    assert sum(int(number) for number in re.findall(r"(\d+)%", parts[1])) == 100
+
+
+@pytest.mark.parametrize("name", ["pinned", "dying", "serial"])
+def test_the_parts_of_mains_time_are_those_of_the_state(recorded: Recorded, name: str) -> None:
+    trace = recorded(name)
+    parts = re.findall(r"(\d+)% ([a-z' -]+)", all_text(timeline(trace)))
+    shares = {what: int(number) for number, what in parts}
+    known = {MainStatus.STARTING: "start-up", MainStatus.RAISED: "after an error", MainStatus.SHUTTING_DOWN: "shutdown"}
+    known |= {MainStatus.TRAINING: "in the training step", MainStatus.WAITING: "waiting for batches"}
+    times = trace.events["time"]
+    expected = dict.fromkeys(known.values(), 0.0)
+    for k, took in enumerate(np.diff(times).tolist()):
+        status = trace.state(k).loaders[0].main.status
+        if status in known:
+            expected[known[status]] += 100 * took / float(times[-1] - times[0])
+    assert {what: shares.get(what, 0) for what in expected} == pytest.approx(expected, abs=1)
+    assert expected["start-up"] > 0 and (expected["after an error"] > 0) == (name == "dying")
+
+
+def test_percents_sum_to_100() -> None:
+    assert story.percent([1 / 3, 1 / 3, 1 / 3]) in ([34, 33, 33], [33, 34, 33], [33, 33, 34])
+    assert story.percent([0.006, 0.004, 0.99]) == [1, 0, 99]
+    assert story.percent([0.0, 1.0]) == [0, 100]
 
 
 def test_a_stretch_of_time(recorded: Recorded) -> None:

@@ -28,7 +28,7 @@ from tracing.views.timeline import artists
 from tracing.views.timeline.artists import Scale
 from tracing.views.timeline.queues import Stays, queue_stays, reorder_stays
 from tracing.views.timeline.spans import Look, Spans, spans
-from tracing.views.timeline.story import Mark, marks, stages, way
+from tracing.views.timeline.story import Mark, main_in_words, marks, stages, way
 from tracing.views.timeline.window import View, choose, select
 from tracing.words import QUEUE_NAMES, duration
 
@@ -72,7 +72,8 @@ def timeline(
     for axes, strip in zip(queues, strips, strict=True):
         draw_strip(axes, scale, view, strip, followed)
     draw_regions([lanes, *queues], scale, seen, view.end)
-    write_title(figure, view, rows, followed)
+    asked = batches if start is None and end is None else None
+    write_title(figure, view, rows[0].spans, asked, followed)
     draw_legend(figure, view, rows, followed, seen)
     return figure
 
@@ -236,17 +237,19 @@ def in_words(task: np.void) -> str:
     return " → ".join(f"{duration(ns)} {what}" for what, ns in found if ns >= whole / 50)
 
 
-def write_title(figure: Figure, view: View, rows: list[Row], followed: np.void | None) -> None:
-    main = rows[0].spans.shares(np.array([view.begin, view.end]))[:, 0]
+def write_title(
+    figure: Figure, view: View, main: Spans, asked: tuple[int, int] | None, followed: np.void | None
+) -> None:
+    """asked: the batches that the window was chosen for, if it was; more than these may be yielded in it."""
     yielded = view.tasks[(view.tasks["yielded"] >= view.begin) & (view.tasks["yielded"] <= view.end)]
+    what = f"{len(yielded)} batches yielded in"
+    if asked is not None:
+        last = min(asked[1] - 1, int(view.tasks["task"].max()))
+        what = f"batch {last}," if last == asked[0] else f"batches {asked[0]} to {last},"
     workers = {0: "no workers", 1: "1 worker"}.get(view.num_workers, f"{view.num_workers} workers")
-    title = f"DataLoader with {workers}: {len(yielded)} batches yielded in {duration(view.end - view.begin)}"
+    title = f"DataLoader with {workers}: {what} {duration(view.end - view.begin)}"
     figure.text(0.12 / figure.get_figwidth(), 1 - 0.22 / figure.get_figheight(), title, size=10, weight="bold")
-    loading = main.sum() - main[Look.TRAINING] - main[Look.WAITING] - main[Look.NOTHING]
-    words = (
-        f"Main's time: {main[Look.TRAINING]:.0%} in the training step, {main[Look.WAITING]:.0%} waiting for batches, "
-        f"{loading:.0%} at work in the loader."
-    )
+    words = f"Main's time: {main_in_words(main, view.begin, view.end)}."
     if view.left_out:
         words += f" Not drawn: {view.left_out} iterators that ran at the same time."
     if followed is not None:

@@ -126,6 +126,12 @@ class Spans:
         of_looks = [self.look == look for look in Look]
         return np.diff([spent(self.begin[of_look], self.end[of_look], edges) for of_look in of_looks]) / np.diff(edges)
 
+    def share(self, status: enum.Enum, begin: int, end: int) -> float:
+        """The share of the time between two (ns) that has this status, 0 to 1."""
+        alike = self.status == CODE[status]
+        first, last = spent(self.begin[alike], self.end[alike], np.array([begin, end]))
+        return float(last - first) / (end - begin)
+
 
 def spans(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int, until: int) -> Spans:
     """What a thread did in these iterators of one loader; the last thing it did lasts `until` (ns)."""

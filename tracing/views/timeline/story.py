@@ -1,4 +1,5 @@
-"""What the timeline points at: the way of one batch, and the events that a reader must not miss.
+"""What the timeline points at: the way of one batch, where main's time went, and the events that a
+reader must not miss.
 
 Legend
     hop     (12.1 ms, "worker", 0)          where the followed batch is at a time
@@ -14,6 +15,8 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.index import Lane
+from tracing.state import MainStatus
+from tracing.views.timeline.spans import Look, Spans
 from tracing.words import STAGES
 
 if TYPE_CHECKING:
@@ -62,6 +65,34 @@ def most_instructive(tasks: np.ndarray, begin: int, end: int) -> np.void | None:
     if early.any():
         return whole[early][np.argmax((whole["released"] - whole["stored"])[early])]
     return whole[np.argmax(whole["yielded"] - whole["fetch_begin"])]
+
+
+# ---- main's time
+
+
+def main_in_words(main: Spans, begin: int, end: int) -> str:
+    """How main's time between two (ns) is divided; the parts sum to 100 %, and what is no part of it is left out."""
+    looks = main.shares(np.array([begin, end]))[:, 0]
+    shares = {
+        "start-up": main.share(MainStatus.STARTING, begin, end),
+        "in the training step": looks[Look.TRAINING],
+        "waiting for batches": looks[Look.WAITING],
+        "at work in the loader": looks[[Look.BUSY, Look.FETCH, Look.COLLATE, Look.PIN]].sum(),
+        "after an error": main.share(MainStatus.RAISED, begin, end),
+        "shutdown": main.share(MainStatus.SHUTTING_DOWN, begin, end),
+    }
+    shares["outside the loader's life"] = max(0.0, 1 - sum(shares.values()))  # before it, after it, between epochs
+    rounded = percent(list(shares.values()))
+    return ", ".join(f"{number}% {what}" for what, number in zip(shares, rounded, strict=True) if number)
+
+
+def percent(shares: list[float]) -> list[int]:
+    """Shares that sum to 1 as whole percents that sum to 100: those that lose most by it are rounded up."""
+    down = [int(share * 100) for share in shares]
+    losses = sorted(range(len(shares)), key=lambda i: down[i] - shares[i] * 100)
+    for i in losses[: 100 - sum(down)]:
+        down[i] += 1
+    return down
 
 
 # ---- marks
