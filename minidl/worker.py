@@ -82,7 +82,9 @@ def run(job: Job) -> None:
         index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
         index_queue.add(job.worker_id, job.index_reader, job.world.parent())
         seed_everything(job)
-        end = Worker(job, index_queue, result_queue).loop()
+        worker = Worker(job, index_queue, result_queue)
+        job.world.on_interrupt(worker.note_interrupt)
+        end = worker.loop()
     except KeyboardInterrupt:
         pass  # the terminal sends Ctrl-C to main as well, and main raises it
     emit(WORKER_END, job.epoch_id, NO_TASK, job.worker_id, 0, end)
@@ -122,6 +124,7 @@ class Worker:
     index_queue: Consumer
     result_queue: Producer
     fetcher: Any = None
+    interrupted: bool = False  # Ctrl-C came, though its KeyboardInterrupt may have been swallowed
     stream_ended: bool = False  # the iterable dataset has no more samples in this epoch
     init_failure: ExceptionWrapper | None = None  # worker_init_fn raised
     failure: ExceptionWrapper | None = None  # it did, or iter(dataset) did in this epoch: the answer to every task
@@ -129,7 +132,7 @@ class Worker:
     def loop(self) -> End:
         """Do tasks until told to stop, or until main is dead. torch: _worker_loop"""
         self.start()
-        while True:
+        while not self.interrupted:
             message = self.index_queue.get()
             if isinstance(message, Stop):
                 return End.STOPPED
@@ -144,6 +147,10 @@ class Worker:
                     Result(message.epoch_id, message.task_id, self.job.worker_id, self.data_of(message))
                 )
             del message  # nothing of a task outlives it: the samples may be large
+        return End.INTERRUPTED
+
+    def note_interrupt(self) -> None:
+        self.interrupted = True
 
     def start(self) -> None:
         job = self.job

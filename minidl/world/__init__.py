@@ -133,6 +133,10 @@ class World(Protocol):
     def on_exit(self, call: Callable[[], None]) -> None:
         """Call back when this process exits, while everything still works. Asking twice is harmless."""
 
+    def on_interrupt(self, note: Callable[[], None]) -> None:
+        """In a worker: call `note` when Ctrl-C comes, before the KeyboardInterrupt: that may be raised in a finalizer,
+        where Python swallows it."""
+
     def report_crashes(self) -> None:
         """In a worker: let a fatal signal print where it struck before it kills; and let nothing be printed of a main
         that is gone."""

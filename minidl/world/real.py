@@ -252,6 +252,16 @@ class RealWorld:
             # the workers by force, in a child as in the first process.
             multiprocessing.util.Finalize(None, call, exitpriority=100)
 
+    def on_interrupt(self, note: Callable[[], None]) -> None:
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            return  # the program handles Ctrl-C in its own way, or ignores it
+
+        def handler(number: int, frame: Any) -> None:
+            note()
+            signal.default_int_handler(number, frame)
+
+        signal.signal(signal.SIGINT, handler)
+
     def report_crashes(self) -> None:
         with contextlib.suppress(AttributeError):
             torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; SIGTERM from main is quiet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -164,3 +165,22 @@ def test_nothing_is_printed_when_main_hangs_up_while_it_takes_a_tensor(who: str,
     other = "from minidl.world.real import RealWorld; RealWorld().report_crashes(); 1 / 0"
     done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, timeout=25)
     assert "ZeroDivisionError" in done.stderr
+
+
+class Swallows(Keys):
+    """Ctrl-C comes while a finalizer runs: Python prints that it ignores the KeyboardInterrupt."""
+
+    def __getitem__(self, key: int) -> Any:
+        class Finalized:
+            def __del__(self) -> None:
+                signal.raise_signal(signal.SIGINT)
+
+        if key == 8:
+            Finalized()
+        return super().__getitem__(key)
+
+
+def test_a_worker_ends_of_an_interrupt_that_python_swallowed() -> None:
+    iterator = iter(loader_of(Swallows(40)))
+    with pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):
+        list(iterator)
