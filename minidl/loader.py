@@ -217,6 +217,7 @@ class DataLoader(Generic[T_co]):
 
     def _configuration(self) -> dict[str, Any]:
         return {
+            "package": "minidl",
             "dataset": type(self.dataset).__name__,
             "sampler": type(self._index_sampler).__name__,
             "batch_size": self.batch_size,

@@ -119,6 +119,12 @@ class Producer:
         self._join_cancelled = True
         emit(JOIN_CANCELLED, self._epoch_id, NO_TASK, worker_id, queue)
 
+    def wait_for_feeder(self, timeout: float) -> None:
+        """After `close`, once nobody can read any more: a write fails at once then, so the feeder ends at once. (Unless
+        some other process has inherited the reading end; hence the timeout.)"""
+        if self._feeder is not None and not self._world.is_current(self._feeder):
+            self._feeder.join(timeout)
+
     def _feed(self) -> None:
         """The feeder thread. torch: multiprocessing.queues.Queue._feed"""
         queue, worker_id = self._name

@@ -124,10 +124,13 @@ def use_force(iterator: ParallelIterator) -> None:
 
 
 def close_queues(iterator: ParallelIterator) -> None:
-    """Step 5."""
+    """Step 5. The feeders are waited for: SHUTDOWN_END is the last that this iterator says."""
+    deadline = iterator._world.now() + PATIENCE
     for index_queue in iterator._index_queues:
         index_queue.cancel_join_thread()
         index_queue.close()
+    for index_queue in iterator._index_queues:
+        index_queue.wait_for_feeder(max(0.0, deadline - iterator._world.now()))
     iterator._worker_result_queue.close()
     iterator._endings.close()
     iterator._workers_done_event.close()

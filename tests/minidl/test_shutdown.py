@@ -22,7 +22,8 @@ import psutil
 import pytest
 
 import minidl
-from minidl import shutdown
+from minidl import events, shutdown
+from minidl.events import Kind
 from tests.minidl.dying import Keys, Stuck, batches, open_files, shared_memory_names, wait_until
 
 pytestmark = pytest.mark.timeout(60)
@@ -277,3 +278,23 @@ def test_an_exception_in_the_training_step() -> None:
             raise LookupError
     gc.collect()
     assert not [child for child in psutil.Process().children() if child.name() == "pt_data_worker"]
+
+
+def test_nothing_is_said_after_the_shutdown() -> None:
+    """A feeder that is slow to run its last line is waited for: its thread is one of those that must not be left."""
+    said: list[int] = []
+    over = threading.Event()
+
+    def slow_feeder(kind: int, *_: Any) -> None:
+        if kind == Kind.FEEDER_END and threading.current_thread() is not threading.main_thread():
+            over.wait(0.2)  # without the wait for it, main is over long before
+        said.append(kind)
+        if kind == Kind.SHUTDOWN_END:
+            over.set()
+
+    previous = events.install(slow_feeder)
+    try:
+        list(minidl.DataLoader(range(4), num_workers=2))
+    finally:
+        events.install(previous)
+    assert said[-4:] == [Kind.FEEDER_END, Kind.FEEDER_END, Kind.SHUTDOWN_END, Kind.EPOCH_END]
