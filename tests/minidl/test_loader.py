@@ -22,6 +22,7 @@ import torch
 
 import minidl
 from minidl.queues import Consumer, Producer
+from tests.ids import plain
 from tests.minidl.observing import attempt, comparable, in_both, neutral, seed_all, steps
 from tests.minidl.programs import TORCH, Noise, ShortMinidlStream, Squares, TorchStream, keep
 
@@ -87,7 +88,7 @@ def test_every_combination_of_arguments(dataset: Any) -> None:
         {"generator": 3, "shuffle": True},
         {"no_such_option": 1},
     ],
-    ids=str,
+    ids=plain,
 )
 def test_types_of_arguments(arguments: dict[str, Any]) -> None:
     """At construction, or at the latest when iterated."""
@@ -140,7 +141,7 @@ def test_attributes_after_construction(name: str) -> None:
     assert in_both(run)[0] == ("error" if name in NAMES else "value")
 
 
-@pytest.mark.parametrize("value", ["fork", "hurry", 7, None, FORK], ids=str)
+@pytest.mark.parametrize("value", ["fork", "hurry", 7, None, FORK], ids=["fork", "hurry", "7", "None", "a context"])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_context_can_be_changed(value: Any, workers: int) -> None:
     def run(package: ModuleType) -> Any:
@@ -175,9 +176,13 @@ def test_workers_can_be_changed_between_epochs() -> None:
         {"sampler": [3, 2, 1], "batch_size": 2},
         {"sampler": (key for key in range(3))},
     ],
-    ids=str,
+    ids=["plain", "by 4", "by 4, full", "unbatched", "batch sampler", "sampler", "sampler without a length"],
 )
-@pytest.mark.parametrize("dataset", [Squares(11), Squares(0), TorchStream(3), ShortMinidlStream(3)], ids=repr)
+@pytest.mark.parametrize(
+    "dataset",
+    [Squares(11), Squares(0), TorchStream(3), ShortMinidlStream(3)],
+    ids=["11 squares", "none", "torch stream", "minidl stream"],
+)
 def test_length(dataset: Any, options: dict[str, Any]) -> None:
     def run(package: ModuleType) -> Any:
         loader = package.DataLoader(dataset, **options)

@@ -9,9 +9,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -25,57 +22,9 @@ import minidl
 from minidl import events, shutdown
 from minidl.events import Kind
 from tests.minidl.dying import Keys, Stuck, batches, open_files, shared_memory_names, wait_until
+from tests.minidl.mains import Mains
 
 pytestmark = pytest.mark.timeout(60)
-
-ROOT = Path(minidl.__file__).parents[1]
-
-
-class Mains:
-    """Starts mains; see tests/minidl/mains.py. `pid` is that of the latest, and of its session."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.minidl.mains"]
-        self.forker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        self.pid = 0
-
-    def ask(self, line: str) -> int:
-        assert self.forker.stdin and self.forker.stdout
-        print(line, file=self.forker.stdin, flush=True)
-        return int(self.forker.stdout.readline())
-
-    def start(self, program: str, folder: Path) -> None:
-        self.folder = folder
-        (folder / "program").write_text(textwrap.dedent(program))
-        self.pid = self.ask(str(folder))
-
-    def wait_for(self, name: str) -> None:
-        wait_until((self.folder / name).exists, 40)
-
-    def members(self) -> list[psutil.Process]:
-        """The living processes of its session."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (psutil.NoSuchProcess, ProcessLookupError):
-                pass
-        return found
-
-    def runs(self) -> bool:
-        return psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
-
-    def end(self, limit: float, leftover_limit: float = 1.0) -> tuple[int, str]:
-        """Exit code and stderr, once it has ended, within `limit` seconds, and with it its whole session."""
-        try:
-            wait_until(lambda: not self.runs(), limit)
-            wait_until(lambda: not self.members(), leftover_limit)
-        finally:
-            for process in self.members():
-                process.kill()
-            code = self.ask("wait")
-        return code, (self.folder / "stderr").read_text()
 
 
 @pytest.fixture(scope="module")

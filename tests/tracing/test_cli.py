@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,9 +17,10 @@ import tracing
 from minidl.events import Kind, emit
 from tests.tracing import report_loads as loads
 from tracing import format as fmt
-from tracing.__main__ import main, wait_for_first_event
+from tracing.__main__ import main
+from tracing.commands.looking import wait_for_first_event
 
-COMMANDS = ("demo", "live", "timeline", "report", "check")
+COMMANDS = ("demo", "live", "timeline", "sequence", "report", "check", "export")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,28 @@ def test_live_prints_a_frame(path: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "<svg" in picture.read_text()
 
 
+@pytest.mark.parametrize(("suffix", "begin"), [("svg", "<svg"), ("mmd", "sequenceDiagram"), ("txt", "")])
+def test_sequence_writes_a_picture_or_text(path: Path, tmp_path: Path, suffix: str, begin: str) -> None:
+    picture = tmp_path / f"sequence.{suffix}"
+    assert main(["sequence", str(path), "-o", str(picture), "--batches", "2:4"]) == 0
+    text = picture.read_text()
+    assert text.startswith(begin) and "worker 1" in text
+
+
+def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sequence", str(path), "--shutdown", "--width", "80"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize("format", ["perfetto", "jsonl"])
+def test_export_writes_json(path: Path, tmp_path: Path, format: str) -> None:
+    file = tmp_path / "trace.json.gz"
+    assert main(["export", str(path), "--format", format, "-o", str(file)]) == 0
+    with gzip.open(file, "rt") as lines:
+        assert all(json.loads(line) for line in lines) if format == "jsonl" else json.load(lines)["traceEvents"]
+
+
 def test_check_tells_what_is_broken(path: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(path)]) == 0
     assert "all invariants hold" in capsys.readouterr().out
@@ -97,7 +122,7 @@ def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit) as exit:
         main([command, "--help"])
     assert exit.value.code == 0
-    assert f"example:\n  python -m tracing {command}" in capsys.readouterr().out
+    assert re.search(rf"examples?:\n  python -m tracing {command} ", capsys.readouterr().out)
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +130,8 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     listed = capsys.readouterr().out
     assert all(f"    {command} " in listed for command in COMMANDS)
+    assert main([]) == 0  # whoever asks for nothing is told what there is
+    assert capsys.readouterr().out == listed
 
 
 # ---- what goes wrong
@@ -113,7 +140,6 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
         ("dance",),
         ("report",),
         ("timeline", "DIR"),
@@ -123,6 +149,12 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         ("timeline", "DIR", "-o", "no/such/folder/picture.png"),
         ("live", "DIR", "--speed", "0"),
         ("live", "DIR", "--speed", "fast"),
+        ("sequence", "DIR", "-o", "picture.png"),
+        ("sequence", "DIR", "--batches", "800:900"),
+        ("sequence", "DIR", "--width", "10"),
+        ("export", "DIR", "-o", "demo.json"),
+        ("export", "DIR", "--format", "csv", "-o", "demo.csv"),
+        ("export", "DIR", "--format", "jsonl", "-o", "no/such/folder/demo.jsonl"),
         ("demo", "--workers", "-1"),
         ("demo", "--files", "0"),
     ],
@@ -134,7 +166,17 @@ def test_a_wrong_argument_is_one_line(
     failed(capsys, *(path if argument == "DIR" else argument for argument in arguments))
 
 
-@pytest.mark.parametrize("command", [("live",), ("timeline", "-o", "picture.png"), ("report",), ("check",)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("live",),
+        ("timeline", "-o", "picture.png"),
+        ("sequence",),
+        ("report",),
+        ("check",),
+        ("export", "--format", "perfetto", "-o", "demo.json"),
+    ],
+)
 def test_no_trace_is_one_line(command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(tmp_path) in failed(capsys, *command, tmp_path)
     assert "missing" in failed(capsys, *command, tmp_path / "missing")

@@ -18,6 +18,7 @@ import torch.utils.data as torch_data
 from torch.utils.data._utils import collate as theirs
 
 import minidl.data.collate as ours
+from tests.ids import plain
 
 Point = namedtuple("Point", ["x", "y"])
 
@@ -282,7 +283,7 @@ def test_default_convert(same, batch):
         same(lambda package: package.default_convert(batch[0]), ours, theirs)
 
 
-@pytest.mark.parametrize("data", [torch.ones(2), "text", b"bytes", 5, None, Own(1), {1}, np.array(["a"])], ids=repr)
+@pytest.mark.parametrize("data", [torch.ones(2), "text", b"bytes", 5, None, Own(1), {1}, np.array(["a"])], ids=plain)
 def test_default_convert_hands_back_what_it_cannot_improve(data):
     assert ours.default_convert(data) is data
 
@@ -313,7 +314,7 @@ def test_numpy_memmap(same, tmp_path):
         (np.zeros(2, np.uint8), torch.uint8),
         (torch.ones(2, dtype=torch.bfloat16), torch.bfloat16),
     ],
-    ids=repr,
+    ids=plain,
 )
 def test_dtypes(sample, dtype):
     assert ours.default_collate([sample, sample]).dtype == dtype

@@ -8,6 +8,7 @@ import torch.distributed as dist
 import torch.utils.data as theirs
 
 import minidl as ours
+from tests.ids import plain
 
 ATTRIBUTES = ("num_replicas", "rank", "epoch", "drop_last", "num_samples", "total_size", "shuffle", "seed")
 
@@ -63,7 +64,7 @@ def test_arguments(same, replicas, rank):
     assert shown["error"][0] is ValueError
 
 
-@pytest.mark.parametrize("missing", [{"num_replicas": 2}, {"rank": 0}, {}], ids=str)
+@pytest.mark.parametrize("missing", [{"num_replicas": 2}, {"rank": 0}, {}], ids=plain)
 def test_without_the_distributed_package(same, monkeypatch, missing):
     monkeypatch.setattr(dist, "is_available", lambda: False)
     shown = same(lambda data: data.DistributedSampler(range(4), **missing), ours, theirs)

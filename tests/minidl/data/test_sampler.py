@@ -10,6 +10,7 @@ import torch.utils.data as theirs
 
 import minidl as ours
 from minidl.data.sampler import InfiniteConstantSampler
+from tests.ids import plain
 
 
 def generators(seed):
@@ -96,7 +97,7 @@ def test_random_follows_a_growing_dataset():
 
 
 @pytest.mark.parametrize("seed", [None, 5])
-@pytest.mark.parametrize("indices", [[], [4], [9, 8, 7, 7], "abcd", torch.arange(5)], ids=str)
+@pytest.mark.parametrize("indices", [[], [4], [9, 8, 7, 7], "abcd", torch.arange(5)], ids=plain)
 def test_subset_random(same, indices, seed):
     same(lambda data: two_epochs(data.SubsetRandomSampler(indices, generators(seed))), ours, theirs)
 
@@ -107,7 +108,7 @@ def test_subset_random(same, indices, seed):
 @pytest.mark.parametrize(
     "weights",
     [[1, 2, 3, 4, 5], [0.1, 0.0, 0.9, 0.4, 0.4], torch.ones(5), [0, 0, 0], [1, -1], [float("nan")], [], [[1.0, 2.0]]],
-    ids=str,
+    ids=plain,
 )
 def test_weighted(same, weights, num_samples, replacement, seed):
     def run(data):
@@ -136,7 +137,7 @@ class ByItem:
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 3, 5, 10, 11])
-@pytest.mark.parametrize("source", [range(0), range(1), range(10), "abcde", torch.arange(4)], ids=str)
+@pytest.mark.parametrize("source", [range(0), range(1), range(10), "abcde", torch.arange(4)], ids=plain)
 def test_batch(same, source, batch_size, drop_last):
     def run(data):
         sampler = data.BatchSampler(source, batch_size, drop_last)

@@ -1,0 +1,31 @@
+"""DataLoader worker (pid 123) is killed by signal: Killed. / DataLoader worker (pid(s) 123) exited unexpectedly
+
+Something outside Python ended a worker: mostly the kernel, which kills who uses most when memory runs out, or a crash
+in a library's native code. Here sample 21 stands for the sample that does it. The cure is to find that sample, and to
+skip it or to load it in pieces; with minidl the error itself names the task and its keys.
+"""
+
+import os
+import signal
+import sys
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Videos(Dataset):
+    def __init__(self, skip: set[int]) -> None:
+        self.keys = [key for key in range(40) if key not in skip]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> int:
+        if self.keys[index] == 21:
+            os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
+        return self.keys[index]
+
+
+if __name__ == "__main__":
+    cured = "cured" in sys.argv
+    batches = list(DataLoader(Videos(skip={21} if cured else set()), batch_size=4, num_workers=2))
+    print(f"{len(batches)} batches")

@@ -1,0 +1,23 @@
+"""OSError: [Errno 24] Too many open files
+
+A tensor that crossed from a worker lives in shared memory, and main holds a file descriptor for each as long as the
+tensor lives. Whoever keeps batches (a list of losses that are still tensors of the batch, a replay buffer) keeps
+their descriptors. The limit is `ulimit -n`, often 1024; here it is made 200, so that it comes soon. The cure is to
+keep a copy instead of the batch; or torch.multiprocessing.set_sharing_strategy("file_system"), which keeps no
+descriptor, but mappings all the same (see mappings.py).
+"""
+
+import resource
+import sys
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    cured = "cured" in sys.argv
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    kept = []
+    for (batch,) in DataLoader(TensorDataset(torch.arange(2000)), batch_size=4, num_workers=1):
+        kept.append(batch.clone() if cured else batch)
+    print(f"{len(kept)} batches kept")

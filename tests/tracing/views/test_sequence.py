@@ -1,0 +1,347 @@
+"""Every put and its got is one arrow between the right columns, in order: in the rows, and in each drawing of them."""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+import tracing
+from minidl.events import Kind
+from tests.tracing.loads import LOADS
+from tests.tracing.traces import begin, copy, steady
+from tracing.export.mermaid import escape
+from tracing.replay import label
+from tracing.views import sequence
+from tracing.views.sequence import Part, svg
+from tracing.views.sequence.rows import Arrow, Fate, Note
+from tracing.views.timeline import artists
+
+pytestmark = pytest.mark.timeout(60)
+Recorded = Callable[[str], tracing.Trace]
+PARALLEL = [name for name in LOADS if name not in ("serial", "spawned")]
+ENDS = {"├": "┤", "┤": "├"}
+
+
+def arrows_of(found: sequence.Sequence) -> list[Arrow]:
+    return [row for row in found.rows if isinstance(row, Arrow)]
+
+
+def notes_of(found: sequence.Sequence) -> list[Note]:
+    return [row for row in found.rows if isinstance(row, Note)]
+
+
+def column_of(trace: tracing.Trace, position: int) -> str:
+    """The thread that said something."""
+    actor = trace.actors[trace.events["actor"][position]]
+    return {"worker": f"worker {actor.worker}", "pin": "pin thread"}.get(actor.role, actor.role)
+
+
+def iterators(trace: tracing.Trace) -> list[tuple[int, sequence.Sequence]]:
+    """(number, everything that is drawn of it) of the iterators that have workers."""
+    found = []
+    for number, each in enumerate(trace.loaders):
+        if each.num_workers:
+            found.append((number, sequence.select(trace, loader=each.loader, epoch=each.epochs[0], most=None)))
+    return found
+
+
+# ---- the rows
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_every_message_is_one_arrow_between_those_who_said_so(recorded: Recorded, name: str) -> None:
+    trace = recorded(name)
+    events = trace.events
+    count = 0
+    for number, each in enumerate(trace.loaders):
+        if each.num_workers == 0:
+            continue
+        found = []
+        for epoch in each.epochs:
+            found += arrows_of(sequence.select(trace, loader=each.loader, epoch=epoch, most=None))
+        of_iterator = (events["loader"] == each.loader) & np.isin(events["epoch"], each.epochs)
+        puts = np.flatnonzero((events["kind"] == Kind.PUT) & of_iterator)
+        gots = np.flatnonzero((events["kind"] == Kind.GOT) & of_iterator)
+        assert sorted(arrow.begin for arrow in found) == puts.tolist()
+        assert sorted(arrow.end for arrow in found if arrow.end >= 0) == gots.tolist(), number
+        for arrow in found:
+            put = events[arrow.begin]
+            assert (arrow.label, arrow.source) == (label(int(put["task"])), column_of(trace, arrow.begin))
+            if arrow.end >= 0:
+                got = events[arrow.end]
+                assert (got["queue"], got["worker"]) == (put["queue"], put["worker"]) and arrow.end > arrow.begin
+                assert arrow.target == column_of(trace, arrow.end)
+                assert got["task"] == put["task"] or arrow.fate is Fate.BROKEN
+            assert (arrow.end < 0) == (arrow.fate in (Fate.LOST, Fate.WAITING))
+        count += len(found)
+    assert count >= 4
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_rows_are_in_the_order_of_their_events(recorded: Recorded, name: str) -> None:
+    for _, found in iterators(recorded(name)):
+        positions = [row.begin for row in found.rows]
+        assert positions == sorted(set(positions)) and found.left_out == ""
+        assert {row.column for row in notes_of(found)} <= set(found.columns)
+
+
+def test_columns_are_the_threads_that_were_there(recorded: Recorded) -> None:
+    assert sequence.select(recorded("pinned")).columns == ["main", "pin thread", "worker 0", "worker 1"]
+    assert sequence.select(recorded("in_order")).columns == ["main", "worker 0", "worker 1", "worker 2"]
+    assert sequence.select(recorded("serial")).columns == ["main"]
+    with_feeders = sequence.select(recorded("in_order"), feeders=True).columns
+    assert Counter(name.split()[0] for name in with_feeders) == {"main": 1, "feeder": 6, "worker": 3}
+
+
+@pytest.mark.parametrize("name", ["in_order", "pinned", "dying"])
+def test_with_feeders_a_message_goes_through_their_hands(recorded: Recorded, name: str) -> None:
+    trace = recorded(name)
+    found = arrows_of(sequence.select(trace, feeders=True, most=None))
+    for kind, at in ((Kind.PUT, "begin"), (Kind.GOT, "end"), (Kind.SEND_BEGIN, "end"), (Kind.SENT, "begin")):
+        positions = [getattr(arrow, at) for arrow in found if getattr(arrow, at) >= 0]
+        of_kind = [position for position in positions if trace.events["kind"][position] == kind]
+        assert sorted(of_kind) == np.flatnonzero(trace.events["kind"] == kind).tolist()
+    assert {arrow.source == "main" or arrow.target == "main" for arrow in found} == {True, False}
+
+
+def test_deaths_errors_and_the_shutdown_are_noted(recorded: Recorded) -> None:
+    trace = recorded("dying")
+    found = sequence.select(trace, most=None)
+    kinds = Counter(note.kind for note in notes_of(found))
+    for kind in (Kind.WORKER_DIED, Kind.TASK_LOST, Kind.ERROR_RAISED, Kind.SHUTDOWN_BEGIN, Kind.WORKER_JOINED):
+        assert kinds[kind] == (trace.events["kind"] == kind).sum() > 0
+    [death] = [note for note in notes_of(found) if note.kind == Kind.WORKER_DIED]
+    assert (death.worker, death.text) == (1, "notices the death of worker 1: exit code -9")
+    raised = [note.text for note in notes_of(found) if note.kind == Kind.ERROR_RAISED]
+    assert "killed by signal" in raised[0] and set(raised[1:]) == {"raises the same error again"}
+    assert {arrow.fate for arrow in arrows_of(found)} >= {Fate.TAKEN, Fate.LOST}
+
+
+def test_what_is_in_a_queue_when_the_trace_ends_is_still_there(recorded: Recorded, tmp_path: Path) -> None:
+    whole = recorded("pinned")
+    for length in range(20, len(whole), 15):
+        trace = copy(whole, whole.events[:length], tmp_path / f"{length}.trace")
+        found = sequence.select(trace, most=None)
+        [state] = trace.state().loaders
+        queues = [*state.index_queues, *state.result_queues, state.data_queue]
+        if state.alive:
+            waiting = [arrow.label for arrow in arrows_of(found) if arrow.fate is Fate.WAITING]
+            assert Counter(waiting) == Counter(message for queue in queues for message in queue.messages)
+        for drawn in (str(sequence.as_text(trace)), sequence.as_svg(trace), sequence.as_mermaid(trace)):
+            assert drawn
+
+
+# ---- a part
+
+
+def test_only_some_batches(recorded: Recorded) -> None:
+    found = sequence.select(recorded("pinned"), batches=(2, 4))
+    assert {arrow.label for arrow in arrows_of(found)} == {2, 3}
+    assert len(arrows_of(found)) == 2 * 3  # index, result and data queue
+    assert {note.task for note in notes_of(found) if note.kind == Kind.YIELDED} == {2, 3}
+
+
+def test_only_the_start_up_and_only_the_shutdown(recorded: Recorded) -> None:
+    trace = recorded("pinned")
+    kinds = trace.events["kind"]
+    start = sequence.select(trace, part=Part.START_UP)
+    assert start.rows[0].kind == Kind.LOADER
+    assert start.rows[-1].begin == np.flatnonzero(kinds == Kind.YIELDED)[0]
+    end = sequence.select(trace, part=Part.SHUTDOWN)
+    assert {arrow.label for arrow in arrows_of(end)} == {"STOP"}
+    assert min(row.begin for row in end.rows) == np.flatnonzero(kinds == Kind.SHUTDOWN_BEGIN)[0]
+
+
+def test_only_some_time(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    middle = trace.duration / 2e9
+    before, after = sequence.select(trace, end=middle, most=None), sequence.select(trace, start=middle, most=None)
+    assert all(before.time(row.begin) <= middle * 1e9 for row in before.rows)
+    assert all(max(after.time(row.begin), after.time(getattr(row, "end", -1))) >= middle * 1e9 for row in after.rows)
+    whole = {row.begin for row in sequence.select(trace, most=None).rows}
+    assert {row.begin for row in before.rows} | {row.begin for row in after.rows} == whole
+
+
+def test_an_epoch_of_a_persistent_loader(recorded: Recorded) -> None:
+    trace = recorded("persistent")
+    parts = [{row.begin for row in sequence.select(trace, epoch=epoch, most=None).rows} for epoch in range(3)]
+    assert set.union(*parts) == {row.begin for row in sequence.select(trace, most=None).rows}
+    assert sum(map(len, parts)) == len(set.union(*parts))
+
+
+def test_a_long_one_says_what_it_leaves_out(tmp_path: Path) -> None:
+    steady(tmp_path / "long.trace", tasks=300)
+    trace = tracing.load(tmp_path / "long.trace")
+    whole, part = sequence.select(trace, most=None), sequence.select(trace)
+    assert part.rows == whole.rows[:200]
+    assert f"the last {len(whole.rows) - 200:,} of {len(whole.rows):,} rows" in part.left_out
+    for drawn in (str(sequence.as_text(trace)).replace("\n", " "), sequence.as_svg(trace), sequence.as_mermaid(trace)):
+        assert drawn.count(f"--most {len(whole.rows)}") == 1
+    assert sequence.select(trace, most=len(whole.rows)).left_out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"loader": 77}, "no loader 77"),
+        ({"epoch": 9}, "no epoch 9"),
+        ({"batches": (50, 60)}, "no batches 50 to 59 of epoch 0"),
+        ({"start": 1e6}, "nothing"),
+        ({"most": 0}, "at most 0 rows"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_clear_line(recorded: Recorded, options: dict, words: str) -> None:
+    for draw in (sequence.as_text, sequence.as_svg, sequence.as_mermaid):
+        with pytest.raises(ValueError, match=words) as raised:
+            draw(recorded("pinned"), **options)
+        assert "\n" not in str(raised.value)
+
+
+def test_other_things_that_cannot_be_drawn(recorded: Recorded, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no events"):
+        sequence.as_text(tracing.load(begin(tmp_path / "empty.trace")))
+    with pytest.raises(ValueError, match="does not begin to shut down"):
+        sequence.as_text(recorded("serial"), part=Part.SHUTDOWN)
+    with pytest.raises(ValueError, match="40 columns"):
+        sequence.as_text(recorded("pinned"), width=39)
+
+
+# ---- text
+
+
+def read_text(drawn: str, columns: list[str]) -> list[tuple[str, str, str]]:
+    """(from, to, label) of each arrow, read off the lines."""
+    lines = drawn.split("\n")
+    head = next(line for line in lines if line.lstrip().startswith("ms "))
+    at = {head.index(name) + 1: name for name in columns}
+    found = []
+    for line in lines:
+        tail = re.search(r"[├┤]", line)
+        if tail:
+            to = re.search(r"▸(?=│)|(?<=│)◂|✗(?=│)|(?<=│)✗|…(?=│)|(?<=│)…", line)
+            target = to.end() if tail.group() == "├" else to.start() - 1
+            between = line[min(tail.start(), target) : max(tail.start(), target)]
+            found.append((at[tail.start()], at[target], re.search(r"\w+", between).group()))
+    return found
+
+
+@pytest.mark.parametrize("name", ["in_order", "pinned", "stream", "dying", "failing"])
+def test_the_text_shows_every_arrow_in_order(recorded: Recorded, name: str) -> None:
+    found = sequence.select(recorded(name), most=None)
+    drawn = str(sequence.as_text(recorded(name), width=110, most=None))
+    expected = [(arrow.source, arrow.target, str(arrow.label)) for arrow in arrows_of(found)]
+    assert read_text(drawn, found.columns) == expected
+    said = " ".join(drawn.split())
+    for note in notes_of(found):
+        assert " ".join(note.text.split()[:3]) in said
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("feeders", [False, True])
+def test_the_text_fits_its_width_or_says_what_does_not(recorded: Recorded, width: int, feeders: bool) -> None:
+    for name in ("in_order", "pinned", "persistent", "dying"):
+        text = sequence.as_text(recorded(name), width=width, feeders=feeders, most=None)
+        lines = str(text).split("\n")
+        assert max(map(cell_len, lines)) <= width
+        head = next(line for line in lines if line.lstrip().startswith("ms "))
+        found = sequence.select(recorded(name), feeders=feeders)
+        hidden = len(found.columns) - len(head.replace("pin thread", "pin").replace("feeder of worker ", "fw")
+                                           .replace("worker ", "w").replace("feeder ", "f").split()) + 1  # fmt: skip
+        assert ("No room for" in str(text)) == (hidden > 0)
+        if hidden:
+            needed = int(re.search(r"rows\):\s+--width\s+(\d+)", str(text)).group(1))
+            wide = sequence.as_text(recorded(name), width=needed, feeders=feeders, most=None)
+            assert "No room" not in str(wide)
+
+
+def test_a_terminal_gets_colours_and_a_plain_one_ascii(recorded: Recorded) -> None:
+    text = sequence.as_text(recorded("dying"), width=100)
+    colours = io.StringIO()
+    Console(file=colours, force_terminal=True, width=100, color_system="truecolor").print(text)
+    assert "\x1b[" in colours.getvalue() and "├" in colours.getvalue()
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    Console(file=plain, width=100).print(text)
+    plain.seek(0)
+    assert "STOP" in plain.read()  # and nothing was said that ASCII cannot say
+
+
+# ---- svg
+
+
+@pytest.mark.parametrize("name", ["in_order", "pinned", "dying", "serial"])
+def test_the_picture_shows_every_arrow_from_line_to_line(recorded: Recorded, name: str) -> None:
+    found = sequence.select(recorded(name), most=None)
+    drawn = sequence.as_svg(recorded(name), most=None)
+    root = ET.fromstring(drawn)
+    page = svg.Page(found)
+    groups = [group for group in root.findall(".//{*}g") if group.get("data-end")]
+    assert [int(group.get("data-k")) for group in groups] == [arrow.begin for arrow in arrows_of(found)]
+    for group, arrow in zip(groups, arrows_of(found), strict=True):
+        path = next(path for path in group.findall("{*}path") if path.get("class") == "m")
+        points = [tuple(map(float, point.split(","))) for point in re.findall(r"[-\d.]+,[-\d.]+", path.get("d"))]
+        assert points[0] == (page.x[arrow.source], page.y[arrow.begin])
+        assert (path.get("stroke-dasharray") is None) == arrow.taken
+        assert path.get("stroke") == svg._colour(arrow.label)
+        if arrow.end >= 0:
+            assert points[-1][1] == page.y[arrow.end] and abs(points[-1][0] - page.x[arrow.target]) <= 7
+    assert sorted(page.y.values()) == [page.y[position] for position in sorted(page.y)]
+    assert len(set(page.y.values())) == len(page.y)  # two events never share a line
+
+
+def test_the_picture_needs_nothing_else(recorded: Recorded) -> None:
+    drawn = sequence.as_svg(recorded("pinned"))
+    assert re.findall(r"https?://[^\"']+", drawn) == ["http://www.w3.org/2000/svg"]
+    assert not re.search(r"<script|@import|@font-face|url\(", drawn)
+    width = float(ET.fromstring(drawn).get("width"))
+    assert all(float(x) <= width for x in re.findall(r' x2?="([\d.]+)"', drawn))
+
+
+def test_a_batch_has_the_colour_of_the_timeline() -> None:
+    assert svg.BATCH_COLOURS == artists.BATCH_COLOURS
+
+
+# ---- mermaid
+
+STATEMENT = re.compile(
+    r"""(?: title\ .+
+        | participant\ (?P<id>P\d+)\ as\ (?P<name>.+)
+        | (?P<source>P\d+)(?P<line>->>|--x)(?P<target>P\d+):\ (?P<label>\w+|\#63;)\ \(.+\)
+        | note\ over\ (?P<over>P\d+):\ (?P<said>.+)
+    )""",
+    re.VERBOSE,
+)
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_mermaid_gets_every_arrow_and_note_in_order(recorded: Recorded, name: str) -> None:
+    found = sequence.select(recorded(name), most=None)
+    head, *lines = sequence.as_mermaid(recorded(name), most=None).splitlines()
+    statements = [STATEMENT.fullmatch(line.strip()) for line in lines]
+    assert head == "sequenceDiagram" and all(statements), lines
+    names = {each["id"]: each["name"] for each in statements if each["id"]}
+    assert list(names.values()) == found.columns
+    rows = [each for each in statements if each["source"] or each["over"]]
+    assert len(rows) == len(found.rows)
+    for each, row in zip(rows, found.rows, strict=True):
+        if isinstance(row, Arrow):
+            assert (names[each["source"]], names[each["target"]]) == (row.source, row.target)
+            assert (each["label"], each["line"] == "->>") == (str(row.label), row.taken)
+        else:
+            assert names[each["over"]] == row.column and each["said"] == escape(row.text)
+
+
+def test_mermaid_texts_are_escaped() -> None:
+    """`;` would end the statement, `#` begin a character's code, `%%` a comment."""
+    escaped = escape("a; b #35; <br>\n%% c & d")
+    assert not set(re.sub(r"#\d+;", "", escaped)) & set(";#<>%&\n")
+    assert re.sub(r"#(\d+);", lambda code: chr(int(code[1])), escaped) == "a; b #35; <br> %% c & d"
+    assert len(escape("x" * 500)) == 120

@@ -1,0 +1,35 @@
+"""Commands that judge a trace: report, check, compare."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import tracing
+from tracing.commands.arguments import add_command, add_trace
+
+
+def add_report(commands: Any) -> None:
+    text = "what limits the load, why, and what to change"
+    report = add_command(commands, "report", run_report, text, "traces/demo --json")
+    add_trace(report)
+    report.add_argument("--json", action="store_true", help="for programs: times in ns, events as positions")
+
+
+def run_report(args: argparse.Namespace) -> None:
+    report = tracing.report(tracing.load(args.trace))
+    print(report.to_json() if args.json else report)
+
+
+def add_check(commands: Any) -> None:
+    text = "test the protocol's invariants; exit status 1 when one is broken"
+    add_trace(add_command(commands, "check", run_check, text, "traces/demo"))
+
+
+def run_check(args: argparse.Namespace) -> int:
+    trace = tracing.load(args.trace)
+    violations = tracing.check(trace)
+    for violation in violations:
+        print(violation)
+    print(f"{len(trace):,} events: {f'{len(violations)} broken invariants' if violations else 'all invariants hold'}")
+    return 1 if violations else 0

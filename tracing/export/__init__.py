@@ -1,0 +1,14 @@
+"""A trace in the formats of others: Perfetto, lines of JSON, mermaid. See docs/exports.md."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from typing import IO
+
+
+def open_for_writing(path: str | os.PathLike[str]) -> IO[str]:
+    """A text file that replaces what is there, compressed if its name ends in `.gz`."""
+    if str(path).endswith(".gz"):
+        return gzip.open(path, "wt", encoding="utf-8")
+    return open(path, "w", encoding="utf-8")

@@ -1,0 +1,321 @@
+"""What a sequence diagram shows: which threads, which messages between them, which notes beside them.
+
+Legend
+    arrow     main -> worker 0, 3, index_queue      a message: the first one put on a queue is the first one got
+    note      main, "hands 3 to training"           what one thread did
+    row       either; rows are in the order in which they begin
+    column    "worker 0"                            a thread
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minidl.events import NO_TASK, Kind, Queue
+from tracing.index import Lane
+from tracing.replay import label
+from tracing.state import Label
+from tracing.views.telling import WORDS
+from tracing.words import QUEUE_NAMES, duration
+
+if TYPE_CHECKING:
+    from tracing.trace import Trace
+
+MAIN, PIN = "main", "pin thread"
+MOST_ROWS = 200
+ALARMING = {
+    Kind.WORKER_DIED, Kind.TASK_LOST, Kind.ERROR_RAISED, Kind.PARENT_DIED, Kind.FETCH_FAILED, Kind.PIN_FAILED,
+    Kind.WORKER_TERMINATED, Kind.WORKER_KILLED,
+}  # fmt: skip
+
+
+class Part(enum.Enum):
+    """Of an iterator's life."""
+
+    ALL = "all of it"
+    START_UP = "the start-up"  # up to the first batch that is yielded
+    SHUTDOWN = "the shutdown"
+
+
+class Fate(enum.Enum):
+    """What became of a message."""
+
+    TAKEN = "taken"
+    WAITING = "still there"  # in its queue, when the trace ends
+    LOST = "never taken"  # its queue is gone
+    BROKEN = "could not be read"  # by who took it: half of it, of a sender that was killed
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A message on its way from one thread to another."""
+
+    begin: int  # position of the event with which it leaves: its PUT
+    end: int  # ... and of that with which it is taken: its GOT; -1 if it never was
+    source: str  # columns
+    target: str
+    label: Label
+    where: str  # it is meanwhile: "index_queue"
+    fate: Fate
+
+    @property
+    def taken(self) -> bool:
+        return self.fate is Fate.TAKEN
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that a thread did."""
+
+    begin: int  # position of its event
+    column: str
+    kind: Kind
+    worker: int  # the worker it concerns, -1 for none
+    task: int  # the batch it names, -1 if it names none
+    words: tuple[str, str]  # before the batch, and after it
+
+    @property
+    def text(self) -> str:
+        return (str(self.task) if self.task >= 0 else "").join(self.words)
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """What is drawn."""
+
+    trace: Trace
+    title: str
+    columns: list[str]
+    rows: list[Arrow | Note]
+    left_out: str  # one line: what is not shown and how to get it; "" if nothing is missing
+
+    def time(self, position: int) -> int:
+        """Of an event: ns after the trace's first one."""
+        return int(self.trace.events["time"][position]) - self.trace.start
+
+    def lay(self, arrow: Arrow) -> str:
+        """Where a message was meanwhile, and for how long, or what became of it."""
+        if arrow.taken:
+            return f"{duration(self.time(arrow.end) - self.time(arrow.begin))} in {arrow.where}"
+        return f"{arrow.fate.value}: {arrow.where}"
+
+
+# Kind -> what is said of it. A batch stands for {}; what is missing here is told as the live view tells it.
+NOTES: dict[int, str] = {
+    Kind.LOADER: "builds an iterator",
+    Kind.EPOCH_BEGIN: "begins epoch {epoch}",
+    Kind.ERROR_RAISED: "raises {text}",
+    **{
+        kind: WORDS.get(kind, kind.when)
+        for kind in (
+            Kind.WORKER_STARTING, Kind.WORKER_BEGIN, Kind.WORKER_READY, Kind.INIT_FN_BEGIN, Kind.INIT_FN_END,
+            Kind.PIN_THREAD_BEGIN, Kind.PRIMED, Kind.STORED, Kind.YIELDED, Kind.EPOCH_END, Kind.STREAM_END,
+            Kind.WORKER_EXHAUSTED, Kind.WORKER_RESUMED, Kind.TASK_SKIPPED, Kind.NO_CAPACITY, Kind.FETCH_FAILED,
+            Kind.PIN_FAILED, Kind.WORKER_DIED, Kind.TASK_LOST, Kind.PARENT_DIED, Kind.HEALTH_CHECK, Kind.SHUTDOWN_BEGIN,
+            Kind.PIN_STOPPING, Kind.PIN_THREAD_END, Kind.PIN_JOINED, Kind.DONE_SET, Kind.WORKER_END, Kind.JOIN_BEGIN,
+            Kind.WORKER_JOINED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.SHUTDOWN_END,
+        )
+    },
+}  # fmt: skip
+KINDS = {kind.value: kind for kind in Kind}
+ALONE = {Kind.FETCH_BEGIN}  # worth a note only without workers: else an arrow tells of it
+
+
+def select(
+    trace: Trace,
+    *,
+    part: Part = Part.ALL,
+    batches: tuple[int, int] | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    epoch: int | None = None,
+    loader: int | None = None,
+    feeders: bool = False,
+    most: int | None = MOST_ROWS,
+) -> Sequence:
+    """What to draw of a trace: one iterator, by default the first one of the loader with most batches.
+
+    part: of that iterator's life. batches: (4, 8) is only what concerns batches 4 to 7 of `epoch`, by default the
+    first. start, end: seconds after the trace's first event. loader: the number of a DataLoader. feeders: with the
+    feeder threads, where they were seen, as columns. most: rows; None for all.
+
+    Raises ValueError when there is nothing to draw: no such loader, epoch or batch, no shutdown, an empty window.
+    """
+    if len(trace) == 0:
+        raise ValueError("nothing to draw: the trace has no events")
+    if most is not None and most < 1:
+        raise ValueError(f"nothing to draw: at most {most} rows")
+    number = _iterator(trace, loader, epoch, start)
+    first, last = _window(trace, number, part, start, end)
+    source = Source(trace, number, feeders)
+    rows = [row for row in source.rows() if row.begin <= last and source.until(row) >= first]
+    if epoch is not None:
+        rows = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
+    if batches is not None:
+        rows = _of_batches(trace, rows, batches, trace.index.iterators[number].epochs[0] if epoch is None else epoch)
+    if not rows:
+        raise ValueError(f"nothing to draw: loader {trace.index.iterators[number].loader} said nothing in this part")
+    rows.sort(key=lambda row: row.begin)
+    shown = rows if most is None else rows[:most]
+    title = _title(trace, number, part, batches)
+    return Sequence(trace, title, source.columns, shown, _left_out(trace, rows, len(shown), batches))
+
+
+def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float | None) -> int:
+    """Which one is drawn: the first one that fits."""
+    every, tasks = trace.index.iterators, trace.tasks
+    if loader is None:
+        loader = max((each.loader for each in every), key=lambda number: int((tasks["loader"] == number).sum()))
+    found = [each for each in every if each.loader == loader]
+    if not found:
+        raise ValueError(f"no loader {loader} in this trace: there are {sorted({each.loader for each in every})}")
+    if epoch is not None:
+        found = [each for each in found if epoch in each.epochs]
+        if not found:
+            raise ValueError(f"nothing to draw: loader {loader} has no epoch {epoch} in this trace")
+    if start is not None:
+        time = trace.events["time"]
+        later = [each for each in found if time[each.last()] >= trace.start + start * 1e9]
+        found = later or found
+    return found[0].number
+
+
+def _window(trace: Trace, number: int, part: Part, start: float | None, end: float | None) -> tuple[int, int]:
+    """(position of the first event, of the last one)."""
+    index, time = trace.index, trace.events["time"]
+    first, last = 0, len(trace) - 1
+    if part is Part.START_UP:
+        yielded = index.group(number, Kind.YIELDED).array
+        last = int(yielded[0]) if len(yielded) else last
+    elif part is Part.SHUTDOWN:
+        begun = index.group(number, Kind.SHUTDOWN_BEGIN).array
+        if len(begun) == 0:
+            raise ValueError(f"nothing to draw: loader {index.iterators[number].loader} does not begin to shut down")
+        first = int(begun[0])
+    if start is not None:
+        first = max(first, int(np.searchsorted(time, trace.start + round(start * 1e9), "left")))
+    if end is not None:
+        last = min(last, int(np.searchsorted(time, trace.start + round(end * 1e9), "right")) - 1)
+    return first, last
+
+
+def _of_batches(trace: Trace, rows: list[Arrow | Note], batches: tuple[int, int], epoch: int) -> list[Arrow | Note]:
+    """Only what concerns these batches: from the first one's put to the last one's yield."""
+    of_epoch = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
+    found = [row for row in of_epoch if batches[0] <= trace.events["task"][row.begin] < batches[1]]
+    if not found:
+        raise ValueError(f"nothing to draw: no batches {batches[0]} to {batches[1] - 1} of epoch {epoch} in this part")
+    return found
+
+
+def _title(trace: Trace, number: int, part: Part, batches: tuple[int, int] | None) -> str:
+    iterator = trace.index.iterators[number]
+    words = [f"Loader {iterator.loader}"] if len({each.loader for each in trace.index.iterators}) > 1 else []
+    words.append(f"epoch {iterator.epochs[0]}" + (f" to {iterator.epochs[-1]}" if len(iterator.epochs) > 1 else ""))
+    words.append({0: "no workers", 1: "1 worker"}.get(iterator.num_workers, f"{iterator.num_workers} workers"))
+    words += [part.value] if part is not Part.ALL else []
+    words += [f"batches {batches[0]} to {batches[1] - 1}"] if batches is not None else []
+    title = ", ".join(words)
+    return title[0].upper() + title[1:]
+
+
+def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple[int, int] | None) -> str:
+    if shown == len(rows):
+        return ""
+    said = f"Left out: the last {len(rows) - shown:,} of {len(rows):,} rows. All of them: --most {len(rows)}"
+    after = [int(trace.events["task"][row.begin]) for row in rows[shown:]]
+    task = next((task for task in after if task >= 0), -1)
+    return said + (f"; a part: --batches {task}:{task + 4}." if task >= 0 and batches is None else ".")
+
+
+class Source:
+    """The rows of one iterator, all of them."""
+
+    def __init__(self, trace: Trace, number: int, feeders: bool) -> None:
+        self.trace, self.number, self.index = trace, number, trace.index
+        self.iterator = trace.index.iterators[number]
+        self.workers = range(self.iterator.num_workers)
+        self.closed = self.index.group(number, Kind.SHUTDOWN_END).last(len(trace))  # its queues are gone then; or -1
+        self.feeders = feeders and any(
+            len(self.index.group(number, Kind.SENT, queue, worker))
+            for queue in (Queue.INDEX, Queue.RESULT)
+            for worker in self.workers
+        )
+        self.pinned = len(self.index.lane(number, Lane.PIN)) > 0
+        self.columns = [MAIN, *([PIN] if self.pinned else [])]
+        self.columns += [_feeder(Queue.INDEX, worker) for worker in self.workers] if self.feeders else []
+        for worker in self.workers:
+            self.columns += [f"worker {worker}", *([_feeder(Queue.RESULT, worker)] if self.feeders else [])]
+
+    def rows(self) -> Iterator[Arrow | Note]:
+        consumer = PIN if self.pinned else MAIN
+        for worker in self.workers:
+            name = f"worker {worker}"
+            yield from self._arrows(Queue.INDEX, worker, MAIN, name)
+            yield from self._arrows(Queue.RESULT, worker, name, consumer)
+            yield from self._notes(Lane.WORKER, worker, name)
+        yield from self._arrows(Queue.DATA, -1, PIN, MAIN)
+        yield from self._notes(Lane.PIN, -1, PIN)
+        yield from self._notes(Lane.MAIN, -1, MAIN)
+
+    def until(self, row: Arrow | Note) -> int:
+        """The position of the last event that it concerns."""
+        if isinstance(row, Note):
+            return row.begin
+        return row.end if row.end >= 0 else self.iterator.last()
+
+    def _arrows(self, queue: Queue, worker: int, source: str, target: str) -> Iterator[Arrow]:
+        """First in, first out. With the feeder threads in the picture a message makes its way in two parts."""
+        kinds = (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)
+        puts, begun, sent, gots = (self.index.group(self.number, kind, queue, worker).array for kind in kinds)
+        labels = [label(task) for task in self.trace.events["task"][puts].tolist()]
+        name = QUEUE_NAMES[queue]
+        if self.feeders and queue is not Queue.DATA:
+            feeder = _feeder(queue, worker)
+            yield from self._pairs(puts, begun, labels, source, feeder, f"the buffer of {name}")
+            labels = [label(task) for task in self.trace.events["task"][sent].tolist()]
+            yield from self._pairs(sent, gots, labels, feeder, target, f"the pipe of {name}")
+        else:
+            yield from self._pairs(puts, gots, labels, source, target, name)
+
+    def _pairs(
+        self, begins: np.ndarray, ends: np.ndarray, labels: list[Label], source: str, target: str, where: str
+    ) -> Iterator[Arrow]:
+        for begin, end, said in itertools.zip_longest(begins.tolist(), ends[: len(begins)].tolist(), labels):
+            if end is None:
+                fate = Fate.LOST if self.closed >= 0 else Fate.WAITING
+            else:
+                fate = Fate.BROKEN if self.trace.events["task"][end] == NO_TASK else Fate.TAKEN
+            yield Arrow(begin, -1 if end is None else end, source, target, said, where, fate)
+
+    def _notes(self, lane: Lane, worker: int, column: str) -> Iterable[Note]:
+        positions = self.index.lane(self.number, lane, worker).array
+        noted = NOTES if self.workers else NOTES | {kind: WORDS[kind] for kind in ALONE}
+        for position in positions[np.isin(self.trace.events["kind"][positions], list(noted))].tolist():
+            event = self.trace.events[position]
+            kind, task, of = KINDS[int(event["kind"])], int(event["task"]), int(event["worker"])
+            words = noted[kind].format(
+                "\0", worker=of, value=int(event["value"]), epoch=int(event["epoch"]), text=_plain(self.trace, position)
+            )
+            before, batch, after = words.partition("\0")
+            yield Note(position, column, kind, of, task if batch else -1, (before, after))
+
+
+def _feeder(queue: Queue, worker: int) -> str:
+    return f"feeder {worker}" if queue is Queue.INDEX else f"feeder of worker {worker}"
+
+
+def _plain(trace: Trace, position: int) -> str:
+    """The text of an event in one line: an error as `KeyError: ...`, and without the traceback it may have brought."""
+    if trace.events["kind"][position] == Kind.ERROR_RAISED and trace.events["value"][position]:
+        return "the same error again"
+    text = str(trace.text(position) or "an error").replace("\\n", "\n")
+    line = " ".join(text.split("\n")[0].split())
+    return re.sub(r"^(\w+)\((['\"])(.*?)(\2\))?$", r"\1: \3", line)

@@ -1,0 +1,161 @@
+"""The sequence diagram in a terminal: a line a row. Time on the left, the threads in the middle, words on the right.
+
+      time  main          worker 0      worker 1
+     8.952   ●             │             │          begins epoch 0
+     9.099   ├──── 0 ─────▸│             │          2.8 ms in index_queue
+     9.298   ├──── 1 ──────┼────────────▸│          13.8 ms in index_queue
+    14.031   │◂───── 0 ────┤             │          470 µs in worker_result_queue
+
+An arrow stands where its message is put; the words say how long it lay in the queue before it was taken. What was
+never taken is a broken line.
+
+Legend
+    step     14                      columns from one thread's line to the next
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+
+from minidl.events import Kind
+from tracing.views.cells import BAD, BOLD, COLOURS, DIM, PLAIN, Frame, Line, cell, fit, lines_of, text
+from tracing.views.sequence.rows import ALARMING, Arrow, Fate, Note, Sequence
+
+LEAST_WIDTH, LEAST_WORDS, WORDS = 40, 18, 34  # columns: of the whole, of the words, of the words where there is room
+WIDEST_STEP = 16
+MOST_LINES = 5  # of one note
+LEGEND = "An arrow stands where its message is put. How long that lay in its queue stands on the right."
+ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # what tracing.views.cells does not know
+
+
+class Text(Frame):
+    """The picture: rich prints it in colour, `str` is plain."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in super().__rich_console__(console, options):
+            if isinstance(segment, Segment) and options.ascii_only:
+                yield Segment(segment.text.translate(ASCII), segment.style)
+            else:
+                yield segment
+
+    def __str__(self) -> str:
+        return "\n".join(line.rstrip() for line in lines_of(self))
+
+
+def draw(sequence: Sequence, width: int) -> Text:
+    """In exactly `width` columns. Threads for which there is no room are left out, and a line says which."""
+    if width < LEAST_WIDTH:
+        raise ValueError(f"a sequence diagram needs {LEAST_WIDTH} columns or more, not {width}")
+    page = Page(sequence, width)
+    lines = [[text(sequence.title, BOLD)], *_wrapped(LEGEND, width), page.head()]
+    for row in page.rows:
+        lines += page.arrow(row) if isinstance(row, Arrow) else page.note(row)
+    lines += [page.head()] if len(page.rows) > 30 else []
+    for words in page.missing():
+        lines += _wrapped(words, width)
+    return Text(lines, width)
+
+
+class Page:
+    """Where everything stands."""
+
+    def __init__(self, sequence: Sequence, width: int) -> None:
+        self.sequence, self.width, columns = sequence, width, sequence.columns
+        latest = max((sequence.time(row.begin) for row in sequence.rows), default=0)
+        self.time_width = max(8, len(f"{latest / 1e6:.3f}")) + 2
+        labels = [len(str(row.label)) for row in sequence.rows if isinstance(row, Arrow) and isinstance(row.label, int)]
+        least = max(6, max(labels, default=1) + 3)  # a number, an arrow's head, a line
+        room = width - self.time_width
+        words = WORDS if (room - WORDS) // len(columns) >= least else LEAST_WORDS
+        self.step = max(least, min(WIDEST_STEP, (room - words) // len(columns)))
+        self.shown = columns[: max(2, (room - LEAST_WORDS) // self.step)]
+        self.at = {column: self.step * number + 1 for number, column in enumerate(self.shown)}
+        self.rows = [row for row in sequence.rows if columns_of(row) <= set(self.shown)]
+        self.needed = self.time_width + LEAST_WORDS + least * len(columns)
+
+    def head(self) -> Line:
+        """The threads' names, short ones where the columns are narrow."""
+        line = [text("ms".rjust(self.time_width - 2) + "  ", DIM)]
+        for name in self.shown:
+            if len(name) >= self.step:
+                name = name.replace("feeder of ", "f").replace("feeder ", "f").replace("worker ", "w").split()[0]
+            line += fit([text(name, BOLD)], self.step)
+        return line
+
+    def arrow(self, row: Arrow) -> list[Line]:
+        style = DIM if row.taken else PLAIN if row.fate is Fate.WAITING else BAD
+        return [[self._time(row), *self._shaft(row), text(self.sequence.lay(row), style)]]
+
+    def note(self, row: Note) -> list[Line]:
+        """In as many lines as its words need."""
+        lane = self._lifelines()
+        style = BAD if row.kind in ALARMING else PLAIN
+        mark = "✗" if row.kind == Kind.WORKER_DIED else "●"
+        lane[self.at[row.column]] = text(mark, BAD if row.kind in ALARMING else BOLD)
+        room = self.width - self.time_width - len(lane)
+        first, *more = textwrap.wrap(row.text, max(room, 1), max_lines=MOST_LINES, placeholder=" …")
+        words = [text(first, style)]
+        if row.task >= 0 and not more:
+            number = text(str(row.task), cell(row.task).style or PLAIN)
+            words = [text(row.words[0], style), number, text(row.words[1], style)]
+        below = [[text(" " * self.time_width), *self._lifelines(), text(line, style)] for line in more]
+        return [[self._time(row), *lane, *words], *below]
+
+    def _time(self, row: Arrow | Note) -> Segment:
+        return text(f"{self.sequence.time(row.begin) / 1e6:.3f}".rjust(self.time_width - 2) + "  ", DIM)
+
+    def _lifelines(self) -> Line:
+        """One segment a column of the screen."""
+        lane = [text(" ")] * (self.step * len(self.shown) + 1)
+        for x in self.at.values():
+            lane[x] = text("│", DIM)
+        return lane
+
+    def _shaft(self, row: Arrow) -> Line:
+        """From the sender's line to the taker's."""
+        lane = self._lifelines()
+        begin, end = self.at[row.source], self.at[row.target]
+        right = end > begin
+        ink = Style(color=COLOURS[row.label % len(COLOURS)]) if isinstance(row.label, int) else BOLD
+        for x in range(min(begin, end) + 1, max(begin, end)):
+            crossed = lane[x].text == "│"
+            lane[x] = text("┼" if crossed else "─" if row.taken else "╌", ink)
+        lane[begin] = text("├" if right else "┤", ink)
+        head = {Fate.TAKEN: "▸" if right else "◂", Fate.WAITING: "…"}.get(row.fate, "✗")
+        lane[end - 1 if right else end + 1] = text(head, BAD if head == "✗" else ink)
+        self._put_label(lane, row, begin, right)
+        return [segment for segment in lane if segment.text]
+
+    def _put_label(self, lane: Line, row: Arrow, begin: int, right: bool) -> None:
+        """Between the sender's line and the next one."""
+        room = self.step - 2  # without the arrow's head
+        shown = cell(row.label)
+        if len(shown.text) > room:
+            shown = Segment(shown.text.strip()[:room], shown.style)
+        left = begin + 1 + (room - len(shown.text)) // 2 if right else begin - self.step + 2
+        left += 0 if right else (room - len(shown.text) + 1) // 2
+        lane[left] = shown
+        for x in range(left + 1, left + len(shown.text)):
+            lane[x] = text("")
+
+    def missing(self) -> list[str]:
+        """What is not shown, a line each."""
+        said = [self.sequence.left_out] if self.sequence.left_out else []
+        hidden = self.sequence.columns[len(self.shown) :]
+        if hidden:
+            rows = len(self.sequence.rows) - len(self.rows)
+            names = hidden[0] if len(hidden) == 1 else f"{hidden[0]} to {hidden[-1]}"
+            said.append(f"No room for {names} ({rows:,} rows): --width {self.needed}")
+        return said
+
+
+def _wrapped(words: str, width: int) -> list[Line]:
+    return [[text(line, DIM)] for line in textwrap.wrap(words, width)]
+
+
+def columns_of(row: Arrow | Note) -> set[str]:
+    return {row.column} if isinstance(row, Note) else {row.source, row.target}
