@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracing.checks import Violation, check
+from tracing.compare import Comparison, compare
 from tracing.reader import TraceDamage, TraceError
 from tracing.recording import record
 from tracing.report import Report, report
@@ -12,6 +13,7 @@ from tracing.state import State
 from tracing.trace import Trace, load
 
 __all__ = [
+    "Comparison",
     "Report",
     "State",
     "Trace",
@@ -19,6 +21,7 @@ __all__ = [
     "TraceError",
     "Violation",
     "check",
+    "compare",
     "load",
     "record",
     "report",

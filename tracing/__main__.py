@@ -23,6 +23,7 @@ COMMANDS = (
     looking.add_sequence,
     judging.add_report,
     judging.add_check,
+    judging.add_compare,
     exporting.add_export,
 )
 

@@ -19,8 +19,9 @@ from tests.tracing import report_loads as loads
 from tracing import format as fmt
 from tracing.__main__ import main
 from tracing.commands.looking import wait_for_first_event
+from tracing.compare import compare
 
-COMMANDS = ("demo", "live", "timeline", "sequence", "report", "check", "export")
+COMMANDS = ("demo", "live", "timeline", "sequence", "report", "check", "compare", "export")
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,13 @@ def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["sequence", str(path), "--shutdown", "--width", "80"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
+
+
+def test_compare_is_the_text_of_tracing_compare(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(path), str(path)]) == 0
+    assert capsys.readouterr().out == f"{compare(tracing.load(path), tracing.load(path))}\n"
+    assert main(["compare", str(path), str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loaders"][0]["faster"] == 1
 
 
 @pytest.mark.parametrize("format", ["perfetto", "jsonl"])
@@ -155,6 +163,8 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         ("export", "DIR", "-o", "demo.json"),
         ("export", "DIR", "--format", "csv", "-o", "demo.csv"),
         ("export", "DIR", "--format", "jsonl", "-o", "no/such/folder/demo.jsonl"),
+        ("compare", "DIR"),
+        ("compare", "DIR", "no/such.trace"),
         ("demo", "--workers", "-1"),
         ("demo", "--files", "0"),
     ],

@@ -33,3 +33,18 @@ def run_check(args: argparse.Namespace) -> int:
         print(violation)
     print(f"{len(trace):,} events: {f'{len(violations)} broken invariants' if violations else 'all invariants hold'}")
     return 1 if violations else 0
+
+
+def add_compare(commands: Any) -> None:
+    text = "two runs side by side: which is faster, where the time went, do the keys differ"
+    compare = add_command(commands, "compare", run_compare, text, "traces/before traces/after")
+    add_trace(compare, "before", "the first run, A")
+    add_trace(compare, "after", "the second, B: after a change, or of the other package")
+    compare.add_argument("--json", action="store_true", help="for programs: times in ns")
+
+
+def run_compare(args: argparse.Namespace) -> None:
+    from tracing.compare import compare
+
+    comparison = compare(tracing.load(args.before), tracing.load(args.after))
+    print(comparison.to_json() if args.json else comparison)
