@@ -267,11 +267,11 @@ def first_difference(one: Measures, other: Measures) -> tuple[KeyDifference | No
 def _text(each: LoaderComparison) -> list[str]:
     before, after = each.before, each.after
     lines = [*textwrap.wrap(each.sentence(), WIDTH, break_on_hyphens=False), ""]
-    lines += _row("", "A", "B", "")
-    lines += _row("batches", f"{before.batches:,}", f"{after.batches:,}", "")
-    lines += _row("batches a second", *(f"{each.batches * 1e9 / each.total:,.1f}" for each in (before, after)), "")
+    lines += _row("", "A", "B")
+    lines += _row("batches", f"{before.batches:,}", f"{after.batches:,}")
+    lines += _row("batches a second", *(f"{each.batches * 1e9 / each.total:,.1f}" for each in (before, after)))
     for name, (was, is_) in each.configs.items():
-        lines += _row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in (was, is_)), "")
+        lines += _row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in (was, is_)))
     lines += ["", "Main's time, a batch"]
     lines += [line for change in each.places for line in _change(change)]
     lines += ["", "Stages of a batch, medians (* changed by more than chance)"]
@@ -280,7 +280,7 @@ def _text(each: LoaderComparison) -> list[str]:
     return lines + _keys(each)
 
 
-def _row(name: str, one: str, other: str, note: str) -> list[str]:
+def _row(name: str, one: str, other: str, note: str = "") -> list[str]:
     return [f"  {name:22}{one:>20}{other:>20}  {note}"]
 
 
