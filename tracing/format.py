@@ -6,6 +6,7 @@ A trace is a directory. One of its files describes it, one names the source line
     sources.json           kind -> the line of minidl that emits it (see tracing.sources)
     events-1234-0.bin      process 1234: a header, then records of a fixed size, in a sparse file
     text-1234-0.jsonl      its texts, a JSON value a line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
+    memory.bin             samples of the processes' memory, if they were asked for (see tracing.sampler)
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
 """
@@ -22,6 +23,7 @@ import numpy as np
 VERSION = 1
 MAGIC = b"minidl\r\n"  # the line end shows a file that was copied as text
 DESCRIPTION, SOURCES = "trace.json", "sources.json"
+MEMORY = "memory.bin"
 
 # time ns, epoch_id, value, text (0: none, else 1 + its number), task, worker, actor, queue, kind
 RECORD = struct.Struct("<qqqIihHBB2x")
@@ -81,7 +83,7 @@ def is_trace(directory: Path) -> bool:
 
 def files_of(directory: Path) -> list[Path]:
     """Every file of the trace in `directory`, and no other file that may lie there."""
-    patterns = (DESCRIPTION, SOURCES, "events-*-*.bin", "text-*-*.jsonl")
+    patterns = (DESCRIPTION, SOURCES, MEMORY, "events-*-*.bin", "text-*-*.jsonl")
     return sorted(path for pattern in patterns for path in directory.glob(pattern))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing import format as fmt
+from tracing import memory
 from tracing.index import Iterator, Lane
 from tracing.measures import Measures
 from tracing.recording import is_alive
@@ -26,6 +27,7 @@ def notes(trace: Trace) -> list[str]:
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
         if (text := _plain(trace, position)) not in told:  # most often it is what was raised to the training loop
             found.append(f"A worker died [event {position}]: {text}")
+    found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")

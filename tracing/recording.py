@@ -18,6 +18,7 @@ from types import TracebackType
 
 from minidl import events
 from tracing import format as fmt
+from tracing.memory import Sampler
 from tracing.recorder import Recorder
 from tracing.sources import sources_as_json
 
@@ -25,17 +26,20 @@ from tracing.sources import sources_as_json
 class record:  # in lower case because it reads as a function: `with record(path):`
     """Record what every loader in this process and its children says into the directory `path`.
 
-    A trace that is already there is replaced; a directory that holds anything else is refused with
-    FileExistsError. `capacity` is how many events each process can record (40 bytes each, on disk); what comes
-    after them is dropped and counted. `start()` and `stop()` are what `with` calls. Both can be called twice;
-    a `start()` after a `stop()` goes on recording into the same trace.
+    A trace that is already there is replaced; a directory that holds anything else is refused with FileExistsError.
+    `capacity` is how many events each process can record (40 bytes each, on disk); what comes after them is dropped and
+    counted. With `memory` the memory, open files and mappings of this process and its children are sampled too, by a
+    process of its own (Linux; see tracing.memory). `start()` and `stop()` are what `with` calls. Both can be called
+    twice; a `start()` after a `stop()` goes on recording into the same trace.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, capacity: int = 1_000_000) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, capacity: int = 1_000_000, memory: bool = False) -> None:
         if capacity < 1:
             raise ValueError(f"capacity is how many events a process can record: at least 1, not {capacity}")
         self.path = Path(path).absolute()
         self.capacity = capacity
+        self.memory = memory
+        self._sampler: Sampler | None = None
         self._recorder: Recorder | None = None
         self._previous: events.Recorder | None = None
         self._prepared = False
@@ -49,6 +53,8 @@ class record:  # in lower case because it reads as a function: `with record(path
             describe(self.path)
             self._recorder = Recorder(self.path, self.capacity)
             self._previous = events.install(self._recorder.record)
+            if self.memory and sys.platform == "linux":
+                self._sampler = Sampler(self.path)
         return self
 
     def stop(self) -> None:
@@ -59,6 +65,8 @@ class record:  # in lower case because it reads as a function: `with record(path
             if events.installed() == recorder.record:  # else another one took over, and minds its own business
                 events.install(self._previous)
             recorder.close()
+            if self._sampler is not None:
+                self._sampler.stop()
             cut_files_of_the_dead(self.path)
 
     def __enter__(self) -> record:

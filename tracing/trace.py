@@ -139,6 +139,13 @@ class Trace:
         return self._tasks.up_to_date(self.events, self._index)
 
     @property
+    def memory(self) -> np.ndarray:
+        """Samples of the processes' memory so far, shape (m,), tracing.memory.MEMORY_DTYPE; none if not recorded."""
+        from tracing import memory
+
+        return memory.read(self.path)
+
+    @property
     def actors(self) -> list[Actor]:
         """The threads; an event's field `actor` is an index into this list."""
         found = []

@@ -9,6 +9,7 @@ descriptor, but mappings all the same (see mappings.py).
 
 import resource
 import sys
+import time
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -18,6 +19,7 @@ if __name__ == "__main__":
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
     kept = []
-    for (batch,) in DataLoader(TensorDataset(torch.arange(2000)), batch_size=4, num_workers=1):
+    for (batch,) in DataLoader(TensorDataset(torch.arange(1200)), batch_size=4, num_workers=1):
         kept.append(batch.clone() if cured else batch)
+        time.sleep(0.005)  # the training step
     print(f"{len(kept)} batches kept")

@@ -26,7 +26,7 @@ runpy.run_path({script!r}, run_name="__main__")
 # Script -> what it says as it is, and what it says once it is cured.
 SAID = {
     "killed": ("is killed by signal: Killed.", "10 batches"),
-    "open_files": ("RuntimeError: Too many open files.", "500 batches kept"),
+    "open_files": ("RuntimeError: Too many open files.", "300 batches kept"),
     "ancdata": ("RuntimeError: received 0 items of ancdata", "100 batches kept, 100 samples to validate with"),
     "mappings": ("Cannot allocate memory (12)", "1000 batches kept"),
     "same_numbers": ("8 samples, 4 different", "8 samples, 8 different"),

@@ -176,6 +176,18 @@ def draw_summed_queue(axes: Axes, scale: Scale, stays: list[Stays], name: str, e
 # ---- the followed batch, and marks
 
 
+def frame_strip(axes: Axes, label: str, highest: float) -> None:
+    """The name and the scale of a strip under the lanes, from 0 to `highest`."""
+    axes.set_ylim(0, highest * 1.15)
+    axes.set_yticks([0, highest], ["0", f"{highest:,.0f}"])
+    axes.tick_params(axis="y", labelsize=6.5, length=2, colors=FAINT)
+    axes.annotate(label, (0, 0.5), (-18, 0), "axes fraction", "offset points", ha="right", va="center", size=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#cccccc")
+
+
 def draw_arrow(axes: Axes, scale: Scale, begin: tuple[int, float], end: tuple[int, float], held: bool) -> None:
     """From one (time, height) to another; dashed while the batch is held in one place."""
     look = {

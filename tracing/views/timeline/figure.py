@@ -6,6 +6,7 @@
     strip of names       epoch 0 | worker 1 died | shutdown
     lanes                main (training step, in the loader), pin thread, worker 0, worker 1, ...
     queues               index_queue 0, 1, ..., worker_result_queue, data_queue, reorder buffer: depth and content
+    memory               of main and each worker, where it was recorded
 
 Few batches are drawn one by one, each in its own colour wherever it is; many are summed up in bins of time.
 """
@@ -26,6 +27,7 @@ from minidl.events import Kind, Queue
 from tracing.index import Lane
 from tracing.views.timeline import artists
 from tracing.views.timeline.artists import Scale
+from tracing.views.timeline.memory import draw_memory, memory_strips
 from tracing.views.timeline.queues import Stays, queue_stays, reorder_stays
 from tracing.views.timeline.spans import Look, Spans, spans
 from tracing.views.timeline.story import Mark, main_in_words, marks, stages, way
@@ -64,14 +66,16 @@ def timeline(
     view = select(trace, start, end, batches, loader, epoch)
     followed = choose(view, follow, epoch)
     seen = marks(trace, view.loader, view.epochs, view.begin, view.end)
-    rows, strips = lanes_of(view), queues_of(view)
-    figure, scale, (lanes, *queues) = blank(view, width, len(rows), len(strips))
+    rows, strips, memory = lanes_of(view), queues_of(view), memory_strips(view)
+    figure, scale, (lanes, *under) = blank(view, width, len(rows), len(strips) + len(memory))
     draw_lanes(lanes, scale, view, rows, seen)
     if followed is not None and not view.summed:
         draw_way(lanes, scale, rows, followed)
-    for axes, strip in zip(queues, strips, strict=True):
+    for axes, strip in zip(under[: len(strips)], strips, strict=True):
         draw_strip(axes, scale, view, strip, followed)
-    draw_regions([lanes, *queues], scale, seen, view.end)
+    for axes, lines in zip(under[len(strips) :], memory, strict=True):
+        draw_memory(axes, scale, view, lines)
+    draw_regions([lanes, *under], scale, seen, view.end)
     asked = batches if start is None and end is None else None
     write_title(figure, view, rows[0].spans, asked, followed)
     draw_legend(figure, view, rows, followed, seen)
@@ -79,7 +83,7 @@ def timeline(
 
 
 def blank(view: View, width: float, rows: int, strips: int) -> tuple[Figure, Scale, list[Axes]]:
-    """An empty page: axes for the lanes, and under them one for each queue, all with the same axis of time."""
+    """An empty page: axes for the lanes, and under them one for each strip, all with the same axis of time."""
     lanes_height = rows * (0.28 if rows <= 10 else 0.2)
     height = TOP + RULER + lanes_height + (STRIP + GAP) * strips + BOTTOM
     inside = width - LEFT - RIGHT
@@ -215,16 +219,7 @@ def draw_strip(axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.
         batch = -1 if followed is None else int(followed["epoch"]) << 32 | int(followed["task"])
         artists.draw_queue(axes, scale, strip.stays[0], batch)
     deepest = max(int(stays.within(view.begin, view.end).depth()[1].max(initial=0)) for stays in strip.stays)
-    axes.set_ylim(0, max(deepest, 1) * 1.15)
-    axes.set_yticks([0, max(deepest, 1)])
-    axes.tick_params(axis="y", labelsize=6.5, length=2, colors=artists.FAINT)
-    axes.annotate(
-        strip.label, (0, 0.5), (-18, 0), "axes fraction", "offset points", ha="right", va="center", size=8
-    )  # fmt: skip
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#cccccc")
+    artists.frame_strip(axes, strip.label, max(deepest, 1))
 
 
 # ---- words

@@ -1,0 +1,67 @@
+"""The memory lanes of the timeline: what main and each worker used, on the same axis of time. See tracing.memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from tracing.memory import Process, processes
+from tracing.views.timeline import artists
+from tracing.views.timeline.artists import Scale
+from tracing.views.timeline.window import View
+
+STYLES = ("-", "--", "-.", ":")  # of the workers: they differ without colour, too
+GROWN = 50  # open files or mappings: a lane whose highest and lowest differ by less is not worth its room
+
+
+@dataclass(frozen=True)
+class MemoryStrip:
+    """One quantity, a line for each process."""
+
+    label: str
+    field: str  # of tracing.memory.MEMORY_DTYPE
+    unit: float  # what one on the axis is
+    lines: list[Process]
+
+
+def memory_strips(view: View) -> list[MemoryStrip]:
+    """Proportional memory; open files and mappings of main where they change much. None if they were not sampled."""
+    found = [each for each in processes(view.trace) if len(_seen(view, each))]
+    if not found:
+        return []
+    strips = [MemoryStrip("memory (MB)", "pss", 2**20, found)]
+    main = [each for each in found if each.worker < 0]
+    for label, field in (("open files", "open_files"), ("mappings", "mappings")):
+        if any(np.ptp(_seen(view, each)[field]) >= GROWN for each in main):
+            strips.append(MemoryStrip(f"{label} of main", field, 1, main))
+    return strips
+
+
+def _seen(view: View, process: Process) -> np.ndarray:
+    """The samples in the window, and the next ones outside, so that lines reach its edges."""
+    time = process.samples["time"]
+    first = max(0, int(time.searchsorted(view.begin, "right")) - 1)
+    return process.samples[first : int(time.searchsorted(view.end)) + 1]
+
+
+def draw_memory(axes: Axes, scale: Scale, view: View, strip: MemoryStrip) -> None:
+    """Main is the dark line, workers are lighter; each sample is a point of its line."""
+    axes.set_gid(strip.label)
+    highest = 1.0
+    for process in strip.lines:
+        samples = _seen(view, process)
+        values = samples[strip.field] / strip.unit
+        worker = process.worker
+        axes.plot(
+            scale(samples["time"]), values, gid=f"{strip.label}: {process.name}, {process.pid}",
+            color="#222222" if worker < 0 else "#888888", linewidth=1.3 if worker < 0 else 0.9,
+            linestyle="-" if worker < 0 else STYLES[worker % len(STYLES)],
+        )  # fmt: skip
+        highest = max(highest, float(values.max()))
+        if len(strip.lines) <= 5:
+            end = min(int(samples["time"][-1]), view.end)
+            at = float(scale(end)), float(np.interp(end, samples["time"], values))
+            axes.annotate(process.name, at, (-2, 2), textcoords="offset points", size=5.5, ha="right")
+    artists.frame_strip(axes, strip.label, highest)
