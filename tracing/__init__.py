@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracing.attach import attach
 from tracing.checks import Violation, check
 from tracing.compare import Comparison, compare
 from tracing.reader import TraceDamage, TraceError
@@ -20,11 +21,13 @@ __all__ = [
     "TraceDamage",
     "TraceError",
     "Violation",
+    "attach",
     "check",
     "compare",
     "load",
     "record",
     "report",
+    "step",
     "timeline",
 ]
 
@@ -34,3 +37,10 @@ def timeline(trace: Trace, **options: Any) -> Any:
     from tracing.views.timeline import timeline as draw  # matplotlib takes a second to import: only who draws waits
 
     return draw(trace, **options)
+
+
+def step(trace: Trace, **options: Any) -> Any:
+    """Step through a trace in a notebook; `.save(path)` writes the page. Options: see tracing.views.stepper.step."""
+    from tracing.views.stepper import step as make
+
+    return make(trace, **options)

@@ -18,9 +18,11 @@ from tracing.reader import TraceError
 
 COMMANDS = (
     recording.add_demo,
+    recording.add_run,
     looking.add_live,
     looking.add_timeline,
     looking.add_sequence,
+    looking.add_step,
     judging.add_report,
     judging.add_check,
     judging.add_compare,
@@ -37,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _one_line
+            if args.run is not recording.run_script:  # a script's warnings are its own
+                warnings.showwarning = _one_line
             status = int(args.run(args) or 0)
         sys.stdout.flush()  # here, where a closed pipe can still be dealt with
         return status

@@ -214,23 +214,20 @@ def _explain_prefetch(measures: Measures, cost: int) -> Explanation:
 def _explain_moving(measures: Measures, cost: int) -> Explanation:
     begin, end = measures.awaited["moved"]
     spans = [span for span, _ in measures.request_spans(end - begin)]
-    made, pickled, travelled, unpickled = (
-        _median(measures.stage(*names))
-        for names in (
-            ("fetch_begin", "collate_end"),
-            ("result_sending", "result_sent"),
-            ("result_sent", "result_arrived"),
-            ("result_arrived", "result_got"),
-        )
-    )
+    stages = {
+        "making one takes": ("fetch_begin", "collate_end"),
+        "pickling it": ("result_sending", "result_sent"),
+        "the pipe": ("result_sent", "result_arrived"),
+        "unpickling it": ("result_arrived", "result_got"),
+    }
+    lengths = {name: measures.stage(*hops) for name, hops in stages.items()}  # none: torch's feeders are not seen
+    took = ", ".join(f"{name} {duration(_median(each))}" for name, each in lengths.items() if len(each))
     sizes = measures.tasks["result_bytes"][measures.tasks["result_bytes"] >= 0]
+    message = f" (message of {_median(sizes):,.0f} bytes, without the tensors' shared memory)" if len(sizes) else ""
     why = [
         _waiting(measures),
         Reason(
-            f"for {duration(cost)} main waited for batches that were already made: making one takes {duration(made)} "
-            f"in the median, pickling it {duration(pickled)}, the pipe {duration(travelled)}, unpickling it "
-            f"{duration(unpickled)} (message of {_median(sizes):,.0f} bytes, without the tensors' shared memory)",
-            spans,
+            f"for {duration(cost)} main waited for batches that were already made: in the median {took}{message}", spans
         ),
     ]
     return Explanation(

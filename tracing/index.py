@@ -42,6 +42,7 @@ ROLE_SAID_BY: dict[int, Lane] = {
     Kind.WORKER_BEGIN: Lane.WORKER,
     Kind.PIN_THREAD_BEGIN: Lane.PIN,
     Kind.FEEDER_BEGIN: Lane.FEEDER,
+    Kind.SEND_FAILED: Lane.FEEDER,  # all that torch's feeders are heard to say
 }
 
 # The event that each hop is: (kind, queue), the queue for kinds that concern one.

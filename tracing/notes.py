@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 
 import numpy as np
 
-from minidl.events import Kind
+from minidl.events import Kind, Queue
 from tracing import format as fmt
 from tracing import memory
 from tracing.index import Iterator, Lane
@@ -25,8 +27,9 @@ def notes(trace: Trace) -> list[str]:
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST]
     told = " ".join(found)
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
-        if (text := _plain(trace, position)) not in told:  # most often it is what was raised to the training loop
-            found.append(f"A worker died [event {position}]: {text}")
+        text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
+        if text.partition(": ")[2] not in told:  # most often it is what was raised to the training loop
+            found.append(f"{text} [event {position}]")
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
@@ -34,6 +37,27 @@ def notes(trace: Trace) -> list[str]:
     if trace.complete < len(trace):
         found.append(f"From event {trace.complete} on some events are missing.")
     return found
+
+
+def _death(trace: Trace, position: int) -> str:
+    """A death of which torch tells the pid alone: of whom, by what, over which batch. (Its keys are drawn by main.)"""
+    event = trace.events[position]
+    worker, code = int(event["worker"]), int(event["value"])
+    by = f"exit code {code}"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            by = f"signal {signal.Signals(-code).name}"
+    same = (trace.events["loader"] == event["loader"]) & (trace.events["epoch"] == event["epoch"])
+    said = trace.events[same & (trace.events["worker"] == worker)][["kind", "queue", "task", "time"]]
+    got = said[(said["kind"] == Kind.GOT) & (said["queue"] == Queue.INDEX) & (said["task"] >= 0)]
+    done = np.isin(got["task"], said["task"][(said["kind"] == Kind.PUT) & (said["queue"] == Queue.RESULT)])
+    text = f"Worker {worker} died: {by}"
+    if len(got) == 0 or done[-1]:
+        return f"{text}. It had no task."
+    task = int(got["task"][-1])
+    drawn = np.flatnonzero(same & (trace.events["kind"] == Kind.KEYS_DRAWN) & (trace.events["task"] == task))
+    keys = f", keys {trace.text(int(drawn[0]))}" if len(drawn) else ""
+    return f"{text}. It was working on batch {task}{keys}."
 
 
 def broken_off(measures: Measures) -> bool:

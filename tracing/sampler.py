@@ -27,7 +27,7 @@ import time
 # files and mappings it may have; -1: not known
 SAMPLE = struct.Struct("<10q")
 PERIOD = 0.1  # seconds between two samples of all processes, or more:
-COST = 20  # times what taking one takes, so that watching costs at most a twentieth of a core
+COST = 10  # times the CPU time that taking one takes, so that watching costs at most a tenth of a core
 SHARED = (b"/torch_", b"/memfd:torch", b"/dev/shm/")  # what the names of torch's shared memory begin with or contain
 
 
@@ -86,11 +86,11 @@ def watch(path: str, main: int) -> None:
     with open(path, "ab", buffering=0) as file:
         stopped = last = False
         while not last and not is_over(main):
-            begin, last = time.monotonic(), stopped
+            begin, last = time.process_time(), stopped
             for pid in family(main):
                 with contextlib.suppress(OSError):
                     file.write(SAMPLE.pack(*sample(pid)))  # one write: never half a sample, unless the disk is full
-            cost = time.monotonic() - begin
+            cost = time.process_time() - begin
             wait = 0 if last else max(PERIOD, COST * cost)
             stopped = bool(select.select([sys.stdin], [], [], wait)[0])
 

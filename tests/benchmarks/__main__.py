@@ -30,7 +30,7 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import deaths, loading, recording
+from tests.benchmarks import attaching, deaths, loading, recording
 from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
 from tests.benchmarks.turns import Comparison
 
@@ -61,6 +61,7 @@ def measure(effort: Effort) -> Iterator[Table]:
     yield noticed(effort)
     with tempfile.TemporaryDirectory() as directory:
         yield recorded(effort, Path(directory))
+        yield attached(effort, Path(directory))
         yield events(effort, Path(directory))
 
 
@@ -123,6 +124,17 @@ def recorded(effort: Effort, directory: Path) -> Table:
         taken = recording.compare_recording(directory, workers, effort.seconds, effort.recorded)
         times = f"{taken.median_first * 1e6:.0f}", f"{taken.median_second * 1e6:.0f}"
         table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 0.97)))
+    return table
+
+
+def attached(effort: Effort, directory: Path) -> Table:
+    columns = ("", "workers", "alone, µs/batch", "attached, µs/batch", "alone / attached", "quartiles", "goal")
+    table = Table("torch's loader, attached and recorded, on the smallest batches", columns)
+    for workers in (1, 2):
+        progress(f"torch attached, {workers} workers")
+        taken = attaching.compare_attaching(directory, workers, effort.seconds, effort.recorded)
+        times = f"{taken.median_first * 1e6:.0f}", f"{taken.median_second * 1e6:.0f}"
+        table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 0.95)))
     return table
 
 

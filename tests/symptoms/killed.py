@@ -27,5 +27,6 @@ class Videos(Dataset):
 
 if __name__ == "__main__":
     cured = "cured" in sys.argv
-    batches = list(DataLoader(Videos(skip={21} if cured else set()), batch_size=4, num_workers=2))
+    data = Videos(skip={21} if cured else set())
+    batches = list(DataLoader(data, batch_size=4, num_workers=2, collate_fn=list))
     print(f"{len(batches)} batches")

@@ -1,4 +1,4 @@
-"""docs/symptoms.md says the truth: each script shows its symptom, and its cure cures it."""
+"""docs/symptoms.md says the truth: each script shows its symptom, the tool names the cause, and the cure cures it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ pytestmark = [
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "symptoms.md"
-PROGRAM = """
+TRACED = """
+import sys
+from tracing.__main__ import main
+sys.exit(main(["run", "--memory", "-o", {trace!r}, {script!r}]))
+"""
+CURED = """
 import runpy, sys
-sys.argv = [{script!r}, *{arguments!r}]
+sys.argv = [{script!r}, "cured"]
 runpy.run_path({script!r}, run_name="__main__")
 """
 
-# Script -> what it says as it is, and what it says once it is cured.
+# Script -> what it says as it is; what `tracing run --memory` says of it, if it can; and what it says once it is cured.
 SAID = {
-    "killed": ("is killed by signal: Killed.", "10 batches"),
-    "open_files": ("RuntimeError: Too many open files.", "300 batches kept"),
-    "ancdata": ("RuntimeError: received 0 items of ancdata", "100 batches kept, 100 samples to validate with"),
-    "mappings": ("Cannot allocate memory (12)", "1000 batches kept"),
-    "same_numbers": ("8 samples, 4 different", "8 samples, 8 different"),
-    "duplicated": ("24 samples, 12 different", "12 samples, 12 different"),
+    "killed": ("exited unexpectedly", "batch 5, keys [20, 21, 22, 23]", "10 batches"),
+    "open_files": ("RuntimeError: Too many open files.", "more open files with every batch", "300 batches kept"),
+    "ancdata": ("received 0 items of ancdata", "", "100 batches kept, 100 samples to validate with"),
+    "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),
+    "same_numbers": ("8 samples, 4 different", "", "8 samples, 8 different"),
+    "duplicated": ("24 samples, 12 different", "", "12 samples, 12 different"),
 }
 
 
@@ -43,13 +48,14 @@ def mains() -> Iterator[Mains]:
     mains.forker.wait()
 
 
-def said_by(mains: Mains, folder: Path, name: str, *arguments: str) -> str:
-    """All that a script prints."""
-    folder = folder / "_".join(["run", *arguments])
+def said_by(mains: Mains, folder: Path, name: str, program: str = TRACED) -> tuple[str, str]:
+    """What a script prints, and what the tool says of it in one line."""
+    folder = folder / ("cured" if program is CURED else "traced")
     folder.mkdir()
-    mains.start(PROGRAM.format(script=str(HERE / f"{name}.py"), arguments=arguments), folder)
+    mains.start(program.format(script=str(HERE / f"{name}.py"), trace=str(folder / "run.trace")), folder)
     _, errors = mains.end(limit=50, leftover_limit=10)
-    return (folder / "stdout").read_text() + errors
+    errors, _, told = f"\n{errors}".partition("\ntracing: ")
+    return (folder / "stdout").read_text() + errors.lstrip("\n"), " ".join(told.split())
 
 
 def numbers(said: str) -> list[float]:
@@ -58,38 +64,42 @@ def numbers(said: str) -> list[float]:
 
 @pytest.mark.parametrize("name", SAID)
 def test_the_symptom_shows_and_is_cured(mains: Mains, tmp_path: Path, name: str) -> None:
-    symptom, cured = SAID[name]
-    assert symptom in said_by(mains, tmp_path, name)
-    assert said_by(mains, tmp_path, name, "cured").rstrip() == cured
+    symptom, cause, cured = SAID[name]
+    said, told = said_by(mains, tmp_path, name)
+    assert symptom in said and cause in told
+    assert said_by(mains, tmp_path, name, CURED)[0].rstrip() == cured
 
 
 def test_a_first_batch_that_is_slow_in_every_epoch(mains: Mains, tmp_path: Path) -> None:
-    """The wait for the first batch is the last but one number of each line."""
-    slow, cured = (
-        [numbers(line)[-1] for line in said_by(mains, tmp_path, "first_batch", *arguments).splitlines()]
-        for arguments in ((), ("cured",))
-    )
-    assert len(slow) == len(cured) == 3
-    assert min(slow) >= 0.5 and cured[0] >= 0.5 and max(cured[1:]) < 0.5
+    """The wait for the first batch is the last number of each line."""
+    said, told = said_by(mains, tmp_path, "first_batch")
+    assert [numbers(line)[-1] >= 0.5 for line in said.splitlines()] == [True] * 3
+    assert "Start-up is the limit" in told and "persistent_workers=True" in told
+    cured, _ = said_by(mains, tmp_path, "first_batch", CURED)
+    assert [numbers(line)[-1] >= 0.5 for line in cured.splitlines()] == [True, False, False]
 
 
 def test_every_fourth_batch_is_slow(mains: Mains, tmp_path: Path) -> None:
-    waits = numbers(said_by(mains, tmp_path, "every_nth"))
+    said, told = said_by(mains, tmp_path, "every_nth")
+    waits = numbers(said)
     by_turn = [sorted(waits[turn::4])[len(waits) // 8] for turn in range(4)]  # medians
     assert len(waits) == 64 and max(by_turn) > 3 * sorted(by_turn)[-2]
-    assert sum(numbers(said_by(mains, tmp_path, "every_nth", "cured"))) < sum(waits) / 2
+    assert "The workers are the limit" in told and "num_workers=" in told
+    assert sum(numbers(said_by(mains, tmp_path, "every_nth", CURED)[0])) < sum(waits) / 2
 
 
 def test_an_exit_that_takes_five_seconds(mains: Mains, tmp_path: Path) -> None:
-    assert numbers(said_by(mains, tmp_path, "slow_exit"))[-1] >= 5
-    assert numbers(said_by(mains, tmp_path, "slow_exit", "cured"))[-1] < 5
+    said, told = said_by(mains, tmp_path, "slow_exit")
+    assert numbers(said)[-1] >= 5
+    assert "Shutdown is slow" in told and "JOIN_BEGIN of worker 0" in told
+    assert numbers(said_by(mains, tmp_path, "slow_exit", CURED)[0])[-1] < 5
 
 
 def test_memory_that_grows(mains: Mains, tmp_path: Path) -> None:
-    grown, cured = (
-        numbers(said_by(mains, tmp_path, "growing", *arguments))[-1] for arguments in ((), ("cured",))
-    )  # MB
-    assert grown > 40 > 10 > cured
+    said, told = said_by(mains, tmp_path, "growing")
+    assert numbers(said)[-1] > 100  # MB
+    assert "The memory of worker 0's own grew by" in told and "reference count" in told
+    assert numbers(said_by(mains, tmp_path, "growing", CURED)[0])[-1] < 20
 
 
 def test_every_script_is_tested_and_told() -> None:

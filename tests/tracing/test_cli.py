@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from tracing.__main__ import main
 from tracing.commands.looking import wait_for_first_event
 from tracing.compare import compare
 
-COMMANDS = ("demo", "live", "timeline", "sequence", "report", "check", "compare", "export")
+COMMANDS = ("demo", "run", "live", "timeline", "sequence", "step", "report", "check", "compare", "export")
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,27 @@ def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["sequence", str(path), "--shutdown", "--width", "80"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
+
+
+def test_step_writes_a_page(path: Path, tmp_path: Path) -> None:
+    page = tmp_path / "step.html"
+    assert main(["step", str(path), "-o", str(page), "--batches", "2:4"]) == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.timeout(60)
+def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\nfrom torch.utils.data import DataLoader\n"
+        "print(sum(int(batch) for batch in DataLoader(range(4), num_workers=1)), sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-m", "tracing", "run", "--memory", "train.py", "--lr", "0.1", "-o", "mine"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(tracing.__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "6 ['--lr', '0.1', '-o', 'mine']\n")
+    trace = tracing.load(tmp_path / "traces" / "train")
+    assert trace.config(0)["package"] == "torch.utils.data" and tracing.check(trace) == []
+    assert len(trace.memory) or sys.platform != "linux"
 
 
 def test_compare_is_the_text_of_tracing_compare(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +186,12 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         ("export", "DIR", "--format", "csv", "-o", "demo.csv"),
         ("export", "DIR", "--format", "jsonl", "-o", "no/such/folder/demo.jsonl"),
         ("compare", "DIR"),
+        ("run", "no/such/script.py"),
+        ("run", "-m", "no_such_module"),
+        ("run",),
+        ("step", "DIR", "-o", "step.png"),
+        ("step", "DIR", "-o", "step.html", "--batches", "800:900"),
+        ("step", "DIR"),  # in no terminal
         ("compare", "DIR", "no/such.trace"),
         ("demo", "--workers", "-1"),
         ("demo", "--files", "0"),
@@ -182,6 +210,7 @@ def test_a_wrong_argument_is_one_line(
         ("live",),
         ("timeline", "-o", "picture.png"),
         ("sequence",),
+        ("step", "-o", "step.html"),
         ("report",),
         ("check",),
         ("export", "--format", "perfetto", "-o", "demo.json"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tracing.commands.arguments import (
     add_command,
     add_part,
     add_trace,
+    batches,
     count,
     has_suffix,
     positive,
@@ -119,5 +121,33 @@ def run_sequence(args: argparse.Namespace) -> None:
                 console.print(text)
             else:
                 print(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def add_step(commands: Any) -> None:
+    text = "step through the events, forwards and backwards: as a page, or with keys in a terminal"
+    step = add_command(commands, "step", run_step, text, "traces/demo", "traces/demo --batches 28:32 -o step.html")
+    add_trace(step)
+    step.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write the page; without it: keys")
+    step.add_argument("--batches", type=batches, metavar="A:B", help="the page of batches A to B - 1 of an epoch")
+    step.add_argument("--epoch", type=count, metavar="N", help="of which epoch (0)")
+    step.add_argument("--events", type=batches, metavar="A:B", help="the page of events A to B - 1")
+
+
+def run_step(args: argparse.Namespace) -> None:
+    from tracing.views import stepper
+
+    trace = tracing.load(args.trace)
+    try:
+        if args.output is None:
+            stepper.step_through(trace, k=args.events[0] if args.events else 0)
+            return
+        has_suffix(args.output, ".html", ".htm")
+        part = {"batches": args.batches, "epoch": args.epoch}
+        if args.events is not None:
+            part |= {"first": args.events[0], "last": args.events[1] - 1}
+        if left_out := stepper.write_page(trace, args.output, **part):
+            print(left_out, file=sys.stderr)
     except ValueError as error:
         raise UsageError(str(error)) from None

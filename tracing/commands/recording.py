@@ -36,3 +36,44 @@ def run_demo(args: argparse.Namespace) -> int:
         seconds=args.seconds,
         live=terminal and not args.no_live,
     )
+
+
+def add_run(commands: Any) -> None:
+    text = "any training script, unchanged: record its loaders, minidl's and torch.utils.data's"
+    run = add_command(
+        commands,
+        "run",
+        run_script,
+        text,
+        "train.py --lr 0.1",
+        "--live -o traces/slow train.py",
+        "-m pkg.train --lr 0.1",
+    )
+    run.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/ and the script's name)")
+    run.add_argument("--live", action="store_true", help="watch it; what the script prints is shown at the end")
+    run.add_argument("--memory", action="store_true", help="sample the processes' memory, open files and mappings")
+    run.add_argument(
+        "--capacity",
+        type=positive_count,
+        default=1_000_000,
+        metavar="N",
+        help="events a process may record (1,000,000)",
+    )
+    run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as in python -m")
+    run.add_argument("script", metavar="SCRIPT", help="a Python file")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its own arguments")
+
+
+def run_script(args: argparse.Namespace) -> int:
+    from tracing.running import run
+
+    name = args.script.rpartition(".")[2] if args.module else Path(args.script).stem
+    return run(
+        args.script,
+        args.arguments,
+        module=args.module,
+        directory=args.output or Path("traces", name),
+        live=args.live,
+        memory=args.memory,
+        capacity=args.capacity,
+    )

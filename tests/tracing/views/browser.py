@@ -1,0 +1,199 @@
+"""A headless Chromium, driven over the DevTools protocol: no package, no port, two pipes.
+
+    --remote-debugging-pipe    it reads commands from descriptor 3 and writes answers and events to 4: JSON, a NUL
+                               after each; it ends when the pipe closes, so it cannot outlive the tests
+
+Legend
+    session    "8F3A..."     one page; what has no session concerns the browser
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = (
+    "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run", "--mute-audio",
+    "--no-default-browser-check", "--disable-extensions", "--disable-background-networking", "--disable-sync",
+    "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
+    # Pages are made and closed by the tests: no process is kept for the next one.
+    "--disable-features=SpareRendererForSitePerProcess,Translate,MediaRouter,OptimizationHints",
+)  # fmt: skip
+PATIENCE = 30.0  # s for one answer, on a machine that is busy
+
+
+def find() -> str | None:
+    """The browser's program, None if there is none."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class BrowserError(Exception):
+    """It did not do what it was told."""
+
+
+class Browser:
+    """One browser process. `with` starts it, and ends it whatever happens."""
+
+    def __init__(self, program: str, directory: Path) -> None:
+        self._program, self._directory = program, directory
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._calls, self._rest = 0, b""
+        self.pages: dict[str, Page] = {}
+
+    def __enter__(self) -> Browser:
+        read, self._write = os.pipe()
+        self._read, write = os.pipe()
+        # Numbers that 3 and 4 cannot overwrite.
+        theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (read, write)]
+        os.close(read)
+        os.close(write)
+
+        def place() -> None:
+            os.dup2(theirs[0], 3)
+            os.dup2(theirs[1], 4)
+
+        with (self._directory / "chromium.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [self._program, *FLAGS, f"--user-data-dir={self._directory / 'profile'}", "about:blank"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(3, 4), preexec_fn=place,
+                start_new_session=True,
+            )  # fmt: skip
+        for fd in theirs:
+            os.close(fd)
+        try:
+            with self.page() as page:  # the first one starts whatever helpers the browser has
+                page.evaluate("1 + 1")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.call("Browser.close", patience=5)
+            self._process.wait(5)
+        except (BrowserError, OSError, subprocess.TimeoutExpired):
+            pass
+        finally:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)  # its own group: nothing but it and its helpers
+            except ProcessLookupError:
+                pass
+            self._process.wait()
+            os.close(self._write)
+            os.close(self._read)
+
+    def page(self, width: int = 1280, height: int = 800) -> Page:
+        """A new page, to be used in `with`."""
+        return Page(self, width, height)
+
+    def call(self, method: str, session: str = "", patience: float = PATIENCE, **params: Any) -> dict[str, Any]:
+        """The result of one command. BrowserError: it failed, or did not come in time."""
+        self._calls += 1
+        number = self._calls
+        message: dict[str, Any] = {"id": number, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self._write, data) :]
+        end = time.monotonic() + patience
+        while number not in self._answers:
+            self._receive(end, method)
+        answer = self._answers.pop(number)
+        if "error" in answer:
+            raise BrowserError(f"{method}: {answer['error'].get('message')}")
+        return answer["result"]
+
+    def _receive(self, end: float, what: str) -> None:
+        """Take in what comes next: answers, and events of pages."""
+        if not select.select([self._read], [], [], max(0.0, end - time.monotonic()))[0]:
+            raise BrowserError(f"no answer to {what} in time")
+        data = os.read(self._read, 1 << 20)
+        if not data:
+            raise BrowserError("the browser has ended: see chromium.log in its directory")
+        *messages, self._rest = (self._rest + data).split(b"\0")
+        for message in map(json.loads, messages):
+            if "id" in message:
+                self._answers[message["id"]] = message
+            elif message.get("sessionId") in self.pages:
+                self.pages[message["sessionId"]].heard(message["method"], message["params"])
+
+
+class Page:
+    """One page, what it asked of the network and what it complained of."""
+
+    def __init__(self, browser: Browser, width: int, height: int) -> None:
+        self.browser, self.size = browser, (width, height)
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self._loaded = False
+
+    def __enter__(self) -> Page:
+        width, height = self.size
+        self._target = self.browser.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.browser.call("Target.attachToTarget", targetId=self._target, flatten=True)
+        self._session = attached["sessionId"]
+        self.browser.pages[self._session] = self
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.browser.pages.pop(self._session, None)
+        self.browser.call("Target.closeTarget", targetId=self._target)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        return self.browser.call(method, self._session, **params)
+
+    def heard(self, method: str, params: dict[str, Any]) -> None:
+        if method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif method == "Page.loadEventFired":
+            self._loaded = True
+        elif method == "Runtime.exceptionThrown":
+            self.complaints.append(str(params["exceptionDetails"].get("exception", params["exceptionDetails"])))
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            self.complaints.append(str(params["args"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(params["entry"]["text"])
+
+    def open(self, url: str) -> None:
+        """Go there, and wait until it is loaded."""
+        self._loaded = False
+        self.call("Page.navigate", url=url)
+        end = time.monotonic() + PATIENCE
+        while not self._loaded:
+            self.browser._receive(end, url)
+
+    def evaluate(self, script: str) -> Any:
+        """The value of a JavaScript expression, awaited, as JSON has it. BrowserError: it raised."""
+        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in result:
+            raise BrowserError(str(result["exceptionDetails"].get("exception", {}).get("description", result)))
+        return result["result"].get("value")
+
+    def press(self, key: str, **modifiers: Any) -> None:
+        """A real key: it goes to whatever has the focus."""
+        text = {"text": key} if len(key) == 1 else {}
+        code = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Escape": 27, "Tab": 9, "Enter": 13, " ": 32}
+        event = {"key": key, "windowsVirtualKeyCode": code.get(key, ord(key[0])), **modifiers}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **event, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def click(self, selector: str) -> None:
+        """A real click in the middle of an element."""
+        box = f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getBoundingClientRect(); "
+        x, y = self.evaluate(box + "return [b.left + b.width / 2, b.top + b.height / 2]; })()")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)

@@ -1,0 +1,98 @@
+"""The terminal, while a program runs that prints and a live view shows: the view has it, and the program's output
+waits in a file.
+
+The view is a process of its own. Whoever closes it sees what was printed so far, and the rest as it comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+OUTPUT = "output.txt"  # in the trace's directory
+RESTORE = b"\x1b[?1049l\x1b[?25h"  # the screen back, the cursor shown
+
+
+def is_terminal() -> bool:
+    """Whether the live view can be drawn."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("CI")
+
+
+class Screen:
+    """`start()` and `end()`. Without a terminal the view prints plain lines on stderr, and nothing is held back."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._view: subprocess.Popen[bytes] | None = None
+        self._held: dict[int, int] = {}  # descriptor 1 or 2 -> a copy of what it was
+        self._file = -1
+        self._shown = 0  # bytes of the file
+        self._watcher: threading.Thread | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tracing", "live", str(self.directory)]
+        (self.directory / OUTPUT).unlink(missing_ok=True)
+        if not is_terminal():
+            plain = {**os.environ, "TERM": "dumb"}
+            self._view = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, env=plain)
+            return
+        self._view = subprocess.Popen(command)
+        flush()
+        self._file = os.open(self.directory / OUTPUT, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
+        for descriptor in filter(os.isatty, (1, 2)):
+            self._held[descriptor] = os.dup(descriptor)
+            os.dup2(self._file, descriptor)
+        self._watcher = threading.Thread(target=self._watch, daemon=True, name="live view")
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        """Once the view is closed, the terminal is the program's again."""
+        assert self._view is not None
+        self._view.wait()
+        self._show()
+        flush()
+        for descriptor, was in self._held.items():
+            os.dup2(was, descriptor)
+        self._show()
+
+    def _show(self) -> None:
+        """Print what has been held back since the last time."""
+        with contextlib.suppress(OSError):  # the terminal is gone
+            while data := os.pread(self._file, 1 << 16, self._shown):
+                self._shown += os.write(self._held[1], data)
+
+    def end(self) -> None:
+        """The program is done: so is the view."""
+        flush()
+        try:
+            self._end_view()
+        finally:
+            if self._watcher is not None:
+                self._watcher.join()
+                self._show()  # what processes of the program printed, that still have the file
+                for descriptor in (self._file, *self._held.values()):
+                    os.close(descriptor)
+                self._watcher = None
+
+    def _end_view(self) -> None:
+        """It gives back the terminal at SIGTERM as at Ctrl-C."""
+        view, self._view = self._view, None
+        if view is None:
+            return
+        try:
+            view.terminate()
+            view.wait(5)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):  # it hangs; or Ctrl-C, again
+            view.kill()
+            view.wait()
+            os.write(self._held.get(1, 2), RESTORE)
+
+
+def flush() -> None:
+    for stream in sys.stdout, sys.stderr:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or gone
+            stream.flush()

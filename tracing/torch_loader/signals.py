@@ -1,0 +1,46 @@
+"""A worker's death must not be heard in the middle of an event.
+
+torch's handler of SIGCHLD raises wherever main happens to be. Raised inside `emit`, that would be taken for a failure
+of the recorder, which is removed then, and nobody would hear of the death. So there it is put off.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+from typing import Any
+
+from torch.utils.data._utils.signal_handling import _set_SIGCHLD_handler
+
+from minidl.events import emit
+
+AGAIN = 0.001  # seconds; an event takes a thousandth of it
+
+
+def put_deaths_off() -> None:
+    """Put a handler before torch's, once. Only the main thread can; without it torch has none either."""
+    if not hasattr(signal, "SIGCHLD") or threading.current_thread() is not threading.main_thread():
+        return
+    _set_SIGCHLD_handler()  # torch does so at its first iterator, and only once
+    torchs = signal.getsignal(signal.SIGCHLD)
+    if not callable(torchs) or hasattr(torchs, "__wrapped__"):
+        return
+
+    @functools.wraps(torchs)
+    def handler(number: int, frame: Any) -> None:
+        if is_within_emit(frame):
+            threading.Timer(AGAIN, os.kill, (os.getpid(), number)).start()
+        else:
+            torchs(number, frame)
+
+    signal.signal(signal.SIGCHLD, handler)
+
+
+def is_within_emit(frame: Any) -> bool:
+    while frame is not None:
+        if frame.f_code is emit.__code__:
+            return True
+        frame = frame.f_back
+    return False
