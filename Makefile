@@ -32,7 +32,8 @@ types: setup
 
 pytest: setup
 	@echo "== pytest"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -q -n 2 -m "not alone"
+	@$(BIN)/python -m pytest -q -m alone
 
 docs: setup ## rewrite the pages that are made from the code
 	@$(BIN)/python -m tracing.vocabulary > docs/events.md

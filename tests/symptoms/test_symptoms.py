@@ -79,6 +79,7 @@ def test_a_first_batch_that_is_slow_in_every_epoch(mains: Mains, tmp_path: Path)
     assert [numbers(line)[-1] >= 0.5 for line in cured.splitlines()] == [True, False, False]
 
 
+@pytest.mark.alone
 def test_every_fourth_batch_is_slow(mains: Mains, tmp_path: Path) -> None:
     said, told = said_by(mains, tmp_path, "every_nth")
     waits = numbers(said)

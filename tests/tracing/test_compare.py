@@ -18,7 +18,11 @@ from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tracing import compare
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
 
 BATCHES = 24
 

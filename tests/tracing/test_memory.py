@@ -21,6 +21,7 @@ from tracing import format as fmt
 from tracing import memory, sampler
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.timeout(60),
     pytest.mark.skipif(sys.platform != "linux", reason="memory is sampled from /proc"),
 ]

@@ -19,7 +19,10 @@ from tracing.measures import Measures, Place, measure
 from tracing.verdicts import MATTERS, WAITS, Verdict, cores_used, costs, more_workers
 
 Samples = loads.Samples
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
 
 
 @pytest.fixture(scope="module")
