@@ -45,13 +45,34 @@ format: setup ## rewrite the code as the linter wants it
 bench: setup ## speed beside torch's loader, some 4 minutes; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
-pictures: setup ## the pictures in docs/pictures, made by the tool itself from a run of the demo
-	@mkdir -p docs/pictures
+PICTURES := docs/pictures
+# The event that is shown of it: the first of these batches that came too early.
+define BUSY
+import tracing
+for k, event in enumerate(tracing.load("traces/pictures").events):
+    if event["kind"] == 38 and 12 <= event["task"] < 20:
+        print(k)
+        break
+endef
+export BUSY
+BROWSER ?= $(shell command -v chromium chromium-browser google-chrome | head -n 1)
+
+pictures: setup ## the pictures in docs/pictures, made by the tool itself; the step-through's needs Chromium
+	@mkdir -p $(PICTURES)
 	@$(BIN)/python -m tracing demo --no-live -o traces/pictures
-	@$(BIN)/python -m tracing timeline traces/pictures -o docs/pictures/demo-timeline.png --batches 10:34
-	@$(BIN)/python -m tracing timeline traces/pictures -o docs/pictures/demo-timeline.svg --batches 10:34
-	@$(BIN)/python -m tracing live traces/pictures --once --record docs/pictures/demo-live.svg >/dev/null
-	@ls -l docs/pictures
+	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.png --batches 10:34
+	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.svg --batches 10:34
+	@$(BIN)/python -m tracing live traces/pictures --once --record $(PICTURES)/demo-live.svg >/dev/null
+	@$(BIN)/python -m tracing sequence traces/pictures --batches 10:13 -o $(PICTURES)/demo-sequence.svg
+	@$(BIN)/python -m tracing step traces/pictures --batches 10:20 -o traces/step.html
+	@$(BROWSER) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,860 \
+	    --user-data-dir=traces/browser --virtual-time-budget=3000 --screenshot=$(PICTURES)/demo-step.png \
+	    "file://$(CURDIR)/traces/step.html#k=$$($(BIN)/python -c "$$BUSY")" 2>/dev/null
+	@$(BIN)/python -m tracing run -o traces/images tests/images.py >/dev/null
+	@$(BIN)/python -m tracing timeline traces/images -o $(PICTURES)/images-timeline.png
+	@$(BIN)/python -m tracing run --memory -o traces/growing tests/symptoms/growing.py >/dev/null
+	@$(BIN)/python -m tracing timeline traces/growing -o $(PICTURES)/memory-timeline.png
+	@ls -l $(PICTURES)
 
 setup: ## make .venv and install requirements.txt; nothing to do the second time
 	@if cmp -s requirements.txt $(INSTALLED) && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \

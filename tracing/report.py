@@ -28,7 +28,7 @@ FORMAT = 1  # of the JSON
 
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}
 SLOWEST = 10
-NO_LOADER = "No loader was recorded. torch's own DataLoader is not recorded: import it from minidl."
+NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
 
 
 @dataclass

@@ -130,8 +130,7 @@ def add_step(commands: Any) -> None:
     step = add_command(commands, "step", run_step, text, "traces/demo", "traces/demo --batches 28:32 -o step.html")
     add_trace(step)
     step.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write the page; without it: keys")
-    step.add_argument("--batches", type=batches, metavar="A:B", help="the page of batches A to B - 1 of an epoch")
-    step.add_argument("--epoch", type=count, metavar="N", help="of which epoch (0)")
+    add_part(step)
     step.add_argument("--events", type=batches, metavar="A:B", help="the page of events A to B - 1")
 
 
@@ -144,7 +143,7 @@ def run_step(args: argparse.Namespace) -> None:
             stepper.step_through(trace, k=args.events[0] if args.events else 0)
             return
         has_suffix(args.output, ".html", ".htm")
-        part = {"batches": args.batches, "epoch": args.epoch}
+        part = {"start": args.begin, "end": args.end, "batches": args.batches, "epoch": args.epoch}
         if args.events is not None:
             part |= {"first": args.events[0], "last": args.events[1] - 1}
         if left_out := stepper.write_page(trace, args.output, **part):

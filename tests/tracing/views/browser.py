@@ -3,8 +3,7 @@
     --remote-debugging-pipe    it reads commands from descriptor 3 and writes answers and events to 4: JSON, a NUL
                                after each; it ends when the pipe closes, so it cannot outlive the tests
 
-Legend
-    session    "8F3A..."     one page; what has no session concerns the browser
+One page serves all tests, one after the other: a page more would be a process more, which somebody had to wait for.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ FLAGS = (
     "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run", "--mute-audio",
     "--no-default-browser-check", "--disable-extensions", "--disable-background-networking", "--disable-sync",
     "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
-    # Pages are made and closed by the tests: no process is kept for the next one.
-    "--disable-features=SpareRendererForSitePerProcess,Translate,MediaRouter,OptimizationHints",
+    # No process is made in advance for the next page, and none kept for the one before.
+    "--disable-features=SpareRendererForSitePerProcess,BackForwardCache,Translate,MediaRouter,OptimizationHints",
 )  # fmt: skip
 PATIENCE = 30.0  # s for one answer, on a machine that is busy
 
@@ -47,7 +46,7 @@ class Browser:
         self._program, self._directory = program, directory
         self._answers: dict[int, dict[str, Any]] = {}
         self._calls, self._rest = 0, b""
-        self.pages: dict[str, Page] = {}
+        self.page = Page(self)
 
     def __enter__(self) -> Browser:
         read, self._write = os.pipe()
@@ -70,8 +69,7 @@ class Browser:
         for fd in theirs:
             os.close(fd)
         try:
-            with self.page() as page:  # the first one starts whatever helpers the browser has
-                page.evaluate("1 + 1")
+            self.page.begin(self._directory / "first.html")
         except BaseException:
             self.__exit__()
             raise
@@ -92,10 +90,6 @@ class Browser:
             os.close(self._write)
             os.close(self._read)
 
-    def page(self, width: int = 1280, height: int = 800) -> Page:
-        """A new page, to be used in `with`."""
-        return Page(self, width, height)
-
     def call(self, method: str, session: str = "", patience: float = PATIENCE, **params: Any) -> dict[str, Any]:
         """The result of one command. BrowserError: it failed, or did not come in time."""
         self._calls += 1
@@ -108,13 +102,13 @@ class Browser:
             data = data[os.write(self._write, data) :]
         end = time.monotonic() + patience
         while number not in self._answers:
-            self._receive(end, method)
+            self.receive(end, method)
         answer = self._answers.pop(number)
         if "error" in answer:
             raise BrowserError(f"{method}: {answer['error'].get('message')}")
         return answer["result"]
 
-    def _receive(self, end: float, what: str) -> None:
+    def receive(self, end: float, what: str) -> None:
         """Take in what comes next: answers, and events of pages."""
         if not select.select([self._read], [], [], max(0.0, end - time.monotonic()))[0]:
             raise BrowserError(f"no answer to {what} in time")
@@ -125,36 +119,34 @@ class Browser:
         for message in map(json.loads, messages):
             if "id" in message:
                 self._answers[message["id"]] = message
-            elif message.get("sessionId") in self.pages:
-                self.pages[message["sessionId"]].heard(message["method"], message["params"])
+            elif message.get("sessionId") == self.page.session:
+                self.page.heard(message["method"], message["params"])
 
 
 class Page:
-    """One page, what it asked of the network and what it complained of."""
+    """The page: what it shows, what it asked of the network, and what it complained of."""
 
-    def __init__(self, browser: Browser, width: int, height: int) -> None:
-        self.browser, self.size = browser, (width, height)
+    def __init__(self, browser: Browser) -> None:
+        self.browser, self.session = browser, ""
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew with what it is held to."""
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        self._loaded = False
 
-    def __enter__(self) -> Page:
-        width, height = self.size
-        self._target = self.browser.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.browser.call("Target.attachToTarget", targetId=self._target, flatten=True)
-        self._session = attached["sessionId"]
-        self.browser.pages[self._session] = self
+    def begin(self, first: Path) -> None:
+        """Open a file: this starts whatever helpers the browser has, and the one process for pages from files."""
+        target = self.browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.browser.pages.pop(self._session, None)
-        self.browser.call("Target.closeTarget", targetId=self._target)
+        first.write_text("<!doctype html><canvas></canvas>", encoding="utf-8")
+        self.open(first.as_uri())
+        self.forget()
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        return self.browser.call(method, self._session, **params)
+        return self.browser.call(method, self.session, **params)
 
     def heard(self, method: str, params: dict[str, Any]) -> None:
         if method == "Network.requestWillBeSent":
@@ -168,13 +160,19 @@ class Page:
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.complaints.append(params["entry"]["text"])
 
-    def open(self, url: str) -> None:
-        """Go there, and wait until it is loaded."""
+    def open(self, url: str, width: int = 1280, height: int = 800, still: bool = True) -> None:
+        """Go there, and wait until it is loaded. `still`: the reader prefers reduced motion."""
+        self.resize(width, height)
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}
+        self.call("Emulation.setEmulatedMedia", features=[motion])
         self._loaded = False
         self.call("Page.navigate", url=url)
         end = time.monotonic() + PATIENCE
         while not self._loaded:
-            self.browser._receive(end, url)
+            self.browser.receive(end, url)
+
+    def resize(self, width: int, height: int) -> None:
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def evaluate(self, script: str) -> Any:
         """The value of a JavaScript expression, awaited, as JSON has it. BrowserError: it raised."""

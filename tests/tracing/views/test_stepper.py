@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
+import os
 import re
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch.utils.data
+from rich.cells import cell_len
+from rich.console import Console
 
 import tracing
 from minidl import DataLoader, Dataset
@@ -20,9 +29,11 @@ from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
 from tracing.attach import attach
 from tracing.state import Label, LoaderState, MainStatus, QueueState
+from tracing.views.cells import lines_of
 from tracing.views.sequence.svg import BATCH_COLOURS
-from tracing.views.stepper import Part, choose, step, step_page, write_page
+from tracing.views.stepper import Part, choose, step, step_page, step_through, write_page
 from tracing.views.stepper.code import Code, text_of
+from tracing.views.stepper.terminal import Steps
 from tracing.views.stepper.told import ERRORS
 from tracing.words import duration
 
@@ -43,25 +54,20 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def open_page(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
     """Opens the page of a trace. In the end nobody has complained, and nothing but the file was asked for."""
-    opened: list[tuple[Page, list[str]]] = []
+    asked: list[str] = []
+    chromium.page.forget()
 
     def open_(trace: tracing.Trace, link: str = "", still: bool = True, **part: Any) -> Page:
-        path = tmp_path / f"{len(opened)}.html"
+        path = tmp_path / f"{len(asked)}.html"
+        asked.append(path.as_uri())
         write_page(trace, path, **part)
-        page = chromium.page().__enter__()
-        opened.append((page, [path.as_uri() + link]))
-        if still:
-            page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
-        page.open(path.as_uri() + link)
-        page.evaluate(READING)
-        return page
+        chromium.page.open(path.as_uri() + link, still=still)
+        chromium.page.evaluate(READING)
+        return chromium.page
 
     yield open_
-    for page, _ in opened:
-        page.__exit__()
-    for page, requests in opened:
-        assert page.complaints == []
-        assert [url.partition("#")[0] for url in page.requests] == [url.partition("#")[0] for url in requests]
+    assert chromium.page.complaints == []
+    assert [url.partition("#")[0] for url in chromium.page.requests] == asked
 
 
 # ---- the state that is shown
@@ -187,7 +193,7 @@ def iterator_shown(trace: tracing.Trace, k: int) -> int:
     return of if of in there else there[0]
 
 
-LOADS = ["in_order", "not_in_order", "pinned", "stream", "persistent", "failing", "dying", "serial", "nested", "empty"]
+LOADS = ["in_order", "pinned", "stream", "persistent", "failing", "dying", "serial", "nested", "empty"]
 
 
 @pytest.mark.parametrize("load", LOADS)
@@ -491,15 +497,15 @@ def test_batches_travel_unless_the_reader_wants_them_still(
     page = open_page(trace, still=still)
     taken = np.flatnonzero((trace.events["kind"] == Kind.GOT) & (trace.events["queue"] == Queue.INDEX))
     walk(page, [int(taken[0]) - 1, "ArrowRight"])
-    moving = page.evaluate("document.getAnimations().filter((each) => each.effect.target.dataset.task).length")
-    assert moving == (0 if still else 1)
+    moving = page.evaluate("document.getAnimations().map((each) => Number(each.effect.target.dataset.task))")
+    assert moving == [] if still else trace.events["task"][taken[0]] in moving
 
 
 def test_everything_has_a_name_and_fits(recorded: Recorded, open_page: Callable[..., Page]) -> None:
     """For who cannot see it; and in a notebook's frame."""
     page = open_page(recorded("pinned"), "#k=100")
     for width in (1280, 900):
-        page.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        page.resize(width, 800)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     unnamed = page.evaluate("""[...document.querySelectorAll("button, input, select")].filter((each) =>
       !each.labels?.length && !each.getAttribute("aria-label") && !each.textContent.trim())
@@ -517,19 +523,20 @@ def test_in_a_notebook_it_is_a_frame_that_needs_nothing(recorded: Recorded, chro
     assert repr(shown) == f"<step-through of events 0 to {len(trace) - 1}: show it in a notebook, or .save(FILE)>"
     notebook = tmp_path / "exported.html"
     notebook.write_text(f"<p>before</p>{shown._repr_html_()}<p>after</p>", encoding="utf-8")
-    with chromium.page() as page:
-        page.open(notebook.as_uri())
-        inside = "document.querySelector('iframe').contentWindow"
-        assert page.evaluate(f"{inside}.document.title") == f"{trace.path.name}: step by step"
-        page.evaluate(f"{inside}.eval({json.dumps(READING)})")
-        assert page.evaluate(f"{inside}.reading.walk([150, 'ArrowRight'])")[1] == expected(trace, 151, 0)
-        page.evaluate("new Promise((done) => setTimeout(done, 300))")  # the link would be written by now
-        assert page.complaints == []
-        assert [url for url in page.requests if not url.startswith(("about:", notebook.as_uri()))] == []
+    page = chromium.page
+    page.forget()
+    page.open(notebook.as_uri())
+    inside = "document.querySelector('iframe').contentWindow"
+    assert page.evaluate(f"{inside}.document.title") == f"{trace.path.name}: step by step"
+    page.evaluate(f"{inside}.eval({json.dumps(READING)})")
+    assert page.evaluate(f"{inside}.reading.walk([150, 'ArrowRight'])")[1] == expected(trace, 151, 0)
+    page.evaluate("new Promise((done) => setTimeout(done, 300))")  # the link would be written by now
+    assert page.complaints == []
+    assert [url for url in page.requests if not url.startswith("about:")] == [notebook.as_uri()]
 
 
 def test_a_part(recorded: Recorded, open_page: Callable[..., Page]) -> None:
-    trace = recorded("in_order")
+    trace = recorded("not_in_order")
     page = open_page(trace, batches=(3, 5))
     mine = np.flatnonzero(np.isin(trace.events["task"], [3, 4]))
     first, last = int(mine[0]), int(mine[-1])
@@ -587,7 +594,89 @@ def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: Call
     trace = tracing.load(tmp_path / "long")
     html = step_page(trace)
     assert len(html.encode()) < 3_000_000
-    assert not re.search(r"""(src|href)\s*=\s*["']?(?!data:)|url\(|@import|https?://""", html)
+    assert re.findall(r"""\b(?:src|href)=["']?([^"'\s>]*)""", html) == ["data:,"]
+    assert not re.search(r"url\(|@import|https?://", html)
     page = open_page(trace)
     for shown in walk(page, [0, events - 1, events // 2, 7, 4321]):
         assert shown == expected(trace, shown["k"], 0)
+
+
+# ---- in a terminal
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_in_a_terminal_every_event_is_told_and_fits(size: tuple[int, int], recorded: Recorded) -> None:
+    width, height = size
+    trace = recorded("dying")
+    steps, kinds = Steps(trace, 0), trace.events["kind"].tolist()
+    for k in range(len(trace)):
+        assert steps.k == k
+        lines = list(lines_of(steps.stop(-1).frame("dying", width, height)))
+        assert len(lines) == height
+        assert all(cell_len(line) == width for line in lines)
+        assert any(f"{site['file']}:{site['line']}" in lines[1] for site in trace.sources[Kind(kinds[k]).name])
+        assert f"event {k} of 0 to {len(trace) - 1}" in lines[2]
+        steps.press("right")
+    assert steps.k == len(trace) - 1
+
+
+def test_in_a_terminal_keys_move(recorded: Recorded) -> None:
+    trace = recorded("dying")
+    errors = np.flatnonzero(np.isin(trace.events["kind"], list(ERRORS))).tolist()
+    steps = Steps(trace, 5)
+    for key, k in [
+        ("right", 6), ("left", 5), ("down", 15), ("up", 5), ("up", 0), (">", len(trace) - 1), ("E", errors[-2]),
+        ("<", 0), ("e", errors[0]), ("e", errors[1]), ("o", errors[1]),
+    ]:  # fmt: skip
+        steps.press(key)
+        assert steps.k == k, key
+    steps.press("<")
+    steps.press("space")
+    steps.play()
+    steps.play()
+    assert (steps.k, steps.playing) == (2, True)
+    steps.press("space")
+    steps.play()
+    assert (steps.k, steps.playing) == (2, False)
+
+
+STEP_THROUGH = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+import tracing
+from tracing.views.stepper import step_through
+step_through(tracing.load(sys.argv[1]))
+"""
+
+
+def test_a_real_terminal_is_used_and_given_back(recorded: Recorded) -> None:
+    path, (master, slave) = recorded("dying").path, os.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    before = termios.tcgetattr(slave)
+    command = [sys.executable, "-c", STEP_THROUGH, str(path)]
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        command, cwd=Path(__file__).parents[3], env=environment, stdin=slave, stdout=slave, stderr=slave,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        shown = ""
+        moves = (b"", "event 0 of"), (b"\x1b[C\x1b[C", "event 2 of"), (b"e", "notices the death"), (b"q", "\x1b[?25h")
+        for keys, words in moves:
+            os.write(master, keys)
+            while words not in shown:  # pytest's timeout is the limit
+                shown += os.read(master, 65536).decode(errors="replace")
+        assert process.wait() == 0
+        assert termios.tcgetattr(slave) == before
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+
+
+def test_without_a_terminal_there_is_one_clear_error(recorded: Recorded, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no terminal to step through it in: write the page"):
+        step_through(recorded("dying"), console=Console(file=io.StringIO()))
+    with pytest.raises(ValueError, match="the trace has no events"):
+        step_through(tracing.load(begin(tmp_path / "empty")))

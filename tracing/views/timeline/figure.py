@@ -67,7 +67,7 @@ def timeline(
     followed = choose(view, follow, epoch)
     seen = marks(trace, view.loader, view.epochs, view.begin, view.end)
     rows, strips, memory = lanes_of(view), queues_of(view), memory_strips(view)
-    figure, scale, (lanes, *under) = blank(view, width, len(rows), len(strips) + len(memory))
+    figure, scale, (lanes, *under) = blank(view, width, len(rows), [STRIP] * len(strips) + [2 * STRIP] * len(memory))
     draw_lanes(lanes, scale, view, rows, seen)
     if followed is not None and not view.summed:
         draw_way(lanes, scale, rows, followed)
@@ -82,17 +82,19 @@ def timeline(
     return figure
 
 
-def blank(view: View, width: float, rows: int, strips: int) -> tuple[Figure, Scale, list[Axes]]:
-    """An empty page: axes for the lanes, and under them one for each strip, all with the same axis of time."""
+def blank(view: View, width: float, rows: int, strips: list[float]) -> tuple[Figure, Scale, list[Axes]]:
+    """An empty page: axes for the lanes, and under them one for each strip, which is so high (inches), all with the
+    same axis of time."""
     lanes_height = rows * (0.28 if rows <= 10 else 0.2)
-    height = TOP + RULER + lanes_height + (STRIP + GAP) * strips + BOTTOM
+    height = TOP + RULER + lanes_height + sum(strips) + GAP * len(strips) + BOTTOM
     inside = width - LEFT - RIGHT
     unit, name = (1e6, "ms") if view.end - view.begin < 2e9 else (1e9, "s")
     scale = Scale(view.trace.start, unit, view.begin, view.end, (view.end - view.begin) / unit / inside)
     figure = Figure(figsize=(width, height), dpi=200)
-    tops = [TOP + RULER, *(TOP + RULER + lanes_height + GAP + i * (STRIP + GAP) for i in range(strips))]
+    talls = [lanes_height, *strips]
+    tops = [TOP + RULER + sum(talls[:i]) + i * GAP for i in range(len(talls))]
     axes = []
-    for top, tall in zip(tops, [lanes_height, *[STRIP] * strips], strict=True):
+    for top, tall in zip(tops, talls, strict=True):
         axes.append(figure.add_axes((LEFT / width, 1 - (top + tall) / height, inside / width, tall / height)))
         axes[-1].set_xlim(float(scale(view.begin)), float(scale(view.end)))
         axes[-1].tick_params(axis="x", labelbottom=top == tops[-1], labelsize=7.5, length=2, color=artists.FAINT)
