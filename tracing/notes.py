@@ -11,6 +11,7 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing import format as fmt
 from tracing import memory
+from tracing.hangs import explain
 from tracing.index import Iterator, Lane
 from tracing.measures import Measures
 from tracing.recording import is_alive
@@ -30,6 +31,8 @@ def notes(trace: Trace) -> list[str]:
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
         if text.partition(": ")[2] not in told:  # most often it is what was raised to the training loop
             found.append(f"{text} [event {position}]")
+    if (hang := explain(trace)) is not None:
+        found.append(" ".join([f"It hangs: {hang.chain[0]}", *hang.chain[1:]]))
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracing
 from tracing.commands.arguments import add_command, add_trace
+from tracing.hangs import explain
 
 
 def add_report(commands: Any) -> None:
@@ -22,7 +23,7 @@ def run_report(args: argparse.Namespace) -> None:
 
 
 def add_check(commands: Any) -> None:
-    text = "test the protocol's invariants; exit status 1 when one is broken"
+    text = "test the protocol's invariants, exit status 1 when one is broken; explain a hang"
     add_trace(add_command(commands, "check", run_check, text, "traces/demo"))
 
 
@@ -32,6 +33,8 @@ def run_check(args: argparse.Namespace) -> int:
     for violation in violations:
         print(violation)
     print(f"{len(trace):,} events: {f'{len(violations)} broken invariants' if violations else 'all invariants hold'}")
+    if (hang := explain(trace)) is not None:
+        print(hang)
     return 1 if violations else 0
 
 
