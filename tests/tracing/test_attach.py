@@ -184,7 +184,8 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
     finally:
         gc.enable()
     trace = tracing.load(tmp_path / "trace", strict=True)
-    assert trace.events["kind"][trace.events["actor"] == 0][-1] == Kind.SHUTDOWN_END
+    (main,) = (number for number, actor in enumerate(trace.actors) if actor.role == "main")
+    assert trace.events["kind"][trace.events["actor"] == main][-1] == Kind.SHUTDOWN_END
     assert tracing.check(trace) == []
 
 
