@@ -30,9 +30,10 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import attaching, deaths, loading, recording
+from tests.benchmarks import attaching, deaths, loading, recording, stepping
 from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
 from tests.benchmarks.turns import Comparison
+from tests.tracing.views import browser
 
 COMMAND = "python -m tests.benchmarks"
 
@@ -48,10 +49,13 @@ class Effort:
     emits: int  # calls in a loop
     events: int  # in the long trace
     kills: int  # of a worker
+    steps: int  # events of the step-through's page
 
 
-FULL = Effort(seconds=0.35, turns=15, first_batches=21, recorded=21, emits=100_000, events=1_000_000, kills=40)
-QUICK = Effort(seconds=0.12, turns=5, first_batches=5, recorded=7, emits=20_000, events=100_000, kills=5)
+FULL = Effort(
+    seconds=0.35, turns=15, first_batches=21, recorded=21, emits=100_000, events=1_000_000, kills=40, steps=5_000
+)
+QUICK = Effort(seconds=0.12, turns=5, first_batches=5, recorded=7, emits=20_000, events=100_000, kills=5, steps=1_000)
 
 
 def measure(effort: Effort) -> Iterator[Table]:
@@ -63,6 +67,10 @@ def measure(effort: Effort) -> Iterator[Table]:
         yield recorded(effort, Path(directory))
         yield attached(effort, Path(directory))
         yield events(effort, Path(directory))
+    if browser.find():
+        yield stepped(effort)
+    else:
+        progress("no browser: the step-through is left out")
 
 
 def progress(what: str) -> None:
@@ -153,6 +161,24 @@ def events(effort: Effort, directory: Path) -> Table:
     per_million = reading.load / reading.events * 1e6
     add(f"load and sort {reading.events:,} events, per million", per_million, "s", 1)
     add("`trace.state(k)` after that, the worst of twenty", reading.state * 1e3, "ms", 50)
+    return table
+
+
+def stepped(effort: Effort) -> Table:
+    table = Table("The step-through's page", ("", "measured", "unit", "goal, at most"))
+    program = browser.find() or ""
+    for workers in (2, 16):
+        progress(f"stepping through {effort.steps:,} events, {workers} workers")
+        with tempfile.TemporaryDirectory() as directory:
+            taken = stepping.measure(program, Path(directory), effort.steps, workers)
+        for what, value, unit, goal in (
+            ("size", taken.megabytes, "MB", 3),
+            ("time to make it", taken.seconds, "s", 10),
+            ("a step, median", taken.median, "ms", 16),
+            ("a step, 99th percentile", taken.worst, "ms", 16),
+        ):
+            name = f"{what}: {taken.events:,} events of {workers} workers"
+            table.rows.append((name, f"{value:.2f}", unit, verdict(value, goal, at_most=True)))
     return table
 
 

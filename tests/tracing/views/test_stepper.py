@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -42,7 +43,7 @@ Recorded = Callable[[str], tracing.Trace]
 READING = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     program = browser.find()
     if program is None:
@@ -94,6 +95,7 @@ def expected(trace: tracing.Trace, k: int, iterator: int) -> dict[str, Any]:
         "k": k,
         "about": about(trace, state, loader),
         "config": [each for name, value in loader.config.items() for each in (name, as_text(value))],
+        "acts": int(iterator_of(trace, k) == iterator),  # one thread has a frame
         "main": main(trace, k, loader),
         "counts": [loader.send_idx, loader.rcvd_idx, loader.tasks_outstanding, loader.yielded],
         "index": [queue(each) for each in loader.index_queues],
@@ -182,35 +184,43 @@ def walk(page: Page, moves: list[Any]) -> list[dict[str, Any]]:
     return page.evaluate(f"reading.walk({json.dumps(moves)})")
 
 
-def iterator_shown(trace: tracing.Trace, k: int) -> int:
-    """The loader that the event is of, if it is there; else the first that is."""
-    event, there = trace.events[k], [each.iterator for each in trace.state(k).loaders]
-    of = next(
+def iterator_of(trace: tracing.Trace, k: int) -> int:
+    event = trace.events[k]
+    return next(
         number
         for number, each in enumerate(trace.loaders)
         if each.loader == event["loader"] and event["epoch"] in each.epochs
     )
+
+
+def iterator_shown(trace: tracing.Trace, k: int) -> int:
+    """The loader that the event is of, if it is there; else the first that is."""
+    of, there = iterator_of(trace, k), [each.iterator for each in trace.state(k).loaders]
     return of if of in there else there[0]
 
 
-LOADS = ["in_order", "pinned", "stream", "persistent", "failing", "dying", "serial", "nested", "empty"]
-
-
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", ["in_order", "pinned", "stream", "persistent", "dying", "serial"])
 def test_every_state_is_shown_forwards_backwards_and_jumping(
     load: str, recorded: Recorded, open_page: Callable[..., Page]
 ) -> None:
     trace = recorded(load)
-    states = [expected(trace, k, iterator_shown(trace, k)) for k in range(len(trace))]
     page = open_page(trace)
     page.evaluate("document.getElementById('side').hidden = true")  # most of a step's time, and no part of the state
     forwards = walk(page, ["Home", *["ArrowRight"] * (len(trace) - 1)])
-    for shown, state in zip(forwards, states, strict=True):
-        assert shown == state, f"event {state['k']}"
+    for k, shown in enumerate(forwards):
+        assert shown == expected(trace, k, iterator_shown(trace, k)), f"event {k}"
+    assert len(forwards) == len(trace)
     backwards = walk(page, ["End", *["ArrowLeft"] * (len(trace) - 1)])
     assert backwards == forwards[::-1]
     order = np.random.default_rng(0).permutation(len(trace))[:100].tolist()
     assert walk(page, order) == [forwards[k] for k in order]
+
+
+@pytest.mark.parametrize("load", ["failing", "nested", "empty", "not_in_order", "persistent_stream"])
+def test_states_of_other_loads(load: str, recorded: Recorded, open_page: Callable[..., Page]) -> None:
+    trace = recorded(load)
+    for shown in walk(open_page(trace), list(range(0, len(trace), 7))):
+        assert shown == expected(trace, shown["k"], iterator_shown(trace, shown["k"])), f"event {shown['k']}"
 
 
 def test_of_several_loaders_each_is_shown(recorded: Recorded, open_page: Callable[..., Page]) -> None:
@@ -218,7 +228,7 @@ def test_of_several_loaders_each_is_shown(recorded: Recorded, open_page: Callabl
     assert len(trace.loaders) == 3
     page = open_page(trace)
     page.evaluate("document.getElementById('side').hidden = true")
-    events = range(0, len(trace), 3)
+    events = range(0, len(trace), 5)
     for iterator, loader in enumerate(trace.loaders):
         page.evaluate(f"reading.set('loader', '{iterator}', 'change')")
         for k, shown in zip(events, walk(page, list(events)), strict=True):
@@ -249,7 +259,9 @@ def test_a_trace_cut_off_in_the_middle(recorded: Recorded, tmp_path: Path, open_
         trace = copy(whole, events, tmp_path / str(number))
         page = open_page(trace)
         for shown in walk(page, ["Home", *["ArrowRight"] * (len(trace) - 1)]):
-            assert shown == expected(trace, shown["k"], 0)
+            state = expected(trace, shown["k"], 0)
+            assert shown.pop("acts") in (0, state.pop("acts"))  # who has lost its beginning may be anybody
+            assert shown == state
 
 
 # ---- the event, and its line of source
@@ -345,7 +357,9 @@ def test_texts_are_shown_and_not_obeyed(tmp_path: Path, open_page: Callable[...,
 
 
 def test_a_batch_has_the_colour_that_it_has_in_the_timeline(recorded: Recorded, open_page: Callable[..., Page]) -> None:
-    page = open_page(recorded("in_order"), "#k=150")
+    trace = recorded("in_order")
+    full = max(range(len(trace)), key=lambda k: len(trace.state(k).loaders[0].task_info))
+    page = open_page(trace, f"#k={full}")
     colours = page.evaluate("""[...document.querySelectorAll("#board [data-task]")].map((chip) => {
       const parts = getComputedStyle(chip).backgroundColor.match(/\\d+/g).map(Number);
       return [Number(chip.textContent), parts];
@@ -496,8 +510,10 @@ def test_batches_travel_unless_the_reader_wants_them_still(
     trace = recorded("pinned")
     page = open_page(trace, still=still)
     taken = np.flatnonzero((trace.events["kind"] == Kind.GOT) & (trace.events["queue"] == Queue.INDEX))
-    walk(page, [int(taken[0]) - 1, "ArrowRight"])
-    moving = page.evaluate("document.getAnimations().map((each) => Number(each.effect.target.dataset.task))")
+    moving = page.evaluate(f"""(() => {{
+      reading.walk([{int(taken[0]) - 1}, "ArrowRight"]);
+      return document.getAnimations().map((each) => Number(each.effect.target.dataset.task));
+    }})()""")
     assert moving == [] if still else trace.events["task"][taken[0]] in moving
 
 
@@ -559,7 +575,10 @@ def test_parts_are_what_they_say(recorded: Recorded) -> None:
     kept = choose(trace, most=100)
     assert (kept.first, kept.last) == (0, 99)
     assert kept.left_out.count("\n") == 0
-    assert f"events 0 to 99, up to 0.{str(trace.events['time'][99] - trace.start).zfill(9)[:2]}" in kept.left_out
+    assert (
+        f"events 0 to 99, up to {(trace.events['time'][99] - trace.start) / 1e9:.3f} s; {last - 99} more"
+        in kept.left_out
+    )
     for nothing in (
         {"epoch": 7},
         {"batches": (90, 99)},
@@ -589,14 +608,14 @@ def test_a_trace_without_events_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: Callable[..., Page]) -> None:
-    events = steady(tmp_path / "long", 320, workers=8)
+    events = steady(tmp_path / "long", 300, workers=2)
     assert events > 5000
     trace = tracing.load(tmp_path / "long")
-    html = step_page(trace)
+    page = open_page(trace)
+    html = (tmp_path / "0.html").read_text(encoding="utf-8")
     assert len(html.encode()) < 3_000_000
     assert re.findall(r"""\b(?:src|href)=["']?([^"'\s>]*)""", html) == ["data:,"]
     assert not re.search(r"url\(|@import|https?://", html)
-    page = open_page(trace)
     for shown in walk(page, [0, events - 1, events // 2, 7, 4321]):
         assert shown == expected(trace, shown["k"], 0)
 
@@ -625,7 +644,7 @@ def test_in_a_terminal_keys_move(recorded: Recorded) -> None:
     errors = np.flatnonzero(np.isin(trace.events["kind"], list(ERRORS))).tolist()
     steps = Steps(trace, 5)
     for key, k in [
-        ("right", 6), ("left", 5), ("down", 15), ("up", 5), ("up", 0), (">", len(trace) - 1), ("E", errors[-2]),
+        ("right", 6), ("left", 5), ("down", 15), ("up", 5), ("up", 0), (">", len(trace) - 1), ("E", errors[-1]),
         ("<", 0), ("e", errors[0]), ("e", errors[1]), ("o", errors[1]),
     ]:  # fmt: skip
         steps.press(key)
@@ -653,18 +672,17 @@ def test_a_real_terminal_is_used_and_given_back(recorded: Recorded) -> None:
     path, (master, slave) = recorded("dying").path, os.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     before = termios.tcgetattr(slave)
-    command = [sys.executable, "-c", STEP_THROUGH, str(path)]
-    environment = {**os.environ, "TERM": "xterm-256color"}
     process = subprocess.Popen(
-        command, cwd=Path(__file__).parents[3], env=environment, stdin=slave, stdout=slave, stderr=slave,
-        start_new_session=True,
+        [sys.executable, "-c", STEP_THROUGH, str(path)], cwd=Path(__file__).parents[3], start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"}, stdin=slave, stdout=slave, stderr=slave,
     )  # fmt: skip
+    shown = ""
+    moves = (b"", "event 0 of"), (b"\x1b[C\x1b[C", "event 2 of"), (b"e", "notices the death"), (b"q", "\x1b[?25h")
     try:
-        shown = ""
-        moves = (b"", "event 0 of"), (b"\x1b[C\x1b[C", "event 2 of"), (b"e", "notices the death"), (b"q", "\x1b[?25h")
         for keys, words in moves:
             os.write(master, keys)
-            while words not in shown:  # pytest's timeout is the limit
+            while words not in shown:
+                assert select.select([master], [], [], 30)[0], shown
                 shown += os.read(master, 65536).decode(errors="replace")
         assert process.wait() == 0
         assert termios.tcgetattr(slave) == before

@@ -51,7 +51,11 @@ const TONES = {
 };
 const toneOf = (status) => Object.keys(TONES).find((tone) => TONES[tone].includes(status)) ?? "still";
 
-const HEADS = [["index_queue", "buffer", "pipe"], ["workers", "load samples, make batches"], ["worker_result_queue", "buffer", "pipe"]];
+const HEADS = [
+  ["index_queue", "buffer", "pipe"], ["workers", "load samples, make batches"], ["worker_result_queue", "buffer", "pipe"],
+];
+const COUNTS = ["_send_idx", "_rcvd_idx", "_tasks_outstanding", "yielded"];
+const doing = () => element("p", "doing", element("span", "status"), element("time", "since"), element("span", "task"));
 
 class Board {
   constructor(root) {
@@ -64,7 +68,7 @@ class Board {
   // Draw the slots of one iterator; `get` reads them. `now`: the time after the trace's first event (ns).
   show(iterator, get, now) {
     const workers = get("about") ? get("about")[2] : -1;
-    if (iterator !== this.iterator || workers !== this.workers) this.build(iterator, workers, DATA.iterators[iterator]);
+    if (iterator !== this.iterator || workers !== this.workers) this.build(iterator, workers);
     if (workers < 0) return;
     const changed = (name, draw) => {
       const value = get(name);
@@ -79,7 +83,7 @@ class Board {
       this.since(`worker ${worker}`, get(`worker ${worker} since`), now);
     }
     changed("pin", (value) => this.pin(value));
-    this.since("pin", get("pin since"), now);
+    this.since("pin thread", get("pin since"), now);
     changed("data", (queue) => this.queue("data", queue, -1));
     changed("reorder", (value) => this.reorder(value));
     changed("main", (value) => this.main(value));
@@ -97,49 +101,60 @@ class Board {
 
   // ---- what stands still
 
-  build(iterator, workers, about) {
+  // workers: how many; -1 for a loader that is not there.
+  build(iterator, workers) {
     this.iterator = iterator;
     this.workers = workers;
     this.shown.clear();
     this.places = {};
-    const box = (name, title, hint) => {
-      const made = element("div", `box ${name.replace(/ .*/, "")}`);
-      made.append(element("h3", "", title, element("small", "", hint)));
-      this.places[name] = made;
-      return made;
-    };
-    const status = () => element("p", "doing", element("span", "status"), element("time", "since"), element("span", "task"));
-    const main = box("main", "main", "the training loop");
-    this.counts = ["_send_idx", "_rcvd_idx", "_tasks_outstanding", "yielded"].map(() => element("dd"));
-    const counts = element("dl", "counts");
-    ["_send_idx", "_rcvd_idx", "_tasks_outstanding", "yielded"].forEach((name, at) => counts.append(element("dt", "", name), this.counts[at]));
-    main.append(status(), counts, element("p", "thread"), element("p", "shutdown"), element("p", "error"));
-    const flow = element("div", "flow");
-    const board = element("div", `loader rows-${workers <= 4 ? "tall" : workers <= 8 ? "middle" : "low"}${workers <= 2 ? " few" : ""}`, main, flow);
+    const size = workers <= 2 ? "tall few" : workers <= 4 ? "tall" : workers <= 8 ? "middle" : "low";
+    const flow = element("div", "flow"), board = element("div", `loader ${size}`, flow);
+    if (workers >= 0) board.prepend(this.mainBox());
+    if (workers < 0) flow.append(element("p", "alone", "It is not there at this event: it has not begun, or is gone."));
+    if (workers === 0) flow.append(element("p", "alone", "num_workers=0: main does all the work, and there is no queue."));
     if (workers > 0) {
       flow.append(element("div", "lane heads", ...HEADS.map(([name, ...parts]) =>
         element("div", "", element("h3", "", name), ...parts.map((part) => element("small", "", part))))));
-      for (let worker = 0; worker < workers; worker++) flow.append(this.lane(worker, status()));
-      const back = element("div", "lane back", box("reorder", "reorder buffer", "came early"));
-      if (about.pinned) back.append(box("data", "data_queue", "pinned"), box("pin", "pin thread", "page-locks"));
-      this.places.reorder.append(element("p", "chips"), element("p", "gap"));
-      this.places.data?.append(element("p", "chips"));
-      if (about.pinned) (this.places["pin thread"] = this.places.pin).append(status());
-      flow.append(back);
-      const info = box("info", "_task_info", "task → worker: sent, and not in main's hands yet");
-      info.append(element("p", "chips"));
-      board.append(info);
-    } else {
-      flow.append(element("p", "alone", workers < 0 ? "This loader is not there at this event: it has not begun, or is gone." : "num_workers=0: main does all the work itself. There is no queue."));
+      for (let worker = 0; worker < workers; worker++) flow.append(this.lane(worker));
+      flow.append(this.back(DATA.iterators[iterator].pinned));
+      const hint = "task → worker: sent, and not in main's hands yet";
+      board.append(this.box("info", "_task_info", hint, element("p", "chips")));
     }
-    if (workers < 0) main.remove();
     this.root.replaceChildren(board);
   }
 
-  lane(worker, status) {
+  box(name, title, hint, ...children) {
+    const head = element("h3", "", title, element("small", "", hint));
+    const made = element("div", `box ${name.split(" ")[0]}`, head, ...children);
+    this.places[name] = made;
+    return made;
+  }
+
+  mainBox() {
+    const counts = element("dl", "counts");
+    this.counts = COUNTS.map((name) => {
+      counts.append(element("dt", "", name), element("dd"));
+      return counts.lastChild;
+    });
+    const lines = ["thread", "shutdown", "error"].map((name) => element("p", name));
+    return this.box("main", "main", "the training loop", doing(), counts, ...lines);
+  }
+
+  // From the workers' results back to main; drawn from right to left.
+  back(pinned) {
+    const row = element("div", "lane back");
+    row.append(this.box("reorder", "reorder buffer", "came early", element("p", "chips"), element("p", "gap")));
+    if (pinned) {
+      row.append(this.box("data", "data_queue", "pinned", element("p", "chips")));
+      row.append(this.box("pin thread", "pin thread", "page-locks", doing()));
+    }
+    return row;
+  }
+
+  lane(worker) {
     const queue = (name) => element("div", `queue ${name}`, element("span", "buffer"), element("span", "pipe"));
     const index = queue("index"), result = queue("result");
-    const work = element("div", "worker", element("b", "id", String(worker)), status, element("p", "process"));
+    const work = element("div", "worker", element("b", "id", String(worker)), doing(), element("p", "process"));
     for (const [name, where] of [["index", index], ["worker", work], ["result", result]]) {
       this.places[`${name} ${worker}`] = where;
     }
@@ -153,7 +168,8 @@ class Board {
   queue(name, [buffer, pipe, pickling], worker) {
     const where = this.places[name];
     if (!where) return;
-    const chips = (labels) => labels.map((label) => chip(label, typeof label === "number" ? `${label}` : `${label} ${worker}`));
+    const key = (label) => (typeof label === "number" ? `${label}` : `${label} ${worker}`); // every worker has its STOP
+    const chips = (labels) => labels.map((label) => chip(label, key(label)));
     const buffered = chips(buffer);
     if (pickling && buffered.length) buffered[0].classList.add("pickling");
     if (name === "data") { // it has no pipe, and flows to the left
@@ -183,7 +199,8 @@ class Board {
   }
 
   pin([status, task]) {
-    if (this.places.pin) this.status(this.places.pin, status, task >= 0 ? [chip(task, `${task}`)] : []);
+    const where = this.places["pin thread"];
+    if (where) this.status(where, status, task >= 0 ? [chip(task, `${task}`)] : []);
   }
 
   main([status, waitsFor, inHand, actor, trainsOn]) {
@@ -200,8 +217,8 @@ class Board {
     const where = this.places.reorder;
     if (!where) return;
     where.querySelector(".chips").replaceChildren(...stored.map((task) => chip(task, `${task}`)));
-    const next = stored.includes(waitsFor);
-    where.querySelector(".gap").textContent = stored.length === 0 ? "" : next ? `${waitsFor} is next` : `wait for ${waitsFor}`;
+    const next = stored.includes(waitsFor), words = next ? `${waitsFor} is next` : `wait for ${waitsFor}`;
+    where.querySelector(".gap").textContent = stored.length ? words : "";
     where.classList.toggle("held", stored.length > 0 && !next);
   }
 

@@ -103,6 +103,7 @@ def _marked(line: str, spans: list[tuple[int, int, str]]) -> str:
     parts: list[str] = []
     at = 0
     for begin, end, tag in spans:
+        begin = max(begin, at)  # Python 3.12 counts the columns of an f-string with {{ wrong
         parts += escape(line[at:begin], quote=False), f"<{tag}>", escape(line[begin:end], quote=False), f"</{tag}>"
         at = end
     return "".join([*parts, escape(line[at:], quote=False)])

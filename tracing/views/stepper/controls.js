@@ -19,6 +19,7 @@ function play(on) {
   }
   document.body.classList.toggle("playing", on);
   $("play").setAttribute("aria-label", on ? "Pause" : "Play");
+  $("event").setAttribute("aria-live", on ? "off" : "polite"); // nobody could follow it
 }
 
 // ---- marks under the slider: where errors, early batches and epochs are, and what is chosen
@@ -104,6 +105,7 @@ function connect() {
   }
   addEventListener("hashchange", () => go(linked()));
   addEventListener("resize", drawMarks);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMarks);
   addEventListener("keydown", pressed);
 }
 
@@ -151,17 +153,17 @@ function begin() {
   $("range").textContent = ` of ${FIRST} to ${FIRST + COUNT - 1}`;
   $("scrub").min = FIRST;
   $("scrub").max = FIRST + COUNT - 1;
-  const options = (id, all, entries) => $(id).append(new Option(all, ""), ...entries.map(([name, value]) => new Option(name, value)));
-  options("who", "everybody", [...new Set(EVENTS.actor.map((actor) => DATA.names[actor]))].sort().map((name) => [name, name]));
-  const seen = [...new Set(EVENTS.iterator)].sort((one, other) => one - other);
-  options("loader", "all loaders", seen.map((number) => [DATA.iterators[number].name, number]));
-  $("loader").hidden = seen.length < 2;
-  for (const name of ["errors", "early"]) {
-    const button = $(name === "errors" ? "error" : "early"), count = DATA.marks[name].length;
+  const who = [...new Set(EVENTS.actor.map((actor) => DATA.names[actor]))].sort();
+  $("who").append(new Option("everybody", ""), ...who.map((name) => new Option(name)));
+  const loaders = [...new Set(EVENTS.iterator)].sort((one, other) => one - other);
+  const entries = loaders.map((number) => new Option(DATA.iterators[number].name, number));
+  $("loader").append(new Option("all loaders", ""), ...entries);
+  $("loader").hidden = loaders.length < 2;
+  for (const [id, name] of [["error", "errors"], ["early", "early"]]) {
+    const button = $(id), count = DATA.marks[name].length;
     button.querySelector("b").textContent = count;
     button.disabled = count === 0;
   }
-  DATA.alarming = DATA.marks.errors;
   connect();
   k = Math.max(FIRST, Math.min(FIRST + COUNT - 1, linked()));
   choose();

@@ -48,7 +48,8 @@ class Film {
 
   of(iterator) {
     const get = (name) => this.get(`${iterator} ${name}`);
-    get.tasks = () => (this.tasksOf[iterator] ?? []).filter(([, slot]) => this.now[slot] !== null).map(([task, slot]) => [task, this.now[slot]]);
+    get.tasks = () => (this.tasksOf[iterator] ?? [])
+      .filter(([, slot]) => this.now[slot] !== null).map(([task, slot]) => [task, this.now[slot]]);
     return get;
   }
 }
@@ -79,8 +80,7 @@ function choose() {
   }
   $("found").textContent = chosen === null ? "" : `${chosen.length.toLocaleString("en")} events`;
   $("clear").hidden = chosen === null;
-  document.body.dataset.follow = batch >= 0 ? batch : "";
-  $("follow").textContent = batch < 0 ? "" : `.chip:not([data-task="${batch}"]):not(.sample) { opacity: .3 }`;
+  $("follow").textContent = batch < 0 ? "" : `#board .chip:not([data-task="${batch}"]) { opacity: .3 }`;
   drawMarks();
   show(k);
 }
@@ -124,11 +124,14 @@ function go(to, moving = false) {
 
 function show(to) {
   k = to;
-  const at = k - FIRST, loaders = atEvent(at);
-  const iterator = shownLoader() >= 0 ? shownLoader() : loaders.includes(EVENTS.iterator[at]) ? EVENTS.iterator[at] : loaders[0];
+  const at = k - FIRST;
+  film.go(at);
+  const loaders = film.get("loaders"), of = EVENTS.iterator[at];
+  const iterator = shownLoader() >= 0 ? shownLoader() : loaders.includes(of) ? of : loaders[0];
   const get = loaders.includes(iterator) ? film.of(iterator) : () => null; // what is left of others is not of now
   board.show(iterator, get, EVENTS.time[at]);
-  board.acts(iterator === EVENTS.iterator[at] ? DATA.names[EVENTS.actor[at]] : "");
+  const iterates = get("main")?.[3] === EVENTS.actor[at]; // main, or a worker that has a loader inside its dataset
+  board.acts(iterator !== of ? "" : iterates ? "main" : DATA.names[EVENTS.actor[at]]);
   tell(at);
   about(get, loaders);
   around();
@@ -136,11 +139,6 @@ function show(to) {
   $("scrub").value = k;
   $("scrub").setAttribute("aria-valuetext", `event ${k}: ${$("said").textContent}`);
   if (document.activeElement !== $("number")) $("number").value = k;
-}
-
-function atEvent(at) {
-  film.go(at);
-  return film.get("loaders");
 }
 
 // An event in words: with the batch as a chip between them.
@@ -164,7 +162,7 @@ function tell(at) {
   facts.push(`thread ${DATA.threads[EVENTS.actor[at]]} of process ${DATA.pids[EVENTS.actor[at]]}`);
   $("facts").title = textOf(EVENTS.texts[at] ?? "");
   $("facts").replaceChildren(...facts.flatMap((fact, number) => (number ? [" · ", fact] : [fact])));
-  document.body.classList.toggle("alarm", DATA.alarming.includes(k));
+  document.body.classList.toggle("alarm", DATA.marks.errors.includes(k));
 }
 
 const textOf = (text) => (typeof text === "string" ? text : JSON.stringify(text));
@@ -188,7 +186,8 @@ function about(get, loaders) {
   if (loaders.length > 1) line.push(`at once: ${loaders.map((each) => DATA.iterators[each].name).join(" and ")}`);
   const [summary, list] = $("about").children;
   summary.textContent = line.join(" · ");
-  list.replaceChildren(...Object.entries(config).flatMap(([name, value]) => [element("dt", "", name), element("dd", "", textOf(value))]));
+  const rows = Object.entries(config).map(([name, value]) => [element("dt", "", name), element("dd", "", textOf(value))]);
+  list.replaceChildren(...rows.flat());
 }
 
 function source(at) {
@@ -204,8 +203,9 @@ function source(at) {
   }
   const [number, line, moved] = DATA.sites[site], { file, name, first } = DATA.functions[number];
   title.replaceChildren(element("code", "", `${file}:${line}`), ` in ${name}`);
-  if (foreign) title.append(element("small", "", "torch's own loader did this: here is the line of minidl that does the same"));
-  if (moved) title.append(element("small", "", "minidl has changed since this was recorded: this is the line today"));
+  const add = (words) => title.append(element("small", "", words));
+  if (foreign) add("torch's own loader did this: here is the line of minidl that does the same");
+  if (moved) add("another minidl made this trace: here is the line that says it today");
   const code = (source[number] ??= paneOf(DATA.functions[number], panes)), said = code.children[line - first];
   code.classList.add("shown");
   said.classList.add("said");
@@ -214,7 +214,8 @@ function source(at) {
 
 // A function's text. It stays once it was shown.
 function paneOf({ first, lines }, panes) {
-  const code = element("pre"), indent = Math.min(...lines.filter((each) => each.trim()).map((each) => each.search(/\S/)));
+  const indents = lines.filter((each) => each.trim()).map((each) => each.search(/\S/));
+  const code = element("pre"), indent = Math.min(...indents);
   code.tabIndex = 0;
   code.append(...lines.map((each, at) => {
     const row = element("div", "line", element("span", "number", String(first + at)), element("code"));

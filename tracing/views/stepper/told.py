@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracing.trace import Trace
 
 KINDS = {kind.value: kind for kind in Kind}
-ERRORS = ALARMING | {Kind.SEND_FAILED, Kind.NO_CAPACITY}
+ERRORS = ALARMING | {Kind.NO_CAPACITY}
 # What the views that sum up leave out, or tell in fewer words; {} is the batch.
 SAYS = {
     Kind.FETCH_END: "has the samples of {}",
