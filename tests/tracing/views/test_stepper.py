@@ -25,6 +25,7 @@ from rich.console import Console
 import tracing
 from minidl import DataLoader, Dataset
 from minidl.events import Kind, Queue
+from tests.benchmarks import stepping
 from tests.tracing.traces import begin, copy, steady
 from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
@@ -314,7 +315,8 @@ def test_a_line_that_has_moved_since_is_found_again(recorded: Recorded) -> None:
     assert (line, moved) == (site["line"], False)
     code = Code({"YIELDED": [{**site, "line": site["line"] + 1}]})
     assert code.sites[code.site(Kind.YIELDED, Queue.NONE)][1:] == [site["line"], True]
-    assert Code({}).site(Kind.YIELDED, Queue.NONE) == 0  # of a trace without sources.json: today's line
+    code = Code({})  # of a trace without sources.json
+    assert code.sites[code.site(Kind.YIELDED, Queue.NONE)][1:] == [site["line"], False]
 
 
 def test_events_are_told_in_words(recorded: Recorded, open_page: Callable[..., Page]) -> None:
@@ -618,6 +620,14 @@ def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: Call
     assert not re.search(r"url\(|@import|https?://", html)
     for shown in walk(page, [0, events - 1, events // 2, 7, 4321]):
         assert shown == expected(trace, shown["k"], 0)
+
+
+def test_the_benchmark_steps_through_a_whole_page(chromium: Browser, tmp_path: Path) -> None:
+    """Of which no test judges the speed. (`chromium` has run before, or this is skipped with it.)"""
+    taken = stepping.measure(browser.find() or "", tmp_path, events=400, workers=2)
+    assert 350 < taken.events < 450
+    assert 0 < taken.median <= taken.worst
+    assert 0 < taken.megabytes < 0.3 and taken.seconds > 0
 
 
 # ---- in a terminal

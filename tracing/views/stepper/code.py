@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from minidl.events import Kind, Queue
-from tracing.sources import emit_sites
+from tracing.sources import Site, emit_sites
 
 IN_ONE_PROCESS = "ThreadQueue."  # data_queue, the one queue without a pipe, has lines of its own
 
@@ -41,30 +41,29 @@ class Code:
         return self._sites[key]
 
     def _find(self, kind: Kind, in_one_process: bool) -> int:
-        """The source is that of the minidl that is installed. Where the recorded line says something else there, it
-        has changed since, and the line that says the same today is taken."""
-        today = [site._asdict() for site in emit_sites().get(kind.name, [])]
-        for sites, moved in (self.recorded.get(kind.name, []), False), (today, True):
-            of_queue = [site for site in sites if site["function"].startswith(IN_ONE_PROCESS) == in_one_process]
-            for site in of_queue or sites:
-                if _says(site, kind):
-                    self.sites.append([self._function(site), site["line"], moved])
-                    return len(self.sites) - 1
+        """The line in the minidl that is installed: its source is the one that can be shown."""
+        sites = emit_sites().get(kind.name, [])
+        of_queue = [site for site in sites if site.function.startswith(IN_ONE_PROCESS) == in_one_process]
+        for site in of_queue or sites:
+            if _says(site, kind):
+                recorded = [(each["file"], each["line"]) for each in self.recorded.get(kind.name, [site._asdict()])]
+                self.sites.append([self._function(site), site.line, (site.file, site.line) not in recorded])
+                return len(self.sites) - 1
         return -1
 
-    def _function(self, site: dict[str, Any]) -> int:
-        key = site["file"], site["first"]
+    def _function(self, site: Site) -> int:
+        key = site.file, site.first
         if key not in self._functions:
             self._functions[key] = len(self.functions)
-            shown = coloured(site["file"])[site["first"] - 1 : site["last"]]
-            about = {"file": site["file"], "name": site["function"], "first": site["first"]}
-            self.functions.append({**about, "lines": shown})
+            about = {"file": site.file, "name": site.function, "first": site.first}
+            self.functions.append({**about, "lines": coloured(site.file)[site.first - 1 : site.last]})
         return self._functions[key]
 
 
-def _says(site: dict[str, Any], kind: Kind) -> bool:
-    """Whether the installed source emits that kind there."""
-    lines = text_of(site["file"]).splitlines()[site["line"] - 1 : site["line"] + 2]
+def _says(site: Site, kind: Kind) -> bool:
+    """Whether that line emits that kind: the sites were looked up when this process began to record, and somebody
+    may have edited the file since."""
+    lines = text_of(site.file).splitlines()[site.line - 1 : site.line + 2]
     return bool(lines) and "emit(" in lines[0] and any(kind.name in line for line in lines)
 
 
