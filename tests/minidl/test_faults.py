@@ -38,7 +38,7 @@ from tests.minidl.dying import (
     wait_until,
 )
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is everybody's
 
 # How a worker ends -> how the message begins after "DataLoader worker (pid ...)", and what it says of the cause.
 WAYS = {

@@ -22,6 +22,8 @@ from minidl import events
 from minidl.events import Kind
 from tests.minidl.dying import Keys, Stream, batches, shared_memory_names, take_all
 
+pytestmark = pytest.mark.alone  # shared memory is everybody's
+
 KEYS = 24
 ALL = batches(KEYS)
 

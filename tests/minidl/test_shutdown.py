@@ -24,7 +24,7 @@ from minidl.events import Kind
 from tests.minidl.dying import Keys, Stuck, batches, open_files, shared_memory_names, wait_until
 from tests.minidl.mains import Mains
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is everybody's
 
 
 @pytest.fixture(scope="module")

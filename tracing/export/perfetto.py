@@ -146,10 +146,12 @@ def slice_records(trace: Trace, track: Json, each: Slice) -> Iterator[Json]:
         args |= _text(trace, last.k, "keys")
     elif first.kind == Kind.FETCH_BEGIN:
         args |= _keys(trace, first)
+    # Who reads a pipe learns only then which batch he has, and of which epoch: one that was left half way, maybe.
+    through = last if first.kind == Kind.ARRIVED and last is not None and last.kind == Kind.GOT else first
+    args["epoch"] = through.epoch
     ids = {"cat": "loader", **track}
     ts, dur = first.time / 1000, (each.end - first.time) / 1000
     yield {"ph": "X", "name": each.name, **ids, "ts": ts, "dur": dur, "args": args}
-    through = last if first.kind == Kind.ARRIVED and last is not None and last.kind == Kind.GOT else first
     if through.flow:
         ph = END if through.kind == Kind.YIELDED else STEP_ON
         if through.kind == Kind.PUT and through.queue == Queue.INDEX:
