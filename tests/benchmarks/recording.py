@@ -57,6 +57,9 @@ class Numbers(torch.utils.data.IterableDataset):
         return iter(range(1 << 40))
 
 
+EVENTS_PER_BATCH = 20  # that every batch makes with two workers; how often someone waits for one comes on top
+
+
 def record_batches(directory: Path, batches: int) -> int:
     """Record `batches` batches from two workers into `directory`. Returns how many events that made."""
     with tracing.record(directory):
@@ -65,10 +68,8 @@ def record_batches(directory: Path, batches: int) -> int:
 
 
 def record_events(directory: Path, count: int) -> None:
-    """Record about `count` events into `directory`, and a few more."""
-    with tempfile.TemporaryDirectory(dir=directory.parent) as trace:
-        events_per_batch = record_batches(Path(trace), 500) / 500
-    record_batches(directory, round(count / events_per_batch * 1.02))
+    """Record at least `count` events into `directory`, and about a tenth more."""
+    record_batches(directory, -(-count // EVENTS_PER_BATCH))
 
 
 @dataclass(frozen=True)
