@@ -282,3 +282,43 @@ def sticky(part: Part) -> Broken:
         for kind in Kind.YIELDED, Kind.EPOCH_END:
             for at in part.all(kind)[part.all(kind) > raised[0]][:1].tolist():
                 yield "the iterator went on after a task was lost", [int(lost[0]), int(raised[0]), at]
+
+
+@invariant("reorder buffer", "The reorder buffer gives out what was put in, each batch once.")
+def reorder_buffer(part: Part) -> Broken:
+    for _, (stored, released) in part.epochs(Kind.STORED, Kind.RELEASED):
+        for groups, done in ((stored, "put in"), (released, "taken out")):
+            for task, events in part.twice(groups):
+                yield f"task {task} was {done} {len(events)} times", events
+        first = dict(zip(part.task(stored)[::-1].tolist(), stored[::-1].tolist(), strict=True))
+        for at in released.tolist():
+            task = int(part.task(at))
+            if first.get(task, NEVER) > at:
+                yield f"task {task} was taken out and not put in before", [at]
+
+
+@invariant("silent when joined", "A worker says nothing any more once main has joined it.")
+def silent_when_joined(part: Part) -> Broken:
+    for worker in part.workers:
+        joins = part.all(Kind.WORKER_JOINED, Queue.NONE, worker)
+        lane = part.lane(Lane.WORKER, worker)
+        for at in lane[lane > joins[0]][:1].tolist() if len(joins) else ():
+            yield f"worker {worker} still spoke after it was joined", [int(joins[0]), at]
+
+
+AFTERWARDS = (Kind.ASKED, Kind.EPOCH_END, Kind.ERROR_RAISED)  # how the iteration ends is told when all is cleared away
+
+
+@invariant("shutdown is the end", "Main, the pin thread and the feeders do nothing after the shutdown is complete.")
+def shutdown_is_the_end(part: Part) -> Broken:
+    ends = part.all(Kind.SHUTDOWN_END)
+    if not len(ends):
+        return
+    lanes = {"main": part.lane(Lane.MAIN), "the pin thread": part.lane(Lane.PIN)}
+    for worker in part.workers:
+        if part.all(Kind.FEEDER_BEGIN, Queue.INDEX, worker).size:  # torch's feeders are not heard when they end
+            lanes[f"a feeder thread of worker {worker}"] = part.lane(Lane.FEEDER, worker)
+    for who, lane in lanes.items():
+        after = lane[lane > ends[0]]
+        for at in after[~np.isin(part.events["kind"][after], AFTERWARDS)][:1].tolist():
+            yield f"{who} went on after the shutdown was complete", [int(ends[0]), at]

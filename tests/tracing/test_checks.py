@@ -155,6 +155,31 @@ def lose_without_an_error(events: np.ndarray) -> np.ndarray:
     return without(events, *at(events, Kind.ERROR_RAISED))
 
 
+def release_what_was_not_stored(events: np.ndarray) -> np.ndarray:
+    return without(events, at(events, Kind.STORED)[0])
+
+
+def release_twice(events: np.ndarray) -> np.ndarray:
+    first = at(events, Kind.RELEASED)[0]
+    return again(events, first, first)
+
+
+def speak_when_joined(events: np.ndarray) -> np.ndarray:
+    return moved(events, at(events, Kind.WORKER_END, worker=1)[0], at(events, Kind.WORKER_JOINED, worker=1)[0] + 1)
+
+
+def close_after_the_shutdown(events: np.ndarray) -> np.ndarray:
+    return moved(events, at(events, Kind.CLOSED, queue=Queue.INDEX)[-1], at(events, Kind.SHUTDOWN_END)[0] + 1)
+
+
+def feed_after_the_shutdown(events: np.ndarray) -> np.ndarray:
+    return moved(events, at(events, Kind.FEEDER_END, queue=Queue.INDEX)[-1], at(events, Kind.SHUTDOWN_END)[0] + 1)
+
+
+def pin_after_the_shutdown(events: np.ndarray) -> np.ndarray:
+    return moved(events, at(events, Kind.PIN_THREAD_END)[0], at(events, Kind.SHUTDOWN_END)[0] + 1)
+
+
 EDITS: list[tuple[str, str, Edit]] = [
     ("exactly once", "in_order", receive_twice),
     ("exactly once", "pinned", lose_silently),
@@ -172,6 +197,12 @@ EDITS: list[tuple[str, str, Edit]] = [
     ("resumed", "persistent", send_before_resumed),
     ("resumed", "persistent", take_anything_for_resumed),
     ("sticky", "dying", go_on_after_a_loss),
+    ("reorder buffer", "in_order", release_what_was_not_stored),
+    ("reorder buffer", "in_order", release_twice),
+    ("silent when joined", "pinned", speak_when_joined),
+    ("shutdown is the end", "pinned", close_after_the_shutdown),
+    ("shutdown is the end", "pinned", feed_after_the_shutdown),
+    ("shutdown is the end", "pinned", pin_after_the_shutdown),
 ]
 
 
@@ -224,3 +255,18 @@ def test_an_error_that_keeps_the_iterator_breaks_nothing(tmp_path: Path) -> None
         list(minidl.DataLoader({0: 0, 1: 1}, batch_size=1, num_workers=2, sampler=[0, 1, 2, 0]))  # there is no key 2
     del caught  # and with it the frames that hold the iterator: only now are the workers stopped
     assert tracing.check(tracing.load(tmp_path / "run")) == []
+
+
+def test_an_iterator_that_is_asked_after_its_end_breaks_nothing(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run"):
+        ended, shut_down = (iter(minidl.DataLoader(range(8), batch_size=2, num_workers=1)) for _ in range(2))
+        assert len(list(ended)) == 4 and next(ended, None) is None
+        next(shut_down)
+        shut_down._shutdown_workers()
+        with pytest.raises(AssertionError, match="shutdown"):
+            next(shut_down)
+    trace = tracing.load(tmp_path / "run")
+    for number, last in enumerate((Kind.EPOCH_END, Kind.ERROR_RAISED)):
+        asked, over = (trace.index.group(number, kind).array for kind in (Kind.ASKED, Kind.SHUTDOWN_END))
+        assert asked[-1] > over[0] and trace.events["kind"][trace.loaders[number].last] == last
+    assert tracing.check(trace) == []
