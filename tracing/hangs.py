@@ -1,207 +1,241 @@
-"""A trace that just stops: who waits for whom, since when, and what each process said last.
+"""A run that does not get on: `explain(trace)` says who waits on which queue, since when, for whom, and why in vain.
 
-    print(explain(trace))      None when nothing hangs
+How the way is found from the thread that iterates to the one that is to blame stands in tracing.waits. Here it is
+decided whether there is anything to explain, and put in words.
 
-A batch is always somewhere: in a queue, in a worker's hands, with the pin thread, in the reorder buffer. So whoever
-main waits for follows from the state after the last event, and from there on whoever that one waits for.
-
-When is it a hang? Of a run that goes on: when main's last word is older than anything that was normal in this trace,
-and than a floor. Of one whose main was killed in the middle of an epoch: always, since it was killed for some reason.
+What counts as stuck is measured by the trace itself: main has not got on for several times as long as it ever took
+before, and for longer than FLOOR. Until when main was where it is depends on how the trace ends (`Ending`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from minidl.events import Kind, Queue
+from tracing.causes import Cause
+from tracing.endings import Ending, Moment, broken_off, ends
 from tracing.index import Lane
-from tracing.recording import in_progress, is_alive
-from tracing.replay import label
-from tracing.state import LoaderState, MainStatus, PinStatus, State, WorkerState, WorkerStatus
-from tracing.trace import Trace
+from tracing.processes import Process, processes
+from tracing.seats import KINDS, Link, Seat
+from tracing.state import LoaderState, MainStatus, State
+from tracing.trace import Actor, Trace
+from tracing.waits import Waits
 from tracing.words import QUEUE_NAMES, duration
 
-FLOOR = 5_000_000_000  # ns; a shorter silence is no hang
-TIMES = 5  # times the longest silence of main before it
-NAMES = {kind.value: kind.name for kind in Kind}
-PROCESS_STATES = {"T": "is stopped (SIGSTOP, or a debugger)", "D": "waits in the kernel, for a disk or a network"}
+TIMES = 3  # so many times as long as it ever took before, ...
+FLOOR = 10_000_000_000  # ... and longer than this (ns): a loader that waits looks around every 5 s
+FLOOR_UNKNOWN = 30_000_000_000  # for the first batch, and the training step: it may evaluate, or save a model
+
+NOT_IN_LOADER = (MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED, MainStatus.CLOSED)
 
 
 @dataclass(frozen=True)
-class LastWord:
-    """The last event of a thread."""
+class LastEvent:
+    """The last that a thread said."""
 
-    who: str  # "main", "worker 0", "feeder of worker 0"
+    who: str  # "worker 1", "feeder of index_queue 0"
     pid: int
-    event: int  # its position
-    said: str  # "FETCH_BEGIN 7"
+    event: int  # position
     age: int  # ns
+    what: str
 
 
 @dataclass(frozen=True)
 class Hang:
-    """What hangs. `str()` is its text."""
+    """Who waits for whom. `str()` is its text."""
 
-    chain: list[str]  # sentences: main first, then whom it waits for, and so on to the root
-    waiters: list[str]  # what the others wait for, a sentence each
-    last: list[LastWord]  # of each thread, the one that was silent for longest first
+    ending: Ending
+    age: int  # ns; how long the first of `links` has not got on
+    usual: int  # ns; how long that took at most before, -1 if there was no before
+    links: list[Link]  # from the thread that iterates to the one that is to blame; each waits for the next
+    cause: Cause  # of the last of them
+    advice: str
+    others: list[Link]  # the other workers of these loaders
+    last_events: list[LastEvent]  # of each thread, the oldest first
+    until: int  # ns; the time up to which ages are counted
+    start: int  # ns; of the trace
+
+    @property
+    def headline(self) -> str:
+        said = self.ending.value.format(who=self.links[0].who, age=duration(self.age))
+        usual = f"before, it took at most {duration(self.usual)}" if self.usual >= 0 else "for the first time"
+        return f"{said} ({usual})."
+
+    def notes(self) -> list[str]:
+        """It in two paragraphs: the chain, and the last event of each process."""
+        told = (self._told(link) for link in self.links)
+        chain = " ".join(f"{each[0].upper()}{each[1:]}." for each in told)
+        last = {each.pid: each for each in self.last_events}  # of a process the thread that spoke last
+        events = "; ".join(
+            f"{each.who} (pid {each.pid}) {duration(each.age)} ago: {each.what} [event {each.event}]"
+            for each in last.values()
+        )
+        return [f"{self.headline} {chain} {self.cause.why} {self.advice}.", f"Last events: {events}."]
 
     def __str__(self) -> str:
-        lines = [f"Hangs: {self.chain[0]}", *(f"       {each}" for each in (*self.chain[1:], *self.waiters))]
-        lines.append("Last words")
-        width = max(len(each.who) for each in self.last)
-        for each in self.last:
-            age = duration(each.age)
-            lines.append(f"  {each.who:{width}}  pid {each.pid}  {age:>8} ago  {each.said} [event {each.event}]")
+        lines = [self.headline]
+        for link in self.links:
+            lines.append(f"  {self._told(link)}")
+            if link.wakes:
+                lines.append(f"    what would wake it: {link.wakes}")
+        lines += [f"  Why   {self.cause.why}", f"  Next  {self.advice}"]
+        if self.others:
+            lines += ["Beside it", *(f"  {self._told(link)}" for link in self.others)]
+        lines.append("Last events")
+        widths = [max((len(text) for text in column), default=0) for column in zip(*self._rows(), strict=True)]
+        for who, pid, age, what in self._rows():
+            lines.append(f"  {who:{widths[0]}}  {pid:>{widths[1]}}  {age:>{widths[2]}}  {what}")
         return "\n".join(lines)
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (each.who, f"pid {each.pid}", f"{duration(each.age)} ago", f"{each.what} [event {each.event}]")
+            for each in self.last_events
+        ]
+
+    def _told(self, link: Link) -> str:
+        since = f"{(link.since - self.start) / 1e9:.3f} s"
+        return f"{link.who} {link.what}: for {duration(self.until - link.since)}, since {since} [event {link.event}]"
 
 
 def explain(trace: Trace, now: int | None = None) -> Hang | None:
-    """What the trace's last loader hangs in; None if it does not hang.
+    """Why the run does not get on; None if it does, or has ended as it should.
 
-    now: ns, the clock of the events; by default the present for a run that goes on, else the end of the trace.
+    `now` (ns, the clock of the events) is the time until which the run is known to have lasted. By default that is the
+    present for one that is going on, and else the time of its last event. Where events are missing (a file was full,
+    cut off or damaged) only what was before is judged.
     """
-    if not len(trace):
+    known = processes(trace.path)
+    found = [_judge(trace, moment, now is None) for moment in (*ends(trace, known, now), *broken_off(trace))]
+    return max((hang for hang in found if hang is not None), key=lambda hang: hang.age, default=None)
+
+
+# ---- is it stuck?
+
+
+def _judge(trace: Trace, moment: Moment, present: bool) -> Hang | None:
+    """`present`: the moment's time was read from the clock, so that a timeout which is long over says something."""
+    state = trace.state(moment.k)
+    said = np.flatnonzero(trace.events["actor"][: moment.k + 1] == moment.actor)
+    at = _where(trace, state, moment.actor, int(said[-1])) if len(said) else None
+    if at is None or at.main.status in NOT_IN_LOADER[1:]:
         return None
-    going_on = in_progress(trace.path)
-    end = int(trace.events["time"][-1])
-    now = max(end, (time.monotonic_ns() if going_on else end) if now is None else now)
-    state = trace.state(-1)
-    alive = [loader for loader in state.loaders if loader.alive and _role(trace, loader) == "main"]
-    stuck = [each for each in alive if _is_stuck(trace, each, now, going_on)]
-    if not stuck:
+    trains = at.main.status is MainStatus.TRAINING
+    if trains and moment.ending is not Ending.NOT:
+        return None  # it was not in the loader when it ended: no matter of a trace
+    last = trace.events[said[-1]]
+    lives = moment.known.get(trace.actors[moment.actor].pid) is Process.LIVES
+    waits_since = int(last["time"]) if last["kind"] == Kind.WAIT else moment.until
+    overdue = present and lives and moment.until - waits_since > last["value"] + FLOOR_UNKNOWN
+    waits = Waits(trace, state, moment.known, bool(overdue))
+    links, cause = waits.chain(Seat(Lane.MAIN, at.iterator))
+    age = moment.until - (int(last["time"]) if trains else links[0].since)
+    usual = _usual(trace, at, moment.k, trains)
+    if age <= _patience(moment.ending, usual, trains):
         return None
-    loader = min(stuck, key=lambda each: each.main.since)
-    teller = Teller(trace, state, now, going_on)
-    return Hang(list(teller.main(loader)), list(teller.waiters(loader)), teller.last_words())
+    advice = cause.advice.format(pid=links[-1].pid)
+    if cause in (Cause.DATASET, Cause.START) and at.num_workers and at.config.get("start_method") == "fork":
+        advice += " (forked: a lock that a thread of main held just then stays locked in it for ever)"
+    if moment.left:
+        advice += f". Without main these live on: kill {' '.join(map(str, moment.left))}"
+    others, last_events = _others(waits, state, links), _last_events(trace, state, moment)
+    return Hang(moment.ending, age, usual, links, cause, advice, others, last_events, moment.until, trace.start)
 
 
-def _role(trace: Trace, loader: LoaderState) -> str:
-    return trace.actors[loader.main.actor].role if loader.main.actor >= 0 else ""
+def _patience(ending: Ending, usual: int, trains: bool) -> int:
+    """How long it may take (ns)."""
+    if ending is Ending.TIMED_OUT:  # the loader was told that this is too long
+        return 0
+    if ending is Ending.KILLED:  # somebody found that it took too long, or memory did not suffice
+        return max(0, usual)
+    return max(FLOOR_UNKNOWN if trains or usual < 0 else FLOOR, TIMES * usual)
 
 
-def _is_stuck(trace: Trace, loader: LoaderState, now: int, going_on: bool) -> bool:
-    if loader.main.status in (MainStatus.ENDED, MainStatus.CLOSED, MainStatus.RAISED):
+def _where(trace: Trace, state: State, actor: int, last: int) -> LoaderState | None:
+    """The loader that a thread is in: that of its last event; or if that is over, the last whose batch it has."""
+    mine = [each for each in state.loaders if each.main.actor == actor and each.alive]
+    epoch_id = int(trace.events["loader"][last]) << 32 | int(trace.events["epoch"][last])
+    for each in mine:
+        if trace.index.iterator_of[epoch_id] == each.iterator:
+            return each
+    training = [each for each in mine if each.main.status is MainStatus.TRAINING]
+    return max(training, key=lambda each: each.main.since, default=None)
+
+
+def _usual(trace: Trace, at: LoaderState, k: int, trains: bool) -> int:
+    """How long it took at most before (ns): the training step; or to get a batch, or to make one. -1: no batch yet."""
+    until = int(trace.events["time"][k])
+    tasks = trace.tasks[trace.tasks["loader"] == at.loader]
+    between = [("yielded", "asked")] if trains else [("fetch_begin", "collate_end")]
+    longest = [-1]
+    for begin, end in between:
+        ended = tasks[(tasks[begin] >= 0) & (tasks[end] >= 0) & (tasks[end] <= until)]
+        longest += (ended[end] - ended[begin]).tolist()
+    if not trains:
+        for iterator in trace.index.iterators:
+            if iterator.loader == at.loader:
+                longest += _requests(trace, iterator.number, k)
+    return max(longest)
+
+
+def _requests(trace: Trace, iterator: int, k: int) -> list[int]:
+    """How long main was in the loader for each batch that it got (ns)."""
+    asked, had = (trace.index.group(iterator, kind).array for kind in (Kind.ASKED, Kind.YIELDED))
+    had = had[had <= k]
+    begun = asked.searchsorted(had) - 1
+    had, begun = had[begun >= 0], begun[begun >= 0]
+    times = trace.events["time"]
+    return (times[had] - times[asked[begun]]).tolist()
+
+
+# ---- beside it
+
+
+def _others(waits: Waits, state: State, links: list[Link]) -> list[Link]:
+    """What the other workers do, of the loaders that the chain goes through."""
+    found = []
+    for at in state.loaders:
+        for worker in range(at.num_workers):
+            link, _ = waits.step(Seat(Lane.WORKER, at.iterator, worker))
+            if link.who not in {each.who for each in links}:
+                found.append(link)
+    return found
+
+
+def _last_events(trace: Trace, state: State, moment: Moment) -> list[LastEvent]:
+    """Of each thread of the loaders that are alive, and of the one that is stuck. Feeder threads are left out that have
+    nothing to send."""
+    events = trace.events[: moment.k + 1]
+    last = np.full(len(trace.actors), -1)
+    last[events["actor"]] = np.arange(len(events))
+    alive = {each.iterator: each for each in state.loaders}
+    found = []
+    for number, (actor, event) in enumerate(zip(trace.actors, last.tolist(), strict=True)):
+        if event < 0:
+            continue
+        said = events[event]
+        at = alive.get(trace.index.iterator_of[int(said["loader"]) << 32 | int(said["epoch"])])
+        if number == moment.actor or (at is not None and not _rests(actor, at)):
+            who = {"worker": f"worker {actor.worker}", "pin": "pin thread"}.get(actor.role, actor.role)
+            if actor.role == "feeder":
+                who = f"feeder of {QUEUE_NAMES[Queue(actor.queue)]} {actor.worker}"
+            age = max(0, moment.until - int(said["time"]))
+            found.append(LastEvent(who, actor.pid, event, age, _in_words(said)))
+    return sorted(found, key=lambda each: -each.age)
+
+
+def _rests(actor: Actor, at: LoaderState) -> bool:
+    """Whether it is a feeder thread with nothing to send."""
+    if actor.role != "feeder":
         return False
-    if not going_on:  # and it was not shut down: whoever could have done so is gone
-        return trace.about.get("stopped") is None and not is_alive(trace.actors[loader.main.actor].pid)
-    said = trace.events["time"][trace.index.lane(loader.iterator, Lane.MAIN).array]
-    longest = int(np.diff(said).max()) if len(said) > 1 else 0
-    return now - int(said[-1]) > max(FLOOR, TIMES * longest)
+    queues = at.index_queues if actor.queue == Queue.INDEX else at.result_queues
+    return len(queues[actor.worker]) == 0
 
 
-class Teller:
-    """Follows who waits for whom."""
-
-    def __init__(self, trace: Trace, state: State, now: int, going_on: bool) -> None:
-        self.trace, self.state, self.now, self.going_on = trace, state, now, going_on
-
-    def since(self, time: int) -> str:
-        return duration(self.now - time)
-
-    def main(self, loader: LoaderState) -> Iterator[str]:
-        """Why this main goes no further."""
-        main, who = loader.main, "main"
-        if self.trace.actors[main.actor].role != "main":
-            who = f"the DataLoader in the dataset, in process {self.trace.actors[main.actor].pid},"
-        if main.status is MainStatus.WAITING and main.waits_for >= 0:
-            queue = QUEUE_NAMES[Queue.DATA if loader.pin_thread.status is not PinStatus.NONE else Queue.RESULT]
-            yield f"{who} has waited for batch {main.waits_for} on {queue} for {self.since(main.since)}."
-            yield from self.batch(loader, main.waits_for)
-        elif main.status is MainStatus.TRAINING:
-            yield (
-                f"{who} has not asked for a batch for {self.since(main.since)}: it is in the training step, or "
-                "elsewhere in the program. The loader waits for it."
-            )
-        elif main.status is MainStatus.SHUTTING_DOWN:
-            yield f"{who} has been in the shutdown's step {loader.shutdown_step} for {self.since(main.since)}."
-            for worker in loader.workers:
-                if worker.status is not WorkerStatus.REAPED:
-                    yield from self.worker(loader, worker)
-        else:
-            keys = self.keys(loader, loader.send_idx - 1) if main.status is MainStatus.FETCHING else ""
-            yield f"{who} has been {main.status.value}{keys} for {self.since(main.since)}."
-            if main.status in (MainStatus.RESUMING, MainStatus.WAITING):
-                for worker in loader.workers:
-                    yield from self.worker(loader, worker)
-
-    def batch(self, loader: LoaderState, task: int) -> Iterator[str]:
-        """Where a batch is that somebody waits for, and why it comes no further."""
-        info = loader.task_info.get(task)
-        worker = loader.workers[info.worker] if info is not None and loader.workers else None
-        if worker is None:
-            yield f"Batch {task} was never sent."
-        elif worker.task == task:
-            yield from self.worker(loader, worker)
-        elif task in loader.index_queues[worker.worker].messages:
-            yield f"Batch {task} has not been begun: it lies in index_queue {worker.worker}."
-            yield from self.worker(loader, worker)
-        elif task in loader.result_queues[worker.worker].buffer:
-            yield f"Batch {task} is made; worker {worker.worker}'s feeder thread has not sent it."
-            yield from self.process(worker)
-        elif loader.pin_thread.task == task:
-            yield f"The pin thread has had batch {task} for {self.since(loader.pin_thread.since)}."
-        elif task in loader.result_queues[worker.worker].pipe and loader.pin_thread.status is not PinStatus.NONE:
-            pin = loader.pin_thread
-            yield f"Batch {task} is sent; the pin thread has been {pin.status.value} for {self.since(pin.since)}."
-        else:
-            yield f"Batch {task} is made and sent: main has only to take it."
-
-    def worker(self, loader: LoaderState, worker: WorkerState) -> Iterator[str]:
-        """What a worker does, and whom it waits for in turn."""
-        doing = worker.status.value
-        if worker.task >= 0:
-            doing += f" batch {worker.task}{self.keys(loader, worker.task)}"
-        yield f"Worker {worker.worker} (pid {worker.pid}) has been {doing} for {self.since(worker.since)}."
-        yield from self.process(worker)
-        for nested in self.state.loaders:
-            if nested.alive and nested is not loader and self.trace.actors[nested.main.actor].pid == worker.pid:
-                yield from self.main(nested)
-
-    def process(self, worker: WorkerState) -> Iterator[str]:
-        """What the system says of it, if it still can."""
-        if not self.going_on:
-            return
-        if worker.status is not WorkerStatus.REAPED and not is_alive(worker.pid):
-            yield f"Process {worker.pid} does not exist any more, and main has not noticed."
-            return
-        try:
-            state = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:  # no Linux
-            return
-        if state in PROCESS_STATES:
-            yield f"Process {worker.pid} {PROCESS_STATES[state]}."
-
-    def waiters(self, loader: LoaderState) -> Iterator[str]:
-        """Workers that have nothing to do, and why."""
-        for worker in loader.workers:
-            idle = worker.status in (WorkerStatus.WAITING, WorkerStatus.IDLE)
-            if idle and not len(loader.index_queues[worker.worker]):
-                yield (
-                    f"Worker {worker.worker} has waited on its empty index_queue for {self.since(worker.since)}: main "
-                    "sends a task for each batch that it hands to training."
-                )
-
-    def keys(self, loader: LoaderState, task: int) -> str:
-        events = self.trace.events
-        drawn = self.trace.index.group(loader.iterator, Kind.KEYS_DRAWN).array
-        drawn = drawn[(events["task"][drawn] == task) & (events["epoch"][drawn] == loader.epoch)]
-        return f", keys {self.trace.text(int(drawn[0]))}," if len(drawn) else ""
-
-    def last_words(self) -> list[LastWord]:
-        events = self.trace.events
-        actors, back = np.unique(events["actor"][::-1], return_index=True)
-        found = []
-        for actor, position in zip(actors.tolist(), (len(events) - 1 - back).tolist(), strict=True):
-            event, thread = events[position], self.trace.actors[actor]
-            who = thread.role + (f" of worker {event['worker']}" if thread.role == "feeder" else "")
-            who = f"worker {event['worker']}" if thread.role == "worker" and event["worker"] >= 0 else who
-            task = f" {label(int(event['task']))}" if event["task"] != -1 else ""
-            age = self.now - int(event["time"])
-            found.append(LastWord(who, thread.pid, position, f"{NAMES[int(event['kind'])]}{task}", age))
-        return sorted(found, key=lambda each: each.event)
+def _in_words(event: np.void) -> str:
+    kind = KINDS[int(event["kind"])]
+    of = f" batch {event['task']}" if event["task"] >= 0 else ""
+    on = f" {QUEUE_NAMES[Queue(event['queue'])]}" if event["queue"] else ""
+    return f"{kind.name}{on}{of}: {kind.when}"

@@ -24,15 +24,15 @@ MOST = 3  # notes of errors, and as many of deaths
 
 
 def notes(trace: Trace) -> list[str]:
-    """How the run ended first, then what makes the rest less sure."""
+    """Why it stands still, if it does, and how it ended first; then what makes the rest less sure."""
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST]
+    if (hang := explain(trace)) is not None:
+        found = [*hang.notes(), *found]
     told = " ".join(found)
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
         if text.partition(": ")[2] not in told:  # most often it is what was raised to the training loop
             found.append(f"{text} [event {position}]")
-    if (hang := explain(trace)) is not None:
-        found.append(" ".join([f"It hangs: {hang.chain[0]}", *hang.chain[1:]]))
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:

@@ -1,35 +1,49 @@
-"""Programs that hang: `python -m tests.tracing.hanging NAME DIR`. Whoever starts one kills it."""
+"""Programs that hang for real: each is a process that somebody else ends (`hanging` does)."""
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import multiprocessing
+import os
+import signal
 import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import minidl
 import tracing
+from tracing.causes import Cause
+from tracing.endings import Ending
+from tracing.hangs import FLOOR_UNKNOWN, Hang, explain
+from tracing.processes import Process, look_at, processes
+from tracing.trace import Trace
 
-for_ever = threading.Event()
+BAD = 9  # the sample that hangs: with a batch size of 2, in batch 4
 
 
-class Blocks(minidl.Dataset):
+class Blocks(minidl.Dataset[int]):
     """Sample 9 never comes."""
 
     def __len__(self) -> int:
         return 40
 
     def __getitem__(self, index: int) -> int:
-        if index == 9:
-            for_ever.wait()
+        if index == BAD:
+            threading.Event().wait()
         return index
 
 
 class Nests(Blocks):
-    """Sample 9 comes out of a loader that hangs."""
+    """Sample 9 comes out of a loader of its own, which hangs."""
 
     def __getitem__(self, index: int) -> int:
-        return sum(len(batch) for batch in minidl.DataLoader(Blocks(), 3)) if index == 9 else index
+        if index == BAD:
+            return sum(len(batch) for batch in minidl.DataLoader(Blocks(), 3))
+        return index
 
 
 class Locked(Blocks):
@@ -40,16 +54,141 @@ class Locked(Blocks):
         self.lock.acquire()
 
     def __getitem__(self, index: int) -> int:
-        if index == 9:
+        if index == BAD:
             self.lock.acquire()
         return index
 
 
-DATASETS: dict[str, Any] = {"blocks": Blocks, "nests": Nests, "locked": Locked, "trains": lambda: range(40)}
+class Unpicklable(Blocks):
+    """Sample 9 cannot be sent: torch drops its batch."""
 
-if __name__ == "__main__":
-    name, directory = sys.argv[1:]
-    with tracing.record(Path(directory)):
-        for number, _batch in enumerate(minidl.DataLoader(DATASETS[name](), batch_size=2, num_workers=2)):
-            if name == "trains" and number == 3:
-                for_ever.wait()
+    def __getitem__(self, index: int) -> Any:
+        return threading.Lock() if index == BAD else index
+
+
+class BlocksAgain(minidl.IterableDataset[int]):
+    """The second epoch never begins."""
+
+    epochs = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.epochs += 1
+        if self.epochs > 1:
+            threading.Event().wait()
+        return iter(range(4))
+
+
+def sampler() -> Iterator[int]:
+    """Stops before batch 4."""
+    yield from range(8)
+    threading.Event().wait()
+
+
+def block(_: object) -> None:
+    threading.Event().wait()
+
+
+def run(loader: Any, stop_after: int = -1, epochs: int = 1) -> None:
+    for _ in range(epochs):
+        for number, _batch in enumerate(loader, 1):
+            if number == stop_after:
+                threading.Event().wait()
+
+
+def loader(dataset: Any, **options: Any) -> Any:
+    return minidl.DataLoader(
+        dataset, **{"batch_size": 2, "num_workers": 2, "multiprocessing_context": "fork", **options}
+    )
+
+
+def torchs(dataset: Any, **options: Any) -> Any:
+    import torch.utils.data
+
+    return tracing.attach(
+        torch.utils.data.DataLoader(dataset, 2, num_workers=2, multiprocessing_context="fork", **options)
+    )
+
+
+def timed_out() -> None:
+    """The user's own timeout, after which the program does something else, for ever."""
+    iterator = iter(loader(Blocks(), timeout=0.2))
+    with contextlib.suppress(RuntimeError):
+        while True:
+            next(iterator)
+    block(iterator)
+
+
+def interrupted() -> None:
+    """Ctrl-C in the wait for batch 4, which is the only one that main waits for so long."""
+    iterator = iter(loader(Blocks()))
+    for _ in range(4):
+        next(iterator)
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        next(iterator)
+    except KeyboardInterrupt:
+        iterator._shutdown_workers()
+
+
+PROGRAMS: dict[str, Callable[[], None]] = {
+    "blocks": lambda: run(loader(Blocks())),
+    "without order": lambda: run(loader(Blocks(), in_order=False)),
+    "pinned": lambda: run(loader(Blocks(), pin_memory="host")),
+    "torch": lambda: run(torchs(Blocks())),
+    "torch drops": lambda: run(torchs(Unpicklable(), collate_fn=list)),
+    "serial": lambda: run(loader(Blocks(), num_workers=0, multiprocessing_context=None)),
+    "nests": lambda: run(loader(Nests())),
+    "locked": lambda: run(loader(Locked())),
+    "sampler": lambda: run(loader(Blocks(), batch_size=None, sampler=sampler())),
+    "init": lambda: run(loader(Blocks(), worker_init_fn=block)),
+    "resume": lambda: run(loader(BlocksAgain(), persistent_workers=True), epochs=2),
+    "collate": lambda: run(loader(range(40), collate_fn=block)),
+    "timed out": timed_out,
+    "interrupted": interrupted,
+    "trains": lambda: run(loader(range(40)), stop_after=3),
+}
+
+
+def program(name: str, directory: Path) -> None:
+    with tracing.record(directory):
+        PROGRAMS[name]()
+
+
+@contextlib.contextmanager
+def hanging(name: str, directory: Path, *ends: Any) -> Iterator[tuple[Trace, Hang, int]]:
+    """A program that hangs, once that is seen (`ends` as of `until_it_hangs`): its trace, what is said of it, and the
+    pid of main. At the end its processes are killed."""
+    process = multiprocessing.get_context("fork").Process(target=program, args=(name, directory))
+    process.start()
+    assert process.pid is not None
+    try:
+        yield *until_it_hangs(directory, *ends), process.pid
+    finally:
+        everybody = [process.pid, *(each.pid for each in psutil.Process(process.pid).children(recursive=True))]
+        if directory.exists():  # main may be dead, and its workers another's children
+            everybody += [pid for pid, how in processes(directory).items() if how is not Process.CLOSED]
+        for pid in everybody:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.join()
+        while any(look_at(pid) is not Process.GONE for pid in everybody):
+            time.sleep(0.01)
+
+
+def until_it_hangs(directory: Path, cause: Cause, ending: Ending = Ending.NOT, what: str = "") -> tuple[Trace, Hang]:
+    """Look until it is seen that it hangs for this cause, and that main does this. (It comes to that by itself; if not,
+    the test runs out of time.)"""
+    while not any(directory.glob("events-*-*.bin")):
+        time.sleep(0.01)
+    trace = tracing.load(directory)
+    while True:
+        trace.refresh()
+        hang = explain(trace, later(trace))
+        if hang and (hang.cause, hang.ending) == (cause, ending) and what in hang.links[0].what:
+            return trace, hang
+        time.sleep(0.02)
+
+
+def later(trace: Trace, ns: int = FLOOR_UNKNOWN + 1) -> int:
+    """So long after the last event: nobody has to wait for it."""
+    return trace.start + trace.duration + ns
