@@ -26,16 +26,37 @@ class Intervals:
     last: np.ndarray  # ... and of the one that ends it
 
     def where(self, mask: np.ndarray) -> Intervals:
+        """Those that a mask, or an array of indices, chooses."""
         return Intervals(self.begin[mask], self.end[mask], self.first[mask], self.last[mask])
 
     @property
     def length(self) -> np.ndarray:
         return self.end - self.begin
 
-    def longest(self, count: int = 3) -> list[Span]:
-        """The spans of the longest ones, longest first."""
+    @property
+    def total(self) -> int:
+        """Of all of them together (ns)."""
+        return int(self.length.sum())
+
+    def longest(self, count: int = 3) -> Intervals:
+        """The longest ones, longest first; none that is empty."""
         order = np.argsort(-self.length, kind="stable")[:count]
-        return [(int(self.first[i]), int(self.last[i])) for i in order if self.length[i] > 0]
+        return self.where(order[self.length[order] > 0])
+
+    def median(self) -> Intervals:
+        """One of median length (the shorter of two); none if there are none."""
+        order = np.argsort(self.length, kind="stable")
+        return self.where(order[(len(order) - 1) // 2 :][:1])
+
+    def joined(self) -> Intervals:
+        """The same time, with those made one of which each begins with the event that ends the one before."""
+        begins = np.append(True, self.first[1:] != self.last[:-1])[: len(self.first)]
+        ends = np.append(begins[1:], True)[: len(self.first)]
+        return Intervals(self.begin[begins], self.end[ends], self.first[begins], self.last[ends])
+
+    @property
+    def spans(self) -> list[Span]:
+        return list(zip(self.first.tolist(), self.last.tolist(), strict=True))
 
 
 def depth(begin: np.ndarray, end: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -61,10 +82,18 @@ class Grid:
         self.middle = self.edges[:-1] + self.length // 2
 
     def depth(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """How many of the intervals contain each piece."""
         return depth(begin, end, self.middle)
+
+    def stretches(self, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(begin, end) of each run of pieces for which `mask` holds."""
+        changes = np.diff(np.concatenate([[0], mask.astype(np.int8), [0]]))
+        return self.edges[np.flatnonzero(changes == 1)], self.edges[np.flatnonzero(changes == -1)]
 
 
 def concatenate(parts: list[Intervals]) -> Intervals:
     """All of them in one."""
+    if not parts:
+        return Intervals(*(np.empty(0, np.int64) for _ in range(4)))
     names = ("begin", "end", "first", "last")
     return Intervals(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -1,69 +1,36 @@
-"""What a trace says in numbers: where main's time went, how busy the workers were, how full the queues.
+"""What a trace says in numbers: where main's time went, what it waited for, when the workers were idle.
 
 tracing.report makes its verdict of these. They come from `trace.tasks` and `trace.events` without a loop over
-events, so a trace of a million is measured in about a second.
+events, so a trace of a million is measured in about a second. What is measured is given as stretches of time with the
+events that begin and end them, so that whoever tells a number can name the events that it comes from.
+
+None of it needs what the feeder threads say: torch's say nothing.
 
 Legend
     request  asked for at 1.00 s, had at 1.25 s: batch 7    main is in the loader, from ASKED to the next YIELDED
-    place    WAITING                                        what main does at a moment: see Place
-    span     (1204, 1230)                                   positions of two events: the time between them
+    place    WAITING                                        what main does at a moment: see tracing.places
+    hop      "fetch_begin"                                  a time in trace.tasks, and the event that it is of
 """
 
 from __future__ import annotations
 
-import enum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.index import Iterator, Lane
-from tracing.intervals import Grid, Intervals, Span, concatenate
-from tracing.state import MainStatus
-from tracing.statuses import MAIN_STATUS
+from tracing.index import HOPS, Iterator, Lane
+from tracing.intervals import Grid, Intervals, concatenate
+from tracing.places import Place, places
 from tracing.trace import Trace
 
-
-class Place(enum.IntEnum):
-    """What main's time goes to. The values index an array of sums."""
-
-    OUTSIDE = 0  # before, between and after the epochs: no concern of the loader
-    STARTUP = 1  # builds the iterator, starts workers, waits for the first batch of an epoch
-    TRAINING = 2  # not in the loader: the training step
-    WAITING = 3  # waits for a message
-    DRAWING = 4  # asks the sampler for keys
-    TAKING = 5  # unpickles a batch
-    LOADING = 6  # without workers: fetches, collates, pins itself
-    HANDLING = 7  # the loader's own bookkeeping
-    SHUTDOWN = 8
-
-
-PLACE_OF = np.full(256, Place.HANDLING)
-for _kind, _status in MAIN_STATUS.items():
-    PLACE_OF[_kind] = {
-        MainStatus.TRAINING: Place.TRAINING,
-        MainStatus.WAITING: Place.WAITING,
-        MainStatus.DRAWING: Place.DRAWING,
-        MainStatus.TAKING: Place.TAKING,
-        MainStatus.FETCHING: Place.LOADING,
-        MainStatus.COLLATING: Place.LOADING,
-        MainStatus.PINNING: Place.LOADING,
-        MainStatus.RAISED: Place.OUTSIDE,
-    }.get(_status, Place.HANDLING)
-PLACE_OF[Kind.GOT] = Place.HANDLING  # what was unpickled is there
-
-# Between these events main is where the phase says, whatever it does in detail (but for drawing and loading).
-PHASE_FROM = {
-    Kind.LOADER: Place.STARTUP,
-    Kind.EPOCH_BEGIN: Place.STARTUP,
-    Kind.YIELDED: Place.TRAINING,
-    Kind.EPOCH_END: Place.OUTSIDE,
-    Kind.SHUTDOWN_BEGIN: Place.SHUTDOWN,
-    Kind.SHUTDOWN_END: Place.OUTSIDE,
+# Hops that stand in trace.tasks, but are events without a task.
+OTHER_HOPS = {
+    "asked": (Kind.ASKED, Queue.NONE),
+    "index_arrived": (Kind.ARRIVED, Queue.INDEX),
+    "result_arrived": (Kind.ARRIVED, Queue.RESULT),
 }
-PHASE_OF = np.full(256, -1)
-PHASE_OF[list(PHASE_FROM)] = list(PHASE_FROM.values())
 
 
 class Measures:
@@ -78,50 +45,63 @@ class Measures:
         self.num_workers = max(each.num_workers for each in iterators)
         self.config: dict[str, Any] = trace.config(iterators[0].number)
         self.until = int(self.time[-1])
+        self._positions: dict[str, np.ndarray] = {}
 
-    def event(self, time: int, kind: Kind) -> int:
-        """The position of an event of which only the time is known."""
-        position = int(np.searchsorted(self.time, time))
-        while self.kind[position] != kind:
-            position += 1
-        return position
+    # ---- times, and the events that they are of
+
+    def positions(self, times: np.ndarray, hop: str) -> np.ndarray:
+        """The positions of the events of this loader that a hop took place by, at these times."""
+        if hop not in self._positions:
+            kind, queue = HOPS.get(hop) or OTHER_HOPS[hop]
+            mine = (self.kind == kind) & (self.events["queue"] == queue) & (self.events["loader"] == self.loader)
+            self._positions[hop] = np.flatnonzero(mine)
+        found = self._positions[hop]
+        return found[np.searchsorted(self.time[found], times)]
+
+    def between(self, rows: np.ndarray, begin: str, end: str) -> Intervals:
+        """What lies between two hops of each of these tasks, of those that made both."""
+        rows = rows[(rows[begin] >= 0) & (rows[end] >= 0)]
+        first, last = (self.positions(rows[hop], hop) for hop in (begin, end))
+        return Intervals(rows[begin], rows[end], first, last)
+
+    def stage(self, begin: str, end: str) -> np.ndarray:
+        """How long each task took from one hop to another, for those that made both (ns)."""
+        rows = self.tasks[(self.tasks[begin] >= 0) & (self.tasks[end] >= 0)]
+        return rows[end] - rows[begin]
+
+    def of_events(self, first: np.ndarray, last: np.ndarray) -> Intervals:
+        """From one event to another, given by their positions."""
+        return Intervals(self.time[first], self.time[last], first, last)
 
     # ---- main
 
     @cached_property
     def main(self) -> tuple[Intervals, np.ndarray]:
         """What main does from each of its events to the next; and the Place of each."""
-        parts, places = [], []
+        parts, found = [], []
         for iterator in self.iterators:
             positions = self.trace.index.lane(iterator.number, Lane.MAIN).array
             if len(positions) and self.kind[positions[-1]] == Kind.WAIT:  # it still waits
                 positions = np.append(positions, len(self.trace) - 1)
-            place = self._places(positions[:-1])
-            parts.append(self._between(positions[:-1], positions[1:]))
-            places.append(place)
-        return concatenate(parts), np.concatenate(places)
-
-    def _places(self, positions: np.ndarray) -> np.ndarray:
-        kinds = self.kind[positions]
-        marks = PHASE_OF[kinds]
-        since = np.maximum.accumulate(np.where(marks >= 0, np.arange(len(marks)), 0))
-        phase, place = np.maximum(marks[since], Place.OUTSIDE), PLACE_OF[kinds]
-        # Drawing keys, and without workers loading, counts as that also while an epoch starts.
-        special = (phase == Place.STARTUP) & ((place == Place.DRAWING) | (place == Place.LOADING))
-        return np.where((phase == Place.TRAINING) | special, place, phase)
-
-    def _between(self, first: np.ndarray, last: np.ndarray) -> Intervals:
-        return Intervals(self.time[first], self.time[last], first, last)
+            parts.append(self.of_events(positions[:-1], positions[1:]))
+            found.append(places(self.kind[positions[:-1]]))
+        return concatenate(parts), np.concatenate(found)
 
     def main_in(self, place: Place) -> Intervals:
-        intervals, places = self.main
-        return intervals.where(places == place)
+        intervals, found = self.main
+        return intervals.where(found == place)
+
+    @property
+    def run(self) -> Intervals:
+        """Each epoch (or iterator, where one follows the other at once) from its beginning to its end."""
+        intervals, found = self.main
+        return intervals.where(found != Place.OUTSIDE).joined()
 
     @cached_property
     def spent(self) -> dict[Place, int]:
         """How long main was where."""
-        intervals, places = self.main
-        sums = np.bincount(places, intervals.length, minlength=len(Place))
+        intervals, found = self.main
+        sums = np.bincount(found, intervals.length, minlength=len(Place))
         return {place: int(sums[place]) for place in Place}
 
     @property
@@ -136,8 +116,15 @@ class Measures:
         """(tasks yielded, when each was asked for, when it was had), but for the first batch of each epoch."""
         rows = self.tasks[self.tasks["yielded"] >= 0]
         rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
-        follows = np.flatnonzero(rows["epoch"][1:] == rows["epoch"][:-1])
+        # Where events are missing it may not be known when a batch was asked for.
+        follows = np.flatnonzero((rows["epoch"][1:] == rows["epoch"][:-1]) & (rows["asked"][:-1] >= 0))
         return rows[follows + 1], rows["asked"][follows], rows["yielded"][follows + 1]
+
+    @property
+    def waits(self) -> Intervals:
+        """From ASKED to YIELDED, for each request."""
+        _, asked, had = self.requests
+        return Intervals(asked, had, self.positions(asked, "asked"), self.positions(had, "yielded"))
 
     @cached_property
     def awaited(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -154,23 +141,6 @@ class Measures:
         moved = np.maximum(made, moved)
         return {"made": (asked, made), "moved": (made, moved), "pinned": (moved, np.maximum(moved, pinned))}
 
-    def waited_for(self, what: str) -> int:
-        begin, end = self.awaited[what]
-        return int((end - begin).sum())
-
-    def waited_for_while_idle(self, what: str) -> int:
-        """The part of it in which at least half of the workers had nothing to do. (While they work, they are what
-        limits the load: batches that arrived sooner would not be more.)"""
-        waits = self.grid.depth(*self.awaited[what]) > 0
-        return int(self.grid.length[waits & (self.idle_share >= 0.5)].sum())
-
-    def request_spans(self, lengths: np.ndarray, count: int = 3) -> list[tuple[Span, np.void]]:
-        """The requests with the largest `lengths`: (their ASKED and YIELDED, the task)."""
-        rows, asked, had = self.requests
-        order = [i for i in np.argsort(-lengths, kind="stable")[:count] if lengths[i] > 0]
-        spans = [(self.event(asked[i], Kind.ASKED), self.event(had[i], Kind.YIELDED)) for i in order]
-        return list(zip(spans, rows[order], strict=True))
-
     # ---- workers
 
     @cached_property
@@ -184,36 +154,33 @@ class Measures:
             positions = self.trace.index.lane(iterator.number, Lane.WORKER, worker).array
             waits = np.flatnonzero(self.kind[positions] == Kind.WAIT)
             after = np.append(positions, len(self.trace) - 1)[waits + 1]
-            parts.append(self._between(positions[waits], after))
+            parts.append(self.of_events(positions[waits], after))
         return concatenate(parts)
 
-    def worker_time(self, worker: int) -> dict[str, int]:
-        """What a worker did between its first event and its last: the number of batches, then ns."""
-        rows = self.tasks[(self.tasks["worker"] == worker) & (self.tasks["collate_end"] >= 0)]
-        lived = sum(
-            int(self.time[lane[-1]] - self.time[lane[0]])
-            for iterator in self.iterators
-            if len(lane := self.trace.index.lane(iterator.number, Lane.WORKER, worker).array)
-        )
-        return {
-            "batches": len(rows),
-            "lived": lived,
-            "worked": int((rows["collate_end"] - rows["fetch_begin"]).sum()),
-            "cpu": int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum()),
-            "idle": int(self.idle[worker].length.sum()),
-        }
+    def lived(self, worker: int) -> Intervals:
+        """From the first event of each process that was this worker to its last."""
+        lanes = [self.trace.index.lane(each.number, Lane.WORKER, worker).array for each in self.iterators]
+        ends = np.array([(lane[0], lane[-1]) for lane in lanes if len(lane)], np.int64).reshape(-1, 2)
+        return self.of_events(ends[:, 0], ends[:, 1])
+
+    # ---- who did what at the same time
 
     @cached_property
     def grid(self) -> Grid:
+        """The time, cut wherever what main waits for, a worker, the pin thread or the reorder buffer changes."""
         training = self.main_in(Place.TRAINING)
-        edges = [training.begin, training.end, *self._in("stored", "released")]
+        edges = [training.begin, training.end, *self.inside("stored", "released"), *self.inside("pin_begin", "pin_end")]
         edges += [edge for pair in self.awaited.values() for edge in pair]
         return Grid(*edges, *(edge for each in self.idle for edge in (each.begin, each.end)))
 
-    def _in(self, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
+    def inside(self, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
         """When each task that came between two hops of its way did so; one that is still there: until the end."""
         rows = self.tasks[self.tasks[begin] >= 0]
         return rows[begin], np.where(rows[end] >= 0, rows[end], self.until)
+
+    def during(self, *names: str) -> np.ndarray:
+        """Pieces of the grid in which main waits for a batch that is "made", "moved" or "pinned": bool."""
+        return np.logical_or.reduce([self.grid.depth(*self.awaited[name]) > 0 for name in names])
 
     @cached_property
     def idle_share(self) -> np.ndarray:
@@ -226,14 +193,36 @@ class Measures:
         """Whether in each piece of the grid one batch holds up the others: main waits for it while it is being made,
         finished ones lie in the reorder buffer, and at least half of the other workers have nothing to do. (With all
         of them at work nothing is lost: another order would bring no batch sooner.)"""
-        waits = self.grid.depth(*self.awaited["made"]) > 0
-        finished = self.grid.depth(*self._in("stored", "released")) > 0
-        return waits & finished & (self.idle_share * self.num_workers >= max(1, (self.num_workers - 1) / 2))
+        finished = self.grid.depth(*self.inside("stored", "released")) > 0
+        idle = self.idle_share * self.num_workers >= max(1, (self.num_workers - 1) / 2)
+        return np.asarray(self.during("made") & finished & idle)
 
-    @property
-    def hold_up(self) -> int:
-        """How long that was so."""
-        return int(self.grid.length[self.held_up].sum())
+    @cached_property
+    def in_pin_thread(self) -> np.ndarray:
+        """Pieces in which main waits for the pin thread, and at least half of the workers have nothing to do: it pins
+        the batch, or that one still lies in worker_result_queue while the thread pins another."""
+        pins = self.grid.depth(*self.inside("pin_begin", "pin_end")) > 0
+        return np.asarray((self.during("pinned") | (self.during("moved") & pins)) & (self.idle_share >= 0.5))
+
+    @cached_property
+    def on_its_way(self) -> np.ndarray:
+        """Pieces in which main waits for a batch that is made and not with the pin thread, and at least half of the
+        workers have nothing to do. (While they work, they are what limits the load: batches that arrived sooner would
+        not be more.)"""
+        return np.asarray(self.during("moved") & ~self.in_pin_thread & (self.idle_share >= 0.5))
+
+    @cached_property
+    def trains(self) -> np.ndarray:
+        training = self.main_in(Place.TRAINING)
+        return np.asarray(self.grid.depth(training.begin, training.end) > 0)
+
+    def stretches(self, mask: np.ndarray) -> Intervals:
+        """The time of the pieces of the grid that `mask` chooses. (Each edge of the grid is the time of an event.)"""
+        begin, end = self.grid.stretches(mask)
+        return Intervals(begin, end, np.searchsorted(self.time, begin), np.searchsorted(self.time, end))
+
+    def length(self, mask: np.ndarray) -> int:
+        return int(self.grid.length[mask].sum())
 
     @property
     def hold_up_gain(self) -> int:
@@ -243,54 +232,7 @@ class Measures:
     @property
     def spare(self) -> int:
         """While main trained, workers were idle for so long, weighted by how many: they could have worked ahead."""
-        training = self.main_in(Place.TRAINING)
-        trains = self.grid.depth(training.begin, training.end) > 0
-        return int((self.grid.length * trains * self.idle_share).sum())
-
-    # ---- start-up, stages, queues
-
-    @cached_property
-    def startup_cost(self) -> int:
-        """Start-up beyond the time in which a batch is made anyway."""
-        made = self.stage("fetch_begin", "collate_end")
-        if not len(made) or not self.num_workers:
-            return self.spent[Place.STARTUP]
-        epochs = len(np.unique(self.tasks["epoch"][self.tasks["yielded"] >= 0]))
-        return max(0, self.spent[Place.STARTUP] - epochs * int(np.median(made)))
-
-    def startup_parts(self) -> tuple[float, float, float]:
-        """Medians over the workers (ns): from the order to start one to its first line, from there to its being ready;
-        and over the epochs of making their first batches."""
-        begun, ready = [], []
-        for iterator in self.iterators:
-            for worker in range(iterator.num_workers):
-                group = [
-                    self.trace.index.group(iterator.number, kind, Queue.NONE, worker).array[:1]
-                    for kind in (Kind.WORKER_STARTING, Kind.WORKER_BEGIN, Kind.WORKER_READY)
-                ]
-                if all(len(each) for each in group):
-                    starting, begin, waits = (int(self.time[each[0]]) for each in group)
-                    begun.append(begin - starting)
-                    ready.append(waits - starting)
-        first = self.tasks[(self.tasks["task"] == 0) & (self.tasks["collate_end"] >= 0)]
-        made = first["collate_end"] - first["fetch_begin"]
-        return tuple(float(np.median(each)) if len(each) else 0.0 for each in (begun, ready, made))  # type: ignore[return-value]
-
-    def stage(self, begin: str, end: str) -> np.ndarray:
-        """How long each task took from one hop to another, for those that made both (ns)."""
-        rows = self.tasks[(self.tasks[begin] >= 0) & (self.tasks[end] >= 0)]
-        return rows[end] - rows[begin]
-
-    def occupancy(self, put: str, got: str) -> dict[str, float]:
-        """Of the tasks that lie between two hops: the mean number, the highest, and the share of the time with none."""
-        begin, end = self._in(put, got)
-        grid = Grid(begin, end)
-        if not len(grid.length):
-            return {"mean": 0.0, "max": 0, "empty": 1.0}
-        level, total = grid.depth(begin, end), max(1, self.total)
-        filled = int(grid.length[level > 0].sum())
-        mean = float((grid.length * level).sum()) / total
-        return {"mean": mean, "max": int(level.max()), "empty": max(0.0, 1 - filled / total)}
+        return int((self.grid.length * self.trains * self.idle_share).sum())
 
 
 def measure(trace: Trace) -> list[Measures]:

@@ -6,8 +6,9 @@ once, by the rule that explains it. The verdict is the most expensive one, unles
 cause          what it costs
 hold-up        main waits for a batch that is being made, while finished ones lie in the reorder buffer and workers idle
 prefetch       of the rest of that waiting: as much as the workers, idle while main trained, could have worked ahead
-moving         main waits for a batch that is made and on its way, and at least half of the workers have nothing to do
-pinning        main waits for a batch that the pin thread has, and ... as above
+pinning        main waits for a batch that the pin thread has, or that waits for that thread, and at least half of the
+               workers have nothing to do
+moving         main waits for a batch that is made and on its way otherwise, and ... as above
 workers        all other waiting: they work, and it is not enough; without workers: main makes the batches itself
 sampler        main asks the sampler for keys
 start-up       from the beginning of an epoch to its first batch, less the time that making a batch takes
@@ -24,12 +25,15 @@ import math
 
 import numpy as np
 
-from tracing.measures import Measures, Place
+from tracing.capacity import cores_are_the_limit, more_workers
+from tracing.measures import Measures
+from tracing.places import Place
+from tracing.stages import startup_cost
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem ...
 MATTERS_ONCE = 0.25  # ... or, if it comes once in an epoch, less than this: a short load always has to begin and to end
 GAINS = 0.03  # what would save less than this share of main's time is not worth changing
-ALL_CORES = 0.8  # workers that use more than this share of all cores would not do more if they were more
+CLOSE = 0.5  # a second cause that costs more than this share of the first is told, too
 IDLE = 0.5  # workers that are idle for more than this share of the training could be fewer
 
 
@@ -58,22 +62,21 @@ FINE = (Verdict.HEALTHY, Verdict.TRAINING)  # nothing is wrong with the loader
 
 def costs(measures: Measures) -> dict[Verdict, int]:
     """What each cause costs, in ns of main's time."""
-    spent, made = measures.spent, measures.waited_for("made")
-    hold_up = min(made, measures.hold_up)
-    prefetch = min(made - hold_up, measures.spare)
+    spent = measures.spent
     found = {
         Verdict.SAMPLER: spent[Place.DRAWING],
-        Verdict.STARTUP: measures.startup_cost,
+        Verdict.STARTUP: startup_cost(measures),
         Verdict.SHUTDOWN: spent[Place.SHUTDOWN],
     }
     if measures.num_workers == 0:
         return found | {Verdict.NO_WORKERS: spent[Place.LOADING]}
-    moving, pinning = measures.waited_for_while_idle("moved"), measures.waited_for_while_idle("pinned")
-    later = measures.waited_for("moved") - moving + measures.waited_for("pinned") - pinning
+    hold_up, moving, pinning = map(measures.length, (measures.held_up, measures.on_its_way, measures.in_pin_thread))
+    prefetch = min(measures.length(measures.during("made")) - hold_up, measures.spare)
+    rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving - pinning
     return found | {
         Verdict.HOLD_UP: hold_up,
         Verdict.PREFETCH: prefetch,
-        Verdict.WORKERS: made - hold_up - prefetch + later,
+        Verdict.WORKERS: max(0, rest),  # (iterators that overlap in time wait for each other)
         Verdict.MOVING: moving,
         Verdict.PINNING: pinning,
     }
@@ -81,8 +84,13 @@ def costs(measures: Measures) -> dict[Verdict, int]:
 
 def judge(measures: Measures) -> tuple[Verdict, int]:
     """The verdict, and what its cause costs (ns); of a load without a problem, what the training takes."""
+    return verdicts(measures)[0]
+
+
+def verdicts(measures: Measures) -> list[tuple[Verdict, int]]:
+    """The verdict and what its cause costs, then the same of those that come close to it, the most expensive first."""
     if not (measures.tasks["yielded"] >= 0).any():
-        return Verdict.NOTHING, 0
+        return [(Verdict.NOTHING, 0)]
     limits = {verdict: (MATTERS_ONCE if verdict in ONCE else MATTERS) * measures.total for verdict in Verdict}
     if steady_wait(measures) < MATTERS:
         limits |= dict.fromkeys(WAITS, math.inf)
@@ -93,11 +101,12 @@ def judge(measures: Measures) -> tuple[Verdict, int]:
         if enough := gain < GAINS * measures.total:
             del found[Verdict.WORKERS]
     if found:
-        worst = max(found, key=lambda verdict: found[verdict])
-        return worst, found[worst]
+        worst = max(found.values())
+        close = [(verdict, cost) for verdict, cost in found.items() if cost >= CLOSE * worst]
+        return sorted(close, key=lambda each: -each[1])
     training = measures.spent[Place.TRAINING]
     enough = enough or measures.num_workers == 0 or measures.spare > IDLE * training
-    return (Verdict.TRAINING if enough else Verdict.HEALTHY), training
+    return [(Verdict.TRAINING if enough else Verdict.HEALTHY, training)]
 
 
 def warm_up(measures: Measures) -> np.ndarray:
@@ -116,31 +125,3 @@ def steady_wait(measures: Measures) -> float:
     waited = int((had - asked)[steady].sum())
     trained = int((rows["asked"] - had)[steady & (rows["asked"] >= 0)].sum())
     return waited / max(1, waited + trained)
-
-
-def cores_used(measures: Measures) -> float:
-    """How many cores the workers (and the pin thread) kept busy in the mean, from an epoch's first fetch to its last
-    batch. What main uses is not known, and not counted."""
-    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    used = sum(int(np.maximum(rows[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
-    epochs = (rows[rows["epoch"] == epoch] for epoch in np.unique(rows["epoch"]))
-    return used / max(1, sum(int(each["collate_end"].max() - each["fetch_begin"].min()) for each in epochs))
-
-
-def cores(measures: Measures) -> int:
-    """Those that the recorded program could use; 0 if that is not known."""
-    return int(measures.trace.about.get("cpus") or 0)
-
-
-def cores_are_the_limit(measures: Measures) -> bool:
-    return 0 < ALL_CORES * cores(measures) <= cores_used(measures)
-
-
-def more_workers(measures: Measures, cost: int) -> tuple[int, int]:
-    """How many workers could keep up with the training, as far as the cores reach; and what they should save (ns)."""
-    workers, training = measures.num_workers, max(1, measures.spent[Place.TRAINING])
-    wanted = min(math.ceil(int(measures.stage("fetch_begin", "collate_end").sum()) / training), 8 * workers)
-    if cores(measures):
-        wanted = min(wanted, int(workers * cores(measures) / max(0.01, cores_used(measures))))
-    wanted = max(workers + 1, wanted)
-    return wanted, int(min(cost, (training + cost) * (1 - workers / wanted)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from minidl.events import Queue
 
 QUEUE_NAMES = {Queue.INDEX: "index_queue", Queue.RESULT: "worker_result_queue", Queue.DATA: "data_queue"}
@@ -21,6 +23,38 @@ STAGES = {  # of a batch's way -> the hops, columns of trace.tasks, between whic
     "training step": ("yielded", "asked"),
 }
 
+GLOSSES = {  # of what stands in the report's tables
+    # where main's time went
+    "start-up": "from an epoch's beginning to its first batch",
+    "training": "your code, between two batches",
+    "waiting": "for a message from a worker or the pin thread",
+    "drawing": "asks the sampler for keys",
+    "taking": "unpickles batches, maps their shared memory",
+    "loading": "makes batches itself: there are no workers",
+    "handling": "the loader's own bookkeeping",
+    "shutdown": "ends the workers",
+    # what it was lost to
+    "workers": "waits for batches that are being made",
+    "hold-up": "... while finished ones wait for their turn",
+    "prefetch": "... that could have been made while it trained",
+    "moving": "waits for batches on their way, or takes them",
+    "pinning": "waits for the pin thread",
+    "sampler": "draws keys",
+    "no workers": "makes batches itself",
+    # stages
+    "draw keys": "main asks the sampler",
+    f"in {QUEUE_NAMES[Queue.INDEX]}": "its task waits for a worker",
+    "fetch": "dataset[key], for each key",
+    "collate": "samples become a batch",
+    "pickle": "by the worker's feeder thread",
+    f"in {QUEUE_NAMES[Queue.RESULT]}": "pickled, sent, waits to be read",
+    "unpickle": "read by main or the pin thread",
+    "pin": "copied to page-locked memory",
+    f"in {QUEUE_NAMES[Queue.DATA]}": "pinned, waits for main",
+    f"in {REORDER_BUFFER}": "came early, waits for its turn",
+    "training step": "your code has it",
+}
+
 
 def duration(ns: float) -> str:
     """A duration in at most eight columns: "0 ns", "412 µs", "12.3 ms", "4.56 s", "1.5 h"."""
@@ -33,3 +67,9 @@ def duration(ns: float) -> str:
             number = ns / size
             return f"{number:.{2 if number < 9.995 and unit == 's' else 1 if number < 99.95 else 0}f} {unit}"
     return f"{ns / 3600e9:.1f} h"
+
+
+def seconds(begin: int, end: int) -> str:
+    """Two times (ns) as "1.204-1.231", in seconds: a part of the trace that contains both, as `timeline --from --to`
+    takes it."""
+    return f"{math.floor(begin / 1e6) / 1e3:.3f}-{math.ceil(end / 1e6) / 1e3:.3f}"

@@ -1,18 +1,26 @@
-"""Small real loads, each with its own limit. At module level, so that spawned workers can import what they need."""
+"""Small real loads, each with its own limit. At module level, so that spawned workers can import what they need.
+
+`CAUSES` has one of each cause that the report tells apart. What they wait for is many times what a busy machine adds.
+"""
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing.util
 import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 import minidl
 import tracing
+from tracing.verdicts import Verdict
 
 
 class Samples(minidl.Dataset):
@@ -40,6 +48,34 @@ class SlowSampler(minidl.Sampler):
         return 60
 
 
+class UnpicklesSlowly(Samples):
+    """Its module imports something expensive, which a worker started by spawn does when it unpickles the dataset."""
+
+    def __reduce__(self) -> Any:
+        return unpickle_slowly, (self.n, self.make)
+
+
+class SlowToPin:
+    """A batch whose class pins it, and takes its time."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.data = torch.tensor(samples)
+
+    def pin_memory(self) -> SlowToPin:
+        time.sleep(0.03)
+        return self
+
+
+def unpickle_slowly(n: int, make: Callable[[int], Any]) -> Samples:
+    expensive_import()
+    return UnpicklesSlowly(n, make)
+
+
+def expensive_import() -> None:
+    """A module that is executed once in a process, and takes long."""
+    importlib.import_module("tests.tracing.expensive")
+
+
 def quick(index: int) -> int:
     return index
 
@@ -48,6 +84,13 @@ def computes(index: int) -> int:
     end = time.thread_time() + 0.005
     while time.thread_time() < end:
         pass
+    return index
+
+
+def computes_and_waits(index: int) -> int:
+    """A quarter of the time on a core, if it gets one."""
+    computes(index)
+    time.sleep(0.015)
     return index
 
 
@@ -68,6 +111,11 @@ def one_in_ten_is_slow(index: int) -> int:
 
 def many_leaves(index: int) -> dict[str, torch.Tensor]:
     return {str(key): torch.zeros(2) for key in range(200)}
+
+
+def needs_import(index: int) -> int:
+    expensive_import()
+    return index
 
 
 def fails(index: int) -> float:
@@ -94,24 +142,104 @@ def kills_main(path: Path) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def slow_start(worker_id: int) -> None:
-    """A worker_init_fn: an expensive import, say."""
-    time.sleep(0.4)
+def imports_first(worker_id: int) -> None:
+    """A worker_init_fn."""
+    expensive_import()
 
 
 def starts_later(worker_id: int) -> None:
     """A worker_init_fn: all but worker 0 have something to do first."""
-    time.sleep(0.3 * (worker_id > 0))
+    time.sleep(0.6 * (worker_id > 0))
+
+
+def worker_1_exits_slowly(worker_id: int) -> None:
+    """A worker_init_fn: worker 1 opens something that takes long to close when its process exits."""
+    if worker_id == 1:
+        multiprocessing.util.Finalize(None, time.sleep, args=(0.8,), exitpriority=0)
 
 
 def record(
-    path: Path, dataset: Any, step: float = 0.001, every: int = 1, epochs: int = 1, **options: Any
+    path: Path,
+    dataset: Any,
+    step: float = 0.001,
+    every: int = 1,
+    epochs: int = 1,
+    package: ModuleType | Any = minidl,
+    **options: Any,
 ) -> tracing.Trace:
     """The trace of a training that takes `step` seconds after every so many batches, and none after the others."""
     with tracing.record(path):
-        loader: minidl.DataLoader[Any] = minidl.DataLoader(dataset, **options)
+        loader = package.DataLoader(dataset, **options)
         for _ in range(epochs):
             for number, _batch in enumerate(loader, 1):
                 if number % every == 0:
                     time.sleep(step)
     return tracing.load(path)
+
+
+@dataclass
+class Cause:
+    """A load, and what the report must say of it."""
+
+    verdict: Verdict
+    next: str  # in the first line of what to do next
+    why: tuple[str, ...]  # in the reasons
+    dataset: Samples
+    options: dict[str, Any] = field(default_factory=dict)  # of `record`
+
+    def record(self, path: Path, package: Any = minidl) -> tracing.Trace:
+        return record(path, self.dataset, package=package, **{"num_workers": 2, **self.options})
+
+
+CAUSES = {
+    "a slow consumer": Cause(
+        Verdict.TRAINING, "make the training step faster", (), Samples(40, quick), {"step": 0.03}
+    ),
+    "samples that compute": Cause(
+        Verdict.WORKERS, "ake the samples cheaper", ("used a core for",), Samples(240, computes), {"batch_size": 4}
+    ),
+    "samples that wait": Cause(
+        Verdict.WORKERS, "beyond the number of cores", (), Samples(80, waits), {"batch_size": 2}
+    ),
+    "one in ten is slow": Cause(
+        Verdict.HOLD_UP, "in_order=False", ("reorder buffer", "7 on worker 1 ("), Samples(40, one_in_ten_is_slow)
+    ),
+    "batches of 200 leaves": Cause(
+        Verdict.MOVING, "Fewer tensors in a batch", ("already made",), Samples(40, many_leaves)
+    ),
+    "a slow pin": Cause(
+        Verdict.PINNING, "pin_memory()", ("worker_result_queue backs up",), Samples(40, quick),
+        {"pin_memory": "host", "collate_fn": SlowToPin},
+    ),
+    "imports in worker_init_fn": Cause(
+        Verdict.STARTUP, "persistent_workers=True", ("worker_init_fn 4", "first batch"), Samples(8, quick),
+        {"worker_init_fn": imports_first, "epochs": 3},
+    ),
+    "imports at the first sample": Cause(
+        Verdict.STARTUP, "persistent_workers=True", ("making its first batch 4",), Samples(8, needs_import),
+        {"epochs": 3},
+    ),
+    "imports at unpickling": Cause(
+        Verdict.STARTUP, "persistent_workers=True", ("importing and unpickling",), UnpicklesSlowly(4, quick),
+        {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
+    ),
+    "bursts": Cause(
+        Verdict.PREFETCH, "prefetch_factor=4 instead of 1", ("a worker was idle for",), Samples(40, waits),
+        {"step": 0.4, "every": 10, "prefetch_factor": 1},
+    ),
+    "a slow sampler": Cause(
+        Verdict.SAMPLER, "the whole epoch at once", ("drawing keys took",), Samples(60, quick),
+        {"sampler": SlowSampler()},
+    ),
+    "a worker slow to exit": Cause(
+        Verdict.SHUTDOWN, "what worker 1 does at exit", ("waiting for worker 1 to exit", "had left its loop"),
+        Samples(20, quick), {"worker_init_fn": worker_1_exits_slowly},
+    ),
+    "no workers": Cause(
+        Verdict.NO_WORKERS, "num_workers=8: batches are", ("main made every batch itself",), Samples(20, waits),
+        {"num_workers": 0},
+    ),
+    "a healthy one": Cause(
+        Verdict.HEALTHY, "Nothing to change", (), Samples(40, waits_long), {"step": 0.04, "prefetch_factor": 4}
+    ),
+}  # fmt: skip
