@@ -104,7 +104,7 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
 
 def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By `check`, the whole; by the report, first of all, in short."""
-    with hanging("blocks", tmp_path / "trace", Cause.DATASET) as (trace, hang, pid):
+    with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.NOT, WAITS) as (trace, hang, pid):
         worker = hang.links[1]
         lines = str(hang).splitlines()
         assert lines[0].startswith(
@@ -138,7 +138,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_process_that_is_stopped(tmp_path: Path) -> None:
-    with hanging("blocks", tmp_path / "trace", Cause.DATASET) as (trace, hang, pid):
+    with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.NOT, WAITS) as (trace, hang, pid):
         for stopped, links in ((hang.links[1].pid, 2), (pid, 1)):
             os.kill(stopped, signal.SIGSTOP)
             while psutil.Process(stopped).status() != psutil.STATUS_STOPPED:
@@ -210,7 +210,8 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Tr
 
     def of(name: str) -> tracing.Trace:
         if name not in traces:
-            with hanging(name, tmp_path_factory.mktemp(name) / "trace", HANGS[name][0]) as (trace, _, _):
+            cause, chain = HANGS[name]
+            with hanging(name, tmp_path_factory.mktemp(name) / "trace", cause, Ending.NOT, chain[0][1]) as (trace, *_):
                 traces[name] = trace
         return traces[name]
 
