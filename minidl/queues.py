@@ -93,12 +93,12 @@ class Producer:
         queue, worker_id = self._name
         if self._closed:
             return
-        self._closed = True
         emit(CLOSED, self._epoch_id, NO_TASK, worker_id, queue, self._buffer.qsize())
         if self._feeder is None:
             self._writer.close()
         else:
             self._buffer.put(LAST)
+        self._closed = True  # last: after Ctrl-C in the lines above it is closed again, and a second LAST harms nobody
 
     @property
     def closed(self) -> bool:

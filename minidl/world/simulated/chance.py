@@ -1,0 +1,48 @@
+"""The random numbers of a simulated process: the states of Python's, torch's and numpy's generators.
+
+In the real world each process has its own. Here they are put in place when a process goes on. Every simulation begins
+with the same ones, so that chance has no part in it that the schedule does not tell of.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.random
+import torch
+
+SEED = 0
+
+
+@dataclass
+class Chance:
+    """The three states."""
+
+    python: Any
+    torch: torch.Tensor
+    numpy: numpy.random.BitGenerator
+
+    @classmethod
+    def now(cls) -> Chance:
+        """Those in place."""
+        return cls(random.getstate(), torch.get_rng_state(), numpy.random.mtrand.get_bit_generator())
+
+    @classmethod
+    def seeded(cls) -> Chance:
+        """Those that a simulation begins with."""
+        generator = torch.Generator().manual_seed(SEED)
+        return cls(random.Random(SEED).getstate(), generator.get_state(), numpy.random.MT19937(SEED))
+
+    def copy(self) -> Chance:
+        """What a child begins with, before it is seeded: a fork copies its parent's."""
+        numpys = numpy.random.MT19937()
+        numpys.state = self.numpy.state  # type: ignore[assignment]
+        return Chance(self.python, self.torch.clone(), numpys)
+
+    def put(self) -> None:
+        """In place."""
+        random.setstate(self.python)
+        torch.set_rng_state(self.torch)
+        numpy.random.mtrand.set_bit_generator(self.numpy)

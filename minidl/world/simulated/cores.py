@@ -1,0 +1,59 @@
+"""The cores of a simulated machine, shared fairly by the threads that compute."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from minidl.world.simulated.processes import Thread
+
+if TYPE_CHECKING:
+    from minidl.world.simulated.machine import Machine
+
+SECOND = 1_000_000_000  # ns
+
+
+def never() -> bool:
+    return False
+
+
+class Cores:
+    """Who computes, and when they will be done."""
+
+    def __init__(self, machine: Machine, count: int) -> None:
+        self._machine = machine
+        self.count = count
+        self._busy: dict[Thread, float] = {}  # -> ns of a core that it still needs
+        self._settled_at = 0  # up to when that is true
+
+    def compute(self, seconds: float) -> None:
+        """The running thread uses a core for so long: longer by the clock, if more compute than there are cores. These
+        share them fairly."""
+        me = self._machine.running
+        self._settle()
+        self._busy[me] = seconds * SECOND
+        me.cpu += int(seconds * SECOND)
+        try:
+            while self._busy[me] >= 1:
+                self._plan()
+                self._machine.until(never, (me.deadline - self._machine.clock) / SECOND)
+                self._settle()
+        finally:
+            del self._busy[me]
+            self._plan()
+
+    def _settle(self) -> None:
+        """Take off what the busy threads have computed since the last time."""
+        for thread in [thread for thread in self._busy if not thread.alive]:
+            del self._busy[thread]
+        for thread in self._busy:
+            self._busy[thread] -= (self._machine.clock - self._settled_at) * self._speed()
+        self._settled_at = self._machine.clock
+
+    def _speed(self) -> float:
+        return min(1.0, self.count / len(self._busy))
+
+    def _plan(self) -> None:
+        """When each of the busy threads will be done, if no other begins or ends meanwhile."""
+        for thread, left in self._busy.items():
+            thread.deadline = self._machine.clock + math.ceil(max(0.0, left) / self._speed())

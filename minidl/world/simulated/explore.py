@@ -1,0 +1,245 @@
+"""`explore(program)`: every schedule within bounds, or many by chance, each judged.
+
+Bounds are on departures from the default schedule: so many delays (the thread whose turn it is has to let others go
+first) and so many faults. Most bugs need few of them, and so few schedules are as many as can be tried. (Emmi, Qadeer,
+Rakamarić: Delay-Bounded Scheduling, POPL 2011.)
+
+What has been seen is not tried again: two runs that come to the same state go on alike. A thread's state follows from
+what its calls to the world have returned so far, so these, for all threads, and what they share say which state it is.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from minidl.events import Kind
+from minidl.world.simulated.faults import Fault, Move, possible_faults
+from minidl.world.simulated.machine import Machine
+from minidl.world.simulated.processes import Thread
+from minidl.world.simulated.schedule import Priorities, Random, Schedule
+from minidl.world.simulated.simulation import Outcome, simulate
+
+REPLAY_EVERY = 50  # so often a schedule is run a second time: it must do the same
+COLLECT_EVERY = 200  # schedules; Python's own garbage collection is off meanwhile
+NOTICED = 1.01  # virtual seconds from a kill, or Ctrl-C, until everybody has ended: a second, and a few steps
+
+Judge = Callable[[Outcome], "list[str]"]
+
+
+@dataclass
+class Exploration:
+    """What came of it."""
+
+    schedules: int  # that were run
+    pruned: int  # that were not, since they lead to what has been seen
+    steps: int  # of all of them
+    counterexample: Outcome | None  # shortened
+    broken: list[str]  # what does not hold in it
+
+    def __str__(self) -> str:
+        runs = f"{self.schedules:,} schedules run, {self.pruned:,} more lead to states already seen"
+        if self.counterexample is None:
+            return f"{runs}: nothing found"
+        again = f'simulate(program, schedule="{self.counterexample.token}")'
+        return f"{runs}. Found: {'; '.join(self.broken)}\n  again: {again}"
+
+
+class Exploring(Schedule):
+    """A schedule that notes what else could have happened after its last move."""
+
+    def __init__(self, moves: Iterable[Move], delays: int, faults: int) -> None:
+        """So many `delays` and `faults` it may still get."""
+        super().__init__(moves)
+        self.delays, self.faults = delays, faults
+        self.after = self.moves[-1].step if self.moves else 0
+        self.others: list[tuple[int, Move, int, int]] = []  # key of the state and the move, move, delays, faults left
+
+    def choose(self, machine: Machine) -> Thread | None:
+        last = self.moves[-1] if self.moves else None
+        default = self.by_default(machine)
+        if machine.step > self.after or (
+            last is not None and machine.step == self.after and last.what is not Fault.RUN
+        ):
+            self._note(machine, default)
+        return super().choose(machine)
+
+    def _note(self, machine: Machine, default: Thread | None) -> None:
+        state = machine.state()
+        if self.faults and machine.step > self.after:
+            for fault in possible_faults(machine):
+                self._add(state, fault, self.delays, self.faults - 1)
+        thread = default
+        for cost in range(1, self.delays + 1):
+            thread = machine.next_able(thread.number + 1) if thread is not None else None
+            if thread is None or thread is default:
+                break
+            self._add(state, Move(machine.step, Fault.RUN, thread.number), self.delays - cost, self.faults)
+
+    def _add(self, state: int, move: Move, delays: int, faults: int) -> None:
+        self.others.append((hash((state, move.what, move.number)), move, delays, faults))
+
+
+def explore(
+    program: Callable[[], Any],
+    *,
+    delays: int = 2,
+    faults: int = 0,
+    judge: Judge | None = None,
+    progress: Callable[[int], None] | None = None,
+    most: int | None = None,
+    **options: Any,
+) -> Exploration:
+    """Every schedule with at most so many delays and faults, depth first; at most `most` of them.
+
+    `judge` says what does not hold in an outcome; by default `what_must_hold`, with what the program returns under the
+    default schedule. The exploration ends with the first thing that is found. `options` are those of `simulate`.
+    """
+    tree = _Tree(delays, faults)
+    return _run(program, tree, judge, progress, most, options)
+
+
+def explore_by_chance(
+    program: Callable[[], Any],
+    schedules: int,
+    *,
+    faults: int = 0,
+    seed: int = 0,
+    judge: Judge | None = None,
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> Exploration:
+    """So many schedules by chance, random ones and PCT's in turn, each with at most so many faults."""
+    usual = simulate(program, **options).steps
+    kinds = itertools.cycle((Random, Priorities))
+    drawn = (kind(seed + number, faults, usual) for number, kind in zip(range(schedules), kinds, strict=False))
+    return _run(program, drawn, judge, progress, None, options)
+
+
+class _Tree:
+    """The schedules within bounds that lead to anything new."""
+
+    def __init__(self, delays: int, faults: int) -> None:
+        self.pending: list[tuple[tuple[Move, ...], int, int]] = [((), delays, faults)]
+        self.seen: dict[int, list[tuple[int, int]]] = {}
+        self.pruned = 0
+
+    def __iter__(self) -> Iterator[Exploring]:
+        while self.pending:
+            schedule = Exploring(*self.pending.pop())
+            yield schedule  # it is run meanwhile
+            for key, move, delays, faults in reversed(schedule.others):
+                budgets = self.seen.setdefault(key, [])
+                if any(d >= delays and f >= faults for d, f in budgets):
+                    self.pruned += 1
+                else:
+                    budgets.append((delays, faults))
+                    self.pending.append(((*schedule.moves, move), delays, faults))
+
+
+def _run(
+    program: Callable[[], Any],
+    schedules: Iterable[Schedule],
+    judge: Judge | None,
+    progress: Callable[[int], None] | None,
+    most: int | None,
+    options: dict[str, Any],
+) -> Exploration:
+    if judge is None:
+        expected = simulate(program, **options)
+
+        def judge(outcome: Outcome) -> list[str]:
+            return what_must_hold(outcome, expected)
+
+    found = Exploration(0, 0, 0, None, [])
+    gc.collect()
+    gc.freeze()  # what is there now need not be looked at each time
+    try:
+        for schedule in itertools.islice(schedules, most):
+            outcome = simulate(program, schedule=schedule, **options)
+            found.schedules += 1
+            found.steps += outcome.steps
+            if judge(outcome):
+                found.counterexample, found.broken = shorten(outcome, judge, options)
+                break
+            if found.schedules % REPLAY_EVERY == 0:
+                repeat(outcome, options)
+            if found.schedules % COLLECT_EVERY == 0:
+                gc.collect()
+                if progress is not None:
+                    progress(found.schedules)
+    finally:
+        gc.unfreeze()
+    found.pruned = getattr(schedules, "pruned", 0)
+    return found
+
+
+def repeat(outcome: Outcome, options: dict[str, Any]) -> Outcome:
+    """Run it once more. AssertionError: something else happened; so chance has a part that the schedule does not
+    tell of, and nothing here can be trusted."""
+    again = simulate(outcome.program, schedule=outcome.token, **options)
+    for k, (before, now) in enumerate(itertools.zip_longest(outcome.events, again.events)):
+        assert before == now, f"schedule {outcome.token}, event {k}: {before} the first time, {now} the second"
+    return again
+
+
+def shorten(outcome: Outcome, judge: Judge, options: dict[str, Any]) -> tuple[Outcome, list[str]]:
+    """Make sure of a counterexample, and leave out every move that it does not need."""
+    best = repeat(outcome, options)
+    moves = list(outcome.schedule.moves)
+    for move in reversed(moves.copy()):
+        fewer = [each for each in moves if each is not move]
+        tried = simulate(outcome.program, schedule=Schedule(fewer), **options)
+        if judge(tried):
+            best, moves = tried, fewer
+    return best, judge(best)
+
+
+# ---- what must hold
+
+
+def what_must_hold(outcome: Outcome, expected: Outcome) -> list[str]:
+    """What does not hold on this schedule, of what must on each; `expected` is a run without faults."""
+    faults = [move for move in outcome.schedule.moves if move.what is not Fault.RUN]
+    broken = []
+    if outcome.deadlock:
+        broken.append("deadlock: nobody can go on, and no timeout is left")
+    if outcome.endless:
+        broken.append("it goes on for ever")
+    if broken:
+        return broken
+    if outcome.error is None and outcome.exitcode == 0 and outcome.result != expected.result:
+        broken.append(f"it returned {outcome.result!r} instead of {expected.result!r}, and raised nothing")
+    if outcome.error is not None and not faults:
+        broken.append(f"it raised {outcome.error!r}")
+    for name, error in outcome.errors:
+        # Ctrl-C ends workers wherever they are; that is not pretty, and costs nothing: main was interrupted, too.
+        if not (isinstance(error, KeyboardInterrupt) and any(move.what is Fault.INTERRUPT for move in faults)):
+            broken.append(f"{name} died of {error!r}")
+    broken += [f"process {pid} is left" for pid, code in outcome.exitcodes.items() if code is None]
+    if outcome.open_pipes:
+        broken.append(f"{outcome.open_pipes} ends of pipes are left open")
+    return broken + _out_of_order(outcome) + _late(outcome, faults)
+
+
+def _out_of_order(outcome: Outcome) -> list[str]:
+    """Each task is yielded at most once, and in order: of the tasks of an epoch none is passed over silently."""
+    broken: list[str] = []
+    last: dict[int, int] = {}
+    for _, _, kind, epoch_id, task, *_ in outcome.events:
+        if kind in (Kind.YIELDED, Kind.TASK_SKIPPED):
+            if task <= last.get(epoch_id, -1):
+                broken.append(f"task {task} came after task {last[epoch_id]}")
+            last[epoch_id] = task
+    return broken
+
+
+def _late(outcome: Outcome, faults: list[Move]) -> list[str]:
+    """A death is noticed within a second, and Ctrl-C too: then everybody ends."""
+    if not faults or not all(move.what in (Fault.KILL, Fault.INTERRUPT) for move in faults):
+        return []
+    took = max(outcome.ended.values()) - outcome.struck_at
+    return [f"it took {took:.1f} s until everybody had ended"] if took > NOTICED else []

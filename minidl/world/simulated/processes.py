@@ -1,0 +1,102 @@
+"""What the system knows of processes, their threads, and the pipes between them."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import greenlet
+import torch.utils.data
+
+from minidl import events, shutdown, signals
+from minidl.world.simulated.chance import Chance
+
+FIRST_PID = 5_000_001  # more than any real one: Linux ends at 4,194,304
+
+# What every process has for itself: (owner, name, how a new process begins).
+OWN: list[tuple[Any, str, Callable[[], Any]]] = [
+    (events, "_loaders", lambda: itertools.count(1)),
+    (torch.utils.data._utils.worker, "_worker_info", lambda: None),
+    (signals, "_watched", weakref.WeakSet),
+    (shutdown, "_at_exit", weakref.WeakSet),
+]
+
+
+class Pipe:
+    """Bytes on their way, and how many processes hold each of its ends."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.data = bytearray()
+        self.readers = self.writers = 0
+
+    def readable(self) -> bool:
+        return bool(self.data) or self.writers == 0  # at the end of the stream a read returns b""
+
+    def writable(self) -> bool:
+        return len(self.data) < self.capacity or self.readers == 0  # ... and a write fails
+
+
+End = tuple[Pipe, str]  # an open end of a pipe: "readers" or "writers"
+
+
+class Process:
+    """A simulated process: what the system knows of it."""
+
+    def __init__(self, number: int, parent: Process | None, name: str) -> None:
+        self.number, self.parent, self.name = number, parent, name
+        self.pid = FIRST_PID + number
+        self.threads: list[Thread] = []
+        self.ends: dict[End, None] = {}  # open, in the order in which they were opened
+        self.exitcode: int | None = None
+        self.ended_at = -1  # ns
+        self.own = [make() for _, _, make in OWN]
+        self.chance: Chance | None = None  # while another process is running
+        self.at_exit: list[Callable[[], None]] = []
+        self.watches_parent = False
+        self.on_child_exit: Callable[[Any], None] | None = None
+        self.on_interrupt: Callable[[], None] | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.exitcode is not None
+
+    def open(self, pipe: Pipe, side: str) -> None:
+        if (pipe, side) not in self.ends:
+            self.ends[pipe, side] = None
+            setattr(pipe, side, getattr(pipe, side) + 1)
+
+    def close(self, pipe: Pipe, side: str) -> None:
+        if (pipe, side) in self.ends:
+            del self.ends[pipe, side]
+            setattr(pipe, side, getattr(pipe, side) - 1)
+
+
+class Thread:
+    """A simulated thread."""
+
+    def __init__(self, number: int, process: Process, name: str, run: Callable[[], None], hub: Any) -> None:
+        self.number, self.process, self.name = number, process, name
+        self.greenlet = greenlet.greenlet(run, hub)
+        self.ready: Callable[[], Any] | None = None
+        self.deadline = -1  # ns; -1: it waits for ever, if it waits
+        self.timed_out = False
+        self.signals: deque[Callable[[Any], None]] = deque()  # handlers that it has to call
+        self.history = 0  # a hash of all its calls to the world, and what they have returned
+        self.in_user_code = False  # it stands in the dataset, the training step, ...
+        self.cpu = 0  # ns
+        self.error: BaseException | None = None  # what ended it
+
+    @property
+    def alive(self) -> bool:
+        return not self.greenlet.dead and not self.process.ended
+
+    def saw(self, value: Any) -> None:
+        """What a call to the world returns to it."""
+        self.history = hash((self.history, value))
+
+    def can_run(self) -> bool:
+        return self.alive and bool(self.ready is None or self.signals or self.timed_out or self.ready())

@@ -1,0 +1,131 @@
+"""Schedules: at which steps something else happens than by default, and how to write that down.
+
+    12.3-40.k2      at step 12 thread 3 goes on, at step 40 process 2 is killed
+
+Any run is such a list, one by chance too: it is written down as it goes, and so can be run again, exactly. The empty
+schedule, written "0", is the default one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from minidl.world.simulated.faults import Fault, Move, possible_faults, strike
+
+if TYPE_CHECKING:
+    from minidl.world.simulated.machine import Machine, Thread
+
+
+class Schedule:
+    """Tells a machine what to do at each step."""
+
+    def __init__(self, moves: Iterable[Move] = ()) -> None:
+        self.moves = sorted(moves, key=lambda move: move.step)
+        self._threads = {move.step: move.number for move in self.moves if move.what is Fault.RUN}
+        self._faults: dict[int, list[Move]] = {}
+        for move in self.moves:
+            if move.what is not Fault.RUN:
+                self._faults.setdefault(move.step, []).append(move)
+
+    @property
+    def token(self) -> str:
+        return "-".join(map(str, self.moves)) or "0"
+
+    def faults_at(self, step: int) -> Iterable[Move]:
+        return self._faults.get(step, ())
+
+    def choose(self, machine: Machine) -> Thread | None:
+        """The thread that goes on; None if everybody waits."""
+        number = self._threads.get(machine.step)
+        if number is not None and number < len(machine.threads) and machine.threads[number].can_run():
+            return machine.threads[number]
+        return self.by_default(machine)
+
+    def by_default(self, machine: Machine) -> Thread | None:
+        return machine.next_able(machine.running.number)
+
+
+def parse(token: str) -> Schedule:
+    """The schedule that a token stands for. ValueError: it stands for none."""
+    moves = []
+    for part in token.split("-") if token != "0" else []:
+        step, dot, rest = part.partition(".")
+        letter = rest[:1] if rest[:1].isalpha() else ""
+        digits = rest[len(letter) :]
+        if not (step.isdigit() and dot and (digits.isdigit() or (letter and not digits))):
+            raise ValueError(f"{token!r} is no schedule: {part!r} should read like 12.3 or 40.k2")
+        try:
+            moves.append(Move(int(step), Fault(letter), int(digits or -1)))
+        except ValueError:
+            raise ValueError(f"{token!r} is no schedule: {letter!r} names no fault") from None
+    return Schedule(moves)
+
+
+class Recorded(Schedule):
+    """Decides as it goes, and writes down where that was not the default."""
+
+    def __init__(self, seed: int, faults: int, horizon: int) -> None:
+        """`faults` at most, spread over the first `horizon` steps."""
+        super().__init__()
+        self.chance = random.Random(seed)  # its own: the program's random numbers are not touched
+        self.fault_steps = {1 + self.chance.randrange(horizon) for _ in range(self.chance.randint(0, faults))}
+
+    def faults_at(self, step: int) -> Iterable[Move]:
+        return ()  # they depend on what is going on: see choose
+
+    def strike(self, machine: Machine) -> None:
+        if machine.step in self.fault_steps and (possible := possible_faults(machine)):
+            fault = self.chance.choice(possible)
+            self.moves.append(fault)
+            strike(machine, fault)
+
+    def choose(self, machine: Machine) -> Thread | None:
+        self.strike(machine)
+        default = self.by_default(machine)
+        if default is None:
+            return None
+        chosen = self.pick(machine, default)
+        if chosen is not default:
+            self.moves.append(Move(machine.step, Fault.RUN, chosen.number))
+        return chosen
+
+    def pick(self, machine: Machine, default: Thread) -> Thread:
+        raise NotImplementedError
+
+
+class Random(Recorded):
+    """At each step with some probability any of the threads that can go on."""
+
+    def __init__(self, seed: int, faults: int = 0, horizon: int = 300) -> None:
+        super().__init__(seed, faults, horizon)
+        self.restless = self.chance.choice([0.02, 0.1, 0.3, 1.0])
+
+    def pick(self, machine: Machine, default: Thread) -> Thread:
+        if self.chance.random() >= self.restless:
+            return default
+        return self.chance.choice([thread for thread in machine.threads if thread.can_run()])
+
+
+class Priorities(Recorded):
+    """PCT: every thread has a priority by chance, the highest that can go on does; at `changes` steps by chance the
+    running one falls to the bottom. It finds a bug that needs d such changes with a probability of about 1 / (n k^d)
+    for n threads and k steps. (Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with Probabilistic
+    Guarantees of Finding Bugs, ASPLOS 2010.)"""
+
+    def __init__(self, seed: int, faults: int = 0, horizon: int = 300, changes: int = 3) -> None:
+        super().__init__(seed, faults, horizon)
+        self.change_steps = {1 + self.chance.randrange(horizon) for _ in range(changes)}
+        self.priority: dict[int, float] = {}
+        self.lowest = 0.0
+
+    def pick(self, machine: Machine, default: Thread) -> Thread:
+        if machine.step in self.change_steps:
+            self.lowest -= 1
+            self.priority[machine.running.number] = self.lowest
+        able = [thread for thread in machine.threads if thread.can_run()]
+        return max(able, key=self._priority)
+
+    def _priority(self, thread: Any) -> float:
+        return self.priority.setdefault(thread.number, self.chance.random())

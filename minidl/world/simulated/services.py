@@ -1,0 +1,356 @@
+"""The world's services, on a simulated machine: see minidl.world.World for what each of them promises.
+
+An object that processes share (an end of a pipe, a flag) stands for the same thing in each of them. It is pickled as a
+number, and the process that unpickles it has it open from then on.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import queue
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated.cores import SECOND
+from minidl.world.simulated.faults import KILLED, TERMINATED
+from minidl.world.simulated.machine import Machine
+from minidl.world.simulated.processes import Pipe, Process, Thread
+
+READ_SIZE = 1 << 16
+SIGNALS = {9: ("SIGKILL", "Killed"), 15: ("SIGTERM", "Terminated")}
+
+
+class PipeEnd:
+    """An end of a pipe, in one process."""
+
+    side: str
+
+    def __init__(self, machine: Machine, pipe: Pipe, process: Process | None) -> None:
+        self._machine, self._pipe = machine, pipe
+        self.process = process  # whose it is; None while it is on its way to a process that is being started
+
+    def close(self) -> None:
+        self._machine.until()
+        self.__del__()
+
+    def __del__(self) -> None:
+        """An end that nobody holds any more is closed, as a Connection is."""
+        if self.process is not None and not self._machine.off:
+            self.process.close(self._pipe, self.side)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._machine.in_transit.append((self._pipe, self.side))
+        return receive, (type(self), len(self._machine.in_transit) - 1)
+
+
+class SimulatedReader(PipeEnd):
+    side = "readers"
+
+    def read(self) -> bytes:
+        pipe = self._pipe
+        self._machine.until(pipe.readable)
+        data = bytes(pipe.data[:READ_SIZE])
+        del pipe.data[:READ_SIZE]
+        self._machine.running.saw(data)
+        return data
+
+    def is_ready(self) -> bool:
+        return self._pipe.readable()
+
+
+class SimulatedWriter(PipeEnd):
+    side = "writers"
+
+    def write(self, data: memoryview) -> int:
+        """As much as there is room for, at once: what comes after a pause may never come, if the writer is killed."""
+        pipe = self._pipe
+        self._machine.until(pipe.writable)
+        if pipe.readers == 0:
+            raise BrokenPipeError("no reading end is left")
+        written = min(len(data), pipe.capacity - len(pipe.data))
+        pipe.data += data[:written]
+        self._machine.running.saw(written)
+        return written
+
+
+def receive(kind: type[PipeEnd], number: int) -> PipeEnd:
+    """Unpickle an end of a pipe, for the process that is being started."""
+    machine = machines.current_machine()
+    end = kind(machine, machine.in_transit[number][0], None)
+    machine.received.append(end)
+    return end
+
+
+class SimulatedFlag:
+    """A bool that processes share."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self._machine, self._number = machine, number
+
+    def set(self) -> None:
+        self._machine.until()
+        self._machine.flags[self._number] = True
+
+    def is_set(self) -> bool:
+        self._machine.until()
+        self._machine.running.saw(self.is_ready())
+        return self.is_ready()
+
+    def close(self) -> None:
+        pass
+
+    def is_ready(self) -> bool:
+        return self._machine.flags[self._number]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _flag, (self._number,)
+
+
+def _flag(number: int) -> SimulatedFlag:
+    return SimulatedFlag(machines.current_machine(), number)
+
+
+class SimulatedEnding:
+    """Ready once a process has ended."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def is_ready(self) -> bool:
+        return self._process.ended
+
+
+class SimulatedWaiter:
+    """Waits for several things at once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._things: dict[int, tuple[Any, Any]] = {}
+
+    def add(self, thing: Any, label: Any) -> None:
+        self._things[id(thing)] = thing, label
+
+    def remove(self, thing: Any) -> None:
+        del self._things[id(thing)]
+
+    def wait(self, timeout: float | None) -> list[Any]:
+        self._machine.until(self._any_ready, timeout)
+        ready = [thing.is_ready() for thing, _ in self._things.values()]
+        self._machine.running.saw(tuple(ready))
+        return [label for (_, label), is_ready in zip(self._things.values(), ready, strict=True) if is_ready]
+
+    def _any_ready(self) -> bool:
+        return any(thing.is_ready() for thing, _ in self._things.values())
+
+    def close(self) -> None:
+        self._things.clear()
+
+
+class SimulatedMailbox:
+    """Between threads of a process."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._items: deque[Any] = deque()
+
+    def put(self, item: Any) -> None:
+        self._machine.until()
+        self._items.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        self._machine.until(self._items.__len__, timeout if block else 0.0)
+        self._machine.running.saw(len(self._items))
+        if not self._items:
+            raise queue.Empty
+        return self._items.popleft()
+
+    def qsize(self) -> int:
+        return len(self._items)
+
+
+class SimulatedThread:
+    """A thread, not yet started or started."""
+
+    def __init__(self, machine: Machine, run: Callable[[], None], name: str) -> None:
+        self._machine, self._run, self._name = machine, run, name
+        self.thread: Thread | None = None
+
+    def start(self) -> None:
+        self.thread = self._machine.new_thread(self._machine.running.process, self._name, self._run)
+        self._machine.until()
+
+    def is_alive(self) -> bool:
+        return self.thread is not None and self.thread.alive
+
+    def join(self, timeout: float | None = None) -> None:
+        self._machine.until(lambda: not self.is_alive(), timeout)
+
+
+class SimulatedProcess:
+    """A child process, not yet started or started."""
+
+    def __init__(self, world: SimulatedWorld, target: Callable[..., None], args: Sequence[Any], name: str) -> None:
+        self._world, self._target, self._args, self._name = world, target, args, name
+        self.process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    @property
+    def exitcode(self) -> int | None:
+        return None if self.process is None else self.process.exitcode
+
+    def start(self) -> None:
+        machine, spawned = self._world.machine, self._world.start_method() != "fork"
+        machine.until()
+        machine.in_transit.clear()
+        machine.received.clear()
+        target, args = duplicate((self._target, self._args), by_pickle_only=spawned)
+        # A fork inherits whatever its parent has open; a process that is spawned only what it is given.
+        inherits = machine.in_transit if spawned else machine.running.process.ends
+        self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
+        for end in machine.received:
+            end.process = self.process
+
+    def is_alive(self) -> bool:
+        self._world.machine.until()
+        self._world.machine.running.saw(self.process is not None and self.process.ended)
+        return self.process is not None and not self.process.ended
+
+    def join(self, timeout: float | None = None) -> None:
+        self._world.machine.until(lambda: self.process is None or self.process.ended, timeout)
+        self._world.machine.running.saw(self.process is not None and self.process.exitcode)
+
+    def terminate(self) -> None:
+        self._end(TERMINATED)
+
+    def kill(self) -> None:
+        self._end(KILLED)
+
+    def _end(self, signal: int) -> None:
+        self._world.machine.until()
+        if self.process is not None:
+            self._world.machine.end(self.process, -signal)
+
+
+def duplicate(thing: Any, by_pickle_only: bool) -> Any:
+    """What a new process has in its place. A fork copies what cannot be pickled, too."""
+    try:
+        return pickle.loads(pickle.dumps(thing, pickle.HIGHEST_PROTOCOL))
+    except (TypeError, AttributeError, pickle.PicklingError):
+        if by_pickle_only:
+            raise
+        return copy.deepcopy(thing)
+
+
+class SimulatedWorld:
+    """See `minidl.world.World`. One for all processes of a machine: it knows which of them calls."""
+
+    def __init__(self, machine: Machine, start_method: str, cpus: int) -> None:
+        self.machine = machine
+        self._start_method, self._cpus = start_method, cpus
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _world, ()
+
+    def pid(self) -> int:
+        # When the machine is off, what is left of its iterators is nobody's to shut down.
+        return -1 if self.machine.off else self.machine.running.process.pid
+
+    def now(self) -> float:
+        return self.machine.clock / SECOND
+
+    def pipe(self) -> tuple[SimulatedReader, SimulatedWriter]:
+        machine = self.machine
+        pipe = Pipe(machine.capacity)
+        machine.pipes.append(pipe)
+        for side in ("readers", "writers"):
+            machine.running.process.open(pipe, side)
+        process = machine.running.process
+        return SimulatedReader(machine, pipe, process), SimulatedWriter(machine, pipe, process)
+
+    def flag(self) -> SimulatedFlag:
+        self.machine.flags.append(False)
+        return SimulatedFlag(self.machine, len(self.machine.flags) - 1)
+
+    def waiter(self) -> SimulatedWaiter:
+        return SimulatedWaiter(self.machine)
+
+    def mailbox(self) -> SimulatedMailbox:
+        return SimulatedMailbox(self.machine)
+
+    def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> SimulatedThread:
+        return SimulatedThread(self.machine, lambda: target(*args), name)
+
+    def is_current(self, thread: SimulatedThread) -> bool:
+        return thread.thread is self.machine.running
+
+    def name_thread(self, name: str) -> None:
+        pass
+
+    def process(self, target: Callable[..., None], args: Sequence[Any], name: str) -> SimulatedProcess:
+        return SimulatedProcess(self, target, args, name)
+
+    def end_of(self, process: SimulatedProcess) -> SimulatedEnding:
+        assert process.process is not None, "it was not started"
+        return SimulatedEnding(process.process)
+
+    def parent(self) -> SimulatedEnding:
+        process = self.machine.running.process
+        process.watches_parent = True
+        if process.parent.ended:
+            self.machine.alarms.append((self.machine.clock + machines.GRACE, process))
+        return SimulatedEnding(process.parent)
+
+    def start_method(self) -> str:
+        return self._start_method
+
+    def on_child_exit(self, look: Callable[[Any], None]) -> bool:
+        thread = self.machine.running
+        if thread is not thread.process.threads[0]:
+            return False
+        thread.process.on_child_exit = look
+        return True
+
+    def on_exit(self, call: Callable[[], None]) -> None:
+        at_exit = self.machine.running.process.at_exit
+        if call not in at_exit:
+            at_exit.append(call)
+
+    def on_interrupt(self, note: Callable[[], None]) -> None:
+        self.machine.running.process.on_interrupt = note
+
+    def report_crashes(self) -> None:
+        pass
+
+    def signal_name(self, number: int) -> str:
+        return SIGNALS[number][1]
+
+    def signal_id(self, number: int) -> str:
+        return SIGNALS[number][0]
+
+    def pickle(self, message: Any) -> memoryview:
+        return memoryview(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+    def unpickle(self, data: bytes) -> Any:
+        return pickle.loads(data)
+
+    def remove_shared_memory_of(self, pid: int) -> None:
+        pass  # tensors travel by value here
+
+    def open_files_left(self, at_least: int) -> bool:
+        return True
+
+    def cpu_count(self) -> int | None:
+        return self._cpus
+
+    def page_locked(self, nbytes: int) -> bytearray:
+        return bytearray(nbytes)
+
+
+def _world() -> Any:
+    return machines.current_machine().world

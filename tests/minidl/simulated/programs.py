@@ -1,0 +1,74 @@
+"""Programs for the simulated world: small, and each says by what it returns or raises whether its loader kept its word.
+
+At module level, where a worker that is spawned could import them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import minidl
+from minidl.world.simulated import step
+
+TASKS = 3
+
+
+class Keys(minidl.Dataset[int]):
+    """Map style: sample k is k."""
+
+    def __len__(self) -> int:
+        return TASKS
+
+    def __getitem__(self, key: int) -> int:
+        step()
+        return key
+
+
+class Stream(minidl.IterableDataset[int]):
+    """Iterable style: the workers share the samples out among them."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = minidl.get_worker_info()
+        assert info is not None
+        for key in range(info.id, TASKS, info.num_workers):
+            step()
+            yield key
+
+
+def load(dataset: Any = None, epochs: int = 1, **options: Any) -> list[list[Any]]:
+    """The batches of each epoch, one sample each. After an error that cost a task it must be raised again."""
+    loader: minidl.DataLoader[Any] = minidl.DataLoader(
+        Keys() if dataset is None else dataset, batch_size=1, collate_fn=list, **{"num_workers": 2, **options}
+    )
+    return [list(epoch(loader)) for _ in range(epochs)]
+
+
+def epoch(loader: minidl.DataLoader[Any]) -> Iterator[Any]:
+    """One pass over a loader, with a training step after each batch."""
+    iterator = iter(loader)
+    try:
+        for batch in iterator:
+            step()
+            yield batch
+    except RuntimeError as error:
+        try:
+            next(iterator)
+        except RuntimeError as again:
+            assert str(again) == str(error), f"raised {error!r} and then {again!r}"
+        else:
+            raise AssertionError(f"raised {error!r}, and then went on") from error
+        raise
+
+
+def configurations() -> dict[str, Callable[[], Any]]:
+    """A program for each combination of map and iterable style, pin thread or none, persistent workers or not."""
+    found = {}
+    for style, pins, persists in itertools.product((Keys, Stream), (False, True), (False, True)):
+        name = " ".join([style.__name__.lower(), *["pinned"] * pins, *["persistent"] * persists])
+        found[name] = functools.partial(
+            load, style(), 1 + persists, pin_memory="host" if pins else False, persistent_workers=persists
+        )
+    return found

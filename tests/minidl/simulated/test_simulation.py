@@ -1,0 +1,339 @@
+"""The simulated machine: runs that repeat to the byte, processes that share nothing, free time, faults."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minidl
+import tracing
+from minidl import events
+from minidl import world as worlds
+from minidl.shutdown import PATIENCE
+from minidl.world.simulated import compute, drop, simulate, sleep, step
+from minidl.world.simulated.schedule import parse
+from tests.minidl.simulated.programs import TASKS, Keys, Stream, configurations, epoch, load
+from tracing.simulated import write
+
+CONFIGURATIONS = configurations()
+BATCHES = [[[0], [1], [2]]]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+# ---- the same choices, the same run
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_token_repeats_a_run_to_the_byte(tmp_path: Path, name: str) -> None:
+    written = []
+    drawn = simulate(CONFIGURATIONS[name], seed=11, faults=1)
+    for number, outcome in enumerate((drawn, simulate(CONFIGURATIONS[name], schedule=drawn.token))):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        write(outcome, directory)
+        written.append(contents(directory))
+    assert len(drawn.events) > 50
+    assert written[0] == written[1]
+
+
+def test_seeds_make_different_runs() -> None:
+    assert (
+        len({simulate(load, seed=seed).token for seed in range(20)}) > 10
+    )  # one in four departs from the default in a step of fifty
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_any_schedule_yields_the_same_batches_and_breaks_no_invariant(name: str) -> None:
+    expected = BATCHES * (2 if "persistent" in name else 1)
+    for seed in range(5):
+        outcome = simulate(CONFIGURATIONS[name], seed=seed)
+        assert (outcome.result, outcome.error, outcome.errors) == (expected, None, [])
+        assert not outcome.deadlock and outcome.open_pipes == 0
+        assert set(outcome.exitcodes.values()) == {0}
+        assert tracing.check(outcome.trace) == []
+
+
+@pytest.mark.parametrize(
+    ("token", "part"), [("12", "12"), ("x.3", "x.3"), ("12.", "12."), ("12.3-4.z1", "z"), ("1.k2x", "1.k2x"), ("", "")]
+)
+def test_what_is_no_token(token: str, part: str) -> None:
+    with pytest.raises(ValueError, match=f"is no schedule: .*{part}"):
+        simulate(load, schedule=token)
+
+
+def test_a_token_is_what_its_schedule_says() -> None:
+    for token in ("0", "12.3-40.k2-41.i-50.t3-60.c-61.e-70.r"):
+        assert parse(token).token == token
+
+
+def test_not_within_another() -> None:
+    outcome = simulate(lambda: simulate(load))
+    assert isinstance(outcome.error, RuntimeError) and "within a simulation" in str(outcome.error)
+
+
+# ---- processes
+
+
+class Draws(Keys):
+    """Random numbers of the three packages."""
+
+    def __getitem__(self, key: int) -> list[float]:
+        return [random.random(), float(np.random.rand()), float(torch.rand(()))]
+
+
+def drawn() -> tuple[list[Any], float]:
+    loader: Any = minidl.DataLoader(Draws(), num_workers=2, collate_fn=list, generator=torch.Generator().manual_seed(3))
+    return list(loader), random.random()
+
+
+def test_each_process_has_random_numbers_of_its_own() -> None:
+    """Those that it has in the real world: its seed says which."""
+    random.seed(5)
+    real, _ = drawn()
+    mains = simulate(random.random).result
+    for seed in range(5):
+        assert simulate(drawn, seed=seed).result == (real, mains)
+
+
+class Counts(Keys):
+    """Says how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __getitem__(self, key: int) -> int:
+        self.asked += 1
+        return self.asked
+
+
+def test_processes_share_nothing() -> None:
+    def program() -> Any:
+        dataset, forget = Counts(), []
+        dataset.forget = forget.append  # type: ignore[attr-defined]  # what a fork copies, pickle refuses
+        dataset.unpicklable = lambda: None  # type: ignore[attr-defined]
+        batches = list(minidl.DataLoader(dataset, num_workers=2, collate_fn=list))
+        return batches, dataset.asked, minidl.get_worker_info()
+
+    assert simulate(program).result == ([[1], [1], [2]], 0, None)
+    error = simulate(program, start_method="spawn").error
+    assert isinstance(error, (AttributeError, TypeError)) and "pickle" in str(error)
+
+
+def test_who_is_killed_runs_nothing_more() -> None:
+    def killed(world: Any, writer: Any) -> None:
+        try:
+            writer.write(memoryview(b"begun "))
+            step()
+        finally:
+            writer.write(memoryview(b"finally "))
+
+    def program(fault: bool) -> bytes:
+        world = worlds.current()
+        reader, writer = world.pipe()
+        process = world.process(killed, (world, writer), "killed")
+        process.start()
+        writer.close()
+        sleep(1.0) if not fault else world.waiter().wait(0)
+        said = reader.read()
+        if fault:
+            process.kill()
+        return said + reader.read()
+
+    assert simulate(lambda: program(False)).result == b"begun finally "
+    for seed in range(20):
+        assert simulate(lambda: program(True), seed=seed).result in (b"begun ", b"begun finally ")
+    results = {simulate(lambda: program(True), seed=seed).result for seed in range(20)}
+    assert b"begun " in results  # it was killed in the middle, at least once
+
+
+# ---- nothing is left behind, and nothing happens behind the scheduler's back
+
+
+def test_the_real_world_is_as_it_was() -> None:
+    random.seed(1)
+    torch.manual_seed(1)
+    np.random.seed(1)
+    before = (random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()[1].tolist())  # type: ignore[index]
+    seed, threads = torch.manual_seed, torch.get_num_threads()
+    assert simulate(gc.isenabled).result is False
+    for schedule in ("0", "30.k1", "40.i"):
+        simulate(load, schedule=schedule)
+        assert gc.isenabled() and events.installed() is None
+        assert torch.manual_seed is seed and torch.get_num_threads() == threads
+        assert type(worlds.current()).__name__ == "RealWorld" and minidl.get_worker_info() is None
+    assert before == (random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()[1].tolist())  # type: ignore[index]
+    assert list(minidl.DataLoader(range(3), num_workers=2, collate_fn=list)) == BATCHES[0]
+
+
+# ---- time
+
+
+def test_an_hour_takes_no_time() -> None:
+    begin = time.perf_counter()
+    outcome = simulate(lambda: [sleep(3600.0) for _ in range(24)])
+    assert time.perf_counter() - begin < 10
+    assert outcome.lasted > 24 * 3600
+
+
+class Computes(Keys):
+    """Every sample takes a core for a second."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, key: int) -> int:
+        compute(1.0)
+        return key
+
+
+@pytest.mark.parametrize(
+    ("workers", "cores", "seconds"), [(1, 2, 12.0), (2, 2, 6.0), (4, 2, 6.0), (4, 4, 3.0), (3, 2, 6.0)]
+)
+def test_who_computes_shares_the_cores(workers: int, cores: int, seconds: float) -> None:
+    outcome = simulate(lambda: load(Computes(), num_workers=workers), cpus=cores)
+    assert outcome.result == [[[key] for key in range(12)]]
+    assert outcome.lasted == pytest.approx(seconds, rel=0.01)
+    fetch = outcome.trace.tasks
+    assert (fetch["fetch_end"] - fetch["fetch_begin"]).sum() == pytest.approx(1e9 * seconds * workers, rel=0.01)
+
+
+def test_a_timeout_that_is_waited_for() -> None:
+    class Sleeps(Keys):
+        def __getitem__(self, key: int) -> int:
+            sleep(100.0)
+            return key
+
+    outcome = simulate(lambda: load(Sleeps(), timeout=10.0))
+    assert "timed out after 10.0 seconds" in str(outcome.error)
+    # Twice the timeout, as it is asked a second time; then the workers, in a long fetch, are ended by force.
+    assert outcome.lasted == pytest.approx(10 + 10 + PATIENCE, abs=0.01)
+
+
+# ---- faults
+
+
+def at(program: Any, wanted: Any, letter: str) -> Any:
+    """The run in which this fault strikes at the first step where that is `wanted`, an event's kind."""
+    usual = simulate(program)
+    for number in range(1, usual.steps):
+        outcome = simulate(program, schedule=f"{number}.{letter}")
+        if [event for event in outcome.events if event[2] == wanted]:
+            return outcome
+    raise AssertionError(f"no such fault leads to {wanted!r}")
+
+
+def test_a_worker_that_is_killed() -> None:
+    outcome = simulate(load, schedule="45.k1")
+    assert "is killed by signal: Killed" in str(outcome.error) and "worker 0" in str(outcome.error)
+    assert sorted(outcome.exitcodes.values()) == [-9, 0, 1]
+    assert tracing.check(outcome.trace) == []
+
+
+def test_main_that_is_killed() -> None:
+    outcome = simulate(load, schedule="60.k0")
+    assert outcome.result is None
+    assert list(outcome.exitcodes.values()) == [-9, 0, 0]
+    noticed = [event[0] / 1e9 for event in outcome.events if event[2] == events.PARENT_DIED]
+    assert len(noticed) == 2 and max(noticed) - outcome.ended[outcome.threads[0][0]] < 0.001
+
+
+def test_a_worker_that_does_not_look_is_ended_a_second_after_main() -> None:
+    class Hangs(Keys):
+        def __getitem__(self, key: int) -> int:
+            sleep(1e6)
+            return key
+
+    outcome = simulate(lambda: load(Hangs()), schedule="60.k0")
+    assert list(outcome.exitcodes.values()) == [-9, 1, 1]
+    assert max(outcome.ended.values()) - outcome.struck_at == pytest.approx(1.0, abs=0.001)
+
+
+def test_ctrl_c_goes_to_all() -> None:
+    outcome = simulate(load, schedule="60.i")
+    assert isinstance(outcome.error, KeyboardInterrupt)
+    assert outcome.exitcode == 1 and None not in outcome.exitcodes.values()
+    assert max(outcome.ended.values()) - outcome.struck_at < 1.0
+
+
+def test_the_user_s_code_raises() -> None:
+    outcome = at(load, events.FETCH_FAILED, "r")
+    assert isinstance(outcome.error, OSError) and "a simulated error" in str(outcome.error)
+    assert set(outcome.exitcodes.values()) == {0, 1}  # the workers end well
+
+
+def test_the_interpreter_exits_in_the_middle_of_the_loop() -> None:
+    kept: list[Iterator[Any]] = []
+
+    def program() -> None:
+        kept.append(epoch(minidl.DataLoader(Keys(), num_workers=2, collate_fn=list)))
+        for _ in kept[0]:
+            pass
+
+    for number in range(1, simulate(program).steps):
+        outcome = simulate(program, schedule=f"{number}.e")
+        kept.clear()
+        said = [event[2] for event in outcome.events]
+        if outcome.exitcode == 3 and events.YIELDED in said:
+            break
+    assert outcome.exitcodes == {pid: 3 if parent == 0 else 0 for pid, parent in outcome.parents.items()}
+    assert events.SHUTDOWN_END in said and said.index(events.YIELDED) < said.index(events.SHUTDOWN_BEGIN)
+
+
+def test_a_timeout_that_fires_early() -> None:
+    def program() -> list[Any]:
+        reader, _writer = worlds.current().pipe()
+        waiter = worlds.current().waiter()
+        waiter.add(reader, "bytes")
+        return waiter.wait(1000.0)
+
+    late = simulate(program)
+    early = next(found for found in (simulate(program, schedule=f"{k}.t0") for k in range(1, 9)) if found.struck_at > 0)
+    assert late.result == early.result == []
+    assert late.lasted > 1000
+    assert min(simulate(program, schedule=f"{k}.t0").lasted for k in range(1, 9)) < 1
+
+
+def test_the_garbage_collector_finds_an_iterator_in_any_thread_of_main() -> None:
+    def program() -> None:
+        iterator = iter(minidl.DataLoader(Stream(), num_workers=2, collate_fn=list, pin_memory="host"))
+        next(iterator)
+        drop(iterator)
+        del iterator
+        for _ in range(5):
+            step()
+
+    by = set()
+    usual = simulate(program)
+    moves = itertools.product(range(usual.steps - 60, usual.steps), range(len(usual.threads)))
+    for number, thread in moves:
+        if usual.threads[thread][0] != usual.threads[0][0]:
+            continue  # a thread of a worker
+        outcome = simulate(program, schedule=f"{number}.c{thread}-{number}.{thread}")
+        shutdowns = [event for event in outcome.events if event[2] == events.SHUTDOWN_BEGIN]
+        assert len(shutdowns) == 1 and set(outcome.exitcodes.values()) <= {0, -15}
+        by.add(outcome.threads[shutdowns[0][1]][1])
+    assert "MainThread" in by and len(by) > 1
+
+
+def test_faults_by_chance_strike() -> None:
+    outcomes = [simulate(load, seed=seed, faults=2) for seed in range(60)]
+    letters = {part.partition(".")[2][:1] for outcome in outcomes for part in outcome.token.split("-")}
+    assert {"k", "i"} <= letters
+    assert all(simulate(load, schedule=outcome.token).events == outcome.events for outcome in outcomes[:20])
+
+
+def test_tasks() -> None:
+    """The programs are what they say."""
+    assert simulate(lambda: load(Stream())).result == simulate(load).result == [[[key] for key in range(TASKS)]]

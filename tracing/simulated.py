@@ -1,0 +1,77 @@
+"""A run of the simulated world as a trace: the same files that a recorder writes, so that every view can read them.
+
+A process that ended by itself has closed its file; one that was killed, or never ended, has not. In a deadlock time
+stands still: the trace says that its recording was stopped much later, which is what it was.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+from minidl.world.simulated import Outcome, simulate
+from tracing import format as fmt
+from tracing.recorder import render
+from tracing.sources import sources_as_json
+from tracing.trace import Trace
+
+FOR_EVER = 3_600_000_000_000  # ns
+
+
+def trace_of(outcome: Outcome) -> Trace:
+    """The trace of a run. Its files lie in a temporary folder, and go with it."""
+    directory = Path(tempfile.mkdtemp(prefix="simulated-"))
+    try:
+        write(outcome, directory)
+        trace = Trace(directory)
+    except BaseException:
+        shutil.rmtree(directory)
+        raise
+    weakref.finalize(trace, shutil.rmtree, directory, ignore_errors=True)
+    return trace
+
+
+def write(outcome: Outcome, directory: Path) -> None:
+    """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run."""
+    again = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
+    last = again.events[-1][0] if again.events else 0
+    about = {
+        "format": fmt.VERSION,
+        "recorded_by": "minidl's simulated world",
+        "schedule": outcome.token,
+        "pid": again.threads[0][0],
+        "cpus": outcome.options["cpus"],
+        "stopped": last + FOR_EVER if again.deadlock else last,
+    }
+    (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
+    (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
+    for pid in again.parents:
+        _write_process(again, pid, directory)
+
+
+def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
+    """A process's pair of files."""
+    said = [event for event in outcome.events if outcome.threads[event[1]][0] == pid]
+    if not said:
+        return
+    actors: dict[int, int] = {}  # number of a thread -> of the actor in this file
+    records, texts = [], []
+    for time, thread, kind, epoch_id, task, worker, queue, value, text in said:
+        if thread not in actors:
+            actors[thread] = len(actors)
+            texts.append(json.dumps({"actor": actors[thread], "name": outcome.threads[thread][1]}))
+        where = 0
+        if text is not None:
+            where = sum(line.startswith("[") for line in texts) + 1
+            texts.append(f"[{where - 1}, {render(text)}]")
+        records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, worker, actors[thread], queue, kind))
+    path = fmt.events_file(directory, pid, 0)
+    start = outcome.events[0][0]
+    header: tuple[Any, ...] = (fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.parents[pid], start, start)
+    data = fmt.HEADER.pack(*header, len(records), len(records), 0).ljust(fmt.HEADER_SIZE, b"\0")
+    path.write_bytes(data + b"".join(records))
+    fmt.text_file(path).write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
