@@ -9,7 +9,7 @@ before, and for longer than FLOOR. Until when main was where it is depends on ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -100,15 +100,18 @@ class Hang:
         return f"{link.who} {link.what}: for {duration(self.until - link.since)}, since {since} [event {link.event}]"
 
 
-def explain(trace: Trace, now: int | None = None) -> Hang | None:
+def explain(trace: Trace, now: int | None = None, known: dict[int, Process] | None = None) -> Hang | None:
     """Why the run does not get on; None if it does, or has ended as it should.
 
     `now` (ns, the clock of the events) is the time until which the run is known to have lasted. By default that is the
     present for one that is going on, and else the time of its last event. Where events are missing (a file was full,
-    cut off or damaged) only what was before is judged.
+    cut off or damaged) only what was before is judged. `known` is how each process was at the end, if somebody knows
+    (a simulated world does).
     """
-    known = processes(trace.path)
-    found = [_judge(trace, moment, now is None) for moment in (*ends(trace, known, now), *broken_off(trace))]
+    moments = ends(trace, processes(trace.path) if known is None else known, now)
+    if known is not None:
+        moments = [replace(moment, known=known) for moment in moments]
+    found = [_judge(trace, moment, now is None) for moment in (*moments, *broken_off(trace))]
     return max((hang for hang in found if hang is not None), key=lambda hang: hang.age, default=None)
 
 

@@ -106,12 +106,27 @@ def first_in_first_out(part: Part) -> Broken:
     places = [(queue, worker) for queue in (Queue.INDEX, Queue.RESULT) for worker in part.workers]
     for queue, worker in [*places, (Queue.DATA, -1)]:
         puts, sents, gots = (part.all(kind, queue, worker) for kind in (Kind.PUT, Kind.SENT, Kind.GOT))
+        puts = puts[~np.isin(puts, broken_off(part, puts, sents if len(sents) else gots))]
         name = QUEUE_NAMES[queue] + (f" {worker}" if worker >= 0 else "")
         if len(sents) or part.all(Kind.SEND_BEGIN, queue, worker).size:
             yield from out_of_order(part, name, ("put", puts), ("sent", sents))
             yield from out_of_order(part, name, ("sent", sents), ("got", gots))
         else:  # there is no pipe, or nobody saw what was sent
             yield from out_of_order(part, name, ("put", puts), ("got", gots))
+
+
+def broken_off(part: Part, puts: np.ndarray, afters: np.ndarray) -> list[int]:
+    """Puts that Ctrl-C came in the middle of, between what they said and what they did: nothing came of them, and the
+    next that their thread said is that it ends."""
+    kinds, found = part.events["kind"], []
+    for lane in (part.lane(Lane.MAIN), *(part.lane(Lane.WORKER, worker) for worker in part.workers)):
+        ends = np.flatnonzero(np.isin(kinds[lane], (Kind.SHUTDOWN_BEGIN, Kind.WORKER_END)))
+        last = lane[ends[ends > 0] - 1]
+        for put in last[np.isin(last, puts)].tolist():
+            of_epoch = afters[part.events["epoch"][afters] == part.events["epoch"][put]]
+            if part.task(put) not in part.task(of_epoch):
+                found.append(put)
+    return found
 
 
 def out_of_order(part: Part, name: str, cause: tuple[str, np.ndarray], effect: tuple[str, np.ndarray]) -> Broken:

@@ -15,6 +15,8 @@ from typing import Any
 
 from minidl.world.simulated import Outcome, simulate
 from tracing import format as fmt
+from tracing.hangs import explain as explain_trace
+from tracing.processes import Process
 from tracing.recorder import render
 from tracing.sources import sources_as_json
 from tracing.trace import Trace
@@ -33,6 +35,15 @@ def trace_of(outcome: Outcome) -> Trace:
         raise
     weakref.finalize(trace, shutil.rmtree, directory, ignore_errors=True)
     return trace
+
+
+def explain(outcome: Outcome) -> str:
+    """Of a run that came to nothing, who waits for whom, since which event, and the last event of each thread; "" for
+    one that ended."""
+    if not (outcome.deadlock or outcome.endless):
+        return ""
+    known = {pid: Process.CLOSED if code is None else Process.GONE for pid, code in outcome.exitcodes.items()}
+    return str(explain_trace(trace_of(outcome), known=known))
 
 
 def write(outcome: Outcome, directory: Path) -> None:

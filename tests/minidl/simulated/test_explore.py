@@ -1,0 +1,198 @@
+"""Explorations: what they find in small programs with a bug, what they do not find in the loader."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from typing import Any
+
+import pytest
+
+import tracing
+from minidl import world as worlds
+from minidl.events import Queue
+from minidl.messages import Stop
+from minidl.queues import Producer
+from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate, step
+from tests.minidl.simulated.programs import configurations, load
+from tracing.simulated import explain
+
+CONFIGURATIONS = configurations()
+
+
+def threads(*runs: Any) -> None:
+    """Run these, each in a thread, to their end."""
+    world = worlds.current()
+    started = [world.thread(run, (), f"thread {number}") for number, run in enumerate(runs)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+# ---- small programs with a bug
+
+
+def loses_an_update() -> int:
+    """Two threads add one to a number, and neither expects the other."""
+    number = [0]
+
+    def add() -> None:
+        before = number[0]
+        step()
+        number[0] = before + 1
+
+    threads(add, add)
+    return number[0]
+
+
+def test_a_lost_update_needs_one_delay() -> None:
+    assert simulate(loses_an_update).result == 2
+    assert explore(loses_an_update, delays=0).counterexample is None
+    found = explore(loses_an_update, delays=1)
+    assert found.counterexample is not None and len(found.counterexample.schedule.moves) == 1
+    assert found.broken == ["it returned 1 instead of 2, and raised nothing"]
+    assert simulate(loses_an_update, schedule=found.counterexample.token).result == 1
+    assert found.counterexample.token in str(found)
+
+
+def waits_for_each_other() -> None:
+    """Each of two threads takes its own box's key, and then the other's."""
+    world = worlds.current()
+    keys = [world.mailbox(), world.mailbox()]
+    for box in keys:
+        box.put("key")
+
+    def takes(first: int, second: int) -> None:
+        held = [keys[number].get() for number in (first, second)]
+        for number, key in zip((first, second), held, strict=True):
+            keys[number].put(key)
+
+    threads(lambda: takes(0, 1), lambda: takes(1, 0))
+
+
+@pytest.mark.parametrize("by_chance", [False, True])
+def test_a_deadlock_is_found(by_chance: bool) -> None:
+    search = explore_by_chance(waits_for_each_other, 500) if by_chance else explore(waits_for_each_other, delays=1)
+    assert search.counterexample is not None and search.counterexample.deadlock
+    assert len(search.counterexample.schedule.moves) <= 5  # shortened
+    assert search.broken == ["deadlock: nobody can go on, and no timeout is left"]
+
+
+def never_ends() -> None:
+    while True:
+        step()
+
+
+def test_what_goes_on_for_ever_is_said() -> None:
+    found = explore(never_ends, judge=lambda outcome: ["endless"] if outcome.endless else [])
+    assert found.schedules == 1 and found.broken == ["endless"]
+
+
+def test_chance_outside_the_schedule_is_noticed() -> None:
+    """Nothing that is found could be trusted."""
+    count = itertools.count()
+
+    def program() -> None:
+        for _ in range(next(count) % 7):
+            step()
+        load()
+
+    with pytest.raises(AssertionError, match=r"schedule .*, event \d+: .* the first time, .* the second"):
+        explore(program, judge=lambda outcome: [])
+
+
+def test_a_state_that_was_seen_is_not_tried_again() -> None:
+    """Two threads that have nothing to do with each other: any order leads to the same states."""
+
+    def program() -> None:
+        def steps() -> None:
+            for _ in range(6):
+                step()
+
+        threads(steps, steps)
+
+    found = explore(program, delays=3)
+    assert found.counterexample is None
+    assert found.pruned > found.schedules > 100
+
+
+# ---- the loader
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_nothing_is_found_within_a_delay_or_a_fault(name: str) -> None:
+    """`make explore` goes further."""
+    traces = []
+
+    def judge(outcome: Outcome) -> list[str]:
+        if outcome.steps % 97 == 0:  # a sample of them, against every invariant
+            traces.append(outcome.token)
+            return [str(broken) for broken in tracing.check(outcome.trace)]
+        return []
+
+    for bounds in ({"delays": 1, "faults": 0}, {"delays": 0, "faults": 1}):
+        found = explore(CONFIGURATIONS[name], draws=False, **bounds)
+        assert found.counterexample is None, str(found)
+    sampled = explore_by_chance(CONFIGURATIONS[name], 40, faults=2, judge=judge, draws=False)
+    assert sampled.counterexample is None, str(sampled)
+
+
+def test_messages_that_fill_the_pipes() -> None:
+    """A pipe holds one message: the next takes several writes, and its reader gets it in pieces."""
+    for bounds in ({"delays": 1, "faults": 0}, {"delays": 0, "faults": 1}):
+        found = explore(load, capacity=100, draws=False, **bounds)
+        assert found.counterexample is None, str(found)
+
+
+def test_memory_is_flat() -> None:
+    explore_by_chance(load, 400, draws=False)
+    gc.collect()
+    before = len(gc.get_objects())
+    explore_by_chance(load, 400, seed=1000, draws=False)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 400
+
+
+# ---- bugs that were found
+
+
+def closes_a_queue() -> float:
+    """Ctrl-C comes while a queue with a feeder is closed, and it is closed again: that must end the feeder."""
+    world = worlds.current()
+    _reader, writer = world.pipe()
+    queue = Producer(world, writer, Queue.INDEX, 0)
+    queue.put(Stop(0))
+    try:
+        queue.close()
+    except KeyboardInterrupt:
+        queue.close()
+    before = world.now()
+    queue.wait_for_feeder(5.0)
+    return world.now() - before
+
+
+def test_a_queue_that_is_closed_while_ctrl_c_comes() -> None:
+    """The second close() did nothing, as the first had said that it was closed: the feeder waited for ever."""
+    found = explore(
+        closes_a_queue, delays=1, faults=1, judge=lambda each: ["late"] * (each.result is not None and each.result > 1)
+    )
+    assert found.counterexample is None, str(found)
+    assert found.schedules > 20
+
+
+# ---- what is said of a deadlock
+
+
+def test_a_deadlock_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for what, since which event, and the last event of each: here nobody looks whether a worker lives."""
+    monkeypatch.setattr("minidl.world.simulated.services.SimulatedEnding.is_ready", lambda ending: False)
+    monkeypatch.setattr("minidl.parallel.check_health", lambda iterator: None)
+    monkeypatch.setattr("minidl.parallel.STATUS_CHECK_INTERVAL", None)
+    found = explore(load, faults=1, delays=0)
+    assert found.counterexample is not None and found.broken[0].startswith("deadlock")
+    told = explain(found.counterexample)
+    assert "main (pid 5000001) waits on worker_result_queue for batch" in told
+    assert "worker 0 (pid 5000002)" in told and "It is dead, and who waits for it has not noticed" in told
+    assert "Last events" in told and "[event " in told
