@@ -32,12 +32,11 @@ class Chance:
     @classmethod
     def seeded(cls) -> Chance:
         """Those that a simulation begins with."""
-        generator = torch.Generator().manual_seed(SEED)
-        return cls(random.Random(SEED).getstate(), generator.get_state(), numpy.random.MT19937(SEED))
+        return _SEEDED.copy()
 
     def copy(self) -> Chance:
         """What a child begins with, before it is seeded: a fork copies its parent's."""
-        numpys = numpy.random.MT19937()
+        numpys = numpy.random.MT19937(SEED)  # a seed is faster than to ask the system for one
         numpys.state = self.numpy.state  # type: ignore[assignment]
         return Chance(self.python, self.torch.clone(), numpys)
 
@@ -46,3 +45,8 @@ class Chance:
         random.setstate(self.python)
         torch.set_rng_state(self.torch)
         numpy.random.mtrand.set_bit_generator(self.numpy)
+
+
+_SEEDED = Chance(
+    random.Random(SEED).getstate(), torch.Generator().manual_seed(SEED).get_state(), numpy.random.MT19937(SEED)
+)

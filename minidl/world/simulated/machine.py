@@ -91,6 +91,7 @@ class Machine:
                 raise
             except BaseException as error:  # Python prints it, and the process goes on
                 thread.error = error
+            thread.alive = False
 
         thread = Thread(len(self.threads), process, name, guarded, self.hub)
         process.threads.append(thread)
@@ -122,6 +123,8 @@ class Machine:
         if process.ended:
             return
         process.exitcode, process.ended_at = exitcode, self.clock
+        for thread in process.threads:
+            thread.alive = False
         for end in list(process.ends):
             process.close(*end)
         for child in self.processes:
@@ -142,7 +145,7 @@ class Machine:
         waits = timeout is None or timeout > 0
         me.deadline = -1 if timeout is None else self.clock + int(timeout * SECOND)
         caller = sys._getframe(2)
-        me.saw((id(caller.f_code), caller.f_lasti))
+        place = id(caller.f_code), caller.f_lasti
         while True:
             me.ready, me.timed_out = ready if waits else None, False
             chosen = self.choose()
@@ -153,7 +156,7 @@ class Machine:
             if self.off:
                 raise greenlet.GreenletExit
             in_time, me.ready = not me.timed_out, None
-            me.saw(in_time)
+            me.saw((place, in_time))
             while me.signals:
                 me.signals.popleft()(outside(sys._getframe(1)))
             if not in_time or not waits:
@@ -165,7 +168,7 @@ class Machine:
         """Who goes on: it is made the running one. None: the run is over."""
         self.step += 1
         self.clock += STEP
-        for move in self.schedule.faults_at(self.step):
+        for move in self.schedule.strikes.get(self.step, ()):
             strike(self, move)
         self.endless = self.step > TOO_MANY
         chosen = None if self.endless else self.schedule.choose(self) or self._wake()

@@ -81,6 +81,7 @@ class Thread:
     def __init__(self, number: int, process: Process, name: str, run: Callable[[], None], hub: Any) -> None:
         self.number, self.process, self.name = number, process, name
         self.greenlet = greenlet.greenlet(run, hub)
+        self.alive = True
         self.ready: Callable[[], Any] | None = None
         self.deadline = -1  # ns; -1: it waits for ever, if it waits
         self.timed_out = False
@@ -89,10 +90,6 @@ class Thread:
         self.in_user_code = False  # it stands in the dataset, the training step, ...
         self.cpu = 0  # ns
         self.error: BaseException | None = None  # what ended it
-
-    @property
-    def alive(self) -> bool:
-        return not self.greenlet.dead and not self.process.ended
 
     def saw(self, value: Any) -> None:
         """What a call to the world returns to it."""

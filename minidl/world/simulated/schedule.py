@@ -24,17 +24,14 @@ class Schedule:
     def __init__(self, moves: Iterable[Move] = ()) -> None:
         self.moves = sorted(moves, key=lambda move: move.step)
         self._threads = {move.step: move.number for move in self.moves if move.what is Fault.RUN}
-        self._faults: dict[int, list[Move]] = {}
+        self.strikes: dict[int, list[Move]] = {}
         for move in self.moves:
             if move.what is not Fault.RUN:
-                self._faults.setdefault(move.step, []).append(move)
+                self.strikes.setdefault(move.step, []).append(move)
 
     @property
     def token(self) -> str:
         return "-".join(map(str, self.moves)) or "0"
-
-    def faults_at(self, step: int) -> Iterable[Move]:
-        return self._faults.get(step, ())
 
     def choose(self, machine: Machine) -> Thread | None:
         """The thread that goes on; None if everybody waits."""
@@ -72,10 +69,8 @@ class Recorded(Schedule):
         self.chance = random.Random(seed)  # its own: the program's random numbers are not touched
         self.fault_steps = {1 + self.chance.randrange(horizon) for _ in range(self.chance.randint(0, faults))}
 
-    def faults_at(self, step: int) -> Iterable[Move]:
-        return ()  # they depend on what is going on: see choose
-
     def strike(self, machine: Machine) -> None:
+        """A fault, of those that are possible now."""
         if machine.step in self.fault_steps and (possible := possible_faults(machine)):
             fault = self.chance.choice(possible)
             self.moves.append(fault)

@@ -1,0 +1,104 @@
+"""The long exploration: `make explore`, or
+
+    python -m tests.minidl.simulated.exploring [--chance 1000000] [--jobs 2] [CONFIGURATION ...]
+
+For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not:
+every schedule with two delays, every schedule with a delay and a fault, and then so many by chance in all, with up to
+two faults each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from minidl.world.simulated import Exploration, explore, explore_by_chance
+from tests.minidl.simulated.programs import configurations
+
+COMMAND = "python -m tests.minidl.simulated.exploring"
+BOUNDS = [(2, 0), (1, 1)]  # delays, faults
+PIECE = 5_000  # schedules by chance that one job tries
+
+
+@dataclass(frozen=True)
+class Job:
+    """A part of the exploration."""
+
+    configuration: str
+    delays: int = 0
+    faults: int = 2
+    seed: int = 0
+    schedules: int = 0  # by chance; 0: all within the bounds
+
+    @property
+    def name(self) -> str:
+        if self.schedules:
+            return f"by chance, at most {self.faults} faults"
+        return f"at most {self.delays} delay{'s' * (self.delays > 1)} and {self.faults or 'no'} fault"
+
+
+def run(job: Job) -> tuple[Job, str, int, int, float]:
+    """In a process of its own: what was found ("" for nothing), schedules run, schedules pruned, seconds."""
+    program, begin = configurations()[job.configuration], time.perf_counter()
+    found: Exploration
+    if job.schedules:
+        found = explore_by_chance(program, job.schedules, faults=job.faults, seed=job.seed, draws=False)
+    else:
+        found = explore(program, delays=job.delays, faults=job.faults, draws=False)
+    told = str(found) if found.counterexample is not None else ""
+    return job, told, found.schedules, found.pruned, time.perf_counter() - begin
+
+
+def jobs(names: list[str], chance: int) -> Iterator[Job]:
+    for delays, faults in reversed(BOUNDS):  # the longest first
+        yield from (Job(name, delays, faults) for name in reversed(names))
+    for number in range(0, -(-chance // PIECE)):
+        size = min(PIECE, chance - number * PIECE)
+        yield Job(names[number % len(names)], seed=number * PIECE, schedules=size)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Every schedule within bounds, and many by chance.")
+    parser.add_argument("names", nargs="*", metavar="CONFIGURATION", help="only these: for example 'keys pinned'")
+    parser.add_argument(
+        "--chance", type=int, default=20_000, metavar="N", help="schedules by chance in all (%(default)s)"
+    )
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
+    arguments = parser.parse_args()
+    names = arguments.names or list(configurations())
+    if unknown := [name for name in names if name not in configurations()]:
+        parser.error(f"no configuration is called {unknown[0]!r}: there are {', '.join(configurations())}")
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    begin, wrong = time.perf_counter(), 0
+    totals: dict[str, list[float]] = {}
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context) as pool:
+        futures = [pool.submit(run, job) for job in jobs(names, arguments.chance)]
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                job, told, schedules, pruned, seconds = future.result()
+                total = totals.setdefault(job.name, [0, 0, 0.0])
+                for place, value in enumerate((schedules, pruned, seconds)):
+                    total[place] += value
+                wrong += bool(told)
+                what = told or f"{schedules:,} schedules run, {pruned:,} pruned, {seconds:.0f} s: nothing found"
+                console.print(f"{job.configuration}, {job.name}: {what}", highlight=False)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            console.print("interrupted")
+            return 130
+    for name, (schedules, pruned, seconds) in totals.items():
+        console.print(f"{name}: {schedules:,.0f} run, {pruned:,.0f} pruned, {schedules / seconds:,.0f} a second each")
+    console.print(f"{time.perf_counter() - begin:.0f} s; found: {wrong or 'nothing'}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
