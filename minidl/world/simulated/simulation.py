@@ -23,6 +23,7 @@ from minidl.world.simulated.schedule import Random, Schedule, parse
 from minidl.world.simulated.services import SimulatedWorld
 
 PIPE = 1 << 16  # bytes, as on Linux
+SETTLED = 0.5  # virtual seconds that the threads of a program have to end after it
 
 
 @dataclass
@@ -99,6 +100,8 @@ def simulate(
 
     def main() -> None:
         found["result"] = program()
+        if machine.processes[0].ends:  # a feeder, say, which nobody waited for, is about to close its end
+            machine.until(never, SETTLED)
         found["pipes"] = len(machine.processes[0].ends)
 
     with on(machine):
