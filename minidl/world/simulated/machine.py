@@ -143,11 +143,11 @@ class Machine:
             raise greenlet.GreenletExit
         me = self.running
         waits = timeout is None or timeout > 0
-        me.deadline = -1 if timeout is None else self.clock + int(timeout * SECOND)
+        deadline = -1 if timeout is None else self.clock + int(timeout * SECOND)
         caller = sys._getframe(2)
         place = id(caller.f_code), caller.f_lasti
         while True:
-            me.ready, me.timed_out = ready if waits else None, False
+            me.ready, me.deadline, me.timed_out = ready if waits else None, deadline, False
             chosen = self.choose()
             if chosen is None:
                 self.hub.switch()
