@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 # second run installs nothing, and a fresh clone or a switched branch installs only when the requirements differ.
 INSTALLED := $(VENV)/installed.txt
 BENCH_ARGS ?=
+EXPLORE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest docs format bench pictures setup clean distclean
+.PHONY: help demo test lint types pytest docs format explore bench pictures setup clean distclean
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -42,7 +43,10 @@ format: setup ## rewrite the code as the linter wants it
 	@$(BIN)/python -m ruff check --fix
 	@$(BIN)/python -m ruff format
 
-bench: setup ## speed beside torch's loader, some 4 minutes; BENCH_ARGS=--quick for a rough look
+explore: setup ## the simulated world: every schedule within bounds, and many by chance; EXPLORE_ARGS="--chance 100000"
+	@$(BIN)/python -m tests.minidl.simulated.exploring $(EXPLORE_ARGS)
+
+bench: setup ## speed beside torch's loader, some 8 minutes; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 PICTURES := docs/pictures

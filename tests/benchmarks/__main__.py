@@ -30,7 +30,7 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import attaching, deaths, loading, recording, stepping
+from tests.benchmarks import attaching, deaths, loading, recording, simulating, stepping, watching
 from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
 from tests.benchmarks.turns import Comparison
 from tests.tracing.views import browser
@@ -50,12 +50,34 @@ class Effort:
     events: int  # in the long trace
     kills: int  # of a worker
     steps: int  # events of the step-through's page
+    watched: float  # seconds that a run is watched live
+    schedules: int  # of the simulated world
 
 
 FULL = Effort(
-    seconds=0.35, turns=15, first_batches=21, recorded=21, emits=100_000, events=1_000_000, kills=40, steps=5_000
+    seconds=0.35,
+    turns=15,
+    first_batches=21,
+    recorded=21,
+    emits=100_000,
+    events=1_000_000,
+    kills=40,
+    steps=5_000,
+    watched=10,
+    schedules=100_000,
 )
-QUICK = Effort(seconds=0.12, turns=5, first_batches=5, recorded=7, emits=20_000, events=100_000, kills=5, steps=1_000)
+QUICK = Effort(
+    seconds=0.12,
+    turns=5,
+    first_batches=5,
+    recorded=7,
+    emits=20_000,
+    events=100_000,
+    kills=5,
+    steps=1_000,
+    watched=2,
+    schedules=2_000,
+)
 
 
 def measure(effort: Effort) -> Iterator[Table]:
@@ -67,10 +89,12 @@ def measure(effort: Effort) -> Iterator[Table]:
         yield recorded(effort, Path(directory))
         yield attached(effort, Path(directory))
         yield events(effort, Path(directory))
+        yield watched(effort, Path(directory))
     if browser.find():
         yield stepped(effort)
     else:
         progress("no browser: the step-through is left out")
+    yield simulated(effort)
 
 
 def progress(what: str) -> None:
@@ -161,6 +185,30 @@ def events(effort: Effort, directory: Path) -> Table:
     per_million = reading.load / reading.events * 1e6
     add(f"load and sort {reading.events:,} events, per million", per_million, "s", 1)
     add("`trace.state(k)` after that, the worst of twenty", reading.state * 1e3, "ms", 50)
+    return table
+
+
+def watched(effort: Effort, directory: Path) -> Table:
+    table = Table("The live view", ("watching a run of", "measured", "unit", "goal, at most"))
+    for after in (0.0, 4 * effort.watched):
+        progress(f"watching a run for {effort.watched:g} s, {after:g} s after its beginning")
+        taken = watching.watch(directory / f"run {after}.trace", effort.watched, after)
+        what = f"{taken.events_per_second:,.0f} events a second, {after:g} s after its beginning"
+        table.rows.append((what, f"{taken.share:.1%}", "of a core", verdict(100 * taken.share, 5, at_most=True)))
+    return table
+
+
+def simulated(effort: Effort) -> Table:
+    table = Table("The simulated world, 2 workers and 3 tasks", ("", "measured", "unit", "goal"))
+    progress(f"{effort.schedules:,} schedules of the simulated world")
+    taken = simulating.measure(effort.schedules)
+    rate = taken.schedules / taken.seconds
+    table.rows.append(("by chance, on one core", f"{rate:,.0f}", "schedules a second", verdict(rate, 1000)))
+    table.rows.append(
+        ("all with two delays", f"{taken.exhausted:,.0f}", "schedules a second", verdict(taken.exhausted, 1000))
+    )
+    what = f"memory that {taken.schedules:,} schedules leave"
+    table.rows.append((what, f"{taken.grown:.1f}", "MB", verdict(taken.grown, 5, at_most=True)))
     return table
 
 

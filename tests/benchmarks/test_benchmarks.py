@@ -10,7 +10,7 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import loading, recording
+from tests.benchmarks import loading, recording, simulating, watching
 from tests.benchmarks.table import BEGIN, END, Table, as_markdown, between_markers, show, verdict
 from tests.benchmarks.turns import Comparison, in_turns
 
@@ -100,3 +100,16 @@ def test_a_page_keeps_what_stands_around_the_markers() -> None:
     for damaged in ("", BEGIN, f"{END}{BEGIN}", BEGIN + page):
         with pytest.raises(ValueError, match="the page needs one line"):
             between_markers(damaged, text)
+
+
+def test_a_live_view_is_watched(tmp_path: Path) -> None:
+    taken = watching.watch(tmp_path / "run.trace", seconds=0.5)
+    assert 0 < taken.share < 1
+    assert taken.events > 1000
+    assert 0.1 < taken.events_per_second / watching.EVENTS_PER_SECOND < 2  # a busy machine does not get as far
+
+
+def test_schedules_are_counted() -> None:
+    taken = simulating.measure(100)
+    assert taken.schedules == 100
+    assert min(taken.seconds, taken.exhausted) > 0

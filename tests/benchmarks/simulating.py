@@ -1,0 +1,39 @@
+"""How many schedules a second the simulated world tries on one core, and whether its memory stays flat."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from time import perf_counter
+
+import psutil
+
+from minidl.world.simulated import explore, explore_by_chance
+from tests.minidl.simulated.programs import load
+
+WARM_UP = 500  # schedules, before anything is measured
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What the smallest program (2 workers, 3 tasks) took."""
+
+    schedules: int
+    seconds: float  # by chance, one after the other
+    exhausted: float  # schedules a second of an exploration, which looks at every state as well
+    grown: float  # megabytes of resident memory after all of them, more than after the warm-up
+
+
+def measure(schedules: int) -> Simulated:
+    """So many schedules by chance, without faults (a run that is cut short takes less); and all with two delays."""
+    explore_by_chance(load, WARM_UP, draws=False)
+    gc.collect()
+    process = psutil.Process()
+    before, begin = process.memory_info().rss, perf_counter()
+    explore_by_chance(load, schedules, seed=WARM_UP, draws=False)
+    seconds = perf_counter() - begin
+    gc.collect()
+    grown = (process.memory_info().rss - before) / 1e6
+    begin = perf_counter()
+    found = explore(load, delays=2, draws=False)
+    return Simulated(schedules, seconds, found.schedules / (perf_counter() - begin), grown)

@@ -1,0 +1,101 @@
+"""What it takes to watch a run live: the share of a core that `python -m tracing live` needs beside a busy loader."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import psutil
+
+import minidl
+import tracing
+from tests.benchmarks.recording import EVENTS_PER_BATCH, Numbers
+
+EVENTS_PER_SECOND = 10_000
+WIDTH, HEIGHT = 120, 40
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A view of a run, both processes of their own."""
+
+    share: float  # of a core, 0 to 1
+    events_per_second: float
+    events: int  # that the trace had in the end
+
+
+def emit_steadily(directory: Path) -> None:
+    """Load until killed, with a training step that waits for the clock: some EVENTS_PER_SECOND."""
+    period = EVENTS_PER_BATCH / EVENTS_PER_SECOND
+    with tracing.record(directory, capacity=4_000_000):
+        batches = iter(minidl.DataLoader(Numbers(), batch_size=None, num_workers=2))
+        begin = time.perf_counter()
+        for number in itertools.count(1):
+            next(batches)
+            time.sleep(max(0.0, begin + number * period - time.perf_counter()))
+
+
+def watch(directory: Path, seconds: float, after: float = 0.0) -> Watched:
+    """Watch such a run for so long, once it has gone on for `after` seconds and the first frame is there."""
+    run = get_context("spawn").Process(target=emit_steadily, args=(directory,))
+    run.start()
+    try:
+        while not (any(directory.glob("events-*-*.bin")) and len(tracing.load(directory)) > EVENTS_PER_SECOND / 10):
+            time.sleep(0.05)  # the workers are being started
+        time.sleep(after)
+        share = _share_of_a_core(directory, seconds)
+    finally:
+        run.kill()
+        run.join()
+    trace = tracing.load(directory)
+    return Watched(share, len(trace) / (trace.duration / 1e9), len(trace))
+
+
+def _share_of_a_core(directory: Path, seconds: float) -> float:
+    """Of the live view in a terminal of its own."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    env = {**os.environ, "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "tracing", "live", str(directory)]
+    view = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    shown = threading.Event()
+    reader = threading.Thread(
+        target=_read, args=(master, shown), daemon=True
+    )  # or the view would wait for the terminal
+    reader.start()
+    try:
+        assert shown.wait(60), "the live view shows nothing"
+        process = psutil.Process(view.pid)
+        before, begin = process.cpu_times(), time.perf_counter()
+        time.sleep(seconds)
+        after, took = process.cpu_times(), time.perf_counter() - begin
+        return (after.user + after.system - before.user - before.system) / took
+    finally:
+        view.kill()
+        view.wait()
+        reader.join()
+        os.close(master)
+
+
+def _read(master: int, shown: threading.Event) -> None:
+    """Read what comes; say when a whole frame has."""
+    text = b""
+    try:
+        while data := os.read(master, 1 << 16):
+            text = text[-4096:] + data
+            if b"index_queue" in text:
+                shown.set()
+    except OSError:  # the view has ended
+        pass
