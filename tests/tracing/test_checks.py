@@ -206,6 +206,13 @@ EDITS: list[tuple[str, str, Edit]] = [
 ]
 
 
+def test_the_page_lists_every_invariant() -> None:
+    page = (Path(__file__).parents[2] / "docs/views.md").read_text(encoding="utf-8")
+    rows = [f"| {each.name} | {each.sentence} |" for each in INVARIANTS]
+    assert "\n".join(rows) in page
+    assert len(rows) == 14 and "fourteen invariants" in page
+
+
 def test_every_invariant_is_broken_by_some_edit() -> None:
     assert {each.name for each in INVARIANTS} == {name for name, _, _ in EDITS}
 

@@ -33,6 +33,7 @@ from rich.console import Console
 
 import tracing
 from tracing import format as fmt
+from tracing.hangs import explain
 from tracing.recording import in_progress
 from tracing.state import State
 from tracing.trace import Trace
@@ -41,6 +42,8 @@ from tracing.views.recent import recent
 from tracing.views.screens import SLOWEST_PERIOD, Album, Lines, Moment, Picture
 
 CHECK_PERIOD = 1_000_000_000  # ns between two looks whether the run goes on
+STILL = 10_000_000_000  # ns without a batch: then it may hang ...
+ASK_PERIOD = 5_000_000_000  # ... and is looked at closer now and then
 MOMENTS = 64  # of a finished trace that are looked at for a busy one
 
 Clock = Callable[[], int]  # ns
@@ -107,6 +110,10 @@ class Source(Protocol):
         """A key that moves it."""
 
     @property
+    def stuck(self) -> str:
+        """If it hangs, who keeps it waiting."""
+
+    @property
     def mode(self) -> str:
         """What it does, in a few words."""
 
@@ -127,14 +134,29 @@ class Live:
         self._checked = clock()
         self._over = False
         self._stopped: tuple[State, int] | None = None
+        self._had: list[tuple[int, int]] = []  # of each loader the epoch, and how many batches main has had of it ...
+        self._moved = clock()  # ... and when that changed
+        self._asked = clock()
+        self.stuck = ""
 
     def look(self) -> tuple[State, int]:
         if self._stopped is not None:
             return self._stopped
         self.trace.refresh()
         state = self.trace.state(-1)
+        self._look_whether_it_hangs(state)
         running = not self._over and any(loader.alive for loader in state.loaders)
         return state, max(state.time, self._clock()) if running else state.time
+
+    def _look_whether_it_hangs(self, state: State) -> None:
+        """No batch for long: who is to blame for it? While the run gets on this costs nothing."""
+        had = [(loader.epoch, loader.yielded) for loader in state.loaders]
+        if had != self._had:
+            self._had, self._moved, self.stuck = had, self._clock(), ""
+        elif self._clock() - max(self._moved + STILL - ASK_PERIOD, self._asked) >= ASK_PERIOD:
+            self._asked = self._clock()
+            hang = explain(self.trace, self._clock())
+            self.stuck = "" if hang is None else f"it looks stuck: {hang.links[-1].who} {hang.links[-1].what}"
 
     def ended(self) -> bool:
         if not self._over and self._until is not None:
@@ -156,6 +178,7 @@ class Live:
 class Replay:
     """A finished run: wall time, times `speed`, is the time in the trace."""
 
+    stuck = ""
     keys = "space pause  ← → step  ↓ ↑ speed"
 
     def __init__(self, trace: Trace, speed: float, clock: Clock) -> None:
@@ -227,7 +250,7 @@ def _run(source: Source, console: Console, keyboard: Keyboard, album: Album, per
             begin, cpu = time.monotonic(), time.thread_time()
             state, now = source.look()
             facts = recent(source.trace, state, now, shown)
-            shown = facts.loader
+            shown, facts.limit = facts.loader, source.stuck or facts.limit
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
             screen.show(Moment(state, facts, source.mode, keys, help), album)
             if ended:

@@ -28,6 +28,9 @@ from rich.segment import Segment
 import minidl
 import tracing
 from minidl.events import Kind, Queue
+from tests.tracing.hanging import hanging
+from tracing.causes import Cause
+from tracing.endings import Ending
 from tracing.recording import in_progress
 from tracing.state import (
     LoaderState,
@@ -494,6 +497,40 @@ def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
     assert "● live" in shown and "ended" in shown
     assert shown.index("\x1b[?1049h") < shown.index("index_queue") < shown.rindex(LEAVE) < shown.rindex(SHOW_CURSOR)
     assert "6 batches yielded" in shown[shown.rindex(LEAVE) :]
+
+
+def test_a_run_that_hangs_is_said_to(tmp_path: Path) -> None:
+    """By whom it is kept waiting; and no more once it gets on."""
+    later = [0]
+    waits = "waits on worker_result_queue for batch 4"
+    with hanging("blocks", tmp_path / "run.trace", Cause.DATASET, Ending.NOT, waits) as (trace, _, _):
+        source = Live(trace, lambda: False, lambda: time.monotonic_ns() + later[0])
+        source.look()
+        assert source.stuck == ""
+        later[0] = 60_000_000_000
+        state, _now = source.look()
+        assert source.stuck.startswith("it looks stuck: worker 0 (pid ")
+        assert source.stuck.endswith("is in fetch of batch 4, keys [8, 9]")
+        state.loaders[0].yielded += 1
+        source._look_whether_it_hangs(state)
+        assert source.stuck == ""
+
+
+def test_a_resize_redraws_the_whole_picture(tmp_path: Path) -> None:
+    """Of a run that goes on: smaller, and larger again."""
+    with hanging("blocks", tmp_path / "run.trace", Cause.DATASET) as (trace, _, _):
+        process = Pty(trace.path)
+        try:
+            process.wait_for("index_queue")
+            for width, height in ((60, 15), (120, 40), (80, 24)):
+                process.resize(width, height)
+                process.wait_for("\x1b[2J")  # everything that was there is gone
+                process.wait_for("fetch")  # and what worker 0 does is drawn anew
+            process.send(b"q")
+            process.wait_for(LEAVE)
+            assert process.end() == 0
+        finally:
+            process.close()
 
 
 def test_the_terminal_is_given_back_after_an_error(recorded: Recorded) -> None:
