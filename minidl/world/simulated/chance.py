@@ -35,10 +35,17 @@ class Chance:
         return _SEEDED.copy()
 
     def copy(self) -> Chance:
-        """What a child begins with, before it is seeded: a fork copies its parent's."""
+        """The same states, which can change by themselves."""
         numpys = numpy.random.MT19937(SEED)  # a seed is faster than to ask the system for one
         numpys.state = self.numpy.state  # type: ignore[assignment]
         return Chance(self.python, self.torch.clone(), numpys)
+
+    def forked(self, number: int) -> Chance:
+        """What a child begins with, until it is seeded: its parent's. Python seeds its own anew after a fork, with what
+        the system gives it; here with the process's number."""
+        child = self.copy()
+        child.python = random.Random(number).getstate()
+        return child
 
     def put(self) -> None:
         """In place."""

@@ -60,6 +60,7 @@ class Machine:
         self.pipes: list[Pipe] = []
         self.flags: list[bool] = []
         self.in_transit: list[End] = []  # ends of pipes that are pickled for a process to be started
+        self.functions: list[Any] = []  # that were copied into another process
         self.received: list[Any] = []  # and what became of them there
         self.alarms: list[tuple[int, Process]] = []  # when a process is ended by force
         self.cores = Cores(self, cores)
@@ -77,7 +78,7 @@ class Machine:
         process = Process(len(self.processes), parent, name)
         self.processes.append(process)
         if self.draws and parent is not None:
-            process.chance = Chance.now().copy()
+            process.chance = Chance.now().forked(process.number)
         for end in inherits:
             process.open(*end)
         self.new_thread(process, "MainThread", lambda: self._life(process, run))

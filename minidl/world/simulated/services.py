@@ -6,7 +6,6 @@ number, and the process that unpickles it has it open from then on.
 
 from __future__ import annotations
 
-import copy
 import pickle
 import queue
 from collections import deque
@@ -14,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minidl.world.simulated import machine as machines
+from minidl.world.simulated.copying import duplicate
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import KILLED, TERMINATED
 from minidl.world.simulated.machine import Machine
@@ -235,16 +235,6 @@ class SimulatedProcess:
         self._world.machine.until()
         if self.process is not None:
             self._world.machine.end(self.process, -signal)
-
-
-def duplicate(thing: Any, by_pickle_only: bool) -> Any:
-    """What a new process has in its place. A fork copies what cannot be pickled, too."""
-    try:
-        return pickle.loads(pickle.dumps(thing, pickle.HIGHEST_PROTOCOL))
-    except (TypeError, AttributeError, pickle.PicklingError):
-        if by_pickle_only:
-            raise
-        return copy.deepcopy(thing)
 
 
 class SimulatedWorld:

@@ -1,0 +1,50 @@
+"""Copies for a new process: what a fork takes over, and what a spawn sends."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import types
+from typing import Any
+
+from minidl.world.simulated import machine as machines
+
+
+def duplicate(thing: Any, by_pickle_only: bool) -> Any:
+    """What a new process has in its place."""
+    data = io.BytesIO()
+    (pickle.Pickler if by_pickle_only else Forking)(data, pickle.HIGHEST_PROTOCOL).dump(thing)
+    return pickle.loads(data.getbuffer())
+
+
+class Forking(pickle.Pickler):
+    """Copies what a fork does, and pickle refuses: functions within functions, with what they have closed over. A class
+    within a function stays the same: nobody changes classes."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if not isinstance(thing, (types.FunctionType, type)) or "<" not in thing.__qualname__:  # <locals>, <lambda>
+            return NotImplemented
+        functions = machines.current_machine().functions
+        functions.append(thing)
+        if isinstance(thing, type):
+            return _same, (len(functions) - 1,)
+        state = [cell.cell_contents for cell in thing.__closure__ or ()], thing.__dict__
+        return _hollow, (len(functions) - 1,), state, None, None, _fill
+
+
+def _same(number: int) -> Any:
+    return machines.current_machine().functions[number]
+
+
+def _hollow(number: int) -> types.FunctionType:
+    """A copy of a function that has closed over nothing yet. (It may be among the things that it closes over.)"""
+    function = _same(number)
+    cells = tuple(types.CellType() for _ in function.__closure__ or ())
+    return types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+
+
+def _fill(function: types.FunctionType, state: tuple[list[Any], dict[str, Any]]) -> None:
+    contents, attributes = state
+    for cell, content in zip(function.__closure__ or (), contents, strict=True):
+        cell.cell_contents = content
+    function.__dict__.update(attributes)
