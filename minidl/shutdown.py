@@ -59,6 +59,7 @@ def shut_down(iterator: ParallelIterator) -> None:
         wait_for_workers(iterator)
     finally:  # also after Ctrl-C in one of the waits, or in the force
         try:
+            iterator._pin_memory_thread_done_event.set()  # again: Ctrl-C may have come just before it was
             use_force(iterator)
         finally:
             close_queues(iterator)

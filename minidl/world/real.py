@@ -84,8 +84,8 @@ class PipeFlag:
 
     def set(self) -> None:
         if not self._set:
-            self._set = True
             os.write(self._writer.fileno(), b"1")
+            self._set = True  # last: after Ctrl-C before it another byte is written, which harms nobody
 
     def is_set(self) -> bool:
         return self._set or _is_ready(self._reader.fileno())

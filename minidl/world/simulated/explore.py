@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from minidl.events import Kind
+from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import Fault, Move, possible_faults
-from minidl.world.simulated.machine import Machine
+from minidl.world.simulated.machine import BEGIN, Machine
 from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from minidl.world.simulated.simulation import Outcome, simulate
@@ -221,9 +222,12 @@ def what_must_hold(outcome: Outcome, expected: Outcome) -> list[str]:
             broken.append(f"{name} died of {error!r}")
     broken += [f"process {pid} is left" for pid, code in outcome.exitcodes.items() if code is None]
     interrupts = sum(move.what is Fault.INTERRUPT for move in faults)
-    if outcome.open_pipes and interrupts < 2:  # a second Ctrl-C breaks off what the first one has to tidy up
-        broken.append(f"{outcome.open_pipes} ends of pipes are left open")
-    return broken + _out_of_order(outcome) + _late(outcome, faults)
+    if interrupts < 2:  # a second Ctrl-C breaks off what the first one has to tidy up
+        broken += [f"{outcome.open_pipes} ends of pipes are left open"] * bool(outcome.open_pipes)
+        broken += [f"{name} is left when the program returns" for name in outcome.left]
+    if not faults:
+        broken += [f"process {pid} ended with exit code {code}" for pid, code in outcome.exitcodes.items() if code]
+    return broken + _out_of_order(outcome) + _too_many(outcome) + _late(outcome, faults, expected)
 
 
 def _out_of_order(outcome: Outcome) -> list[str]:
@@ -238,9 +242,26 @@ def _out_of_order(outcome: Outcome) -> list[str]:
     return broken
 
 
-def _late(outcome: Outcome, faults: list[Move]) -> list[str]:
-    """A death is noticed within a second, and Ctrl-C too: then everybody ends."""
-    if not faults or not all(move.what in (Fault.KILL, Fault.INTERRUPT) for move in faults):
+COUNTED = {Kind.DISPATCHED: 1, Kind.RECEIVED: -1, Kind.STORED: 1, Kind.RELEASED: -1}  # what each adds to what is held
+
+
+def _too_many(outcome: Outcome) -> list[str]:
+    """Never more tasks are outstanding, or held for later, than were sent at first: prefetch_factor x num_workers."""
+    limits: dict[int, int] = {}
+    held: dict[int, int] = {}
+    for _, _, kind, epoch_id, _, _, _, value, _ in outcome.events:
+        held[epoch_id] = held.get(epoch_id, 0) + COUNTED.get(kind, 0)
+        if kind == Kind.PRIMED:
+            limits[epoch_id] = value
+        elif kind in (Kind.YIELDED, Kind.STORED) and held[epoch_id] > limits.get(epoch_id, held[epoch_id]):
+            return [f"{held[epoch_id]} tasks are outstanding or held, and {limits[epoch_id]} is the limit"]
+    return []
+
+
+def _late(outcome: Outcome, faults: list[Move], expected: Outcome) -> list[str]:
+    """A death is noticed within a second, and Ctrl-C too; and where nothing goes wrong nobody waits for long."""
+    if any(move.what is Fault.TIMEOUT for move in faults) or None in outcome.exitcodes.values():
         return []
-    took = max(outcome.ended.values()) - outcome.struck_at
-    return [f"it took {took:.1f} s until everybody had ended"] if took > NOTICED else []
+    since = max(outcome.struck_at, BEGIN / SECOND)
+    took = max(outcome.ended.values()) - since
+    return [f"it took {took:.1f} s until everybody had ended"] if took > NOTICED + expected.lasted else []

@@ -46,6 +46,7 @@ class Outcome:
     deadlock: bool
     endless: bool
     open_pipes: int  # when the program had returned, before its process exited
+    left: list[str]  # threads and processes that the program had started, and that were there then
     steps: int
 
     @property
@@ -96,13 +97,13 @@ def simulate(
     chosen = Random(seed, faults) if seed is not None else parse(schedule) if isinstance(schedule, str) else schedule
     machine = Machine(chosen, capacity, cpus, texts, draws)
     machine.world = SimulatedWorld(machine, start_method, cpus)
-    found: dict[str, Any] = {"result": None, "pipes": 0}
+    found: dict[str, Any] = {"result": None, "pipes": 0, "left": []}
 
     def main() -> None:
         found["result"] = program()
-        if machine.processes[0].ends:  # a feeder, say, which nobody waited for, is about to close its end
+        if leftovers(machine) or machine.processes[0].ends:  # what nobody waited for is about to end by itself
             machine.until(never, SETTLED)
-        found["pipes"] = len(machine.processes[0].ends)
+        found["pipes"], found["left"] = len(machine.processes[0].ends), leftovers(machine)
 
     with on(machine):
         machine.new_process("main", main, [])
@@ -124,11 +125,19 @@ def simulate(
             machine.deadlock,
             machine.endless,
             found["pipes"],
+            found["left"],
             machine.step,
         )
         found.clear()
         machine.switch_off()
     return outcome
+
+
+def leftovers(machine: Machine) -> list[str]:
+    """What the program has started and is still there."""
+    main, *threads = machine.processes[0].threads
+    processes = [each.name for each in machine.processes if each.parent is main.process and not each.ended]
+    return [*processes, *(each.name for each in threads if each.alive)]
 
 
 @contextlib.contextmanager

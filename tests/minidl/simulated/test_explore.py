@@ -10,7 +10,7 @@ import pytest
 
 import tracing
 from minidl import world as worlds
-from minidl.events import Queue
+from minidl.events import Kind, Queue
 from minidl.messages import Stop
 from minidl.queues import Producer
 from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate, step
@@ -180,6 +180,21 @@ def test_a_queue_that_is_closed_while_ctrl_c_comes() -> None:
     )
     assert found.counterexample is None, str(found)
     assert found.schedules > 20
+
+
+def test_ctrl_c_while_the_pin_thread_is_told_to_end() -> None:
+    """It was left behind: the flag was set in one place only."""
+    program = CONFIGURATIONS["keys pinned persistent"]
+    usual = simulate(program, draws=False)
+    stops = [event[2] for event in usual.events].index(Kind.PIN_STOPPING)
+    struck = 0
+    for number in range(1, usual.steps):
+        outcome = simulate(program, schedule=f"{number}.i", draws=False)
+        said = [event[2] for event in outcome.events]
+        if said[: stops + 1] == [event[2] for event in usual.events[: stops + 1]] and Kind.PIN_JOINED not in said:
+            struck += 1
+            assert outcome.left == [], outcome.token
+    assert struck > 0
 
 
 # ---- what is said of a deadlock
