@@ -57,9 +57,11 @@ def shut_down(iterator: ParallelIterator) -> None:
         stop_pin_thread(iterator)
         tell_workers_to_stop(iterator)
         wait_for_workers(iterator)
+    except BaseException:
+        end_pin_thread(iterator)  # again: Ctrl-C may have come before it was told, or while it was waited for
+        raise
     finally:  # also after Ctrl-C in one of the waits, or in the force
         try:
-            iterator._pin_memory_thread_done_event.set()  # again: Ctrl-C may have come just before it was
             use_force(iterator)
         finally:
             close_queues(iterator)
@@ -73,10 +75,16 @@ def stop_pin_thread(iterator: ParallelIterator) -> None:
     if thread is None:
         return
     emit(PIN_STOPPING, iterator._epoch_id)
-    iterator._pin_memory_thread_done_event.set()
-    if not iterator._world.is_current(thread):  # the garbage collector may run this in any thread
-        thread.join(PATIENCE)
+    end_pin_thread(iterator)
     emit(PIN_JOINED, iterator._epoch_id, NO_TASK, NO_WORKER, 0, int(not thread.is_alive()))
+
+
+def end_pin_thread(iterator: ParallelIterator) -> None:
+    """Before step 5 closes what it reads: a thread that waits for something closed waits for ever."""
+    thread = iterator._pin_memory_thread
+    iterator._pin_memory_thread_done_event.set()
+    if thread is not None and not iterator._world.is_current(thread):  # the collector may run this in any thread
+        thread.join(PATIENCE)
 
 
 def tell_workers_to_stop(iterator: ParallelIterator) -> None:

@@ -202,8 +202,9 @@ def shorten(outcome: Outcome, judge: Judge, options: dict[str, Any]) -> tuple[Ou
 # ---- what must hold
 
 
-def what_must_hold(outcome: Outcome, expected: Outcome) -> list[str]:
-    """What does not hold on this schedule, of what must on each; `expected` is a run without faults."""
+def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True) -> list[str]:
+    """What does not hold on this schedule, of what must on each; `expected` is a run without faults. `in_order` is as
+    DataLoader's."""
     faults = [move for move in outcome.schedule.moves if move.what is not Fault.RUN]
     broken = []
     if outcome.deadlock:
@@ -214,7 +215,9 @@ def what_must_hold(outcome: Outcome, expected: Outcome) -> list[str]:
         return broken
     if outcome.error is None and outcome.exitcode == 0 and outcome.result != expected.result:
         broken.append(f"it returned {outcome.result!r} instead of {expected.result!r}, and raised nothing")
-    if outcome.error is not None and not faults:
+    if isinstance(outcome.error, AssertionError):
+        broken.append(f"the program found that {outcome.error}")
+    elif outcome.error is not None and not faults:
         broken.append(f"it raised {outcome.error!r}")
     for name, error in outcome.errors:
         # Ctrl-C ends workers wherever they are; that is not pretty, and costs nothing: main was interrupted, too.
@@ -227,7 +230,8 @@ def what_must_hold(outcome: Outcome, expected: Outcome) -> list[str]:
         broken += [f"{name} is left when the program returns" for name in outcome.left]
     if not faults:
         broken += [f"process {pid} ended with exit code {code}" for pid, code in outcome.exitcodes.items() if code]
-    return broken + _out_of_order(outcome) + _too_many(outcome) + _late(outcome, faults, expected)
+    broken += _out_of_order(outcome) if in_order else []
+    return broken + _too_many(outcome) + _late(outcome, faults, expected)
 
 
 def _out_of_order(outcome: Outcome) -> list[str]:

@@ -1,0 +1,44 @@
+"""Each bug that real loaders have had is found when it is put into minidl, and nothing without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from minidl.world.simulated import explore, simulate
+from tests.minidl.simulated.mutants import MUTANTS, Mutant, at_work
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+
+
+@pytest.fixture(params=BY_NAME)
+def mutant(request: pytest.FixtureRequest) -> Mutant:
+    return BY_NAME[request.param]
+
+
+def test_it_is_found(mutant: Mutant) -> None:
+    found = mutant.explored()
+    assert found.counterexample is not None, f"{mutant.name} is not found: {found}"
+    assert any(mutant.broken in each for each in found.broken), found.broken
+    with at_work(mutant):  # the token does it again
+        again = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
+    assert again.events == found.counterexample.events
+    # Without the bug the same schedule does no harm, and neither do as many others.
+    judge = mutant.judge()
+    harmless = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
+    assert judge(harmless) == []
+    clean = explore(
+        mutant.program, judge=judge, draws=False, most=found.schedules + 20, **mutant.bounds, **mutant.options
+    )
+    assert clean.counterexample is None, str(clean)
+
+
+def test_the_loader_is_as_it_was(mutant: Mutant) -> None:
+    before = {(edit.where, edit.function): getattr(edit.where, edit.function) for edit in mutant.edits}
+    with at_work(mutant):
+        changed = [getattr(where, name) is not function for (where, name), function in before.items()]
+    assert all(changed)
+    assert all(getattr(where, name) is function for (where, name), function in before.items())
+
+
+def test_all_of_them() -> None:
+    assert len(BY_NAME) == len(MUTANTS) == 15
