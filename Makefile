@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest docs format explore bench pictures setup clean distclean
+.PHONY: help demo test lint types pytest docs format explore mutants bench pictures setup clean distclean
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -45,6 +45,9 @@ format: setup ## rewrite the code as the linter wants it
 
 explore: setup ## the simulated world: every schedule within bounds, and many by chance; EXPLORE_ARGS="--chance 100000"
 	@$(BIN)/python -m tests.minidl.simulated.exploring $(EXPLORE_ARGS)
+
+mutants: setup ## the bugs put into minidl, found again: pictures and table in docs/simulation.md
+	@$(BIN)/python -m tests.minidl.simulated.gallery docs
 
 bench: setup ## speed beside torch's loader, some 8 minutes; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)

@@ -11,8 +11,6 @@ import rich.table
 import torch
 from rich.console import Console
 
-BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
-
 
 @dataclass
 class Table:
@@ -59,12 +57,13 @@ def as_markdown(tables: list[Table], command: str) -> str:
     return "\n".join(lines).rstrip()
 
 
-def between_markers(page: str, text: str) -> str:
-    """`page` with `text` in place of what stands between the two markers.
+def between_markers(page: str, text: str, name: str = "benchmarks") -> str:
+    """`page` with `text` in place of what stands between the two markers of this name.
 
     ValueError: the page has not exactly one of each, in their order.
     """
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise ValueError(f"the page needs one line `{BEGIN}` and after it one `{END}`")
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ValueError(f"the page needs one line `{begin}` and after it one `{end}`")
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import minidl
 from tests.benchmarks import loading, recording, simulating, watching
-from tests.benchmarks.table import BEGIN, END, Table, as_markdown, between_markers, show, verdict
+from tests.benchmarks.table import Table, as_markdown, between_markers, show, verdict
 from tests.benchmarks.turns import Comparison, in_turns
 
 pytestmark = pytest.mark.timeout(60)
@@ -91,15 +91,16 @@ def test_a_table_in_a_pipe_is_plain_text() -> None:
 
 
 def test_a_page_keeps_what_stands_around_the_markers() -> None:
+    begin, end = "<!-- speeds: begin -->", "<!-- speeds: end -->"
     table = Table("Speed", ("what", "ratio"), [("loads", "1.00")])
     text = as_markdown([table], "make it")
-    page = between_markers(f"before\n{BEGIN}\nold\n{END}\nafter\n", text)
-    assert page.startswith(f"before\n{BEGIN}\nMade by `make it` on ")
-    assert page.endswith(f"| loads | 1.00 |\n{END}\nafter\n")
-    assert between_markers(page, text) == page
-    for damaged in ("", BEGIN, f"{END}{BEGIN}", BEGIN + page):
+    page = between_markers(f"before\n{begin}\nold\n{end}\nafter\n", text, "speeds")
+    assert page.startswith(f"before\n{begin}\nMade by `make it` on ")
+    assert page.endswith(f"| loads | 1.00 |\n{end}\nafter\n")
+    assert between_markers(page, text, "speeds") == page
+    for damaged in ("", begin, f"{end}{begin}", begin + page):
         with pytest.raises(ValueError, match="the page needs one line"):
-            between_markers(damaged, text)
+            between_markers(damaged, text, "speeds")
 
 
 def test_a_live_view_is_watched(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from minidl.world.simulated import explore, simulate
+from tests.minidl.simulated.gallery import picture
 from tests.minidl.simulated.mutants import MUTANTS, Mutant, at_work
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
@@ -38,6 +41,19 @@ def test_the_loader_is_as_it_was(mutant: Mutant) -> None:
         changed = [getattr(where, name) is not function for (where, name), function in before.items()]
     assert all(changed)
     assert all(getattr(where, name) is function for (where, name), function in before.items())
+
+
+def test_the_page_says_the_truth(mutant: Mutant) -> None:
+    """docs/simulation.md, made by `make mutants`: its tokens still show the bugs, and its pictures are there."""
+    docs = Path(__file__).parents[3] / "docs"
+    rows = [line.split(" | ") for line in (docs / "simulation.md").read_text(encoding="utf-8").splitlines()]
+    (row,) = [row for row in rows if row[0].startswith(f"| [{mutant.name}]")]
+    assert row[1] == mutant.seen_in
+    judge = mutant.judge()
+    with at_work(mutant):
+        shown = simulate(mutant.program, schedule=row[3].strip("` |"), draws=False, **mutant.options)
+        assert any(mutant.broken in each for each in judge(shown))
+    assert (docs / picture(mutant)).is_file()
 
 
 def test_all_of_them() -> None:

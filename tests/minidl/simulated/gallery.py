@@ -1,0 +1,85 @@
+"""The mutants' pictures and their part of docs/simulation.md: `make mutants`, or
+
+python -m tests.minidl.simulated.gallery docs
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+import tracing
+from minidl.world.simulated import Exploration
+from tests.benchmarks.table import between_markers
+from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant, at_work
+
+PICTURES = Path("pictures/mutants")
+FIRST = 0.0008  # seconds of a run that are drawn: what comes after is waiting
+
+
+def main(docs: Path) -> int:
+    page = docs / "simulation.md"
+    before = page.read_text(encoding="utf-8")
+    between_markers(before, "", "mutants")  # rather now than after the work
+    (docs / PICTURES).mkdir(parents=True, exist_ok=True)
+    found = {}
+    for mutant in MUTANTS:
+        print(f"exploring: {mutant.name}", file=sys.stderr, flush=True)
+        found[mutant.name] = mutant.explored()
+        draw(mutant, found[mutant.name], docs / picture(mutant))
+    text = "\n\n".join([table(found), *(section(mutant, found[mutant.name]) for mutant in MUTANTS)])
+    page.write_text(between_markers(before, text, "mutants"), encoding="utf-8")
+    return 0
+
+
+def picture(mutant: Mutant) -> Path:
+    words = "".join(letter if letter.isalnum() else " " for letter in mutant.name).split()
+    return PICTURES / f"{'-'.join(words)}.png"
+
+
+def draw(mutant: Mutant, found: Exploration, path: Path) -> None:
+    """The timeline of the counterexample, without what only waits at its end."""
+    assert found.counterexample is not None, mutant.name
+    with at_work(mutant):
+        trace = found.counterexample.trace
+    figure = tracing.timeline(trace, end=min(FIRST, trace.duration / 1e9), follow=False)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def table(found: dict[str, Exploration]) -> str:
+    lines = ["| mutant | seen in | found after | schedule |", "|---|---|---:|---|"]
+    for mutant in MUTANTS:
+        each = found[mutant.name]
+        assert each.counterexample is not None
+        count = f"{each.schedules:,} schedule{'s' * (each.schedules > 1)}"
+        link = mutant.name.replace(",", "").replace(" ", "-").lower()
+        lines.append(f"| [{mutant.name}](#{link}) | {mutant.seen_in} | {count} | `{each.counterexample.token}` |")
+    return "\n".join(lines)
+
+
+def section(mutant: Mutant, found: Exploration) -> str:
+    parts = [f"### {mutant.name[0].upper()}{mutant.name[1:]}", mutant.lesson]
+    if mutant.edits:
+        parts.append("```diff\n" + "\n".join(change(edit) for edit in mutant.edits) + "\n```")
+    parts.append(f"What is found: *{shorten(found.broken[0])}*.")
+    parts.append(f"![The run that shows it]({picture(mutant).as_posix()})")
+    return "\n\n".join(parts)
+
+
+def change(edit: Edit) -> str:
+    """What a mutant does to a function."""
+    old, new = ([line.strip() for line in text.splitlines()] for text in (edit.old, edit.new))
+    lines = [line for line in difflib.ndiff(old, new) if not line.startswith("?")]
+    return "\n".join([f"# {edit.name}", *lines])
+
+
+def shorten(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs")))
