@@ -47,8 +47,12 @@ def explain(outcome: Outcome) -> str:
 
 
 def write(outcome: Outcome, directory: Path) -> None:
-    """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run."""
+    """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run.
+
+    Raises RuntimeError if the run, which is repeated for the events' texts, does not do the same again."""
     again = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
+    if [event[:8] for event in again.events] != [event[:8] for event in outcome.events]:
+        raise RuntimeError("the run cannot be repeated: was something replaced while it ran, and is not any more?")
     last = again.events[-1][0] if again.events else 0
     about = {
         "format": fmt.VERSION,

@@ -65,7 +65,8 @@ def section(mutant: Mutant, found: Exploration) -> str:
     parts = [f"### {mutant.name[0].upper()}{mutant.name[1:]}", mutant.lesson]
     if mutant.edits:
         parts.append("```diff\n" + "\n".join(change(edit) for edit in mutant.edits) + "\n```")
-    parts.append(f"What is found: *{shorten(found.broken[0])}*.")
+    told = next(each for each in found.broken if mutant.broken in each)  # not a mere consequence of it
+    parts.append(f"What is found: *{shorten(told)}*.")
     parts.append(f"![The run that shows it]({picture(mutant).as_posix()})")
     return "\n\n".join(parts)
 

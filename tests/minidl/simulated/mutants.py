@@ -159,7 +159,8 @@ KEPT: list[Any] = []
 
 def kept_until_exit() -> None:
     """An iterator that is alive when the interpreter exits."""
-    KEPT[:] = [iter(minidl.DataLoader(Keys(), num_workers=2, collate_fn=list, persistent_workers=True))]
+    loader: Any = minidl.DataLoader(Keys(), num_workers=2, collate_fn=list, persistent_workers=True, pin_memory="host")
+    KEPT[:] = [iter(loader)]
     next(KEPT[0])
     sys.exit()
 
@@ -263,7 +264,8 @@ def says_that_it_has_finished(job: Any) -> None:
 
 
 def waits_for_its_word(process: Any, timeout: float | None = None) -> None:
-    machines.current_machine().until(lambda: process.process in finished())
+    if process.is_alive():  # one that died before the shutdown is known to be dead: that is another bug
+        machines.current_machine().until(lambda: process.process in finished())
     JOIN(process, timeout)
 
 

@@ -25,6 +25,9 @@ def test_it_is_found(mutant: Mutant) -> None:
     with at_work(mutant):  # the token does it again
         again = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
     assert again.events == found.counterexample.events
+    if found.schedules > 1:  # without the bug it does something else, and that is no trace of this run
+        with pytest.raises(RuntimeError, match="cannot be repeated"):
+            _ = found.counterexample.trace
     # Without the bug the same schedule does no harm, and neither do as many others.
     judge = mutant.judge()
     harmless = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
