@@ -21,7 +21,6 @@ import io
 import keyword
 import os
 import platform
-import subprocess
 import sys
 import textwrap
 import time
@@ -37,6 +36,7 @@ from torch import Tensor, nn
 import minidl
 import tracing
 from tracing import format as fmt
+from tracing.screen import OUTPUT, Screen
 
 WINDOW = 1024  # bytes of a file that the model sees
 BATCH_SIZE = 8  # files
@@ -174,7 +174,7 @@ def run(
     Raises FileExistsError if `directory` holds something that is not a trace.
     """
     recording = tracing.record(directory).start()
-    for name in (TIMELINE, REPORT):
+    for name in (TIMELINE, REPORT, OUTPUT):
         (directory / name).unlink(missing_ok=True)  # of the run before: Ctrl-C must not leave them to this one
     paths = find_sources()[:files]
     say_what_comes(paths, workers, directory)
@@ -182,48 +182,31 @@ def run(
     loader: minidl.DataLoader[Any] = minidl.DataLoader(
         SourceFiles(paths), BATCH_SIZE, shuffle=True, num_workers=workers
     )
-    view = start_view(directory) if live else None
+    screen = Screen(directory)
     try:
-        follow(train(loader, training, seconds), len(loader) * epochs, view)
+        if live:
+            screen.start()
+        follow(train(loader, training, seconds), len(loader) * epochs)
     except KeyboardInterrupt:
         training.ended = "interrupted"
     finally:
         recording.stop()
-        if view is not None:
-            end_view(view)
+        screen.end()
     say_how_it_went(training)
     explain(directory)
     return 130 if training.ended == "interrupted" else 0
 
 
-def follow(steps: Generator[Training, None, None], batches: int, view: subprocess.Popen[bytes] | None = None) -> None:
-    """Run the training. While no live view has the terminal, say every two seconds in a line how far it is."""
+def follow(steps: Generator[Training, None, None], batches: int) -> None:
+    """Run the training, and say every two seconds in a line how far it is."""
     begin = said = time.monotonic()
     with contextlib.closing(steps):  # after Ctrl-C: the loader is shut down here and now
         for training in steps:
             now, done = time.monotonic(), len(training.losses)
-            watched = view is not None and view.poll() is None
-            if not watched and (now - said >= 2 or done in (1, batches)):
+            if now - said >= 2 or done in (1, batches):
                 said = now
                 line = f"{now - begin:5.1f} s   batch {done:3} of {batches}   loss {training.losses[-1]:.3f}"
                 print(f"{line}   {training.right[-1]:4.0%} of the bytes right", flush=True)
-
-
-def start_view(directory: Path) -> subprocess.Popen[bytes]:
-    """The live view, in a process of its own, which has the terminal until it ends."""
-    return subprocess.Popen([sys.executable, "-m", "tracing", "live", str(directory)])
-
-
-def end_view(view: subprocess.Popen[bytes]) -> None:
-    """End the live view, and have it give back the terminal: it does so at SIGTERM as at Ctrl-C."""
-    try:
-        view.terminate()
-        view.wait(5)
-    finally:
-        if view.poll() is None:  # it hangs; or Ctrl-C, again
-            view.kill()
-            view.wait()
-            sys.stdout.write("\x1b[?1049l\x1b[?25h")  # the screen back, the cursor shown
 
 
 def say_what_comes(paths: list[Path], workers: int, directory: Path) -> None:

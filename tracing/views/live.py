@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -40,6 +41,7 @@ from tracing.trace import Trace
 from tracing.views.keyboard import Keyboard
 from tracing.views.recent import recent
 from tracing.views.screens import SLOWEST_PERIOD, Album, Lines, Moment, Picture
+from tracing.views.telling import stuck_in_words
 
 CHECK_PERIOD = 1_000_000_000  # ns between two looks whether the run goes on
 STILL = 10_000_000_000  # ns without a batch: then it may hang ...
@@ -110,8 +112,8 @@ class Source(Protocol):
         """A key that moves it."""
 
     @property
-    def stuck(self) -> str:
-        """If it hangs, who keeps it waiting."""
+    def stuck(self) -> tuple[str, ...]:
+        """If it hangs, who keeps whom waiting: see `Recent.stuck`."""
 
     @property
     def mode(self) -> str:
@@ -137,7 +139,7 @@ class Live:
         self._had: list[tuple[int, int]] = []  # of each loader the epoch, and how many batches main has had of it ...
         self._moved = clock()  # ... and when that changed
         self._asked = clock()
-        self.stuck = ""
+        self.stuck: tuple[str, ...] = ()
 
     def look(self) -> tuple[State, int]:
         if self._stopped is not None:
@@ -152,11 +154,10 @@ class Live:
         """No batch for long: who is to blame for it? While the run gets on this costs nothing."""
         had = [(loader.epoch, loader.yielded) for loader in state.loaders]
         if had != self._had:
-            self._had, self._moved, self.stuck = had, self._clock(), ""
+            self._had, self._moved, self.stuck = had, self._clock(), ()
         elif self._clock() - max(self._moved + STILL - ASK_PERIOD, self._asked) >= ASK_PERIOD:
             self._asked = self._clock()
-            hang = explain(self.trace, self._clock())
-            self.stuck = "" if hang is None else f"it looks stuck: {hang.links[-1].who} {hang.links[-1].what}"
+            self.stuck = stuck_in_words(explain(self.trace, self._clock()), self.trace.path)
 
     def ended(self) -> bool:
         if not self._over and self._until is not None:
@@ -178,7 +179,6 @@ class Live:
 class Replay:
     """A finished run: wall time, times `speed`, is the time in the trace."""
 
-    stuck = ""
     keys = "space pause  ← → step  ↓ ↑ speed"
 
     def __init__(self, trace: Trace, speed: float, clock: Clock) -> None:
@@ -227,6 +227,14 @@ class Replay:
     def _go_on(self, now: int) -> None:
         self._from, self._k = (now, self._clock()), None
 
+    @functools.cached_property
+    def _stuck_at_the_end(self) -> tuple[str, ...]:
+        return stuck_in_words(explain(self.trace), self.trace.path)
+
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        return self._stuck_at_the_end if self._k == self._last() else ()
+
     @property
     def mode(self) -> str:
         if self._k is None:
@@ -250,7 +258,7 @@ def _run(source: Source, console: Console, keyboard: Keyboard, album: Album, per
             begin, cpu = time.monotonic(), time.thread_time()
             state, now = source.look()
             facts = recent(source.trace, state, now, shown)
-            shown, facts.limit = facts.loader, source.stuck or facts.limit
+            shown, facts.stuck = facts.loader, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
             screen.show(Moment(state, facts, source.mode, keys, help), album)
             if ended:
@@ -273,13 +281,14 @@ def _keys(source: Source, keyboard: Keyboard, wait: float) -> list[str]:
 
 def _look_once(trace: Trace, going_on: bool, clock: Clock, album: Album) -> None:
     """Put one moment into the album: the present one; of a finished run one in which much happens, but the last one if
-    it failed."""
+    it failed or was stuck."""
     state = trace.state(-1)
-    if going_on:
-        now = max(state.time, clock())
-        album.add(Moment(state, recent(trace, state, now), "● live"))
-    elif len(trace) == 0 or any(loader.error is not None for loader in state.loaders):
-        album.add(Moment(state, recent(trace, state, state.time), "ended"))
+    now = max(state.time, clock()) if going_on else state.time
+    stuck = stuck_in_words(explain(trace, now if going_on else None), trace.path)
+    if going_on or stuck or len(trace) == 0 or any(loader.error is not None for loader in state.loaders):
+        facts = recent(trace, state, now)
+        facts.stuck = stuck
+        album.add(Moment(state, facts, "● live" if going_on else "ended"))
     else:
         for k in np.unique(np.linspace(0, len(trace) - 1, MOMENTS, dtype=int)).tolist():
             state = trace.state(k)

@@ -40,10 +40,11 @@ def render(
 ) -> Frame:  # fmt: skip
     """The loader that `recent` is about, in `width` columns and at most `height` lines.
 
-    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last.
+    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last. A hang takes a line more.
     """
     loader = choose(state, recent.loader)
-    room = max(0, height - 2)
+    alarm = [fit([text(f" ▸ {line} ", BAD)], width) for line in recent.stuck[:1]]
+    room = max(0, height - 2 - len(alarm))
     if help:
         body = box("what you see", HELP, width, room)
     elif loader is None:
@@ -52,7 +53,7 @@ def render(
         body = _body(loader, recent, width, room)
     first = ends([text(f" {title} ", BOLD), *_about(state, loader)], [text(f" {mode} ", BOLD)], width)
     last = ends(_verdict(recent, width - len(keys) - 1), [text(f" {keys}", DIM)], width)
-    return Frame([first, *body, last][:height], width)
+    return Frame([first, *body, *alarm, last][:height], width)
 
 
 def plain(state: State, recent: Recent) -> str:
@@ -67,7 +68,7 @@ def plain(state: State, recent: Recent) -> str:
         parts.append("index_queues " + "+".join(str(len(queue)) for queue in loader.index_queues))
         parts.append("worker_result_queue " + "+".join(str(len(queue)) for queue in loader.result_queues))
         parts.append(f"reorder buffer {len(loader.reorder_buffer)}")
-    return "; ".join([*parts, recent.limit] if recent.limit else parts)
+    return "; ".join([*parts, *(recent.stuck or filter(None, [recent.limit]))])
 
 
 def _about(state: State, loader: LoaderState | None) -> Line:
@@ -87,6 +88,8 @@ def _about(state: State, loader: LoaderState | None) -> Line:
 
 
 def _verdict(recent: Recent, width: int) -> Line:
+    if recent.stuck:
+        return [text(f"   {recent.stuck[1]} ", BOLD)]
     if not recent.limit:
         return []
     limit, share = text(f" ▸ {recent.limit} ", BOLD), text(f" main in the loader {recent.in_loader:.0%} ")

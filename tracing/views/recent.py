@@ -110,6 +110,7 @@ class Recent:
     training_on: int = -1  # the task whose batch was yielded last
     said: list[Said] = field(default_factory=list)  # the newest last
     limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
+    stuck: tuple[str, ...] = ()  # if it hangs, two lines: who keeps whom waiting, and which command says more
 
 
 def is_told(kind: Kind) -> bool:
@@ -145,12 +146,16 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
     if first < len(events) - MOST_EVENTS:
         first = len(events) - MOST_EVENTS
         since = int(events["time"][first])
-    mine = events[first:]
-    if len(trace.loaders) > 1:
-        mine = mine[mine["loader"] == loader.loader]
+    several = len(trace.loaders) > 1
+
+    def of_this(events: np.ndarray) -> np.ndarray:
+        return events[events["loader"] == loader.loader] if several else events
+
+    mine = of_this(events[first:])
     result = Recent(loader.iterator, since, now, trace.start, len(events))
     result.events_per_second = (len(events) - first) * 1e9 / max(1, now - since)
-    latest = mine[-20 * words :]
+    # The last words of a run that stands still are older than the window.
+    latest = of_this(events[min(first, max(0, len(events) - 20 * words)) :])[-20 * words :]
     told = _TOLD[latest["kind"]] & ~(
         (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
     )  # DISPATCHED is told

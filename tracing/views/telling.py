@@ -1,11 +1,15 @@
-"""The last events of the live view in words: who, and what, each in one line.
+"""The last events of the live view in words: who, and what, each in one line; and a hang in two.
 
 0.412 s main       keeps  8  for later: it waits for 7
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from minidl.events import Kind, Queue
+from tracing.endings import Ending
+from tracing.hangs import Hang
 from tracing.state import LoaderState
 from tracing.views.cells import DIM, Line, cell, text
 from tracing.views.recent import Said
@@ -63,3 +67,15 @@ def in_words(said: Said, loader: LoaderState, start: int) -> Line:
     before, batch, after = words.format("\0", worker=said.worker, value=said.value).partition("\0")
     shown = [cell(said.task) if said.task >= 0 else text("a message")] if batch else []
     return [text(f"{(said.time - start) / 1e9:8.3f} s ", DIM), text(f"{who:11}"), text(before), *shown, text(after)]
+
+
+def stuck_in_words(hang: Hang | None, path: Path) -> tuple[str, ...]:
+    """Who keeps whom waiting, and which command says more of it; () if nobody does."""
+    if hang is None:
+        return ()
+    first, last = hang.links[0], hang.links[-1]
+    told = f"{last.who} {last.what}"
+    if first is not last:
+        told = f"{first.who.partition(' (pid')[0]} waits for {last.who}, which {last.what}"
+    said = "it looks stuck" if hang.ending is Ending.NOT else "it was stuck"
+    return f"{said}: {told}", f"why, and what to do: python -m tracing check {path}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import fcntl
 import io
@@ -506,14 +507,42 @@ def test_a_run_that_hangs_is_said_to(tmp_path: Path) -> None:
     with hanging("blocks", tmp_path / "run.trace", Cause.DATASET, Ending.NOT, waits) as (trace, _, _):
         source = Live(trace, lambda: False, lambda: time.monotonic_ns() + later[0])
         source.look()
-        assert source.stuck == ""
+        assert source.stuck == ()
         later[0] = 60_000_000_000
         state, _now = source.look()
-        assert source.stuck.startswith("it looks stuck: worker 0 (pid ")
-        assert source.stuck.endswith("is in fetch of batch 4, keys [8, 9]")
+        said, command = source.stuck
+        assert said.startswith("it looks stuck: main waits for worker 0 (pid ")
+        assert said.endswith("), which is in fetch of batch 4, keys [8, 9]")
+        assert command.endswith(f"python -m tracing check {trace.path}")
+        once = io.StringIO()
+        watch(trace.path, once=True, console=Console(file=once, width=120, height=40), clock=source._clock)
+        # The last events are a minute old, and shown all the same.
+        assert all(words in once.getvalue() for words in ("● live", said, "asks for the next batch"))
         state.loaders[0].yielded += 1
         source._look_whether_it_hangs(state)
-        assert source.stuck == ""
+        assert source.stuck == ()
+
+
+def test_a_run_that_hung_is_said_to_at_the_end_of_its_replay(tmp_path: Path) -> None:
+    with hanging("timed out", tmp_path / "run.trace", Cause.DATASET, Ending.TIMED_OUT) as (trace, _, _):
+        pass
+    clock = Hand()
+    replay = Replay(trace, 1.0, clock)
+    replay.look()
+    assert replay.stuck == ()
+    clock.now += 2 * trace.duration
+    state, now = replay.look()
+    assert replay.stuck[0].startswith("it was stuck: main waits for worker 0 (pid ")
+    facts = recent(trace, state, now)
+    facts.stuck = replay.stuck
+    assert all(words in plain(state, facts) for words in replay.stuck)
+    for width, height in SIZES:
+        lines = list(lines_of(render(state, facts, width, height, keys="q quit  h help")))
+        assert len(lines) == height and {cell_len(line) for line in lines} == {width}
+        assert " ▸ it was stuck: main waits for worker 0 (pid " in lines[-2]
+        assert "python -m tracing check" in lines[-1] and lines[-1].endswith("q quit  h help")
+    replay.press("left")
+    assert replay.stuck == ()
 
 
 def test_a_resize_redraws_the_whole_picture(tmp_path: Path) -> None:
@@ -524,8 +553,11 @@ def test_a_resize_redraws_the_whole_picture(tmp_path: Path) -> None:
             process.wait_for("index_queue")
             for width, height in ((60, 15), (120, 40), (80, 24)):
                 process.resize(width, height)
-                process.wait_for("\x1b[2J")  # everything that was there is gone
-                process.wait_for("fetch")  # and what worker 0 does is drawn anew
+                process.wait_for("\x1b[2J")  # everything that was there is gone ...
+                process.wait_for("\x1b[H")
+                lines = re.sub(r"\x1b\[[0-9;]*m", "", process.wait_for("\x1b[H")).split("\r\n")
+                assert len(lines) == height and {cell_len(line) for line in lines} == {width}
+                assert any("0 fetch" in line for line in lines)  # ... and what worker 0 does is drawn anew
             process.send(b"q")
             process.wait_for(LEAVE)
             assert process.end() == 0
@@ -642,6 +674,7 @@ class Pty:
         self.resize(80, 24)
         self.before = termios.tcgetattr(self.slave)
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end within a character
         env = {**os.environ, "TERM": "xterm-256color"}
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             env.pop(name, None)
@@ -656,11 +689,12 @@ class Pty:
     def send(self, keys: bytes) -> None:
         os.write(self.master, keys)
 
-    def wait_for(self, words: str) -> None:
-        """Read on until `words` come; pytest's timeout is the limit. What came before is forgotten."""
+    def wait_for(self, words: str) -> str:
+        """Read on until `words` come; pytest's timeout is the limit. Returns what came before."""
         while words not in self.text:
-            self.text += os.read(self.master, 65536).decode(errors="replace")
-        self.text = self.text[self.text.index(words) + len(words) :]
+            self.text += self._decoder.decode(os.read(self.master, 65536))
+        before, _, self.text = self.text.partition(words)
+        return before
 
     def end(self) -> int:
         """Read what is left, wait for the process, return its exit status."""
@@ -668,7 +702,7 @@ class Pty:
         while True:
             over = self.process.poll() is not None
             with contextlib.suppress(BlockingIOError):
-                self.text += os.read(self.master, 65536).decode(errors="replace")
+                self.text += self._decoder.decode(os.read(self.master, 65536))
                 continue
             if over:
                 return self.process.returncode

@@ -50,7 +50,7 @@ class Drawn:
 
     def __init__(self, figure: Figure, trace: tracing.Trace) -> None:
         self.figure, self.trace = figure, trace
-        unit = figure.axes[-1].get_xlabel().rsplit("(")[-1].rstrip(")")
+        [unit] = re.findall(r"\((m?s)\)", figure.axes[-1].get_xlabel())
         self.unit = {"ms": 1e6, "s": 1e9}[unit]
         self.bars = {gid: self._bars(gid) for gid in self.gids(PolyCollection)}
         self.lines = {gid: find(figure, gid)[0].get_xydata().T for gid in self.gids(Line2D) if gid.endswith("depth")}
@@ -355,6 +355,28 @@ def test_colours_differ_in_grey() -> None:
     grey = [np.dot((0.2126, 0.7152, 0.0722), to_rgba(artists.colour(batch))[:3]) for batch in range(14)]
     for apart in (1, 2):
         assert min(abs(a - b) for a, b in zip(grey, grey[apart:], strict=False)) > 0.1
+
+
+@pytest.mark.parametrize("single", [5, 250])
+@pytest.mark.parametrize("name", ["dying", "pinned", "serial"])
+def test_the_legend_fits_and_names_what_there_is(
+    recorded: Recorded, name: str, single: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "MOST_SINGLE_BATCHES", single)
+    figure = timeline(recorded(name))
+    [legend] = figure.legends
+    words = [text.get_text() for text in legend.get_texts()]
+    means = figure.findobj(match=lambda artist: str(artist.get_gid()).endswith(" mean"))
+    assert ("queue: range and mean" in words) == bool(means)
+    assert ("way of batch" in " ".join(words)) == bool(figure.findobj(match=lambda artist: artist.get_gid() == "way"))
+    figure.draw_without_rendering()
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_summed_up_looks_that_are_stacked_differ_in_grey() -> None:
+    looks = (Look.FETCH, Look.COLLATE, Look.BUSY, Look.WAITING)
+    grey = sorted(np.dot((0.2126, 0.7152, 0.0722), to_rgba(artists.SUMMED[look])[:3]) for look in looks)
+    assert min(np.diff(grey)) > 0.1
 
 
 def test_many_epochs_leave_the_lanes_to_be_seen() -> None:

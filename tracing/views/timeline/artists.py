@@ -31,11 +31,12 @@ FLAT = {  # looks that do not take a batch's colour
 }
 SUMMED = FLAT | {  # where single batches are too narrow to be drawn
     Look.FETCH: "#332288",
-    Look.COLLATE: "#44aa99",
+    Look.COLLATE: "#88ccee",  # in grey it differs from all that it may be stacked on
     Look.PIN: "#332288",
     Look.TRAINING: "#cc6677",
 }
 INK, FAINT, ALARM = "#222222", "#767676", "#c02020"
+RANGE, MEAN = "#cfd8e8", "#332288"  # of a queue's depth, summed up
 HALO: list[effects.AbstractPathEffect] = [effects.withStroke(linewidth=2.2, foreground="white")]
 
 
@@ -100,21 +101,24 @@ def draw_lane(axes: Axes, scale: Scale, spans: Spans, looks: set[Look], middle: 
         if look is Look.COLLATE:
             drawn.set_hatch("//////")
         if look not in FLAT:
-            number(axes, scale, begin, end, batch, (low + high) / 2)
+            number(axes, scale, begin, end, batch, (low + high) / 2, hatched=look is Look.COLLATE)
 
 
 def number(
-    axes: Axes, scale: Scale, begin: np.ndarray, end: np.ndarray, batch: np.ndarray, middle: np.ndarray, size: float = 7
-) -> None:
-    """Print the task in each bar that has room for it, smaller where there is little. middle: (n,) heights."""
+    axes: Axes, scale: Scale, begin: np.ndarray, end: np.ndarray, batch: np.ndarray, middle: np.ndarray,
+    size: float = 7, hatched: bool = False,
+) -> None:  # fmt: skip
+    """Print the task in each bar that has room for it, smaller where there is little; on a ground of its own where the
+    bar is hatched. middle: (n,) heights."""
     for i in np.flatnonzero(batch >= 0).tolist():
         text = str(batch[i] & 0xFFFFFFFF)
         room = float(scale.inches(end[i] - begin[i])) - 0.03
         fitting = min(size, room * 72 / (0.66 * len(text)))  # a digit is 0.66 as wide as its font is tall
         if fitting >= 5:
+            ground = {"facecolor": colour(int(batch[i])), "edgecolor": "none", "pad": 1} if hatched else None
             axes.text(
                 float(scale((begin[i] + end[i]) // 2)), middle[i], text, size=fitting, ha="center",
-                va="center_baseline", color=ink_on(colour(int(batch[i]))), zorder=9, clip_on=True,
+                va="center_baseline", color=ink_on(colour(int(batch[i]))), zorder=9, clip_on=True, bbox=ground,
             )  # fmt: skip
 
 
@@ -166,10 +170,10 @@ def draw_summed_queue(axes: Axes, scale: Scale, stays: list[Stays], name: str, e
     low, mean, high = curves[:, 0].min(axis=0), curves[:, 1].mean(axis=0), curves[:, 2].max(axis=0)
     x = scale(edges)
     band = axes.fill_between(
-        x, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color="#cfd8e8", linewidth=0
+        x, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color=RANGE, linewidth=0
     )
     band.set_gid(f"{name} range")
-    (line,) = axes.step(x, np.append(mean, mean[-1]), where="post", color="#332288", linewidth=1.0)
+    (line,) = axes.step(x, np.append(mean, mean[-1]), where="post", color=MEAN, linewidth=1.0)
     line.set_gid(f"{name} mean")
 
 

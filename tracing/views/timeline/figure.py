@@ -98,7 +98,9 @@ def blank(view: View, width: float, rows: int, strips: list[float]) -> tuple[Fig
         axes.append(figure.add_axes((LEFT / width, 1 - (top + tall) / height, inside / width, tall / height)))
         axes[-1].set_xlim(float(scale(view.begin)), float(scale(view.end)))
         axes[-1].tick_params(axis="x", labelbottom=top == tops[-1], labelsize=7.5, length=2, color=artists.FAINT)
-    axes[-1].set_xlabel(f"time since the first event ({name})", size=8)
+    bins = duration(int(view.edges[1] - view.edges[0]))
+    heights = f". Height in a lane: share of {bins}" if view.summed else ""
+    axes[-1].set_xlabel(f"time since the first event ({name}){heights}", size=8)
     return figure, scale, axes
 
 
@@ -275,6 +277,9 @@ def draw_legend(figure: Figure, view: View, rows: list[Row], followed: np.void |
             )
     flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "start-up, shutdown"}
     entries += [(Patch(color=artists.FLAT[look]), word) for look, word in flat.items() if look in looks]
+    if view.num_workers > (0 if view.summed else MOST_SINGLE_QUEUES):
+        mean = Line2D([], [], color=artists.MEAN, linewidth=1.0)
+        entries.append(((Patch(color=artists.RANGE), mean), "queue: range and mean"))
     if followed is not None and not view.summed:
         entries.append((Line2D([], [], color="black", marker=">", markersize=4), f"way of batch {followed['task']}"))
     if any(mark.kind == Kind.WORKER_DIED for mark in seen):
