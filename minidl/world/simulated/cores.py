@@ -20,7 +20,7 @@ def never() -> bool:
 class Cores:
     """Who computes, and when they will be done."""
 
-    def __init__(self, machine: Machine, count: int) -> None:
+    def __init__(self, machine: Machine, count: float) -> None:
         self._machine = machine
         self.count = count
         self._busy: dict[Thread, float] = {}  # -> ns of a core that it still needs

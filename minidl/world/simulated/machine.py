@@ -38,16 +38,19 @@ from minidl.world.simulated.schedule import Schedule
 STEP = 1_000  # ns that a step takes: whoever looks at the clock in a loop sees it move
 BEGIN = 1 * SECOND  # what the clock shows when a run begins
 GRACE = 1 * SECOND  # between the death of main and the forced end of a worker that does not look, as in the real world
-TOO_MANY = 20_000  # steps: a run that takes more gets nowhere
+TOO_MANY = 20_000  # steps: a run that takes more gets nowhere, unless it is known to be long
 
 
 class Machine:
     """One run. `boot` makes the first process; `run` lets it all happen."""
 
-    def __init__(self, schedule: Schedule, capacity: int, cores: int, texts: bool, draws: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, capacity: int, cores: float, texts: bool, draws: bool, most_steps: int = TOO_MANY
+    ) -> None:
         """`capacity` of a pipe in bytes; as many `cores` for what computes; with `texts` the events' texts are kept;
         with `draws` every process has random numbers of its own."""
         self.schedule, self.capacity, self.texts, self.draws = schedule, capacity, texts, draws
+        self.most_steps = most_steps
         self.hub = greenlet.getcurrent()
         self.clock = BEGIN  # ns
         self.step = 0
@@ -59,6 +62,8 @@ class Machine:
         self.world: Any = None
         self.pipes: list[Pipe] = []
         self.flags: list[bool] = []
+        self.makers: list[Process] = []  # of the flags
+        self.quiet: set[Process] = set()  # those that exit with 0 when their parent terminates them
         self.in_transit: list[End] = []  # ends of pipes that are pickled for a process to be started
         self.functions: list[Any] = []  # that were copied into another process
         self.received: list[Any] = []  # and what became of them there
@@ -110,7 +115,7 @@ class Machine:
             process.threads[0].error, code = error, 1
         try:
             while process.at_exit:
-                process.at_exit.pop()()
+                self._call_at_exit(process)
             self.until()
         except (Exception, KeyboardInterrupt) as error:
             process.threads[0].error, code = error, 1
@@ -118,6 +123,25 @@ class Machine:
             if child.parent is process:
                 self.end(child, -TERMINATED)
         self.end(process, code)
+
+    def _call_at_exit(self, process: Process) -> None:
+        """The last callback that is left. An error in it is printed, and changes nothing: neither the exit code nor
+        that the others come. Ctrl-C breaks it all off."""
+        try:
+            process.at_exit.pop()()
+        except Exception as error:
+            process.threads[0].error = error
+
+    def send_end(self, process: Process, exitcode: int) -> None:
+        """A signal that ends a process is on its way: it may go on until its main thread's turn comes, and who has sent
+        it may look before that."""
+
+        def handler(frame: Any) -> None:
+            self.end(process, exitcode)
+            self.until()  # for ever
+
+        if not process.ended:
+            process.threads[0].signals.appendleft(handler)
 
     def end(self, process: Process, exitcode: int) -> None:
         """This process is no more, from here on. (Its stacks are kept as they are until the run is over.)"""
@@ -171,7 +195,7 @@ class Machine:
         self.clock += STEP
         for move in self.schedule.strikes.get(self.step, ()):
             strike(self, move)
-        self.endless = self.step > TOO_MANY
+        self.endless = self.step > self.most_steps
         chosen = None if self.endless else self.schedule.choose(self) or self._wake()
         if chosen is None:
             self.over = True
@@ -267,6 +291,19 @@ def outside(frame: Any) -> Any:
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("minidl.world.simulated"):
         frame = frame.f_back
     return frame
+
+
+def chain(look: Callable[[Any], None], previous: Any) -> Callable[[Any], None]:
+    """A signal handler that calls the one before it, too; unless that is the same."""
+    if previous is None or getattr(previous, "look", previous) is look:
+        return previous or look
+
+    def handler(frame: Any) -> None:
+        look(frame)
+        previous(frame)
+
+    handler.look = look  # type: ignore[attr-defined]
+    return handler
 
 
 _running: Machine | None = None

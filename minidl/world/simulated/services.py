@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minidl.world.simulated import machine as machines
+from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.copying import duplicate
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import KILLED, TERMINATED
@@ -23,7 +24,18 @@ READ_SIZE = 1 << 16
 SIGNALS = {9: ("SIGKILL", "Killed"), 15: ("SIGTERM", "Terminated")}
 
 
-class PipeEnd:
+class Closable:
+    """Something that a process can close for itself."""
+
+    _closed = False
+
+    def check(self) -> None:
+        """OSError: it is closed."""
+        if self._closed:
+            raise OSError("handle is closed")
+
+
+class PipeEnd(Closable):
     """An end of a pipe, in one process."""
 
     side: str
@@ -34,6 +46,7 @@ class PipeEnd:
 
     def close(self) -> None:
         self._machine.until()
+        self._closed = True
         self.__del__()
 
     def __del__(self) -> None:
@@ -42,8 +55,10 @@ class PipeEnd:
             self.process.close(self._pipe, self.side)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._machine.world.start_method() != "fork":
+            self.check()
         self._machine.in_transit.append((self._pipe, self.side))
-        return receive, (type(self), len(self._machine.in_transit) - 1)
+        return receive, (type(self), len(self._machine.in_transit) - 1, self._closed)
 
 
 class SimulatedReader(PipeEnd):
@@ -51,6 +66,7 @@ class SimulatedReader(PipeEnd):
 
     def read(self) -> bytes:
         pipe = self._pipe
+        self.check()
         self._machine.until(pipe.readable)
         data = bytes(pipe.data[:READ_SIZE])
         del pipe.data[:READ_SIZE]
@@ -67,6 +83,7 @@ class SimulatedWriter(PipeEnd):
     def write(self, data: memoryview) -> int:
         """As much as there is room for, at once: what comes after a pause may never come, if the writer is killed."""
         pipe = self._pipe
+        self.check()
         self._machine.until(pipe.writable)
         if pipe.readers == 0:
             raise BrokenPipeError("no reading end is left")
@@ -76,34 +93,47 @@ class SimulatedWriter(PipeEnd):
         return written
 
 
-def receive(kind: type[PipeEnd], number: int) -> PipeEnd:
+def receive(kind: type[PipeEnd], number: int, closed: bool) -> PipeEnd:
     """Unpickle an end of a pipe, for the process that is being started."""
     machine = machines.current_machine()
     end = kind(machine, machine.in_transit[number][0], None)
+    end._closed = closed
     machine.received.append(end)
     return end
 
 
-class SimulatedFlag:
-    """A bool that processes share."""
+class SimulatedFlag(Closable):
+    """A bool that processes share. In the real world it is a pipe, and set when that is readable: so it is, too, when
+    nobody can write to it any more. A process that is forked can, one that is spawned has the reading end only."""
 
     def __init__(self, machine: Machine, number: int) -> None:
         self._machine, self._number = machine, number
+        self._known = False  # to be set: who has set it need not look
 
     def set(self) -> None:
         self._machine.until()
-        self._machine.flags[self._number] = True
+        if not self._known:
+            self.check()
+        self._machine.flags[self._number] = self._known = True
 
     def is_set(self) -> bool:
         self._machine.until()
+        if not self._known:
+            self.check()
         self._machine.running.saw(self.is_ready())
         return self.is_ready()
 
     def close(self) -> None:
-        pass
+        self._closed = True
+        if not self._inherited() and self._machine.running.process is self._machine.makers[self._number]:
+            self._machine.flags[self._number] = True
 
     def is_ready(self) -> bool:
-        return self._machine.flags[self._number]
+        machine, number = self._machine, self._number
+        return machine.flags[number] or (machine.makers[number].ended and not self._inherited())
+
+    def _inherited(self) -> bool:
+        return self._machine.world.start_method() == "fork"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _flag, (self._number,)
@@ -113,7 +143,7 @@ def _flag(number: int) -> SimulatedFlag:
     return SimulatedFlag(machines.current_machine(), number)
 
 
-class SimulatedEnding:
+class SimulatedEnding(Closable):
     """Ready once a process has ended."""
 
     def __init__(self, process: Process) -> None:
@@ -131,6 +161,9 @@ class SimulatedWaiter:
         self._things: dict[int, tuple[Any, Any]] = {}
 
     def add(self, thing: Any, label: Any) -> None:
+        thing.check()
+        if id(thing) in self._things:
+            raise KeyError("it is waited for already")
         self._things[id(thing)] = thing, label
 
     def remove(self, thing: Any) -> None:
@@ -161,6 +194,8 @@ class SimulatedMailbox:
         self._items.append(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if block and timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
         self._machine.until(self._items.__len__, timeout if block else 0.0)
         self._machine.running.saw(len(self._items))
         if not self._items:
@@ -179,6 +214,8 @@ class SimulatedThread:
         self.thread: Thread | None = None
 
     def start(self) -> None:
+        if self.thread is not None:
+            raise RuntimeError("threads can only be started once")
         self.thread = self._machine.new_thread(self._machine.running.process, self._name, self._run)
         self._machine.until()
 
@@ -186,6 +223,8 @@ class SimulatedThread:
         return self.thread is not None and self.thread.alive
 
     def join(self, timeout: float | None = None) -> None:
+        if self.thread is None:
+            raise RuntimeError("cannot join thread before it is started")
         self._machine.until(lambda: not self.is_alive(), timeout)
 
 
@@ -206,6 +245,7 @@ class SimulatedProcess:
 
     def start(self) -> None:
         machine, spawned = self._world.machine, self._world.start_method() != "fork"
+        assert self.process is None, "cannot start a process twice"
         machine.until()
         machine.in_transit.clear()
         machine.received.clear()
@@ -213,6 +253,8 @@ class SimulatedProcess:
         # A fork inherits whatever its parent has open; a process that is spawned only what it is given.
         inherits = machine.in_transit if spawned else machine.running.process.ends
         self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
+        if spawned and machine.draws:  # it is seeded anew, and not its parent's copy
+            self.process.chance = Chance.seeded().forked(self.process.number)
         for end in machine.received:
             end.process = self.process
 
@@ -222,19 +264,22 @@ class SimulatedProcess:
         return self.process is not None and not self.process.ended
 
     def join(self, timeout: float | None = None) -> None:
-        self._world.machine.until(lambda: self.process is None or self.process.ended, timeout)
-        self._world.machine.running.saw(self.process is not None and self.process.exitcode)
+        process = self.process
+        assert process is not None, "can only join a started process"
+        self._world.machine.until(lambda: process.ended, timeout)
+        self._world.machine.running.saw(process.exitcode)
 
     def terminate(self) -> None:
-        self._end(TERMINATED)
+        # torch's handler of SIGTERM, which report_crashes installs, exits without an error if it comes from the parent.
+        self._end(0 if self.process in self._world.machine.quiet else -TERMINATED)
 
     def kill(self) -> None:
-        self._end(KILLED)
+        self._end(-KILLED)
 
-    def _end(self, signal: int) -> None:
+    def _end(self, exitcode: int) -> None:
+        assert self.process is not None, "it was not started"
         self._world.machine.until()
-        if self.process is not None:
-            self._world.machine.end(self.process, -signal)
+        self._world.machine.send_end(self.process, exitcode)
 
 
 class SimulatedWorld:
@@ -265,6 +310,7 @@ class SimulatedWorld:
 
     def flag(self) -> SimulatedFlag:
         self.machine.flags.append(False)
+        self.machine.makers.append(self.machine.running.process)
         return SimulatedFlag(self.machine, len(self.machine.flags) - 1)
 
     def waiter(self) -> SimulatedWaiter:
@@ -303,7 +349,7 @@ class SimulatedWorld:
         thread = self.machine.running
         if thread is not thread.process.threads[0]:
             return False
-        thread.process.on_child_exit = look
+        thread.process.on_child_exit = machines.chain(look, thread.process.on_child_exit)
         return True
 
     def on_exit(self, call: Callable[[], None]) -> None:
@@ -315,7 +361,7 @@ class SimulatedWorld:
         self.machine.running.process.on_interrupt = note
 
     def report_crashes(self) -> None:
-        pass
+        self.machine.quiet.add(self.machine.running.process)
 
     def signal_name(self, number: int) -> str:
         return SIGNALS[number][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -81,22 +82,27 @@ def simulate(
     faults: int = 0,
     capacity: int = PIPE,
     start_method: str = "fork",
-    cpus: int = 2,
+    cpus: float = 2,
     draws: bool = True,
     texts: bool = False,
+    most_steps: int = machines.TOO_MANY,
 ) -> Outcome:
     """Run `program()`, which builds loaders and iterates, on a simulated machine.
 
     `schedule` is a token, or a Schedule; `seed` one by chance in its place, with at most `faults` faults. `capacity` of
-    a pipe in bytes: with less than a message has, a write takes several steps. Without `draws` all processes share
-    their random numbers, which is faster; a program that draws none need not care. Raises ValueError for a token that
-    is none, RuntimeError within a simulation; what the program raises is in the outcome.
+    a pipe in bytes: with less than a message has, a write takes several steps. Of the last of `cpus` cores there may be
+    only a part: others have the rest. Without `draws` all processes share
+    their random numbers, which is faster; a program that draws none need not care. After `most_steps` a run is cut
+    short, and said to be endless. Raises ValueError for a token that is none, RuntimeError within a simulation; what
+    the program raises is in the outcome.
     """
     if machines.is_running():
         raise RuntimeError("a simulation within a simulation")
     chosen = Random(seed, faults) if seed is not None else parse(schedule) if isinstance(schedule, str) else schedule
-    machine = Machine(chosen, capacity, cpus, texts, draws)
-    machine.world = SimulatedWorld(machine, start_method, cpus)
+    options: dict[str, Any] = {"capacity": capacity, "start_method": start_method, "cpus": cpus, "draws": draws}
+    options["most_steps"] = most_steps
+    machine = Machine(chosen, capacity, cpus, texts, draws, most_steps)
+    machine.world = SimulatedWorld(machine, start_method, math.ceil(cpus))
     found: dict[str, Any] = {"result": None, "pipes": 0, "left": []}
 
     def main() -> None:
@@ -111,7 +117,7 @@ def simulate(
         outcome = Outcome(
             program,
             chosen,
-            {"capacity": capacity, "start_method": start_method, "cpus": cpus, "draws": draws},
+            options,
             machine.events,
             [(thread.process.pid, thread.name) for thread in machine.threads],
             {each.pid: each.parent.pid if each.parent else 0 for each in machine.processes},

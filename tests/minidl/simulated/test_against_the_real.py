@@ -7,14 +7,15 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 
 from minidl import world as worlds
 from minidl.world.simulated import simulate
-from tests.minidl.simulated.worldly import PROGRAMS, VARIES, Program
+from tests.minidl.simulated import worldly
+from tests.minidl.simulated.worldly_ends import PROGRAMS, SPAWNS, VARIES, WAITS
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -22,47 +23,84 @@ pytestmark = [
 ]
 
 SEEDS = 12  # schedules by chance, beside the default one
-LIMIT = 40  # seconds for a real program
+LIMIT = 40  # seconds for a real program and all that it has started; a nap that should be cut short lasts longer
+
+Seen = tuple[list[Any], int | None]  # what the processes of a program have told, and the exit code of its first one
 
 
-def really(program: Program) -> Any:
-    """What it sees in a real process of its own. What it has started and left is killed."""
-    context = multiprocessing.get_context("fork")
-    mine, its = context.Pipe()
-    process = context.Process(target=_run, args=(program, its))
-    process.start()
-    its.close()
-    try:
-        assert mine.poll(LIMIT), "the real program hangs"
-        return mine.recv()
-    finally:
-        assert process.pid is not None
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for each in psutil.Process(process.pid).children(recursive=True):
-                os.kill(each.pid, signal.SIGKILL)
-        process.join(LIMIT)
-        process.kill()
+def start_method(name: str) -> str:
+    return "spawn" if name in SPAWNS else "fork"
 
 
-def _run(program: Program, answer: Any) -> None:
-    answer.send(program(worlds.current()))
+class Really:
+    """A program in a real process of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._told, its = multiprocessing.Pipe(duplex=False)
+        self._process = multiprocessing.get_context("fork").Process(target=_run, args=(name, its))
+        self._process.start()
+        its.close()
+
+    def seen(self) -> Seen:
+        """What has happened, once all that it has started has ended, too."""
+        told = []
+        with contextlib.suppress(EOFError):  # the last process that could tell something has ended
+            while self._told.poll(LIMIT):
+                told.append(self._told.recv())
+            raise AssertionError(f"the real program hangs, after {told}")
+        self._process.join(LIMIT)
+        return told, self._process.exitcode
+
+    def end(self) -> None:
+        """Nothing of it is left."""
+        assert self._process.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # its group: see _run
+        self._process.kill()
+        self._process.join(LIMIT)
+        self._told.close()
 
 
-def in_simulations(program: Program) -> list[Any]:
-    """What it sees under some schedules, each thing once."""
-    found: list[Any] = []
+def _run(name: str, post: Any) -> None:
+    os.setsid()  # a group of its own: for Ctrl-C, and for the end
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been started in the background
+    worldly.post = post
+    worldly.tell(PROGRAMS[name](worlds.current(multiprocessing.get_context(start_method(name)))))
+
+
+def in_simulations(name: str) -> list[Seen]:
+    """What happens under some schedules, each thing once."""
+    found: list[Seen] = []
     for seed in (None, *range(SEEDS)):
-        outcome = simulate(lambda: program(worlds.current()), seed=seed)
-        assert outcome.error is None and not outcome.deadlock, f"{outcome.token}: {outcome.error!r}"
-        if outcome.result not in found:
-            found.append(outcome.result)
+        worldly.told = []
+        outcome = simulate(
+            lambda: worldly.tell(PROGRAMS[name](worlds.current())), seed=seed, start_method=start_method(name)
+        )
+        assert not outcome.deadlock and not outcome.endless, outcome.token
+        assert outcome.error is None, f"{outcome.token}: {outcome.error!r}"
+        if (seen := (worldly.told, outcome.exitcode)) not in found:
+            found.append(seen)
     return found
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_real_world_does_what_a_simulated_one_can_do(name: str) -> None:
-    simulated = in_simulations(PROGRAMS[name])
-    assert really(PROGRAMS[name]) in simulated
+@pytest.fixture(scope="module")
+def begun(request: pytest.FixtureRequest) -> Iterator[dict[str, Really]]:
+    """The chosen ones of the programs that mostly wait: they do so side by side, while the others run."""
+    chosen = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    programs = {name: Really(name) for name in PROGRAMS if name in WAITS & chosen}
+    yield programs
+    for each in programs.values():
+        each.end()
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS, key=lambda name: name in WAITS))
+def test_the_real_world_does_what_a_simulated_one_can_do(name: str, begun: dict[str, Really]) -> None:
+    program = begun.pop(name, None) or Really(name)
+    try:
+        simulated = in_simulations(name)
+        assert program.seen() in simulated
+    finally:
+        program.end()
     assert (len(simulated) > 1) == (name in VARIES), simulated
 
 
