@@ -107,9 +107,7 @@ class ParallelIterator(BaseIterator):
         self._workers_num_tasks = [0] * self._num_workers  # sent to each and not received
         if not first_iter:
             self._resume_workers()
-        for _ in range(self._prefetch_factor * self._num_workers):
-            self._try_put_index()
-        emit(PRIMED, self._epoch_id, NO_TASK, NO_WORKER, 0, self._send_idx)
+        self._prime()
 
     def _resume_workers(self) -> None:
         """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What
@@ -135,6 +133,13 @@ class ParallelIterator(BaseIterator):
             self._in_use = False
 
     # ---- hand out
+
+    def _prime(self) -> None:
+        """At the beginning of an epoch give every worker `prefetch_factor` tasks, in turns: from then on each batch that
+        is yielded brings one more. torch: _reset"""
+        for _ in range(self._prefetch_factor * self._num_workers):
+            self._try_put_index()
+        emit(PRIMED, self._epoch_id, NO_TASK, NO_WORKER, 0, self._send_idx)
 
     def _try_put_index(self) -> None:
         """Send one task, if the sampler has keys for one and a worker can take it. torch: _try_put_index"""
