@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest docs format explore mutants bench pictures setup clean distclean
+.PHONY: help demo test lint types pytest docs format explore course lab notebooks mutants bench pictures setup clean distclean
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -45,6 +45,17 @@ format: setup ## rewrite the code as the linter wants it
 
 explore: setup ## the simulated world: every schedule within bounds, and many by chance; EXPLORE_ARGS="--chance 100000"
 	@$(BIN)/python -m tests.minidl.simulated.exploring $(EXPLORE_ARGS)
+
+course: setup ## the course: its exercises, which are done, and the next one
+	@$(BIN)/python -m notebooks.exercises list
+	@echo "The notebooks: make lab"
+
+lab: setup ## the notebooks of the course, in JupyterLab
+	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
+	@$(BIN)/jupyter lab notebooks/01-a-batchs-journey.ipynb
+
+notebooks: setup ## run the notebooks of the course, and keep what they show
+	@$(BIN)/python -m notebooks.build
 
 mutants: setup ## the bugs put into minidl, found again: pictures and table in docs/simulation.md
 	@$(BIN)/python -m tests.minidl.simulated.gallery docs
@@ -95,6 +106,8 @@ setup: ## make .venv and install requirements.txt; nothing to do the second time
 	begin=$$(date +%s); \
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -r requirements.txt || \
 	    { echo "error: pip could not install requirements.txt; its reason stands above" >&2; exit 1; }; \
+	: "A notebook runs in its own folder: the path file lets this Python find minidl from anywhere"; \
+	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "minidl.pth").write_text(str(pathlib.Path.cwd()))'; \
 	cp requirements.txt $(INSTALLED); \
 	echo "Installed in $$(($$(date +%s) - begin)) s"
 

@@ -1,6 +1,6 @@
 """The long exploration: `make explore`, or
 
-    python -m tests.minidl.simulated.exploring [--chance 1000000] [--jobs 2] [CONFIGURATION ...]
+    python -m tests.minidl.simulated.exploring [--chance 1000000 [--only-chance]] [--jobs 2] [CONFIGURATION ...]
 
 For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not:
 every schedule with two delays, every schedule with a delay and a fault, and then so many by chance in all, with up to
@@ -56,8 +56,8 @@ def run(job: Job) -> tuple[Job, str, int, int, float]:
     return job, told, found.schedules, found.pruned, time.perf_counter() - begin
 
 
-def jobs(names: list[str], chance: int) -> Iterator[Job]:
-    for delays, faults in reversed(BOUNDS):  # the longest first
+def jobs(names: list[str], bounds: list[tuple[int, int]], chance: int) -> Iterator[Job]:
+    for delays, faults in reversed(bounds):  # the longest first
         yield from (Job(name, delays, faults) for name in reversed(names))
     for number in range(0, -(-chance // PIECE)):
         size = min(PIECE, chance - number * PIECE)
@@ -70,17 +70,19 @@ def main() -> int:
     parser.add_argument(
         "--chance", type=int, default=20_000, metavar="N", help="schedules by chance in all (%(default)s)"
     )
+    parser.add_argument("--only-chance", action="store_true", help="without those within the bounds")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     arguments = parser.parse_args()
     names = arguments.names or list(configurations())
     if unknown := [name for name in names if name not in configurations()]:
         parser.error(f"no configuration is called {unknown[0]!r}: there are {', '.join(configurations())}")
     console = Console(width=None if sys.stdout.isatty() else 120)
+    bounds = [] if arguments.only_chance else BOUNDS
     begin, wrong = time.perf_counter(), 0
     totals: dict[str, list[float]] = {}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context) as pool:
-        futures = [pool.submit(run, job) for job in jobs(names, arguments.chance)]
+        futures = [pool.submit(run, job) for job in jobs(names, bounds, arguments.chance)]
         try:
             for future in concurrent.futures.as_completed(futures):
                 job, told, schedules, pruned, seconds = future.result()

@@ -272,6 +272,18 @@ def test_epochs_and_shutdown_are_marked(recorded: Recorded) -> None:
 # ---- what part is drawn
 
 
+def test_a_note_goes_through_everything_at_its_event(recorded: Recorded) -> None:
+    trace = recorded("pinned")
+    event = int(np.flatnonzero(trace.events["kind"] == Kind.YIELDED)[3])
+    figure = timeline(trace, notes=[(event, "look here")])
+    at = (int(trace.events["time"][event]) - trace.start) / 1e6
+    for axes in figure.axes:
+        assert [line for line in find(axes, "note") if np.allclose(line.get_xdata(), at)], axes
+    assert find(figure, "name look here")
+    with pytest.raises(IndexError):
+        timeline(trace, notes=[(len(trace.events), "nowhere")])
+
+
 def test_a_range_of_batches(recorded: Recorded) -> None:
     trace = recorded("in_order")
     figure = timeline(trace, batches=(3, 6))

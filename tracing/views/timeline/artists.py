@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from minidl.events import Kind
 from tracing.views.timeline.queues import Stays, binned
 from tracing.views.timeline.spans import NO_BATCH, Look, Spans
-from tracing.views.timeline.story import Mark
+from tracing.views.timeline.story import NOTE, Mark
 
 # Seven colours of Paul Tol's "muted" scheme, which the colour-blind tell apart, each of another lightness. Batches
 # that follow one another, and every second batch (two workers), differ in lightness by two steps or more: in grey too.
@@ -243,7 +243,7 @@ def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
             offset = (-2 if backwards else 2, 3 + 9 * row)
             drawn = axes.annotate(
                 mark.text, (float(scale(mark.time)), 1), offset, ("data", "axes fraction"), "offset points",
-                ha="right" if backwards else "left", size=7, color=ALARM if mark.kind in SYMBOLS else FAINT,
+                ha="right" if backwards else "left", size=7, color=ALARM if mark.kind in SYMBOLS or mark.kind == NOTE else FAINT,
             )  # fmt: skip
             drawn.set_gid(f"name {mark.text}")
             break

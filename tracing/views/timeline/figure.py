@@ -13,6 +13,7 @@ Few batches are drawn one by one, each in its own colour wherever it is; many ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from tracing.views.timeline.artists import Scale
 from tracing.views.timeline.memory import draw_memory, memory_strips
 from tracing.views.timeline.queues import Stays, queue_stays, reorder_stays
 from tracing.views.timeline.spans import Look, Spans, spans
-from tracing.views.timeline.story import Mark, main_in_words, marks, stages, way
+from tracing.views.timeline.story import Mark, main_in_words, marks, note, stages, way
 from tracing.views.timeline.window import View, choose, select
 from tracing.words import QUEUE_NAMES, duration
 
@@ -53,19 +54,21 @@ def timeline(
     loader: int | None = None,
     epoch: int | None = None,
     width: float = 9.0,
+    notes: Sequence[tuple[int, str]] = (),
 ) -> Figure:
     """Draw a trace, or a part of it.
 
     start, end: seconds after the trace's first event. batches: (10, 30) is what happened while batches 10 to 29 were
     sent, made and trained on; of `epoch`, by default the first. follow: the batch whose way is drawn; by default the
     most instructive one, False for none. loader: the number of a DataLoader; by default the one with most batches.
-    width: inches. Returns a Figure of 200 dots an inch; `savefig` writes png, svg or pdf.
+    width: inches. notes: (event, words) each, pointed at through all lanes. Returns a Figure of 200 dots an inch; `savefig` writes png, svg or pdf.
 
     Raises ValueError when there is nothing to draw: no such loader, epoch or batch, or an empty window.
     """
     view = select(trace, start, end, batches, loader, epoch)
     followed = choose(view, follow, epoch)
-    seen = marks(trace, view.loader, view.epochs, view.begin, view.end)
+    noted = [note(trace, event, words) for event, words in notes]
+    seen = sorted([*marks(trace, view.loader, view.epochs, view.begin, view.end), *noted], key=lambda mark: mark.time)
     rows, strips, memory = lanes_of(view), queues_of(view), memory_strips(view)
     figure, scale, (lanes, *under) = blank(view, width, len(rows), [STRIP] * len(strips) + [2 * STRIP] * len(memory))
     draw_lanes(lanes, scale, view, rows, seen)
@@ -76,6 +79,7 @@ def timeline(
     for axes, lines in zip(under[len(strips) :], memory, strict=True):
         draw_memory(axes, scale, view, lines)
     draw_regions([lanes, *under], scale, seen, view.end)
+    draw_notes([lanes, *under], scale, noted)
     asked = batches if start is None and end is None else None
     write_title(figure, view, rows[0].spans, asked, followed)
     draw_legend(figure, view, rows, followed, seen)
@@ -102,6 +106,14 @@ def blank(view: View, width: float, rows: int, strips: list[float]) -> tuple[Fig
     heights = f". Height in a lane: share of {bins}" if view.summed else ""
     axes[-1].set_xlabel(f"time since the first event ({name}){heights}", size=8)
     return figure, scale, axes
+
+
+def draw_notes(every: list[Axes], scale: Scale, noted: list[Mark]) -> None:
+    """A line through everything that is drawn; its words stand above the lanes, with those of the marks."""
+    for axes in every:
+        for mark in noted:
+            line = axes.axvline(float(scale(mark.time)), color=artists.ALARM, linestyle=(0, (4, 2)), zorder=9)
+            line.set(linewidth=1.0, gid="note")
 
 
 # ---- lanes

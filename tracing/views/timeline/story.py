@@ -132,6 +132,7 @@ MARKED: dict[int, tuple[Lane, str, int]] = {
     Kind.WORKER_JOINED: (Lane.WORKER, "worker {worker} joined", 2),
     Kind.SHUTDOWN_END: (Lane.MAIN, "shutdown complete", 2),
 }
+NOTE = -1  # the kind of a mark that the caller has asked for
 MOST_MARKS = 150
 SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
 
@@ -144,6 +145,11 @@ def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) ->
     at = np.flatnonzero(np.isin(seen["kind"], list(MARKED)))
     at = at[(seen["loader"][at] == loader) & np.isin(seen["epoch"][at], epochs)]
     return _thin_out([_mark(trace, int(position)) for position in first + at])
+
+
+def note(trace: Trace, position: int, words: str) -> Mark:
+    """A mark at an event, of no lane. IndexError: there is no such event."""
+    return Mark(int(trace.events["time"][position]), NOTE, Lane.FEEDER, -1, words, 0)
 
 
 def _thin_out(found: list[Mark]) -> list[Mark]:

@@ -1,0 +1,186 @@
+"""The command line of the exercises: python -m notebooks.exercises list | check | watch | hint | reset | grade."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from notebooks.exercises import grades, progress, telling
+from notebooks.exercises.answers import ANSWERS, provide, provide_all
+from notebooks.exercises.exercise import Exercise, exercise, exercises
+from notebooks.exercises.grading import Verdict, grade
+
+
+def _python() -> str:
+    """How this Python is called from here: "python", where its environment is active."""
+    if Path(shutil.which("python") or "") == Path(sys.executable):
+        return "python"
+    return telling.short_path(Path(sys.executable))
+
+
+COMMAND = f"{_python()} -m notebooks.exercises"
+LOOK = 0.3  # seconds between two looks at the files
+EXAMPLES = f"""examples:
+  {COMMAND} list                   what there is, and what is done
+  {COMMAND} check 07               try answers/07_….py; without a number the first one that is not done
+  {COMMAND} watch                  try a file whenever you save it
+  {COMMAND} hint 07                one more hint each time, three in all
+  {COMMAND} reset 07               begin again with the skeleton; your file is kept as .old
+  {COMMAND} grade class/* > grades.csv    for teachers: a row a learner"""
+console = Console()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands.add_parser("list", help="all exercises, and which are done").set_defaults(run=run_list)
+    for name, run, text in (
+        ("check", run_check, "grade an answer"),
+        ("hint", run_hint, "one more hint"),
+        ("reset", run_reset, "begin again with the skeleton"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("number", nargs="?" if name == "check" else None, metavar="NN", help="for example 07")
+        command.set_defaults(run=run)
+    commands.add_parser("watch", help="grade whatever is saved").set_defaults(run=run_watch)
+    command = commands.add_parser("grade", help="grade folders of answers, as CSV")
+    command.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="a learner's folder of answers")
+    command.set_defaults(run=run_grade)
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        console.print("\nstopped")
+        return 130
+
+
+def run_list(args: argparse.Namespace) -> int:
+    provide_all()
+    done = progress.done(ANSWERS)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    first = _next(done)
+    for each in exercises().values():
+        mark = "[green]done[/]" if each.id in done else "[bold]next[/]" if each is first else ""
+        table.add_row(each.id, each.title, mark, f"notebook {int(each.notebook[:2])}", style="dim" if each.id in done else "")
+    console.print(table)
+    _bar(done)
+    if first is not None:
+        console.print(
+            f"\nWrite {telling.short_path(ANSWERS / first.file)}, then: {COMMAND} check {first.id}", soft_wrap=True
+        )
+    return 0
+
+
+def _next(done: set[str]) -> Exercise | None:
+    return next((each for each in exercises().values() if each.id not in done), None)
+
+
+def _bar(done: set[str]) -> None:
+    console.print(ProgressBar(len(exercises()), len(done), width=40), Text(f" {len(done)} of {len(exercises())}"))
+
+
+def run_check(args: argparse.Namespace) -> int:
+    which = exercise(args.number) if args.number else _next(progress.done(ANSWERS))
+    if which is None:
+        console.print("All exercises are done.")
+        return 0
+    return 0 if _check(which).passed else 1
+
+
+def _check(which: Exercise) -> Verdict:
+    path = provide(which)
+    with console.status(f"trying {path.name}"):
+        verdict = grade(which, path)
+    fell = progress.note(ANSWERS, verdict)
+    telling.show(verdict, path, console)
+    if fell:
+        console.print("It had passed before: it counts as not done again.")
+    _bar(progress.done(ANSWERS))
+    if not verdict.passed:
+        console.print(f"[dim]A hint: {COMMAND} hint {which.id}[/]")
+    return verdict
+
+
+def run_watch(args: argparse.Namespace) -> int:
+    """Until Ctrl-C. The first one is tried at once."""
+    provide_all()
+    seen = _changed({})
+    console.print(f"Watching {telling.short_path(ANSWERS)}: save a file to have it tried; Ctrl-C to stop.")
+    first = _next(progress.done(ANSWERS))
+    if first is not None:
+        _check(first)
+    while True:
+        time.sleep(LOOK)
+        now = _changed(seen)
+        for each in exercises().values():
+            if now.get(each.file) != seen.get(each.file) and each.file in now:
+                console.rule()
+                _check(each)
+        seen = now
+
+
+def _changed(before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """When each file was written, and its size. One that has changed is looked at again, until two looks agree: an
+    editor may be in the middle of saving it."""
+    while True:
+        now = {}
+        for each in exercises().values():
+            try:
+                about = (ANSWERS / each.file).stat()
+            except OSError:  # an editor that writes a new file has it away for a moment
+                continue
+            now[each.file] = about.st_mtime_ns, about.st_size
+        if now == before:
+            return now
+        before = now
+        time.sleep(LOOK / 3)
+
+
+def run_hint(args: argparse.Namespace) -> int:
+    """One more each time; from the first again after the last."""
+    which = exercise(args.number)
+    provide(which)
+    path = ANSWERS / f".hints-{which.id}"
+    given = int(path.read_text()) if path.exists() else 0
+    number = given % len(which.hints)
+    path.write_text(str(number + 1))
+    console.print(f"[bold]{which.id} {which.title}[/], hint {number + 1} of {len(which.hints)}")
+    console.print(which.hints[number], markup=False)
+    return 0
+
+
+def run_reset(args: argparse.Namespace) -> int:
+    which = exercise(args.number)
+    path = provide(which)
+    old = path.with_suffix(".py.old")
+    path.replace(old)
+    shutil.copyfile(which.skeleton, path)
+    progress.forget(ANSWERS, which.id)
+    console.print(f"{path.name} is the skeleton again; what you had is in {old.name}.")
+    return 0
+
+
+def run_grade(args: argparse.Namespace) -> int:
+    for folder in args.folders:
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder")
+    console.stderr = True
+    grades.write_grades(args.folders, sys.stdout, lambda text: print(text, file=sys.stderr))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

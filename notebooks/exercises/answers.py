@@ -1,0 +1,178 @@
+"""The learner's files: where they lie, what is in them, and what can be said of one before it is tried.
+
+answers/01_map_fetcher.py        a copy of the skeleton, made when it is first asked for; git does not see the folder
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import os
+import shutil
+import traceback
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from notebooks.exercises.exercise import FOLDER, Exercise, Finding, exercises, find
+from notebooks.exercises.grafting import replaced
+
+# Where the answers lie; a teacher grades other people's folders.
+ANSWERS = Path(os.environ.get("MINIDL_ANSWERS", FOLDER / "answers"))
+
+
+def provide(exercise: Exercise, folder: Path = ANSWERS) -> Path:
+    """The learner's file; if there is none, a copy of the skeleton."""
+    path = folder / exercise.file
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(exercise.skeleton, path)
+    return path
+
+
+def provide_all(folder: Path = ANSWERS) -> None:
+    for each in exercises().values():
+        provide(each, folder)
+
+
+class NotAttempted(Exception):
+    """There is still `raise NotImplementedError` in it."""
+
+
+class Refused(Exception):
+    """The answer cannot be tried."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.cause)
+        self.finding = finding
+
+
+@dataclass
+class Answer:
+    """A learner's file that could be read: its functions in the place of minidl's, where they are asked for."""
+
+    exercise: Exercise
+    path: Path
+    functions: dict[str, Any]  # reference -> the learner's
+
+    def function(self, name: str = "") -> Any:
+        """The learner's function whose reference ends with this name; the only one, without a name."""
+        found = [value for reference, value in self.functions.items() if reference.endswith(name)]
+        assert len(found) == 1, name
+        return found[0]
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """minidl with the learner's functions."""
+        with contextlib.ExitStack() as stack:
+            for reference, function in self.functions.items():
+                owner, _, old = find(reference)
+                stack.enter_context(replaced(old, function, owner))
+            yield
+
+    def raised(self, error: BaseException) -> str:
+        """An exception in one line, with the line of the learner's file that it came from."""
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)
+        ]
+        where = f" (line {lines[-1]} of {self.path.name})" if lines else ""
+        return f"raised {type(error).__name__}: {error}{where}".replace(": (line", " (line")
+
+
+def read(exercise: Exercise, path: Path) -> Answer:
+    """Execute the file, and take the functions that are asked for. Raises NotAttempted, or Refused with the reason."""
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refused("cannot be read", path, str(error), "Save it as text, in UTF-8.") from None
+    try:
+        tree = ast.parse(source, str(path))
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        what = f"line {error.lineno}: {error.msg}" + (f"   {line}" if line else "")
+        raise _refused("syntax error", path, what, "Python cannot read the file. Was it saved half way?") from None
+    except ValueError as error:  # null bytes
+        raise _refused("syntax error", path, str(error), "Python cannot read the file.") from None
+    _still_to_write(exercise, tree)
+    _no_reference(exercise, tree, path)
+    module = types.ModuleType(f"answer_{exercise.id}")
+    module.__file__ = str(path)
+    try:
+        exec(compile(tree, str(path), "exec"), vars(module))
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        what = f"line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}"
+        raise _refused("does not load", path, what, "The file itself raises when it is imported.") from None
+    return Answer(exercise, path, {each: _function(module, each, path) for each in exercise.references})
+
+
+def _refused(mistake: str, path: Path, got: str, cause: str, expected: str = "a Python file") -> Refused:
+    return Refused(Finding(mistake, f"reading {path.name}", got, expected, cause))
+
+
+def _still_to_write(exercise: Exercise, tree: ast.Module) -> None:
+    """NotAttempted if one of the functions is still as it was given out."""
+    names = {reference.rpartition(":")[2].rpartition(".")[2] for reference in exercise.references}
+    empty = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            body = [
+                each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            ]
+            if all(isinstance(each, ast.Raise) and "NotImplementedError" in ast.unparse(each) for each in body):
+                empty.append(node.name)
+    if empty:
+        raise NotAttempted(", ".join(empty))
+
+
+def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:
+    """Refused if the answer imports what it should write."""
+    own = {reference.rpartition(":")[2].rpartition(".")[2] for reference in exercise.references}
+    owners = {reference.rpartition(":")[2].partition(".")[0] for reference in exercise.references}
+    module_names = {reference.partition(":")[0] for reference in exercise.references}
+    for node in ast.walk(tree):
+        taken: list[str] = []
+        if isinstance(node, ast.ImportFrom):
+            taken = [each.name for each in node.names if each.name in {*own, *owners, *exercise.forbidden, "*"}]
+        elif isinstance(node, ast.Import):
+            taken = [each.name for each in node.names if each.name in {*module_names, "importlib"}]
+        elif isinstance(node, ast.Attribute) and node.attr in exercise.forbidden:
+            taken = [node.attr]
+        if taken:
+            what = f"line {node.lineno}: {ast.unparse(node)}"
+            cause = f"`{taken[0]}` is, or leads to, what the exercise asks you to write. Write it yourself."
+            raise _refused("imports the reference", path, what, cause, "an answer of your own")
+
+
+def _function(module: types.ModuleType, reference: str, path: Path) -> Any:
+    """The learner's function, with the reference's parameters."""
+    _, name, original = find(reference)
+    there: Any = module
+    dotted = reference.rpartition(":")[2]
+    for part in dotted.split("."):
+        there = inspect.getattr_static(there, part, None)
+    if not inspect.isfunction(there):
+        raise _refused(
+            "function is missing",
+            path,
+            f"no function {dotted}",
+            f"Keep `{name}` where the skeleton has it.",
+            f"def {name}",
+        )
+    wanted, has = (list(inspect.signature(each).parameters) for each in (original, there))
+    if wanted != has:
+        raise _refused(
+            "wrong signature",
+            path,
+            f"def {name}({', '.join(has)})",
+            "The loader calls the function as the skeleton has it: keep the parameters, their names and their order.",
+            f"def {name}({', '.join(wanted)})",
+        )
+    if inspect.isgeneratorfunction(there) and not inspect.isgeneratorfunction(original) and name != "__iter__":
+        raise _refused(
+            "is a generator", path, f"{name} has a yield", "With `yield` in it, calling it runs nothing.", "a function"
+        )
+    return there

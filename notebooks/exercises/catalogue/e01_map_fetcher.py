@@ -1,0 +1,116 @@
+"""Exercise 1: keys to samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from notebooks.exercises.answers import Answer
+from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.probes import attempt, real
+
+
+class Squares:
+    """A map-style dataset that knows which keys it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, key: int) -> int:
+        if not 0 <= key < 8:
+            raise IndexError(key)
+        self.asked.append(key)
+        return key * key
+
+
+class AllAtOnce(Squares):
+    """One that reads several samples better than one by one."""
+
+    def __getitems__(self, keys: list[int]) -> list[int]:
+        return [key * key for key in keys]
+
+
+class Taken(AllAtOnce):
+    """One that has inherited the method, and cannot do it."""
+
+    __getitems__ = None  # type: ignore[assignment]
+
+
+def grade(answer: Answer) -> Finding | None:
+    from minidl.data.fetch import MapFetcher
+
+    def fetch(dataset: Any, keys: Any, auto_collation: bool = True) -> Any:
+        return answer.function()(MapFetcher(dataset, auto_collation, list, False), keys)
+
+    with answer.at_work():
+        one = attempt(answer, "fetch(3), without automatic batching", lambda: fetch(Squares(), 3, False))
+        if one.value == [9]:
+            cause = (
+                "Without automatic batching a task is one key and its samples are one sample: `self.auto_collation` is "
+                "False then, and the sample is returned as it is, in no list."
+            )
+            return one.finding("one sample in a list", "9", cause)
+        if one.value != 9:
+            return one.finding("one sample", "9", "Without automatic batching `keys` is one key: return its sample.")
+        several = attempt(answer, "fetch([3, 1, 2])", lambda: fetch(Squares(), [3, 1, 2]))
+        if several.value in ([0, 1, 4], list(range(8)), [key * key for key in range(8)]):
+            cause = "The samples are those of `keys`, in their order: iterate the keys, and not the dataset."
+            return several.finding("the dataset, not the keys", "[9, 1, 4]", cause)
+        if several.value != [9, 1, 4]:
+            return several.finding("several samples", "[9, 1, 4]", "With automatic batching: a list, a sample a key.")
+        dataset = AllAtOnce()
+        whole = attempt(answer, "fetch([3, 1]) of a dataset with __getitems__", lambda: fetch(dataset, [3, 1]))
+        if whole.value == [9, 1] and dataset.asked:
+            cause = (
+                "The dataset has `__getitems__`, which takes all keys at once (one query to a database, say, and not "
+                "one a key). It was asked key by key."
+            )
+            return whole.finding("ignores __getitems__", "one call of __getitems__, and none of __getitem__", cause)
+        if whole.value != [9, 1]:
+            return whole.finding(
+                "ignores __getitems__", "[9, 1]", "Ask `self.dataset.__getitems__(keys)` where there is one."
+            )
+        taken = attempt(answer, "fetch([3, 1]) where __getitems__ is None", lambda: fetch(Taken(), [3, 1]))
+        if taken.value != [9, 1]:
+            cause = "A subclass takes the method away by setting it to None: that it is there does not tell enough."
+            return taken.finding("__getitems__ is None", "[9, 1]", cause)
+        return real(answer, _program, [[0, 1, 4], [9, 16, 25], [36, 49]])
+
+
+def _program() -> list[list[int]]:
+    import minidl
+
+    return list(minidl.DataLoader(Squares(), batch_size=3, num_workers=2, collate_fn=list))
+
+
+EXERCISE = Exercise(
+    number=1,
+    name="map_fetcher",
+    title="the map fetcher's fetch",
+    references=("minidl.data.fetch:MapFetcher.fetch",),
+    task="""
+    A worker has a task: some keys. It asks its fetcher for their samples, and has them collated. Write the fetcher for
+    map-style datasets: `fetch(keys)` returns the samples of `keys`, not yet collated.
+
+    With automatic batching a task has a list of keys, and the samples are a list. Without it (`batch_size=None`) a task
+    has one key, and its sample is returned as it is. A dataset that has a method `__getitems__` is asked for all the
+    keys of a list at once; any other for one after the other.
+    """,
+    legend={
+        "keys": "[12, 13, 14, 15] with automatic batching; 12 without",
+        "self.dataset": "dataset[12] is a sample; dataset.__getitems__([12, 13]), where there is one, a list of them",
+        "self.auto_collation": "True with automatic batching",
+    },
+    hints=(
+        "There are three ways to ask a dataset. What decides between one sample and a list of them?",
+        "`getattr(self.dataset, '__getitems__', None)` is None where there is no such method, and also where a "
+        "subclass has set it to None.",
+        "First: if not self.auto_collation, return self.dataset[keys]. Then: if there is __getitems__, return what it "
+        "makes of the keys. Else a list: one self.dataset[key] a key.",
+    ),
+    grade=grade,
+    notebook="02-datasets-samplers-fetchers.ipynb",
+    forbidden=("_MapDatasetFetcher", "_utils"),
+)

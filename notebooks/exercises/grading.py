@@ -1,0 +1,237 @@
+"""Try an answer in a process of its own, which can be stopped: whatever a learner's code does, a verdict comes back.
+
+The processes are forked from a server that has torch imported already, so that a check does not wait for that. The
+grader says what it begins with (a beat). An answer is stopped if it has computed for COMPUTES seconds since the last
+beat, or if it and all it has started have slept for WAITS: seconds of computing, because on a busy machine the clock
+tells nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import faulthandler
+import io
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from notebooks.exercises import heartbeat
+from notebooks.exercises.answers import NotAttempted, Refused, read
+from notebooks.exercises.exercise import Exercise, Finding, exercise
+
+COMPUTES = 3.0  # seconds of CPU time since the last beat
+WAITS = 3.0  # seconds in which nobody has computed, and nobody wanted to
+LOOK = 0.05  # seconds between two looks
+PRINTED = 20  # lines of what the answer has printed that are shown
+
+
+class Status(enum.Enum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_ATTEMPTED = "not attempted"
+
+
+@dataclass
+class Verdict:
+    """What became of an answer."""
+
+    exercise: str  # "07"
+    status: Status
+    finding: Finding | None = None  # of one that failed
+    missing: str = ""  # functions still to write
+    printed: list[str] = field(default_factory=list)
+    seconds: float = 0.0  # that the grading took
+
+    @property
+    def passed(self) -> bool:
+        return self.status is Status.PASSED
+
+    def _repr_html_(self) -> str:
+        from notebooks.exercises.telling import html
+
+        return html(self)
+
+
+def grade(which: Exercise, path: Path) -> Verdict:
+    """The verdict on the answer in this file. What a failing run looks like is written beside it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["notebooks.exercises.preloaded"])
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="exercise-") as folder:
+        said, stacks = Path(folder, "said"), Path(folder, "stacks")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(which.id, path, theirs, said, stacks))
+        process.start()
+        theirs.close()
+        try:
+            verdict = _watch(process, ours, which, path, stacks)
+        finally:
+            _end(process)
+        verdict.printed = said.read_text(errors="replace").splitlines()[: PRINTED + 1] if said.exists() else []
+    verdict.seconds = time.perf_counter() - begin
+    return verdict
+
+
+# ---- the process in which an answer is tried
+
+
+def _work(number: str, path: Path, connection: Connection, said: Path, stacks: Path) -> None:
+    os.setsid()  # what the answer starts can be ended with it
+    with open(said, "w", buffering=1) as out, open(stacks, "w") as dump:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+        sys.stdout = sys.stderr = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), line_buffering=True)
+        faulthandler.register(signal.SIGUSR1, dump, all_threads=False)
+        heartbeat.listen(lambda what: connection.send(what))
+        connection.send(_judge(exercise(number), path))
+        connection.close()
+
+
+def _judge(which: Exercise, path: Path) -> Verdict:
+    try:
+        answer = read(which, path)
+    except NotAttempted as nothing:
+        return Verdict(which.id, Status.NOT_ATTEMPTED, missing=str(nothing))
+    except Refused as refused:
+        return Verdict(which.id, Status.FAILED, refused.finding)
+    try:
+        finding = which.grade(answer)
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of the learner's code, too
+        if not _concerns(error, path):
+            raise
+        doing = f"{heartbeat.last or path.name}"
+        cause = (
+            "Your code raises where it should not. Is it a name that is misspelt, or a case you have not thought of?"
+        )
+        finding = Finding("raises", doing, answer.raised(error), "no exception", cause)
+    if finding is None:
+        return Verdict(which.id, Status.PASSED)
+    if finding.broken is not None:
+        with answer.at_work():  # the run is repeated
+            finding.broken.save(path.parent, path.stem)
+    return Verdict(which.id, Status.FAILED, finding)
+
+
+def _concerns(error: BaseException, path: Path) -> bool:
+    """Whether an exception has to do with the answer: it passed through its lines."""
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(path):
+            return True
+        frame = frame.tb_next
+    return False
+
+
+# ---- the process that waits for the verdict
+
+
+def _watch(process: Any, connection: Connection, which: Exercise, path: Path, stacks: Path) -> Verdict:
+    """Its verdict, or ours, if it does not come to one."""
+    family = _Family(process.pid)
+    doing = f"reading {path.name}"
+    while True:
+        try:
+            while connection.poll(LOOK):
+                message = connection.recv()
+                if isinstance(message, Verdict):
+                    return message
+                doing = message
+                family.beat()
+        except EOFError:
+            process.join()
+            return _ended(which, process.exitcode, doing)
+        stuck = family.stuck()
+        if stuck:
+            return _stopped(which, path, stuck, doing, _line(process.pid, path, stacks))
+
+
+class _Family:
+    """A process and all that it has started: whether they get on."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.beat()
+
+    def beat(self) -> None:
+        self.at_beat, self.last, self.since = self._used()[0], -1.0, time.monotonic()
+
+    def _used(self) -> tuple[float, bool]:
+        """CPU seconds, and whether one of them wants a core now."""
+        used, wants = 0.0, False
+        with contextlib.suppress(psutil.Error):
+            top = psutil.Process(self.pid)
+            for each in [top, *top.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    times = each.cpu_times()
+                    used += times.user + times.system
+                    wants |= each.status() in (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
+        return used, wants
+
+    def stuck(self) -> str:
+        used, wants = self._used()
+        if used != self.last or wants:
+            self.last, self.since = used, time.monotonic()
+        if used - self.at_beat > COMPUTES:
+            return "computes"
+        return "waits" if time.monotonic() - self.since > WAITS else ""
+
+
+def _line(pid: int, path: Path, stacks: Path) -> tuple[int, str] | None:
+    """The line of the answer that it is in."""
+    os.kill(pid, signal.SIGUSR1)
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline and not stacks.stat().st_size:
+        time.sleep(LOOK)
+    found = re.search(rf'File "{re.escape(str(path))}", line (\d+)', stacks.read_text())
+    if found is None:
+        return None
+    number = int(found[1])
+    return number, path.read_text(encoding="utf-8").splitlines()[number - 1].strip()
+
+
+def _stopped(which: Exercise, path: Path, stuck: str, doing: str, line: tuple[int, str] | None) -> Verdict:
+    where = f"line {line[0]} of {path.name}: {line[1]}" if line else "code that your function calls"
+    if stuck == "computes":
+        got = f"no end: after {COMPUTES:.0f} s of computing it was in {where}"
+        cause = "A loop that never ends. What should make its condition false, or lead to a break or a return?"
+    else:
+        got = f"no end: it waits in {where}"
+        cause = "It waits for something that does not come. Who should send it, and did they hear that they should?"
+    return Verdict(which.id, Status.FAILED, Finding("never returns", doing, got, "an end", cause))
+
+
+def _ended(which: Exercise, code: int | None, doing: str) -> Verdict:
+    """It is gone without a word: os._exit, a signal, or a mistake of the grader, which has printed it."""
+    got = f"the process that tried it has ended ({f'signal {-code}' if code and code < 0 else f'exit code {code}'})"
+    cause = "Does your code call os._exit, or kill a process? What it printed stands below."
+    return Verdict(which.id, Status.FAILED, Finding("ends the process", doing, got, "a verdict", cause))
+
+
+def _end(process: Any) -> None:
+    """Nothing that the answer has started is left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.join()
+    process.close()
+
+
+def verdicts(folder: Path) -> Iterator[tuple[Exercise, Verdict]]:
+    """Of all exercises, in order; one whose file is not in the folder is not attempted."""
+    from notebooks.exercises.exercise import exercises
+
+    for each in exercises().values():
+        path = folder / each.file
+        yield each, grade(each, path) if path.exists() else Verdict(each.id, Status.NOT_ATTEMPTED)

@@ -1,0 +1,9 @@
+"""What the server that answers are forked from has imported: see notebooks.exercises.grading."""
+
+import importlib
+
+from notebooks.exercises.exercise import exercises
+
+for name in ("minidl.public", "matplotlib.figure", "tracing.simulated", "tracing.views.timeline"):
+    importlib.import_module(name)
+exercises()

@@ -1,0 +1,82 @@
+"""What graders do with an answer: call it and hold what comes back against what should; and, at last, real processes.
+
+tried = attempt(answer, "fetch([3, 1])", lambda: fetch(...))
+if tried.value != [9, 1]:
+    return tried.finding("several samples", "[9, 1]", "…why…")
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from notebooks.exercises.answers import Answer
+from notebooks.exercises.exercise import Finding
+from notebooks.exercises.heartbeat import beat
+from notebooks.exercises.protocol import Broken
+
+MISSPELT = "Is a name misspelt? The legend at the top of the file has those that you need."
+
+
+class Raised:
+    """In the place of a value: equal to nothing."""
+
+
+@dataclass
+class Attempt:
+    """A call, and what came of it."""
+
+    call: str
+    value: Any
+    error: BaseException | None
+    got: str
+
+    def finding(self, mistake: str, expected: str, cause: str) -> Finding:
+        """What is wrong with it. A name that is misspelt says nothing of what its author had in mind."""
+        if isinstance(self.error, (NameError, AttributeError, ImportError)):
+            return Finding("raises", self.call, self.got, expected, MISSPELT)
+        return Finding(mistake, self.call, self.got, expected, cause)
+
+
+def attempt(answer: Answer, call: str, function: Callable[[], Any]) -> Attempt:
+    """Call it. An exception is as good as a value."""
+    beat(call)
+    try:
+        value = function()
+    except Exception as error:
+        return Attempt(call, Raised, error, answer.raised(error))
+    return Attempt(call, value, None, short(value))
+
+
+def short(value: Any) -> str:
+    """A value in one line."""
+    one = reprlib.Repr()
+    one.maxlist = one.maxtuple = one.maxdict = 20
+    one.maxstring = one.maxother = 200
+    return " ".join(one.repr(value).split())
+
+
+def ran(broken: Broken | None, mistake: str, call: str, cause: str) -> Finding | None:
+    """The finding about a run that breaks a rule; None if there is none."""
+    if broken is None:
+        return None
+    got = f"raised {broken.error}" if broken.error else broken.breach.what
+    return Finding(mistake, call, got, broken.sentence, cause, broken)
+
+
+def real(answer: Answer, program: Callable[[], Any], *expected: Any) -> Finding | None:
+    """The program with real processes, and the learner's functions in them: what the simulated world has shown must
+    hold here, too."""
+    with answer.at_work():
+        tried = attempt(answer, "the same with real processes", program)
+    if tried.error is None and any(tried.value == each for each in expected):
+        return None
+    cause = "This holds for single calls, or in the simulated world, and not with real worker processes."
+    return tried.finding("real processes", " or ".join(map(short, expected)), cause)
+
+
+def first(findings: Iterable[Finding | None]) -> Finding | None:
+    """The first that is one."""
+    return next((each for each in findings if each is not None), None)

@@ -1,0 +1,280 @@
+"""Grading in the simulated world: run a program with the learner's functions under many schedules, and hold the rules
+of the protocol against each run.
+
+A rule looks at the events of a run and says what breaks it, and where. It looks at events that the learner's functions
+need not say: what goes through the queues, what main asks for and is given, who dies and who ends.
+
+Legend
+    play(program, rules)    None, or the first run that breaks a rule, as short as it was found
+    rule                    Rule("in order", "batches leave in the sampler's order", function of a Run)
+    run                     the events of a simulated run as a numpy structured array, and what became of it
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minidl.events import NO_WORKER, Kind, Queue
+from minidl.world.simulated import Outcome, explore_by_chance, simulate
+from minidl.world.simulated.schedule import Recorded
+from notebooks.exercises.heartbeat import beat
+
+FIELDS = ("time", "thread", "kind", "epoch", "task", "worker", "queue", "value")
+CHANCE = 150  # schedules by chance that an answer is tried with
+
+
+@dataclass
+class Run:
+    """What happened in a simulated run."""
+
+    outcome: Outcome
+
+    @functools.cached_property
+    def events(self) -> np.ndarray:
+        """A row an event, in the order of time: the fields are FIELDS, all int64."""
+        rows = [event[:8] for event in self.outcome.events]
+        return (
+            np.array(rows, dtype=[(name, np.int64) for name in FIELDS])
+            if rows
+            else np.zeros(0, [(n, "i8") for n in FIELDS])
+        )
+
+    def of(self, *kinds: Kind, queue: Queue | None = None) -> np.ndarray:
+        """The positions of the events of these kinds; of one queue."""
+        seen = np.isin(self.events["kind"], kinds)
+        if queue is not None:
+            seen &= self.events["queue"] == queue
+        return np.flatnonzero(seen)
+
+
+@dataclass(frozen=True)
+class Breach:
+    """How a rule is broken."""
+
+    what: str  # "batch 2 was yielded where batch 1 was due"
+    events: list[int] = field(default_factory=list)  # that show it
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something that holds in every run of a right answer."""
+
+    name: str
+    sentence: str
+    look: Callable[[Run], Iterable[Breach]]
+
+
+@dataclass
+class Broken:
+    """A run that breaks a rule."""
+
+    rule: str
+    sentence: str
+    breach: Breach
+    token: str  # does the run again: simulate(program, schedule=token)
+    waits: str  # who waits for whom, if it came to a standstill
+    error: str  # what the program raised
+    result: str
+    outcome: Outcome | None = None
+    trace: Path | None = None  # once it is saved
+    picture: Path | None = None
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the trace into folder/NAME.trace, and its timeline, with the rule marked, to NAME.png."""
+        import shutil
+
+        import tracing
+        from tracing import simulated
+
+        outcome, self.outcome = self.outcome, None  # which could not be sent to another process
+        if outcome is None or not outcome.events:
+            return
+        path = folder / f"{name}.trace"
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        simulated.write(outcome, path)
+        self.trace = path
+        notes = [(event, self.rule) for event in self.breach.events[-1:]]
+        try:
+            tracing.timeline(tracing.load(path), notes=notes).savefig(folder / f"{name}.png", dpi=110)
+        except ValueError:  # nothing to draw: it broke before there was a loader
+            return
+        self.picture = folder / f"{name}.png"
+
+
+class Slow(Recorded):
+    """One thread is passed over as long as another can go on: a slow worker, a slow feeder."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(seed=0, faults=0, horizon=1)
+        self.slow = number
+
+    def pick(self, machine: Any, default: Any) -> Any:
+        return machine.next_able(self.slow + 1) if default.number == self.slow else default
+
+
+def play(
+    program: Callable[[], Any],
+    rules: Iterable[Rule],
+    *,
+    faults: int = 0,
+    chance: int = CHANCE,
+    schedules: Iterable[str] = (),
+    **options: Any,
+) -> Broken | None:
+    """Run the program under the default schedule, `schedules`, one for each thread in which that is slow, and `chance`
+    more with at most so many `faults`; the first run that breaks a rule."""
+    rules = list(rules)
+    options.setdefault("draws", False)
+    first = _judged(simulate(program, **options), rules)
+    if first is not None:
+        return first
+    for token in schedules:
+        beat(f"a run with the schedule {token}")
+        broken = _judged(simulate(program, schedule=token, **options), rules)
+        if broken is not None:
+            return broken
+    for number in range(1, len(simulate(program, **options).threads)):
+        beat(f"a run in which thread {number} is slow")
+        broken = _judged(simulate(program, schedule=Slow(number), **options), rules)
+        if broken is not None:
+            return broken
+
+    def judge(outcome: Outcome) -> list[str]:
+        beat("runs by chance")
+        return [rule.name for rule in rules for _ in itertools.islice(rule.look(Run(outcome)), 1)]
+
+    found = explore_by_chance(program, chance, faults=faults, judge=judge, **options)
+    return None if found.counterexample is None else _judged(found.counterexample, rules)
+
+
+def _judged(outcome: Outcome, rules: list[Rule]) -> Broken | None:
+    run = Run(outcome)
+    for rule in rules:
+        for breach in rule.look(run):
+            return broken_by(outcome, rule.name, rule.sentence, breach)
+    return None
+
+
+def broken_by(outcome: Outcome, name: str, sentence: str, breach: Breach) -> Broken:
+    from tracing.simulated import explain
+
+    waits = explain(outcome) if outcome.deadlock or outcome.endless else ""
+    error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error is not None else ""
+    return Broken(name, sentence, breach, outcome.token, waits, error, repr(outcome.result), outcome)
+
+
+# ---- rules
+
+
+def gives(*expected: Any) -> Rule:
+    """The program returns one of these."""
+
+    def look(run: Run) -> Iterator[Breach]:
+        ended = run.outcome.error is None and not (run.outcome.deadlock or run.outcome.endless)
+        if ended and run.outcome.result not in expected:
+            yield Breach(f"it returned {run.outcome.result!r}, not {expected[0]!r}", _last(run, Kind.YIELDED))
+
+    return Rule("the right batches", "every sample comes once, in the right batch", look)
+
+
+def _last(run: Run, *kinds: Kind) -> list[int]:
+    at = run.of(*kinds)
+    return [int(at[-1])] if len(at) else []
+
+
+def _raises_nothing(run: Run) -> Iterator[Breach]:
+    error = run.outcome.error
+    if error is not None:
+        at = run.of(Kind.ERROR_RAISED)
+        yield Breach(f"it raised {type(error).__name__}: {error}", [int(at[0])] if len(at) else [len(run.events) - 1])
+
+
+def _comes_to_an_end(run: Run) -> Iterator[Breach]:
+    if run.outcome.deadlock:
+        yield Breach("everybody waits, and nobody will ever go on", [len(run.events) - 1])
+    elif run.outcome.endless:
+        yield Breach("it goes on for ever", [len(run.events) - 1])
+
+
+def _in_order(run: Run) -> Iterator[Breach]:
+    due: dict[int, int] = {}
+    for position in run.of(Kind.YIELDED):
+        event = run.events[position]
+        epoch, task = int(event["epoch"]), int(event["task"])
+        if task != due.get(epoch, 0):
+            yield Breach(f"batch {task} was yielded where batch {due.get(epoch, 0)} was due", [int(position)])
+        due[epoch] = task + 1
+
+
+def _leaves_nothing(run: Run) -> Iterator[Breach]:
+    left = getattr(run.outcome, "left", None)
+    if left:
+        yield Breach(f"still there when the program has ended: {', '.join(map(str, left))}", [len(run.events) - 1])
+
+
+def never_more_than(most: int) -> Rule:
+    """Of the tasks that were sent, so many at most have not been yielded."""
+
+    def look(run: Run) -> Iterator[Breach]:
+        held = 0
+        for position in run.of(Kind.PUT, Kind.YIELDED):
+            event = run.events[position]
+            if event["kind"] == Kind.YIELDED:
+                held -= 1
+            elif event["queue"] == Queue.INDEX and event["task"] >= 0:
+                held += 1
+                # While a batch is being yielded, the task that takes its place may be sent already.
+                if held > most + 1:
+                    yield Breach(
+                        f"task {event['task']} was sent while {held - 1} batches were held; {most} are allowed",
+                        [int(position)],
+                    )
+
+    return Rule("a bound on what is held", f"at most prefetch_factor * num_workers = {most} batches are held", look)
+
+
+def in_turns(workers: int) -> Rule:
+    """Tasks 0, 1, 2, ... go to workers 0, 1, ..., 0, 1, ..."""
+
+    def look(run: Run) -> Iterator[Breach]:
+        for position in run.of(Kind.PUT, queue=Queue.INDEX):
+            event = run.events[position]
+            task, worker = int(event["task"]), int(event["worker"])
+            if task >= 0 and worker != task % workers:
+                yield Breach(
+                    f"task {task} was sent to worker {worker}; it was worker {task % workers}'s turn", [int(position)]
+                )
+
+    return Rule("in turns", "tasks go round the workers: 0, 1, 0, 1, ...", look)
+
+
+RAISES_NOTHING = Rule("no error", "a program without a mistake raises nothing", _raises_nothing)
+COMES_TO_AN_END = Rule("comes to an end", "nobody waits for what never comes", _comes_to_an_end)
+IN_ORDER = Rule("in order", "batches leave in the sampler's order, whatever order they arrive in", _in_order)
+LEAVES_NOTHING = Rule("nothing is left", "when the program ends, no process, thread or pipe is left", _leaves_nothing)
+ALWAYS = (COMES_TO_AN_END, RAISES_NOTHING, LEAVES_NOTHING)
+
+__all__ = [
+    "ALWAYS",
+    "COMES_TO_AN_END",
+    "IN_ORDER",
+    "LEAVES_NOTHING",
+    "NO_WORKER",
+    "RAISES_NOTHING",
+    "Breach",
+    "Broken",
+    "Rule",
+    "Run",
+    "gives",
+    "in_turns",
+    "never_more_than",
+    "play",
+]

@@ -1,0 +1,53 @@
+"""Exercise 7: the next batch, in order.
+
+Batches come back from the workers in any order; main yields them in the sampler's. Write the three
+methods that do it. `_next_task` waits until the batch of task `_rcvd_idx` is there, and returns
+that number. It waits by calling `_receive`, which takes in one message; a batch that came too early
+stays in `_task_info`: that is the reorder buffer. Then `_take` is called with the number: it hands
+the batch out, and sends one new task in its place.
+
+`in_order=False` is exercise 8, streams that end are exercise 9: here every loader is in order, and
+every task brings a batch. (The lines for both may be left out, and so may the calls of `emit`:
+without them the timeline shows no reorder buffer, and nothing else depends on them.)
+
+Legend
+    self._rcvd_idx           4: the next task to be yielded
+    self._send_idx           7: the next task to be sent. When the two are equal, the epoch is over:
+                             call self._shutdown_workers() (unless self._persistent_workers), and
+                             raise StopIteration
+    self._task_info          {4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: the tasks that were sent
+                             and not yet yielded. A batch is put into .data of its task; .arrived
+                             says whether it is there
+    self._get_data(timeout)  the next message: Result(task_id=5, worker_id=1, data=batch), or Died,
+                             which needs nothing done
+    self._tasks_outstanding  2: tasks that were sent, and no result received. _workers_num_tasks is
+                             the same for each worker
+    self._try_put_index()    sends one task, if there is one
+    self._timeout            what _receive is called with
+
+Check it with `python -m notebooks.exercises check 07`; `hint 07` helps.
+It belongs to notebooks/06-out-of-order-back-in-order.ipynb.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+
+from minidl.events import RECEIVED, RELEASED, STORED, emit
+from minidl.messages import Result, StreamEnd
+
+
+class ParallelIterator:
+    def _receive(self, timeout: float) -> int | None:
+        """Take in one message. If it is a batch, store it and return its task's id."""
+        raise NotImplementedError
+
+    def _next_task(self) -> int:
+        """Wait until a task can be yielded: in order the next one, else any."""
+        raise NotImplementedError
+
+    def _take(self, task_id: int) -> Any:
+        """Refill, then hand out a batch, or raise the exception that came in its place. torch: _process_data"""
+        raise NotImplementedError

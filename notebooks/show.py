@@ -1,0 +1,79 @@
+"""What the notebooks show: minidl's source, and runs of the simulated world as pictures, step-throughs and reports.
+
+show.source(ParallelIterator._try_put_index)    the function as it stands in the package
+run = show.run(program)                         simulated: the same run, to the byte, every time
+show.timeline(run), show.step(run), show.report(run)
+show.journey(run, 5)                            all events of batch 5, in words
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from IPython.display import Image, Markdown, display
+
+import tracing
+from minidl.events import Kind
+from minidl.world.simulated import Outcome, simulate
+from tracing.views.stepper.code import Code
+from tracing.views.stepper.told import in_words, name_of
+
+DPI = 110
+
+
+def source(*things: Any) -> None:
+    """The source of functions, methods and classes of minidl, each under the name of its file."""
+    for thing in things:
+        module = inspect.getmodule(thing)
+        assert module is not None
+        text = textwrap.dedent(inspect.getsource(thing)).rstrip()
+        # Markdown, not HTML: it is highlighted wherever a notebook is shown, and short in a diff.
+        display(Markdown(f"```python\n# {module.__name__.replace('.', '/')}.py\n\n{text}\n```"))
+
+
+def run(program: Callable[[], Any], **options: Any) -> Outcome:
+    """Run a program in the simulated world; `options` are those of `simulate`. What it raises is raised here."""
+    outcome = simulate(program, **options)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
+
+
+def timeline(run: Outcome | tracing.Trace, **options: Any) -> Image:
+    """The timeline of a run, or of a trace; `options` are those of `tracing.timeline`."""
+    figure, file = tracing.timeline(_trace(run), **options), io.BytesIO()
+    figure.savefig(file, dpi=DPI, metadata={"Software": None})  # so that the same picture is the same file
+    return Image(file.getvalue(), format="png")
+
+
+def step(run: Outcome | tracing.Trace, title: str = "step by step", **part: Any) -> Any:
+    """The step-through; `part` as in `tracing.step`."""
+    return tracing.step(_trace(run), title=title, **part)
+
+
+def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
+    """Every event of one batch (of the first epoch): when, who, what, and which function of minidl says so."""
+    trace = _trace(run)
+    code = Code(trace.sources)
+    rows = ["| ms | who | does what | said in |", "|---:|---|---|---|"]
+    for event in trace.events[(trace.events["task"] == task_id) & (trace.events["epoch"] == 0)]:
+        before, after = in_words(event)
+        what = before if after is None else f"{before}**{task_id}**{after}"
+        function = code.functions[code.sites[code.site(Kind(event["kind"]), event["queue"])][0]]
+        ms, who = (int(event["time"]) - trace.start) / 1e6, name_of(trace.actors[event["actor"]])
+        rows.append(f"| {ms:.2f} | {who} | {what} | `{function['name']}`, {function['file']} |")
+    return Markdown("\n".join(rows))
+
+
+def report(run: Outcome | tracing.Trace, until: str = "Look") -> None:
+    """The report, up to the line that begins with this word."""
+    text = str(tracing.report(_trace(run)))
+    print(text.partition(f"\n{until}")[0])
+
+
+def _trace(run: Outcome | tracing.Trace) -> tracing.Trace:
+    return run.trace if isinstance(run, Outcome) else run

@@ -1,0 +1,23 @@
+"""never looks into the buffer"""
+
+
+class ParallelIterator:
+    def _receive(self, timeout):
+        result = self._get_data(timeout)
+        self._tasks_outstanding -= 1
+        self._workers_num_tasks[result.worker_id] -= 1
+        self._task_info[result.task_id].data = result.data
+        return result.task_id
+
+    def _next_task(self):
+        if self._rcvd_idx == self._send_idx:
+            self._shutdown_workers()
+            raise StopIteration
+        while self._receive(self._timeout) != self._rcvd_idx:
+            pass
+        return self._rcvd_idx
+
+    def _take(self, task_id):
+        self._try_put_index()
+        self._rcvd_idx += 1
+        return self._task_info.pop(task_id).data
