@@ -74,7 +74,9 @@ def run_list(args: argparse.Namespace) -> int:
     first = _next(done)
     for each in exercises().values():
         mark = "[green]done[/]" if each.id in done else "[bold]next[/]" if each is first else ""
-        table.add_row(each.id, each.title, mark, f"notebook {int(each.notebook[:2])}", style="dim" if each.id in done else "")
+        table.add_row(
+            each.id, each.title, mark, f"notebook {int(each.notebook[:2])}", style="dim" if each.id in done else ""
+        )
     console.print(table)
     _bar(done)
     if first is not None:

@@ -79,9 +79,18 @@ def grade(which: Exercise, path: Path) -> Verdict:
             verdict = _watch(process, ours, which, path, stacks)
         finally:
             _end(process)
-        verdict.printed = said.read_text(errors="replace").splitlines()[: PRINTED + 1] if said.exists() else []
+        verdict.printed = _printed(said)
     verdict.seconds = time.perf_counter() - begin
     return verdict
+
+
+def _printed(said: Path) -> list[str]:
+    """The first lines of what the answer printed, and their first words; with one more line if there are more."""
+    if not said.exists():
+        return []
+    with open(said, errors="replace") as file:
+        text = file.read(100 * PRINTED)
+    return [line if len(line) < 100 else f"{line[:100]}..." for line in text.splitlines()[: PRINTED + 1]]
 
 
 # ---- the process in which an answer is tried

@@ -1,0 +1,283 @@
+"""The runner: whatever a learner's file does, a clear verdict comes back; and the commands around it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from notebooks.exercises import __main__ as commands
+from notebooks.exercises import check, grading, progress, telling
+from notebooks.exercises.exercise import exercise, exercises
+from notebooks.exercises.grading import Status, grade
+from notebooks.exercises.skeleton import generate
+
+ROOT = Path(__file__).parents[2]
+FIRST = exercise("01")
+BODY = "raise NotImplementedError"
+
+
+@pytest.fixture
+def answers(tmp_path, monkeypatch):
+    """An empty folder for answers, which the commands use."""
+    folder = tmp_path / "answers"
+    for module in ("notebooks.exercises.answers", "notebooks.exercises.__main__"):
+        monkeypatch.setattr(f"{module}.ANSWERS", folder)
+    monkeypatch.setattr("notebooks.exercises.answers.provide.__defaults__", (folder,))
+    monkeypatch.setattr("notebooks.exercises.answers.provide_all.__defaults__", (folder,))
+    folder.mkdir()
+    return folder
+
+
+def write(folder: Path, body: str, head: str = "") -> Path:
+    """An answer to exercise 1 with this body."""
+    path = folder / FIRST.file
+    text = FIRST.skeleton.read_text(encoding="utf-8").replace(BODY, body.replace("\n", "\n        "))
+    path.write_text(text.replace("from typing", f"{head}\nfrom typing", 1), encoding="utf-8")
+    return path
+
+
+LOOKS_RIGHT = "return self.dataset[keys]"
+# What is in the file, and what is said: the mistake's name, and words of what was got.
+OUTSIDE = {
+    "a syntax error": ("return (self.dataset", "", "syntax error", "'(' was never closed"),
+    "an import of the reference": (
+        "return MapFetcher.fetch(self, keys)",
+        "from minidl.data.fetch import MapFetcher",
+        "imports the reference",
+        "import MapFetcher",
+    ),
+    "torch's reference": (
+        "return Theirs.fetch(self, keys)",
+        "from torch.utils.data._utils.fetch import _MapDatasetFetcher as Theirs",
+        "imports the reference",
+        "_MapDatasetFetcher",
+    ),
+    "the module of the reference": (
+        "return 1",
+        "import minidl.data.fetch",
+        "imports the reference",
+        "minidl.data.fetch",
+    ),
+    "an endless loop": ("while True:\n    pass", "", "never returns", "after 3 s of computing it was in line"),
+    "an endless loop that catches everything": (
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "",
+        "never returns",
+        "of computing it was in line",
+    ),
+    "a wait for ever": ("threading.Event().wait()", "import threading", "never returns", "threading.Event().wait()"),
+    "a name that is misspelt": ("return self.datset[keys]", "", "raises", "datset"),
+    "the end of the process": ("os._exit(3)", "import os", "ends the process", "exit code 3"),
+    "a signal": ("os.kill(os.getpid(), 9)", "import os", "ends the process", "signal 9"),
+    "the end of the program": ("raise SystemExit('enough')", "", "raises", "SystemExit: enough"),
+    "an error when it is imported": ("return 1", "import nowhere_at_all", "does not load", "nowhere_at_all"),
+    "a generator": ("yield self.dataset[keys]", "", "is a generator", "yield"),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_mistake_that_no_table_has(name, tmp_path):
+    body, head, mistake, words = OUTSIDE[name]
+    verdict = grade(FIRST, write(tmp_path, body, head))
+    assert verdict.status is Status.FAILED
+    assert verdict.finding.mistake == mistake, verdict
+    assert words in verdict.finding.got
+    assert all(text for what, text in telling.lines(verdict))
+
+
+@pytest.mark.timeout(60)
+def test_a_line_is_told_by_its_number(tmp_path):
+    path = write(tmp_path, "spelt = keys\nreturn misspelt")
+    line = path.read_text().splitlines().index("        return misspelt") + 1
+    assert f"(line {line} of 01_map_fetcher.py)" in grade(FIRST, path).finding.got
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        ("def fetch(self, keys", "def fetch(self, index", "wrong signature"),
+        ("def fetch(self, keys: Any)", "def fetch(self)", "wrong signature"),
+        ("def fetch(", "def fetches(", "function is missing"),
+        ("class MapFetcher", "class Fetcher", "function is missing"),
+        ("from __future__", "\0from __future__", "syntax error"),
+    ],
+)
+def test_a_signature_that_has_changed(old, new, mistake, tmp_path):
+    path = write(tmp_path, LOOKS_RIGHT)
+    path.write_text(path.read_text().replace(old, new))
+    assert grade(FIRST, path).finding.mistake == mistake
+
+
+@pytest.mark.timeout(60)
+def test_a_file_that_is_no_text(tmp_path):
+    path = tmp_path / FIRST.file
+    path.write_bytes(b"\xff\xfe\x00")
+    assert grade(FIRST, path).finding.mistake == "cannot be read"
+    path.unlink()
+    assert grade(FIRST, path).finding.mistake == "cannot be read"
+
+
+@pytest.mark.timeout(60)
+def test_what_an_answer_prints_is_shown_and_does_no_harm(tmp_path):
+    path = write(tmp_path, "print('keys are', keys)\nprint('!' * 1_000_000)\n" + LOOKS_RIGHT)
+    verdict = grade(FIRST, path)
+    assert verdict.printed[0] == "keys are 3"
+    assert verdict.finding.mistake == "several samples"
+    assert all(len(line) <= 103 for line in verdict.printed)
+
+
+@pytest.mark.timeout(60)
+def test_nothing_is_left_of_what_an_answer_starts(tmp_path):
+    """A process that it has started is ended with it, also one that looks away from signals."""
+    told = tmp_path / "pid"
+    body = f"child = os.fork()\nif child:\n    open({str(told)!r}, 'w').write(str(child))\n    {LOOKS_RIGHT}\n"
+    body += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)"
+    grade(FIRST, write(tmp_path, body, "import os, signal, time"))
+    pid = int(told.read_text())
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.timeout(60)
+def test_who_waits_for_ever_is_told_within_five_seconds(tmp_path):
+    grade(FIRST, write(tmp_path, LOOKS_RIGHT))  # the server is there
+    verdict = grade(FIRST, write(tmp_path, "time.sleep(1000)", "import time"))
+    assert "it waits in line" in verdict.finding.got
+    assert verdict.seconds > grading.WAITS
+    assert grading.WAITS + 10 * grading.LOOK < 5  # what it takes on a machine with nothing else to do
+
+
+# ---- commands
+
+
+def run(*arguments: str, capsys) -> tuple[int, str]:
+    status = commands.main(list(arguments))
+    captured = capsys.readouterr()
+    return status, captured.out + captured.err
+
+
+@pytest.mark.timeout(60)
+def test_from_the_first_list_to_the_first_pass(answers, capsys):
+    status, said = run("list", capsys=capsys)
+    assert status == 0
+    assert FIRST.file in said and "check 01" in said and f"0 of {len(exercises())}" in said
+    assert {path.name for path in answers.glob("*.py")} == {each.file for each in exercises().values()}
+    status, said = run("check", capsys=capsys)
+    assert status == 1 and "01" in said and "not attempted" in said
+    (answers / FIRST.file).write_text(generate(FIRST, solved=True))
+    status, said = run("check", "1", capsys=capsys)
+    assert status == 0 and "passed" in said and f"1 of {len(exercises())}" in said
+    assert "yours" in said and "minidl's" in said and "Looked up each time" in said
+    status, said = run("list", capsys=capsys)
+    assert "done" in said
+
+
+@pytest.mark.timeout(60)
+def test_one_that_fails_after_it_had_passed_is_not_done(answers, capsys):
+    path = answers / FIRST.file
+    path.write_text(generate(FIRST, solved=True))
+    run("check", "01", capsys=capsys)
+    assert progress.done(answers) == {"01"}
+    path.write_text(path.read_text().replace("self.dataset[keys]", "[self.dataset[keys]]"))
+    status, said = run("check", "01", capsys=capsys)
+    assert status == 1 and "had passed before" in said
+    assert progress.done(answers) == set()
+
+
+def test_hints_come_one_after_the_other(answers, capsys):
+    for hint in (*FIRST.hints, FIRST.hints[0]):
+        status, said = run("hint", "01", capsys=capsys)
+        assert status == 0 and " ".join(hint.split()) in " ".join(said.split())
+
+
+def test_reset_keeps_what_there_was(answers, capsys):
+    path = write(answers, LOOKS_RIGHT)
+    text = path.read_text()
+    progress.note(answers, grading.Verdict("01", Status.PASSED))
+    assert run("reset", "01", capsys=capsys)[0] == 0
+    assert path.read_text() == FIRST.skeleton.read_text()
+    assert path.with_suffix(".py.old").read_text() == text
+    assert progress.done(answers) == set()
+
+
+@pytest.mark.parametrize("arguments", [["check", "99"], ["hint", "x"], ["reset", "0"], ["grade", "nowhere-at-all"]])
+def test_bad_arguments_are_told_in_one_line(arguments, answers, capsys):
+    status, said = run(*arguments, capsys=capsys)
+    assert status == 2
+    assert said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.timeout(60)
+def test_progress_that_cannot_be_read_counts_as_none(answers):
+    (answers / "progress.json").write_text("{")
+    assert progress.done(answers) == set()
+    assert not progress.note(answers, grading.Verdict("07", Status.PASSED))
+    assert progress.done(answers) == {"07"}
+
+
+@pytest.mark.timeout(60)
+def test_check_in_a_notebook(answers, monkeypatch):
+    monkeypatch.setattr("notebooks.exercises.answers.ANSWERS", answers)
+    write(answers, "return [self.dataset[keys]]")
+    shown = check("01")._repr_html_()
+    assert "one sample in a list" not in shown  # the short name is for teachers
+    assert "fetch(3), without automatic batching" in shown and "[9]" in shown
+    with pytest.raises(ValueError, match="there is no exercise"):
+        check("77")
+
+
+@pytest.mark.timeout(90)
+def test_watch_tries_what_is_saved_and_ends_with_ctrl_c(tmp_path):
+    environment = {**os.environ, "MINIDL_ANSWERS": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "notebooks.exercises", "watch"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as watcher:
+        try:
+            until(watcher, "01 the map fetcher's fetch: not attempted")
+            path = tmp_path / FIRST.file
+            path.write_text(generate(FIRST, solved=True)[:-40] + "(")  # saved half way
+            until(watcher, "syntax error", "was never closed")
+            path.write_text(generate(FIRST, solved=True))
+            until(watcher, "01 the map fetcher's fetch: passed")
+            watcher.send_signal(2)
+            assert watcher.wait(30) == 130
+        finally:
+            watcher.kill()
+
+
+def until(process: subprocess.Popen[str], *words: str) -> None:
+    """Read what it says up to a line with one of these words. (The test's time limit ends it.)"""
+    for line in process.stdout:
+        if any(word in line for word in words):
+            return
+    raise AssertionError(f"it ended without a word of {words}")
+
+
+@pytest.mark.timeout(110)
+def test_grades_of_a_class(tmp_path, capsys, monkeypatch):
+    """Two learners, the first two exercises of the list."""
+    some = dict(list(exercises().items())[:2])
+    monkeypatch.setattr("notebooks.exercises.grades.exercises", lambda: some)
+    monkeypatch.setattr("notebooks.exercises.exercise.exercises", lambda: some)
+    for name in ("first learner", "second"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "second" / FIRST.file).write_text(generate(FIRST, solved=True))
+    write(tmp_path / "first learner", "return [self.dataset[keys]]")
+    assert commands.main(["grade", *map(str, sorted(tmp_path.iterdir()))]) == 0
+    header, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert header == ["learner", "passed", *some]
+    assert rows == [
+        ["first learner", "0", "one sample in a list", "not attempted"],
+        ["second", "1", "passed", "not attempted"],
+    ]
