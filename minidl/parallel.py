@@ -135,8 +135,8 @@ class ParallelIterator(BaseIterator):
     # ---- hand out
 
     def _prime(self) -> None:
-        """At the beginning of an epoch give every worker `prefetch_factor` tasks, in turns: from then on each batch that
-        is yielded brings one more. torch: _reset"""
+        """At the beginning of an epoch give every worker `prefetch_factor` tasks, in turns: from then on each batch
+        that is yielded brings one more. torch: _reset"""
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
         emit(PRIMED, self._epoch_id, NO_TASK, NO_WORKER, 0, self._send_idx)

@@ -203,7 +203,6 @@ class Consumer:
         self._waiter = world.waiter()
         self._channels: deque[Channel] = deque()  # the one served last stands last
         self.waiting = False  # nothing is half done: an exception that a signal raises here costs nothing
-        self._closed = False
         if until is not None:
             self._waiter.add(until, FLAG_SET)
 
@@ -214,14 +213,11 @@ class Consumer:
         self._waiter.add(peer, (channel, ENDED))
 
     def get(self, timeout: float | None = None) -> Any:
-        """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set, or the
-        queue is closed (by a shutdown that had no patience left for a slow pin thread).
+        """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set.
 
         Whatever unpickling raises comes out as it is, and that message is gone.
         """
         self.waiting = False
-        if self._closed:
-            raise Stopped
         self._take_in(self._waiter.wait(0))
         channel = self._next_channel() or self._wait(timeout)
         data = channel.whole[0]
@@ -293,7 +289,6 @@ class Consumer:
             self._waiter.remove(channel.reader)  # an ended pipe is always ready: waiting for it would spin
 
     def close(self) -> None:
-        self._closed = True
         self._waiter.close()
         for channel in self._channels:
             channel.reader.close()

@@ -133,17 +133,22 @@ def use_force(iterator: ParallelIterator) -> None:
 
 
 def close_queues(iterator: ParallelIterator) -> None:
-    """Step 5. The feeders are waited for: SHUTDOWN_END is the last that this iterator says."""
+    """Step 5. The feeders are waited for: SHUTDOWN_END is the last that this iterator says.
+
+    A pin thread for which there was no patience left has yet to look at its flag. It could not, if that were closed;
+    what it holds goes with it."""
     deadline = iterator._world.now() + PATIENCE
     for index_queue in iterator._index_queues:
         index_queue.cancel_join_thread()
         index_queue.close()
     for index_queue in iterator._index_queues:
         index_queue.wait_for_feeder(max(0.0, deadline - iterator._world.now()))
-    iterator._worker_result_queue.close()
+    thread = iterator._pin_memory_thread
+    if thread is None or not thread.is_alive():
+        iterator._worker_result_queue.close()
+        iterator._pin_memory_thread_done_event.close()
     iterator._endings.close()
     iterator._workers_done_event.close()
-    iterator._pin_memory_thread_done_event.close()
 
 
 _at_exit: weakref.WeakSet[Any] = weakref.WeakSet()

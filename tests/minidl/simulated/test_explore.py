@@ -14,6 +14,8 @@ from minidl.events import Kind, Queue
 from minidl.messages import Stop
 from minidl.queues import Producer
 from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate, step
+from minidl.world.simulated.faults import Fault, Move, strike
+from minidl.world.simulated.schedule import Recorded
 from tests.minidl.simulated.programs import configurations, load
 from tracing.simulated import explain
 
@@ -195,6 +197,30 @@ def test_ctrl_c_while_the_pin_thread_is_told_to_end() -> None:
             struck += 1
             assert outcome.left == [], outcome.token
     assert struck > 0
+
+
+class NoPatience(Recorded):
+    """Once it is told to end, the pin thread is passed over, and main's wait for it is over before its time."""
+
+    def pick(self, machine: Any, default: Any) -> Any:
+        said = {event[2] for event in machine.events}
+        if default.name != "pin thread" or Kind.PIN_STOPPING not in said or Kind.SHUTDOWN_END in said:
+            return default
+        other = machine.next_able(default.number + 1)
+        if other is default:
+            self.moves.append(Move(machine.step, Fault.TIMEOUT, 0))
+            strike(machine, self.moves[-1])
+            other = machine.threads[0]
+        return other
+
+
+def test_a_pin_thread_that_is_slow_to_look_at_its_flag() -> None:
+    """It was left behind: main had closed what it waited on."""
+    for name in ("keys pinned", "stream pinned", "keys pinned persistent"):
+        outcome = simulate(CONFIGURATIONS[name], schedule=NoPatience(0, 0, 1), draws=False)
+        told = [event[7] for event in outcome.events if event[2] == Kind.PIN_JOINED]
+        assert told == [0]  # it had not ended when main gave up
+        assert (outcome.left, outcome.open_pipes) == ([], 0), name
 
 
 # ---- what is said of a deadlock
