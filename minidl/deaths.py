@@ -124,7 +124,8 @@ def explain_death(world: World, process: Process, worker_id: int, tasks: list[tu
         text = f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly"
         text += " with exit code 0." if code == 0 else "."
     if code is not None and code >= 0:
-        cause = "Something in the worker called sys.exit() or os._exit()."
+        cause = "Something in the worker called sys.exit() or os._exit()"
+        cause += ", or it failed before it was ready: it has printed why." if code == 1 else "."
     named = ", or ".join(f"task {task_id}, keys {shorten(keys)}" for task_id, keys in tasks[:3])
     doing = f"It was working on {named}." if named else "It had no task."
     return f"{text} This was worker {worker_id}. {doing} {cause}".rstrip()

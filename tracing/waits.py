@@ -206,8 +206,9 @@ class Waits:
             ), Cause.UNSENDABLE
         if sent < 0 and begun < 0 and self.seats.last(seat, Kind.FEEDER_BEGIN) < 0:
             return self.seats.link(seat, f"has {what} to send on {name}", put), Cause.UNSEEN
-        if queue.pipe:
-            size = int(self.seats.trace.events["value"][sent])
+        if queue.pipe:  # those before the last one are in it
+            last, size = queue.pipe[-1], int(self.seats.trace.events["value"][sent])
+            what = f"batch {last}" if isinstance(last, int) else str(last)
             link = self.seats.link(seat, f"writes {what} ({size:,} bytes) to {name}", sent)
             return link, self._reader(seat, at)
         if queue.pickling:
