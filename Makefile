@@ -38,6 +38,8 @@ pytest: setup
 
 docs: setup ## rewrite the pages that are made from the code
 	@$(BIN)/python -m tracing.vocabulary > docs/events.md
+	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
+	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
 
 format: setup ## rewrite the code as the linter wants it
 	@$(BIN)/python -m ruff check --fix
@@ -90,6 +92,9 @@ pictures: setup ## the pictures in docs/pictures, made by the tool itself; the s
 	@$(BIN)/python -m tracing timeline traces/images -o $(PICTURES)/images-timeline.png
 	@$(BIN)/python -m tracing run --memory -o traces/growing tests/symptoms/growing.py >/dev/null
 	@$(BIN)/python -m tracing timeline traces/growing -o $(PICTURES)/memory-timeline.png
+	@mkdir -p traces/answers && cp tests/exercises/wrong/07/no_buffer.py traces/answers/07_next_in_order.py
+	@MINIDL_ANSWERS=traces/answers $(BIN)/python -m notebooks.exercises check 07 >/dev/null || true
+	@cp traces/answers/07_next_in_order.png $(PICTURES)/exercise.png
 	@ls -l $(PICTURES)
 
 setup: ## make .venv and install requirements.txt; nothing to do the second time

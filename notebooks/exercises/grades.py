@@ -26,5 +26,11 @@ def write_grades(folders: list[Path], file: TextIO, progress: Callable[[str], No
                 progress(f"{folder.name}: {which.id} {verdict.status.value}")
             failed = verdict.status is Status.FAILED and verdict.finding is not None
             cells.append(verdict.finding.mistake if failed and verdict.finding else verdict.status.value)
-        table.writerow([folder.resolve().name, cells.count(Status.PASSED.value), *cells])
+        table.writerow([_learner(folder), cells.count(Status.PASSED.value), *cells])
         file.flush()
+
+
+def _learner(folder: Path) -> str:
+    """The folder's name; of ada/notebooks/exercises/answers, a clone that was handed in, the clone's."""
+    path, own = folder.resolve(), ("notebooks", "exercises", "answers")
+    return path.parents[len(own) - 1].name if path.parts[-len(own) :] == own else path.name

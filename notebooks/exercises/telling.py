@@ -45,8 +45,9 @@ def _run(finding: Finding) -> Iterator[tuple[str, str]]:
     broken = finding.broken
     if broken is None:
         return
-    yield "rule", f"{broken.rule}: {broken.sentence}"
-    yield "broken", broken.breach.what
+    yield "rule", broken.rule if broken.sentence == finding.expected else f"{broken.rule}: {broken.sentence}"
+    if broken.breach.what != finding.got:
+        yield "broken", broken.breach.what
     if broken.waits:
         yield "waits", broken.waits
     if broken.trace is not None:
@@ -93,6 +94,8 @@ def beside(which: Exercise, path: Path, width: int) -> Any:
 
 def reference(which: Exercise) -> str:
     """The source of what the exercise asks for."""
+    if which.text is not None:
+        return which.text(True)
     texts = []
     for each in which.references:
         function = find(each)[2]

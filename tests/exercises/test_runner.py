@@ -270,11 +270,12 @@ def test_grades_of_a_class(tmp_path, capsys, monkeypatch):
     some = dict(list(exercises().items())[:2])
     monkeypatch.setattr("notebooks.exercises.grades.exercises", lambda: some)
     monkeypatch.setattr("notebooks.exercises.exercise.exercises", lambda: some)
-    for name in ("first learner", "second"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "second" / FIRST.file).write_text(generate(FIRST, solved=True))
+    clone = tmp_path / "second" / "notebooks" / "exercises" / "answers"
+    for folder in (tmp_path / "first learner", clone):
+        folder.mkdir(parents=True)
+    (clone / FIRST.file).write_text(generate(FIRST, solved=True))
     write(tmp_path / "first learner", "return [self.dataset[keys]]")
-    assert commands.main(["grade", *map(str, sorted(tmp_path.iterdir()))]) == 0
+    assert commands.main(["grade", str(tmp_path / "first learner"), str(clone)]) == 0
     header, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
     assert header == ["learner", "passed", *some]
     assert rows == [
