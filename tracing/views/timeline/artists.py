@@ -241,9 +241,10 @@ def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
                 continue
             rows[row].append((first - 0.05 * backwards, last + 0.05 * (not backwards)))
             offset = (-2 if backwards else 2, 3 + 9 * row)
+            ink = ALARM if mark.kind in SYMBOLS or mark.kind == NOTE else FAINT
             drawn = axes.annotate(
                 mark.text, (float(scale(mark.time)), 1), offset, ("data", "axes fraction"), "offset points",
-                ha="right" if backwards else "left", size=7, color=ALARM if mark.kind in SYMBOLS or mark.kind == NOTE else FAINT,
+                ha="right" if backwards else "left", size=7, color=ink,
             )  # fmt: skip
             drawn.set_gid(f"name {mark.text}")
             break
