@@ -43,7 +43,7 @@ def explain(outcome: Outcome) -> str:
     if not (outcome.deadlock or outcome.endless):
         return ""
     known = {pid: Process.CLOSED if code is None else Process.GONE for pid, code in outcome.exitcodes.items()}
-    return str(explain_trace(trace_of(outcome), known=known))
+    return str(explain_trace(trace_of(outcome), known=known) or "")
 
 
 def write(outcome: Outcome, directory: Path) -> None:

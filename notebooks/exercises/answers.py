@@ -57,6 +57,7 @@ class Answer:
     exercise: Exercise
     path: Path
     functions: dict[str, Any]  # reference -> the learner's
+    names: dict[str, Any]  # all that the file defines
 
     def function(self, name: str = "") -> Any:
         """The learner's function whose reference ends with this name; the only one, without a name."""
@@ -106,7 +107,7 @@ def read(exercise: Exercise, path: Path) -> Answer:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         what = f"line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}"
         raise _refused("does not load", path, what, "The file itself raises when it is imported.") from None
-    return Answer(exercise, path, {each: _function(module, each, path) for each in exercise.references})
+    return Answer(exercise, path, {each: _function(module, each, path) for each in exercise.references}, vars(module))
 
 
 def _refused(mistake: str, path: Path, got: str, cause: str, expected: str = "a Python file") -> Refused:
@@ -114,7 +115,9 @@ def _refused(mistake: str, path: Path, got: str, cause: str, expected: str = "a 
 
 
 def _still_to_write(exercise: Exercise, tree: ast.Module) -> None:
-    """NotAttempted if one of the functions is still as it was given out."""
+    """NotAttempted if one of the functions, or a file without any, is still as it was given out."""
+    if not exercise.references and ast.dump(tree) == ast.dump(ast.parse(exercise.skeleton.read_text(encoding="utf-8"))):
+        raise NotAttempted("all of it")
     names = {reference.rpartition(":")[2].rpartition(".")[2] for reference in exercise.references}
     empty = []
     for node in ast.walk(tree):

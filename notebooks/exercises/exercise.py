@@ -53,6 +53,7 @@ class Exercise:
     notebook: str  # "02-datasets-samplers-fetchers.ipynb"
     protocol: bool = False  # graded in the simulated world
     forbidden: tuple[str, ...] = ()  # names that an answer must not use: the reference under other names
+    text: Callable[[bool], str] | None = None  # without references: the file below its docstring; True: solved
 
     @property
     def id(self) -> str:

@@ -98,6 +98,7 @@ def _printed(said: Path) -> list[str]:
 
 def _work(number: str, path: Path, connection: Connection, said: Path, stacks: Path) -> None:
     os.setsid()  # what the answer starts can be ended with it
+    multiprocessing.set_start_method("fork", force=True)  # the learner's functions are in the workers, too
     with open(said, "w", buffering=1) as out, open(stacks, "w") as dump:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)

@@ -7,7 +7,6 @@ if tried.value != [9, 1]:
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from notebooks.exercises.exercise import Finding
 from notebooks.exercises.heartbeat import beat
 from notebooks.exercises.protocol import Broken
 
+LONGEST = 200  # characters of a value that are shown
 MISSPELT = "Is a name misspelt? The legend at the top of the file has those that you need."
 
 
@@ -52,18 +52,17 @@ def attempt(answer: Answer, call: str, function: Callable[[], Any]) -> Attempt:
 
 def short(value: Any) -> str:
     """A value in one line."""
-    one = reprlib.Repr()
-    one.maxlist = one.maxtuple = one.maxdict = 20
-    one.maxstring = one.maxother = 200
-    return " ".join(one.repr(value).split())
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def ran(broken: Broken | None, mistake: str, call: str, cause: str) -> Finding | None:
     """The finding about a run that breaks a rule; None if there is none."""
     if broken is None:
         return None
-    got = f"raised {broken.error}" if broken.error else broken.breach.what
-    return Finding(mistake, call, got, broken.sentence, cause, broken)
+    got = broken.breach.what
+    raised = [f"it raised {broken.error}"] if broken.error and broken.error not in got else []
+    return Finding(mistake, call, got, broken.sentence, cause, broken, raised)
 
 
 def real(answer: Answer, program: Callable[[], Any], *expected: Any) -> Finding | None:

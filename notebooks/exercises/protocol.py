@@ -133,6 +133,7 @@ def play(
     more with at most so many `faults`; the first run that breaks a rule."""
     rules = list(rules)
     options.setdefault("draws", False)
+    beat("a run of the program")
     first = _judged(simulate(program, **options), rules)
     if first is not None:
         return first
@@ -166,7 +167,7 @@ def _judged(outcome: Outcome, rules: list[Rule]) -> Broken | None:
 def broken_by(outcome: Outcome, name: str, sentence: str, breach: Breach) -> Broken:
     from tracing.simulated import explain
 
-    waits = explain(outcome) if outcome.deadlock or outcome.endless else ""
+    waits = explain(outcome)
     error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error is not None else ""
     return Broken(name, sentence, breach, outcome.token, waits, error, repr(outcome.result), outcome)
 

@@ -24,6 +24,8 @@ TODO = "raise NotImplementedError"
 
 def generate(exercise: Exercise, solved: bool = False) -> str:
     """The text of a skeleton; with the bodies of the reference, if it is `solved`."""
+    if exercise.text is not None:
+        return f"{_head(exercise)}\n{exercise.text(solved)}"
     show = _whole if solved else _emptied
     functions = [find(each) for each in exercise.references]
     modules: dict[str, list[Any]] = {}
@@ -69,12 +71,11 @@ def _whole(function: Any) -> str:
 
 def _emptied(function: Any) -> str:
     """The source of a function with its docstring, if it has one, and without its body."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    node = tree.body[0]
+    source = textwrap.dedent(inspect.getsource(function))
+    node = ast.parse(source).body[0]
     assert isinstance(node, ast.FunctionDef)
     docstring = ast.get_docstring(node, clean=True)
-    node.body = [ast.Pass()]
-    signature = ast.unparse(node).rsplit("\n", 1)[0]
+    signature = "\n".join(source.splitlines()[: node.body[0].lineno - 1])
     text = f'"""{docstring}"""' if docstring else ""
     if docstring and "\n" in docstring and not docstring.endswith("\n"):
         text = f'"""{docstring}\n"""'

@@ -1,0 +1,134 @@
+"""Programs in which workers end, before their time or not, and what the loader says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import minidl
+from minidl import deaths
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated import sleep
+from notebooks.exercises.programs import Keys, Stream, elsewhere, load
+
+OPTIONS: dict[str, Any] = {"batch_size": 1, "collate_fn": list, "num_workers": 2, "prefetch_factor": 2}
+
+
+class Slow(Keys):
+    """Sample 2 takes longer than main waits before it looks whether all are alive."""
+
+    def __getitem__(self, key: int) -> int:
+        if key == 2 and machines.is_running():
+            sleep(12.0)
+        return super().__getitem__(key)
+
+
+class SlowStream(Stream):
+    """Worker 1 takes long for its second sample; worker 0 has ended by then."""
+
+    def __iter__(self) -> Iterator[int]:
+        for sample in super().__iter__():
+            if sample == 3 and machines.is_running():
+                sleep(12.0)
+            yield sample
+
+
+class Fatal(list[int]):
+    """A batch that ends the thread that pins it."""
+
+    def pin_memory(self) -> Any:
+        raise SystemExit
+
+
+def told(iterator: Any, ask: Callable[[], Any]) -> str:
+    """Who an error names, and whether it stays: "worker 1, and again"."""
+    try:
+        ask()
+    except RuntimeError as error:
+        who = _named(iterator, str(error))
+        try:
+            batch = next(iterator)
+        except (RuntimeError, StopIteration) as again:
+            return f"{who}, and again" if str(again) == str(error) else f"{who}, and then {again!r}"
+        return f"{who}, and then batch {batch}"
+    return "nothing"
+
+
+def _named(iterator: Any, text: str) -> str:
+    workers = enumerate(iterator._workers)
+    named = [f"worker {k}" for k, each in workers if f"worker {k}" in text or f"pid {each.pid}" in text]
+    return " and ".join(named) or ("the pin thread" if "pin" in text.lower() else f"nobody: {text}")
+
+
+def finished() -> list[Any]:
+    return sorted(load(Stream(1, 4), **OPTIONS))
+
+
+def long_finished() -> list[Any]:
+    return sorted(load(SlowStream(1, 3), **OPTIONS))
+
+
+def slow() -> list[Any]:
+    return load(Slow(4), **OPTIONS)
+
+
+def hit() -> list[Any]:
+    """Whoever a schedule hits dies; what the error says is the last item."""
+    iterator: Any = iter(minidl.DataLoader(Keys(10), **OPTIONS))
+    found: list[Any] = []
+
+    def iterate() -> None:
+        for batch in iterator:
+            elsewhere()
+            found.append(batch)
+
+    said = told(iterator, iterate)
+    return found if said == "nothing" else [*found, said]
+
+
+def unheard(*numbers: int) -> str:
+    """Workers have died, and the news has not come: what the health check says."""
+    iterator: Any = iter(minidl.DataLoader(Keys(20), **OPTIONS))
+    next(iterator)
+    iterator._in_use = True  # as in a wait: the handler of SIGCHLD leaves the news to it
+    for number in numbers:
+        iterator._workers[number].kill()
+        iterator._workers[number].join(5)
+    return told(iterator, lambda: deaths.check_health(iterator))
+
+
+def one_unheard() -> str:
+    return unheard(1)
+
+
+def both_unheard() -> str:
+    return unheard(0, 1)
+
+
+def unpinned() -> str:
+    """The pin thread has ended."""
+    iterator: Any = iter(minidl.DataLoader(Keys(4), **{**OPTIONS, "collate_fn": Fatal}, pin_memory="host"))
+    return told(iterator, lambda: next(iterator))
+
+
+def next_epoch() -> list[Any]:
+    """Worker 0 is killed when its stream has ended, which costs nothing; but then there is a second epoch."""
+    loader: Any = minidl.DataLoader(Stream(1, 4), **OPTIONS, persistent_workers=True)
+    iterator = iter(loader)
+    found = [next(iterator) for _ in range(3)]  # to get the third, main has learned that worker 0's stream has ended
+    iterator._workers[0].kill()
+    iterator._workers[0].join(5)
+    return [*found, *iterator, told(iterator, lambda: iter(loader))]
+
+
+def struck() -> str:
+    """In both worlds: worker 1 is killed."""
+    iterator: Any = iter(minidl.DataLoader(Keys(40), **OPTIONS))
+    next(iterator)
+
+    def go_on() -> None:
+        iterator._workers[1].kill()
+        iterator._workers[1].join(5)
+        list(iterator)
+
+    return told(iterator, go_on)

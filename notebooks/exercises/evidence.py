@@ -1,0 +1,209 @@
+"""What in the trace of a run speaks against a bug: exercise 15 answers a wrong name with it.
+
+For each name: how the bug shows, and a function that looks for that in a run. It says why it cannot be that bug, with
+the event to look at, or "" if nothing speaks against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidl.events import RESUME, STOP, Kind, Queue
+from notebooks.exercises.protocol import Run
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of a bug."""
+
+    shows: str  # what its trace has
+    against: Callable[[Run], str]
+
+
+def last(run: Run, *kinds: Kind, thread: int = 0) -> int:
+    """The position of the last event of main, or of some thread; of these kinds, if any are given. -1: none."""
+    mine = run.events["thread"] == thread
+    if kinds:
+        mine &= np.isin(run.events["kind"], kinds)
+    at = np.flatnonzero(mine)
+    return int(at[-1]) if len(at) else -1
+
+
+def named(run: Run, position: int) -> str:
+    kind: int = run.events["kind"][position]
+    return f"{Kind(kind).name}, event {position}"  # type: ignore[call-arg]
+
+
+def one_epoch(run: Run) -> str:
+    begins = run.of(Kind.EPOCH_BEGIN)
+    return f"There is one epoch only: {named(run, int(begins[0]))}." if len(begins) < 2 else ""
+
+
+def nobody_looks(run: Run) -> str:
+    if len(noticed := run.of(Kind.WORKER_DIED)):
+        return f"A worker that has ended is noticed: {named(run, int(noticed[0]))}."
+    if not len(run.of(Kind.HEALTH_CHECK)):
+        came = last(run, Kind.RECEIVED)
+        return f"No wait of main for a batch is in vain: the last one that it took in is {named(run, came)}."
+    return ""
+
+
+def workers_first(run: Run) -> str:
+    pins, joined, done = (run.of(each) for each in (Kind.PIN_THREAD_BEGIN, Kind.PIN_JOINED, Kind.DONE_SET))
+    if not len(pins):
+        return f"There is no pin thread: main takes results off worker_result_queue itself, as in event {_result(run)}."
+    if not len(done):
+        return f"The workers are not told to stop at all: main's last event is {named(run, last(run))}."
+    if len(joined) and joined[0] < done[0]:
+        return f"The pin thread has ended, {named(run, int(joined[0]))}, before {named(run, int(done[0]))}."
+    return ""
+
+
+def _result(run: Run) -> int:
+    """The position of the first GOT of a result."""
+    return int(run.of(Kind.GOT, queue=Queue.RESULT)[0])
+
+
+def message_lost(run: Run) -> str:
+    if not len(run.of(Kind.JOIN_BEGIN)):
+        return f"Main does not wait for the end of a worker: its last event is {named(run, last(run))}."
+    got = run.of(Kind.GOT, queue=Queue.INDEX)
+    stops = got[run.events["task"][got] == STOP]
+    return f"The message that tells a worker to stop arrives: {named(run, int(stops[0]))}." if len(stops) else ""
+
+
+def never_told(run: Run) -> str:
+    if len(begins := run.of(Kind.SHUTDOWN_BEGIN)):
+        return f"There is a shutdown: {named(run, int(begins[0]))}."
+    asked = last(run, Kind.ASKED)
+    if last(run, Kind.YIELDED, Kind.ERROR_RAISED, Kind.EPOCH_END) < asked:
+        return f"Nothing was dropped: main is in the loader and waits for a batch, which it asked for in event {asked}."
+    return ""
+
+
+def not_reset(run: Run) -> str:
+    sent, epochs = run.of(Kind.DISPATCHED), run.of(Kind.EPOCH_BEGIN)
+    firsts = sent[run.events["task"][sent] == 0]
+    if not one_epoch(run) and (run.events["worker"][firsts] != 0).any():
+        return ""
+    if not one_epoch(run):
+        return f"The second epoch, too, begins with worker 0: {named(run, int(firsts[firsts > epochs[1]][0]))}."
+    return one_epoch(run)
+
+
+def finished_twice(run: Run) -> str:
+    ended, died = run.of(Kind.WORKER_EXHAUSTED), run.of(Kind.WORKER_DIED)
+    if not len(ended):
+        drawn = int(run.of(Kind.KEYS_DRAWN)[0])
+        return f"The dataset is map-style, its tasks have keys ({named(run, drawn)}): no worker's stream ends."
+    if not set(run.events["worker"][ended].tolist()) & set(run.events["worker"][died].tolist()):
+        return f"A worker has finished, {named(run, int(ended[0]))}, and its end is not taken for anything else."
+    return ""
+
+
+def on_receipt(run: Run) -> str:
+    main = np.flatnonzero(run.events["thread"] == 0)
+    kinds = run.events["kind"][main]
+    telling = (Kind.PRIMED, Kind.YIELDED, Kind.RECEIVED, Kind.WORKER_EXHAUSTED, Kind.EPOCH_BEGIN)
+    refills, before = [], int(Kind.EPOCH_BEGIN)
+    for place, kind in enumerate(kinds):
+        if kind == Kind.DISPATCHED and before not in (Kind.EPOCH_BEGIN, Kind.WORKER_EXHAUSTED):
+            after = [each for each in kinds[place + 1 :] if each in (Kind.YIELDED, Kind.WAIT, Kind.RECEIVED)]
+            if after and after[0] != Kind.YIELDED:
+                return ""
+            refills.append(int(main[place]))
+        before = int(kind) if kind in telling else before
+    if refills:
+        return f"A task is sent when a batch is handed out: {named(run, refills[0])}, and then YIELDED."
+    return f"After the first tasks ({named(run, last(run, Kind.PRIMED))}) none is sent in the place of a batch."
+
+
+def any_message(run: Run) -> str:
+    if one_epoch(run):
+        return one_epoch(run)
+    got = run.of(Kind.GOT, queue=Queue.RESULT)
+    for position in run.of(Kind.RESUME_ACKNOWLEDGED):
+        taken = got[got < position][-1]
+        if run.events["task"][taken] != RESUME:
+            return ""
+    first = int(run.of(Kind.RESUME_ACKNOWLEDGED)[0])
+    return f"What is taken for an acknowledgement is one: {named(run, first)}, and the GOT before it."
+
+
+def error_forgotten(run: Run) -> str:
+    raised, died = run.of(Kind.ERROR_RAISED), run.of(Kind.WORKER_DIED)
+    if not len(raised):
+        return f"Nothing is raised in the training loop: main's last event is {named(run, last(run))}."
+    if not len(died):
+        return f"What is raised ({named(run, int(raised[0]))}) has to do with no death: there is no WORKER_DIED."
+    again = raised[run.events["value"][raised] == 1]
+    return f"The error is raised again when main asks again: {named(run, int(again[0]))}." if len(again) else ""
+
+
+def nobody_counts(run: Run) -> str:
+    position = int(run.of(Kind.LOADER)[0])
+    if not run.outcome.events[position][8]["in_order"]:
+        return ""
+    return f"The loader is in order (in_order, in the text of {named(run, position)}): batches are waited for in turn."
+
+
+def joins_feeder(run: Run) -> str:
+    if len(run.of(Kind.WORKER_TERMINATED)):
+        return ""
+    if len(joined := run.of(Kind.WORKER_JOINED)):
+        return f"The workers exit by themselves, and at once: {named(run, int(joined[0]))}."
+    if len(ends := run.of(Kind.WORKER_END)):
+        return f"A worker that has left its loop ({named(run, int(ends[0]))}) is not ended by force."
+    waits = run.of(Kind.WAIT, queue=Queue.INDEX)
+    worker_id = run.events["worker"][waits[-1]]
+    wait = named(run, int(waits[-1]))
+    return f"No worker is about to exit: the last one to speak, {worker_id}, is in its loop and waits ({wait})."
+
+
+def lock(run: Run) -> str:
+    done = run.of(Kind.DONE_SET)
+    if not len(done):
+        return f"Main never comes to the done event: its last event is {named(run, last(run))}."
+    after = last(run)
+    if after > done[0]:
+        return f"Main gets past the done event ({named(run, int(done[0]))}), to {named(run, after)}."
+    return ""
+
+
+EVIDENCE = {
+    "nobody looks whether the worker is alive": Evidence(
+        "a worker is gone without a word, and main waits for its batch, again and again", nobody_looks
+    ),
+    "the workers are stopped before the pin thread": Evidence(
+        "DONE_SET, and later PIN_STOPPING: those who write are stopped first, and then who reads", workers_first
+    ),
+    "the final message is lost, and nothing stands behind the join": Evidence(
+        "DONE_SET, then a JOIN_BEGIN that nothing follows, and a worker that waits for a message", message_lost
+    ),
+    "the iterator is dropped half way and the workers are never told": Evidence(
+        "the last batch that main asked for was yielded, then main says nothing more; the workers wait", never_told
+    ),
+    "the round-robin is not reset": Evidence("two epochs, and task 0 goes to another worker in each", not_reset),
+    "a worker is marked as finished twice": Evidence(
+        "WORKER_EXHAUSTED, and then WORKER_DIED of the same worker", finished_twice
+    ),
+    "a new task is sent on receipt instead of on yield": Evidence(
+        "RECEIVED, DISPATCHED, and no YIELDED: what is held grows", on_receipt
+    ),
+    "any message is taken for the acknowledgement of a new epoch": Evidence(
+        "RESUME_ACKNOWLEDGED of a worker that has not said WORKER_RESUMED", any_message
+    ),
+    "the error after a death is forgotten": Evidence(
+        "WORKER_DIED, ERROR_RAISED, and the next time that main asks nothing is raised", error_forgotten
+    ),
+    "without order, nobody counts what a worker has": Evidence(
+        "in_order=False, and one worker that is given task after task while another has none", nobody_counts
+    ),
+    "process exit joins a feeder that is blocked": Evidence(
+        "WORKER_END, then nothing of this worker for five seconds, and WORKER_TERMINATED", joins_feeder
+    ),
+    "the done event has a lock": Evidence("DONE_SET is the last that main says: it waits for a lock", lock),
+}

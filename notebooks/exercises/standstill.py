@@ -1,0 +1,65 @@
+"""Where everybody stands when everybody waits for ever: the lines of the answer, which no event tells."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from minidl.world.simulated import simulate
+from minidl.world.simulated.schedule import Schedule, parse
+from notebooks.exercises.protocol import Broken
+
+
+class Standstill(Schedule):
+    """A schedule that notes, whenever nobody can go on, who is in which line of a file."""
+
+    def __init__(self, token: str, path: Path) -> None:
+        super().__init__(parse(token).moves)
+        self.path = str(path)
+        self.lines: dict[str, int] = {}  # "main", "worker 0", or the name of another thread -> line
+
+    def choose(self, machine: Any) -> Any:
+        chosen = super().choose(machine)
+        if chosen is None:
+            own = sys._getframe()  # of the thread that asks: its greenlet has none while it runs
+            frames = [(each, each.greenlet.gr_frame or own) for each in machine.threads if each.alive]
+            found = {_who(each): self._line(frame) for each, frame in frames}
+            self.lines = {who: line for who, line in found.items() if line}
+        return chosen
+
+    def _line(self, frame: Any) -> int:
+        """The innermost line of the file that a stack is in; 0: it is nowhere in there."""
+        while frame is not None and frame.f_code.co_filename != self.path:
+            frame = frame.f_back
+        return frame.f_lineno if frame is not None else 0
+
+
+def _who(thread: Any) -> str:
+    if thread is not thread.process.threads[0]:
+        return str(thread.name)
+    return str(thread.process.name).removeprefix("minidl ")
+
+
+def where(program: Callable[[], Any], token: str, path: Path, **options: Any) -> dict[str, str]:
+    """Who waits in which line of the answer at `path`, in a run that comes to a standstill; {} if it does not. The
+    answer must be at work."""
+    schedule = Standstill(token, path)
+    if not simulate(program, schedule=schedule, draws=False, **options).deadlock:
+        return {}
+    lines = {who: linecache.getline(str(path), line).strip() for who, line in schedule.lines.items()}
+    return {who: f"{who} waits in line {schedule.lines[who]} of {path.name}: {text}" for who, text in lines.items()}
+
+
+def tell(broken: Broken, program: Callable[[], Any], path: Path, **options: Any) -> Broken:
+    """The run of the program that breaks a rule, with these lines in the place of what its events say of the same
+    threads, which is that they are somewhere in the loader's code."""
+    at_standstill = broken.outcome is not None and broken.outcome.deadlock
+    found = where(program, broken.token, path, **options) if at_standstill else {}
+    if found:
+        beside = broken.waits.partition("Beside it\n")[2].partition("Last events\n")[0].splitlines()
+        others = [line.strip() for line in beside if line.strip().partition(" (pid")[0] not in found]
+        broken.waits = "\n".join([*found.values(), *others])
+    return broken

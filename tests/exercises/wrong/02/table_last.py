@@ -1,0 +1,25 @@
+"""the table comes last"""
+
+from collections.abc import Mapping, Sequence
+
+from minidl.data.collate import _is_namedtuple, default_collate_err_msg_format, mapping_like, sequence_like
+
+
+def collate(batch, *, collate_fn_map=None):
+    elem = batch[0]
+    if isinstance(elem, Mapping):
+        columns = {key: [sample[key] for sample in batch] for key in elem}
+        return mapping_like(
+            elem, {key: collate(values, collate_fn_map=collate_fn_map) for key, values in columns.items()}
+        )
+    if _is_namedtuple(elem):
+        return type(elem)(*[collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)])
+    if isinstance(elem, Sequence):
+        if any(len(sample) != len(elem) for sample in batch):
+            raise RuntimeError("samples of unequal length")
+        values = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
+        return values if isinstance(elem, tuple) else sequence_like(elem, values)
+    for types, collate_fn in (collate_fn_map or {}).items():
+        if isinstance(elem, types):
+            return collate_fn(batch, collate_fn_map=collate_fn_map)
+    raise TypeError(default_collate_err_msg_format.format(type(elem)))

@@ -1,0 +1,13 @@
+"""one reused list"""
+
+
+class BatchSampler:
+    def __iter__(self):
+        keys = []
+        for key in self.sampler:
+            keys.append(key)
+            if len(keys) == self.batch_size:
+                yield keys
+                keys.clear()
+        if keys and not self.drop_last:
+            yield keys

@@ -1,0 +1,25 @@
+"""an exception kills the thread"""
+
+from torch._utils import ExceptionWrapper
+
+from minidl.messages import Failed, Result, StreamEnd
+from minidl.pinning import pin_batch
+from minidl.queues import Stopped
+
+
+def pin_loop(world, results, data_queue, device, device_index, epoch_id):
+    while True:
+        try:
+            message = results.get()
+        except Stopped:
+            break
+        except Exception as error:
+            message = Failed(epoch_id, error)
+        if isinstance(message, Result) and not isinstance(message.data, (ExceptionWrapper, StreamEnd)):
+            message = pinned(message, device)
+        data_queue.put(message)
+
+
+def pinned(result, device):
+    batch = pin_batch(result.data, device, result.epoch_id, result.task_id, result.worker_id)
+    return Result(result.epoch_id, result.task_id, result.worker_id, batch)

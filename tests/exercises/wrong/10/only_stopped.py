@@ -1,0 +1,27 @@
+"""an exception kills the thread"""
+
+from torch._utils import ExceptionWrapper
+
+from minidl.messages import Result, StreamEnd
+from minidl.pinning import pin_batch
+from minidl.queues import Stopped
+
+
+def pin_loop(world, results, data_queue, device, device_index, epoch_id):
+    while True:
+        try:
+            message = results.get()
+        except Stopped:
+            break
+        if isinstance(message, Result) and not isinstance(message.data, (ExceptionWrapper, StreamEnd)):
+            message = pinned(message, device)
+        data_queue.put(message)
+
+
+def pinned(result, device):
+    data = result.data
+    try:
+        data = pin_batch(data, device, result.epoch_id, result.task_id, result.worker_id)
+    except Exception:
+        data = ExceptionWrapper(where="in the pin thread")
+    return Result(result.epoch_id, result.task_id, result.worker_id, data)

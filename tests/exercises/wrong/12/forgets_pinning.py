@@ -1,0 +1,18 @@
+"""the pin thread is forgotten"""
+
+from minidl.deaths import fail_for_death
+from minidl.states import WorkerState
+
+
+def check_health(iterator):
+    for worker_id, worker in enumerate(iterator._workers):
+        if iterator._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
+            worker_ended(iterator, worker_id)
+
+
+def worker_ended(iterator, worker_id):
+    status = iterator._workers_status[worker_id]
+    iterator._workers_status[worker_id] = WorkerState.DEAD
+    iterator._endings.remove(iterator._ending_of[worker_id])
+    if status is WorkerState.ACTIVE:
+        fail_for_death(iterator, worker_id)
