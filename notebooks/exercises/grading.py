@@ -129,6 +129,7 @@ def _judge(which: Exercise, path: Path) -> Verdict:
     if finding is None:
         return Verdict(which.id, Status.PASSED)
     if finding.broken is not None:
+        heartbeat.beat("drawing the run")
         with answer.at_work():  # the run is repeated
             finding.broken.save(path.parent, path.stem)
     return Verdict(which.id, Status.FAILED, finding)
@@ -153,11 +154,12 @@ def _watch(process: Any, connection: Connection, which: Exercise, path: Path, st
     doing = f"reading {path.name}"
     while True:
         try:
-            while connection.poll(LOOK):
-                message = connection.recv()
-                if isinstance(message, Verdict):
-                    return message
-                doing = message
+            if connection.poll(LOOK):
+                while connection.poll():
+                    message = connection.recv()
+                    if isinstance(message, Verdict):
+                        return message
+                    doing = message
                 family.beat()
         except EOFError:
             process.join()

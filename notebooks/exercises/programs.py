@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import minidl
+from minidl import parallel
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 
@@ -14,6 +16,19 @@ def elsewhere() -> None:
     """In the simulated world others may go on here, as they may anywhere in the real one."""
     if machines.is_running():
         step()
+
+
+@contextlib.contextmanager
+def waiting_for_ever() -> Iterator[None]:
+    """For programs: in the simulated world main does not wake every few seconds to look whether all workers are alive.
+    So a wait for nothing is a deadlock, and the run ends there, and not after hours of virtual time."""
+    seconds = parallel.STATUS_CHECK_INTERVAL
+    if machines.is_running():
+        parallel.STATUS_CHECK_INTERVAL = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        parallel.STATUS_CHECK_INTERVAL = seconds
 
 
 class Keys(minidl.Dataset[int]):

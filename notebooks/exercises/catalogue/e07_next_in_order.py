@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from minidl.events import Kind, Queue
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.catalogue.failing import tell
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import first, ran, real
-from notebooks.exercises.programs import Keys, load
+from notebooks.exercises.probes import real
+from notebooks.exercises.programs import Keys, load, waiting_for_ever
 from notebooks.exercises.protocol import ALWAYS, IN_ORDER, Run, gives, never_more_than, play
 
 TASKS, WORKERS, PREFETCH = 8, 2, 2
@@ -24,6 +25,7 @@ CAUSES = {
 }
 
 
+@waiting_for_ever()
 def program() -> list[list[int]]:
     return load(Keys(TASKS), num_workers=WORKERS, prefetch_factor=PREFETCH)
 
@@ -38,7 +40,7 @@ def grade(answer: Answer) -> Finding | None:
         assert broken.outcome is not None
         if (broken.outcome.deadlock or broken.outcome.endless) and _has_come(Run(broken.outcome)):
             mistake = "never looks into the buffer"
-    return first([ran(broken, mistake, CALL, CAUSES.get(mistake, "Follow the events of the run up to the red line."))])
+    return tell(answer, broken, mistake, CALL, CAUSES)
 
 
 def _has_come(run: Run) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import textwrap
 from collections.abc import Iterator
 
-from minidl import parallel
 from minidl.events import Kind, Queue
-from minidl.world.simulated import machine as machines
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.exercise import Finding
 from notebooks.exercises.probes import MISSPELT
@@ -29,7 +26,7 @@ def tell(answer: Answer, broken: Broken, mistake: str, call: str, causes: dict[s
     if error is not None:
         got = answer.raised(error)
     elif lines:
-        error = broken.outcome and broken.outcome.error
+        error = broken.outcome.error if broken.outcome is not None else None
         got = f"raised {broken.error.strip().splitlines()[-1]} (line {lines[-1]} of {answer.path.name})"
     elif broken.rule == COMES_TO_AN_END.name and broken.waits:
         got = f"it never ends: {broken.waits.splitlines()[0]}"
@@ -54,19 +51,6 @@ def raised(answer: Answer, broken: Broken) -> BaseException | None:
     if broken.outcome.error is not None:
         errors.append(broken.outcome.error)
     return next((error for error in errors if "(line " in answer.raised(error)), None)
-
-
-@contextlib.contextmanager
-def waiting_for_ever() -> Iterator[None]:
-    """For programs: in the simulated world main does not wake every few seconds to look whether all workers are alive.
-    So a wait for nothing is a deadlock, and the run ends there, and not after hours of virtual time."""
-    seconds = parallel.STATUS_CHECK_INTERVAL
-    if machines.is_running():
-        parallel.STATUS_CHECK_INTERVAL = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        parallel.STATUS_CHECK_INTERVAL = seconds
 
 
 def sent(run: Run) -> Iterator[tuple[int, int, int]]:

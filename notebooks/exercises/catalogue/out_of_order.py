@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import minidl
-from minidl import parallel
 from minidl.events import Kind, Queue
-from notebooks.exercises.programs import Keys, elsewhere
+from notebooks.exercises.programs import Keys, elsewhere, waiting_for_ever
 from notebooks.exercises.protocol import ALWAYS, Breach, Rule, Run, gives, never_more_than
 
 TASKS, WORKERS, PREFETCH = 8, 2, 2
@@ -30,18 +28,7 @@ def program() -> Any:
     return _load(Keys(TASKS))
 
 
-@contextlib.contextmanager
-def _waiting_for_ever() -> Iterator[None]:
-    """Main does not wake every few seconds to look whether all workers are alive. So a wait for nothing is a deadlock,
-    and the timeline of the run ends there, and not after hours of virtual time."""
-    seconds, parallel.STATUS_CHECK_INTERVAL = parallel.STATUS_CHECK_INTERVAL, None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        parallel.STATUS_CHECK_INTERVAL = seconds
-
-
-@_waiting_for_ever()
+@waiting_for_ever()
 def _load(dataset: Any) -> Any:
     loader: Any = minidl.DataLoader(
         dataset, batch_size=1, collate_fn=list, num_workers=WORKERS, prefetch_factor=PREFETCH, in_order=False

@@ -20,6 +20,7 @@ import tracing
 from minidl import deaths, parallel, queues, shutdown, signals, startup
 from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step, what_must_hold
 from minidl.world.simulated import machine as machines
+from notebooks.exercises.grafting import replaced
 from tests.minidl.simulated.programs import Keys, Stream, epoch, load
 
 
@@ -94,20 +95,6 @@ def _edited(edit: Edit) -> Iterator[None]:
     exec(compile(source.replace(edit.old, edit.new), edit.name, "exec"), names)
     with replaced(function, names[edit.function], edit.where):
         yield
-
-
-@contextlib.contextmanager
-def replaced(old: Any, new: Any, owner: Any) -> Iterator[None]:
-    """`new` wherever minidl has `old`: in its owner, and in the modules that have imported it."""
-    owners = [owner] if isinstance(owner, type) else [m for n, m in sys.modules.items() if n.startswith("minidl.")]
-    places = [(each, name) for each in owners for name, value in list(vars(each).items()) if value is old]
-    for each, name in places:
-        setattr(each, name, new)
-    try:
-        yield
-    finally:
-        for each, name in places:
-            setattr(each, name, old)
 
 
 # ---- programs

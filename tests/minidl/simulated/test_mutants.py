@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
+from minidl import shutdown
+from minidl.events import Kind
 from minidl.world.simulated import explore, simulate
 from tests.minidl.simulated.gallery import picture
-from tests.minidl.simulated.mutants import MUTANTS, Mutant, at_work
+from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant, at_work
+from tracing.simulated import explain
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -61,3 +66,17 @@ def test_the_page_says_the_truth(mutant: Mutant) -> None:
 
 def test_all_of_them() -> None:
     assert len(BY_NAME) == len(MUTANTS) == 15
+
+
+def test_a_feeder_that_is_blocked_is_said_to_write_the_message_that_it_writes() -> None:
+    """Others that it wrote before lie in the pipe. (Main must wait without a bound, or force would end it.)"""
+    [mutant] = [each for each in MUTANTS if each.name == "process exit joins a feeder that is blocked"]
+    unbounded = Edit(shutdown, "wait_for_workers", "worker.join(patience)", "worker.join(None)")
+    patient = dataclasses.replace(mutant, edits=(*mutant.edits, unbounded))
+    stuck = patient.explored().counterexample
+    assert stuck is not None and stuck.deadlock
+    with at_work(patient):
+        told = explain(stuck)
+    [(batch, event)] = re.findall(r"writes batch (\d+) .* \[event (\d+)\]", told)
+    said = stuck.events[int(event)]
+    assert (said[2], said[4]) == (Kind.SENT, int(batch))

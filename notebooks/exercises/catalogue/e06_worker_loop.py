@@ -1,0 +1,231 @@
+"""Exercise 6: the worker loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minidl
+from minidl.events import Kind
+from notebooks.exercises.answers import Answer
+from notebooks.exercises.catalogue.failing import tell
+from notebooks.exercises.catalogue.worker_rules import (
+    ALL_HAVE_ENDED,
+    LEAVES,
+    NO_FETCH_AFTER_STOP,
+    NOBODY_DIES,
+    ONE_END,
+    SAME_TASK,
+    unanswered_resume,
+)
+from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.heartbeat import beat
+from notebooks.exercises.probes import real
+from notebooks.exercises.programs import Keys, Stream, elsewhere, load, waiting_for_ever
+from notebooks.exercises.protocol import ALWAYS, COMES_TO_AN_END, Broken, Run, gives, play
+
+OPTIONS: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 3, "collate_fn": list}
+
+CAUSES = {
+    "an exception kills the worker": "The dataset raised, and nobody caught it: the worker's process ended, and with "
+    "it the tasks that it still had. An exception has to travel to main in the batch's place.",
+    "an exception is not answered": "The dataset raised, and no result came of this task: main waits for it for ever. "
+    "Each task needs an answer; what could stand in the batch's place?",
+    "the exception as a batch": "Main was given the exception as if it were a batch, and the training loop too. Main "
+    "raises what comes as an ExceptionWrapper, which also takes the traceback along.",
+    "loses the task id": "A result has to say which task it answers: main has several with each worker, and puts their "
+    "batches in order by these numbers. Send a Result with the epoch_id and task_id of the message.",
+    "goes on fetching after the done event": "Main sets the done event before it sends Stop, so that a worker passes "
+    "over the tasks that are still in its queue: with long fetches the shutdown would take minutes. Look at "
+    "`self.job.done` after each message, before you fetch.",
+    "fetches after its stream's end": "This worker had said that its stream has ended, and then did another task of "
+    "this epoch. The stream may raise when it is asked again, or start anew. What tells the loop that it has ended?",
+    "ends with its stream": "The stream has ended, and the worker too. With persistent workers another epoch comes: go "
+    "on waiting for messages, of which Stop is the last.",
+    "leaves the loop too early": "The worker has ended, and nobody had told it to. Which messages end the loop?",
+    "the end of a stream as an error": "StopIteration of an iterable dataset is no error: it says that there are no "
+    "more samples. Main expects a StreamEnd in the batch's place.",
+    "never starts": "`self.start()` calls worker_init_fn and makes the fetcher: without it there is nobody to ask.",
+    "ignores Resume": "Main waits until each worker has answered its Resume, before it sends the first task of a new "
+    "epoch. `self.resume(message)` makes a new fetcher and answers.",
+    "ignores the end of main": "Main was killed, and the worker heard of it: a Died came in the place of a message. "
+    "Nobody will send anything any more. It should leave the loop, and say why.",
+    "ignores self.failure": "worker_init_fn had raised, so there is no fetcher: `self.failure` is then the answer to "
+    "every task.",
+    "takes an error for keys": "The keys could not be pickled, and an ExceptionWrapper came in their place. The "
+    "dataset cannot be asked for it: it is the answer already.",
+}
+
+
+class Damaged(Keys):
+    """Sample 3 cannot be read."""
+
+    def __getitem__(self, key: int) -> int:
+        if key == 3:
+            raise ValueError("sample 3 is damaged")
+        return super().__getitem__(key)
+
+
+class Unsendable:
+    """A key that cannot be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise ValueError("this key is not for others")
+
+
+def no_licence(worker_id: int) -> None:
+    raise ValueError("no licence for this worker")
+
+
+@waiting_for_ever()
+def _collect(loader: Any) -> list[Any]:
+    """Its batches, and "ValueError" in the place of each that is raised."""
+    iterator, found = iter(loader), list[Any]()
+    while True:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            return found
+        except ValueError:
+            found.append("ValueError")
+        elsewhere()
+
+
+def damaged() -> list[Any]:
+    return _collect(minidl.DataLoader(Damaged(8), batch_size=1, **OPTIONS))
+
+
+@waiting_for_ever()
+def dropped() -> Any:
+    """The loop is left after the first batch, when the workers have tasks still."""
+    for batch in minidl.DataLoader(Keys(9), batch_size=1, **OPTIONS):
+        elsewhere()
+        return batch
+
+
+@waiting_for_ever()
+def epochs() -> list[Any]:
+    return load(Stream(1, 3), epochs=2, persistent_workers=True, num_workers=2, prefetch_factor=3)
+
+
+def prepared() -> list[Any]:
+    return _collect(minidl.DataLoader(Keys(2), batch_size=1, worker_init_fn=no_licence, **OPTIONS))
+
+
+def sent_badly() -> list[Any]:
+    keys: Any = [[0], [Unsendable()], [2]]
+    return _collect(minidl.DataLoader(Keys(3), batch_sampler=keys, **OPTIONS))
+
+
+def orphaned() -> list[Any]:
+    return load(Keys(8), num_workers=2, prefetch_factor=3)
+
+
+DAMAGED = [[0], [1], [2], "ValueError", [4], [5], [6], [7]]
+KILLS = tuple(f"{step}.k0" for step in (100, 50, 75, 130))  # kill -9 of main at this step
+PROGRAMS = (
+    (damaged, "a loader with 8 batches and 2 workers; sample 3 raises ValueError", DAMAGED, 60, ()),
+    (dropped, "a loader whose first batch is taken, and then it is dropped", [0], 60, ()),
+    (epochs, "2 persistent workers, whose streams have 1 and 3 samples, two epochs", [[0], [1], [3], [5]] * 2, 40, ()),
+    (prepared, "a loader whose worker_init_fn raises ValueError", ["ValueError"] * 2, 5, ()),
+    (sent_badly, "a loader with three batches; the second's key cannot be pickled", [[0], "ValueError", [2]], 5, ()),
+    (orphaned, "a loader whose main process is killed", [[key] for key in range(8)], 0, KILLS),
+)
+
+
+def grade(answer: Answer) -> Finding | None:
+    for program, words, expected, chance, schedules in PROGRAMS:
+        beat(words)
+        rules = [SAME_TASK, NO_FETCH_AFTER_STOP, ONE_END, NOBODY_DIES, LEAVES, *ALWAYS]
+        rules += [ALL_HAVE_ENDED] if program is epochs else []
+        rules.append(gives(expected, None))  # None: main was killed
+        with answer.at_work():
+            broken = play(program, rules, chance=chance, schedules=schedules, most_steps=4000)
+        if broken is not None:
+            return tell(answer, broken, _mistake(broken, program), words, CAUSES)
+    return real(answer, damaged, DAMAGED)
+
+
+def _mistake(broken: Broken, program: Any) -> str:
+    """Its name, from the run."""
+    outcome = broken.outcome
+    assert outcome is not None
+    run, errors = Run(outcome), [error for _, error in outcome.errors]
+    died = next((error for error in errors if not isinstance(error, (KeyboardInterrupt, OSError))), None)
+    if outcome.struck_at >= 0:
+        return "ignores the end of main"
+    if program is epochs and unanswered_resume(run):
+        return "ignores Resume"
+    if not len(run.of(Kind.WORKER_READY)):
+        return "never starts"
+    if isinstance(died, ValueError):
+        return "an exception kills the worker"
+    if isinstance(died, AttributeError) and "epoch_id" in str(died):  # what was put is no message
+        return "loses the task id"
+    if died is not None:
+        return "raises"
+    if len(run.of(Kind.WORKER_DIED)):
+        return "ends with its stream" if program is epochs else "leaves the loop too early"
+    if broken.rule == COMES_TO_AN_END.name:
+        return "an exception is not answered" if len(run.of(Kind.FETCH_FAILED)) else broken.rule
+    if program is damaged and any(isinstance(each, BaseException) for each in outcome.result or ()):
+        return "the exception as a batch"
+    special = {prepared: "ignores self.failure", sent_badly: "takes an error for keys"}
+    if broken.rule == ALL_HAVE_ENDED.name or (program is epochs and outcome.error is not None):
+        return "the end of a stream as an error"
+    names = {
+        SAME_TASK.name: "loses the task id",
+        NO_FETCH_AFTER_STOP.name: "goes on fetching after the done event",
+        ONE_END.name: "fetches after its stream's end",
+    }
+    return names.get(broken.rule) or special.get(program, broken.rule)
+
+
+EXERCISE = Exercise(
+    number=6,
+    name="worker_loop",
+    title="the worker loop",
+    references=("minidl.worker:Worker.loop", "minidl.worker:Worker.data_of"),
+    task="""
+    A worker is a process with a loop in it: take a message from its index queue; if it is a task, do it, and put what
+    came of it on the result queue. Write the loop, and `data_of`, which makes the batch of one task, or what takes
+    its place. Whatever the dataset raises, the worker lives on: an exception travels to main as an ExceptionWrapper,
+    made in the `except` block, and main raises it when the task's turn comes.
+
+    Four kinds of message come. A task (it has epoch_id, task_id and keys) is answered with a Result, but passed over
+    if main shuts down (the done event is set) or if the stream of this worker has ended. Stop and Died (main is dead)
+    end the loop, with the End that says why. Resume begins a new epoch: `self.resume` does what is needed. Call
+    `self.start()` before the first message.
+
+    When the dataset is an IterableDataset, StopIteration says that its stream has ended: `data_of` notes it in
+    `self.stream_ended`, and the data is a StreamEnd. If `self.failure` is set, no task can be done, and it is the
+    answer to each; if a task's keys are an ExceptionWrapper, these could not be pickled, and they are the answer.
+    (The calls of `emit` may be left out.)
+    """,
+    legend={
+        "self.index_queue": ".get() waits for the next message and returns it",
+        "self.result_queue": ".put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch))",
+        "self.job": ".worker_id is 0; .done.is_set() says whether main shuts down; .dataset is the dataset",
+        "load(...)": "load(self.fetcher, keys, epoch_id, task_id, worker_id) fetches and collates: returns the batch, "
+        "or raises what the dataset raised",
+        "self.failure": "None; or an ExceptionWrapper: worker_init_fn raised, or iter(dataset) did",
+        "self.stream_ended": "False; a new epoch sets it to False again",
+        "self.interrupted": "False; True after Ctrl-C, which ends the loop: End.INTERRUPTED",
+        "ExceptionWrapper": "ExceptionWrapper(where='in worker 0') wraps the exception that is being handled, with its "
+        "traceback",
+    },
+    hints=(
+        "Which messages end the loop, and which tasks need no answer? Where can something of the user's raise, and who "
+        "should hear of it?",
+        "`loop`: while not self.interrupted, get a message and look of which class it is (isinstance): Stop, Died, "
+        "Resume, else a task. Look at self.job.done and self.stream_ended after the get(), not before. `data_of`: only "
+        "the call of load stands in a try.",
+        "A task: self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, "
+        "self.data_of(message))). In `data_of`, except Exception as error: if it is a StopIteration and "
+        "self.job.dataset an IterableDataset, set self.stream_ended and return StreamEnd(worker_id), else return "
+        "ExceptionWrapper(where='in DataLoader worker process 0').",
+    ),
+    grade=grade,
+    notebook="05-the-worker.ipynb",
+    protocol=True,
+    forbidden=("_worker_loop", "_utils"),
+)

@@ -1,0 +1,156 @@
+"""Exercise 13: the shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minidl.world.simulated import simulate
+from notebooks.exercises import standstill
+from notebooks.exercises.answers import Answer
+from notebooks.exercises.catalogue import shutting_down as ends
+from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.probes import MISSPELT, ran, real
+from notebooks.exercises.protocol import (
+    ALWAYS,
+    COMES_TO_AN_END,
+    LEAVES_NOTHING,
+    RAISES_NOTHING,
+    Broken,
+    Rule,
+    gives,
+    play,
+)
+
+ONE = f"an epoch with {ends.WORKERS} workers and a pin thread"
+EARLY = "an iterator is dropped after one batch, and the index_queues hold more tasks"
+HANG = "an iterator is dropped while both workers wait for a sample that never comes"
+
+CAUSES = {
+    "workers before the pin thread": "The pin thread reads what the workers write, so it is the first to be stopped. "
+    "Stopped after them, it can be in the middle of a message whose writer is gone: torch's loader has hung there.",
+    "done event without the sentinel": "The done event wakes nobody: a worker looks at it between two tasks, and now "
+    "waits for a task. What comes to it there, as a task does, and says that nothing more will?",
+    "no done event": "A worker takes its messages in order, and the Stop stands behind all the tasks that it was sent. "
+    "What does it look at before it begins a task? That has to be set, and before the first Stop.",
+    "a join without a bound": "A worker can be in a fetch that never ends: it hears nothing of Stop. A join without a "
+    "timeout waits for it for ever, and step 4, the force, never comes.",
+    "a patience for each worker": "Each worker was given the whole patience, one after the other: with 64 workers that "
+    "is more than five minutes. They end at the same time: one deadline for all, and each join gets what is left.",
+    "does not wait": "Workers that were about to end got SIGTERM, in the middle of whatever they did. Step 3 gives "
+    "them time: a join with a timeout, before `use_force`.",
+    "a second call fails": "The shutdown is called at the end of an epoch, by `__del__`, and at interpreter exit: "
+    "the second of them finds everything closed, and an iterator whose constructor raised has nothing to close. "
+    "`iterator._shutdown` says whether there is something to do: look at it, and set it.",
+    "another process's workers": "A forked process has a copy of the iterator, and its `__del__` runs there, too. "
+    "The workers are not its children: compare `iterator._owner_pid` with who runs.",
+    "Ctrl-C leaves workers": "Ctrl-C came in step 3, and the exception left `shut_down` before the force: whoever had "
+    "not ended by then never will. What must happen in any case belongs where an exception cannot pass it by.",
+}
+
+
+def grade(answer: Answer) -> Finding | None:
+    trials: list[tuple[str, Callable[[], Any], list[Rule], dict[str, str]]] = [
+        (
+            ONE,
+            ends.program,
+            [RAISES_NOTHING, ends.PIN_FIRST, ends.TOLD, ends.NO_FORCE, *ALWAYS, gives(ends.BATCHES)],
+            {},
+        ),
+        (HANG, ends.stuck, [ends.WITHIN, *ALWAYS], {COMES_TO_AN_END.name: "a join without a bound"}),
+        (EARLY, ends.dropped_early, [ends.TOLD, ends.SKIPS, ends.NO_FORCE, *ALWAYS], {}),
+        (
+            "an iterator is shut down again",
+            ends.shut_down_again,
+            [ends.ONCE, *ALWAYS, gives(ends.BATCHES)],
+            _all("a second call fails"),
+        ),
+        (
+            "a process that has inherited the iterator shuts it down",
+            ends.inherited,
+            [*ALWAYS, gives(ends.BATCHES)],
+            _all("another process's workers"),
+        ),
+    ]
+    mistakes = {
+        ends.PIN_FIRST.name: "workers before the pin thread",
+        ends.TOLD.name: "done event without the sentinel",
+        ends.NO_FORCE.name: "does not wait",
+        ends.SKIPS.name: "no done event",
+        ends.WITHIN.name: "a patience for each worker",
+    }
+    with answer.at_work():
+        for call, run, rules, also in trials:
+            broken = play(run, rules, chance=40)
+            if broken is not None:
+                return _told_of(answer, standstill.tell(broken, run, answer.path), call, {**mistakes, **also})
+        schedule = simulate(ends.stuck, schedule=ends.CtrlCInTheWait(), draws=False).token
+        broken = play(ends.stuck, [LEAVES_NOTHING, COMES_TO_AN_END], chance=0, schedules=[schedule])
+        if broken is not None:
+            return _told_of(answer, broken, f"{HANG}; Ctrl-C comes meanwhile", _all("Ctrl-C leaves workers"))
+    return real(answer, ends.program, ends.BATCHES)
+
+
+def _all(mistake: str) -> dict[str, str]:
+    """Whatever rule is broken, it is this."""
+    return dict.fromkeys([ends.ONCE.name, "the right batches", *(each.name for each in ALWAYS)], mistake)
+
+
+def _told_of(answer: Answer, broken: Broken, call: str, mistakes: dict[str, str]) -> Finding | None:
+    error = broken.outcome.error if broken.outcome is not None else None
+    if isinstance(error, (NameError, AttributeError, ImportError)):
+        return Finding("raises", call, answer.raised(error), broken.sentence, MISSPELT, broken)
+    mistake = mistakes.get(broken.rule, broken.rule)
+    return ran(broken, mistake, call, CAUSES.get(mistake, "Follow the steps of the shutdown up to the red line."))
+
+
+EXERCISE = Exercise(
+    number=13,
+    name="shutdown",
+    title="the shutdown",
+    references=(
+        "minidl.shutdown:shut_down",
+        "minidl.shutdown:tell_workers_to_stop",
+        "minidl.shutdown:wait_for_workers",
+    ),
+    task="""
+    An epoch is over, an iterator is dropped half way, or the interpreter exits: `shut_down(iterator)` ends the pin
+    thread and the workers, and closes the queues. It is called more than once for an iterator, and also in processes
+    that were forked from main and have a copy of it: there it does nothing.
+
+    Write it, and two of its five steps. The steps: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`, 3 `wait_for_workers`,
+    4 `use_force` against those that are still alive, 5 `close_queues`. Main must not wait for ever, whatever a worker
+    does: one may be in a fetch that never ends. All workers together have PATIENCE seconds to end by themselves. If
+    something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 are done all the same.
+
+    In step 2 a worker learns of the end in two ways. `_workers_done_event` it looks at before each task: once that is
+    set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends its loop. (The calls of
+    `emit` may be left out.)
+    """,
+    legend={
+        "iterator._shutdown": "False: there is something to shut down. (True before anything is built)",
+        "iterator._owner_pid": "4711: the process that built the iterator; iterator._world.pid() is the one that runs",
+        "iterator._workers": "[process, process]: each has join(timeout), is_alive(), exitcode",
+        "iterator._workers_done_event": "a flag: set(), is_set()",
+        "iterator._world.now()": "12.5: seconds on a clock that never goes back",
+        "tell_to_stop(iterator, 0)": "puts a Stop on the index_queue of worker 0, and closes it; once is enough, twice "
+        "is harmless",
+        "end_pin_thread(iterator)": "step 1 once more, for an exception that came in the middle of it; harmless if the "
+        "thread has ended",
+        "signals.unwatch(iterator)": "after the last step: main need not hear of its workers' ends any more",
+        "PATIENCE": "5.0 seconds",
+    },
+    hints=(
+        "Who reads what the others write? That one is stopped first. And which of the five steps can wait for somebody "
+        "else, and for how long at most?",
+        "`shut_down` begins with a guard: return if `_shutdown` is True already, or if another process runs than "
+        "`_owner_pid`; then set it. Steps 1 to 3 stand in a `try`, 4 and 5 in its `finally`.",
+        "`tell_workers_to_stop`: set the done event, then call `tell_to_stop` for each worker_id. `wait_for_workers`: "
+        "deadline = iterator._world.now() + PATIENCE, and for each worker join(max(0.0, deadline - "
+        "iterator._world.now())). `shut_down`: guard; try: the three steps; except BaseException: end_pin_thread, "
+        "raise; finally: use_force, close_queues, signals.unwatch.",
+    ),
+    grade=grade,
+    notebook="10-shutting-down.ipynb",
+    protocol=True,
+)

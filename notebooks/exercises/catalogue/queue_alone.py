@@ -1,0 +1,148 @@
+"""A queue that nobody else uses: what is done with it, and what a mistake makes of it. For exercise 14."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from minidl import world as worlds
+from minidl.events import Queue
+from minidl.messages import Task
+from minidl.queues import Channel, Producer
+from minidl.world.simulated import Outcome
+
+PUTS = 5
+SMALL = 64  # bytes that a pipe holds: less than a message has
+
+
+class Wires:
+    """A queue's writing side, and the reading end of its pipe, which waits for nothing else."""
+
+    last: Wires  # that of the run before: how far it came
+
+    def __init__(self) -> None:
+        Wires.last = self
+        self.world = worlds.current()
+        reader, writer = self.world.pipe()
+        self.producer = Producer(self.world, writer, Queue.INDEX, 0)
+        self.channel = Channel(0, reader, self.world.flag())
+
+    def put(self, count: int) -> None:
+        for task_id in range(count):
+            self.producer.put(Task(0, task_id, [task_id]))
+
+    def read(self, count: int = PUTS + 1) -> list[int]:
+        """So many messages, or all until the pipe ends."""
+        while self.channel.open and len(self.channel.whole) < count:
+            self.channel.read()
+        return [self.world.unpickle(data).task_id for data in self.channel.whole if data is not None]
+
+
+def nobody_reads() -> None:
+    wires = Wires()
+    wires.put(PUTS)
+    wires.channel.reader.close()  # the write that waits fails, and so the feeder ends
+    wires.producer.close()
+
+
+def read_and_closed() -> list[int]:
+    wires = Wires()
+    wires.put(PUTS)
+    messages = wires.read(PUTS)
+    wires.producer.close()
+    return messages
+
+
+def closed_and_read() -> list[int]:
+    wires = Wires()
+    wires.put(PUTS)
+    wires.producer.close()
+    wires.producer.close()
+    return wires.read()
+
+
+def nothing_put() -> list[int]:
+    wires = Wires()
+    wires.producer.close()
+    return wires.read()
+
+
+def closed() -> list[int]:
+    wires = Wires()
+    wires.put(1)
+    before = wires.producer.closed
+    wires.producer.close()
+    return [before, wires.producer.closed]
+
+
+@dataclass
+class Trial:
+    """A queue that nobody else uses."""
+
+    call: str
+    run: Callable[[], Any]
+    expected: str
+    judge: Callable[[Outcome], str]  # the mistake; "" for none
+
+
+def _waits(outcome: Outcome) -> bool:
+    """Whether main was still in the middle of it, and always would be."""
+    return outcome.deadlock or outcome.endless
+
+
+def _blocks(outcome: Outcome) -> str:
+    if _waits(outcome):
+        return "writes in the caller's thread and can block it"
+    return "an error ends the feeder" if outcome.errors else ""
+
+
+def _sends(outcome: Outcome) -> str:
+    right = outcome.result == list(range(PUTS))
+    if not right and len(outcome.threads) > 2:
+        return "a feeder for each message"
+    if not right:
+        return "the order is lost" if Wires.last.channel.whole else "never sends"
+    return "the feeder outlives the queue" if outcome.left else ""
+
+
+def _sends_the_rest(outcome: Outcome) -> str:
+    if len(Wires.last.channel.whole) < PUTS:
+        return "loses what was buffered at close"
+    return "the pipe stays open" if _waits(outcome) else ""
+
+
+def _ends(outcome: Outcome) -> str:
+    return "the pipe stays open" if _waits(outcome) else ""
+
+
+def _says_closed(outcome: Outcome) -> str:
+    return "" if outcome.result == [False, True] else "not marked as closed"
+
+
+ALL = f"{list(range(PUTS))}"
+TRIALS = (
+    Trial(
+        f"put {PUTS} times; the pipe holds {SMALL} bytes, nobody reads, and then the reader is closed",
+        nobody_reads,
+        "put returns, and the feeder ends",
+        _blocks,
+    ),
+    Trial(f"put {PUTS} times, read all, close", read_and_closed, f"{ALL}, and then the feeder ends", _sends),
+    Trial(f"put {PUTS} times, close twice, read", closed_and_read, f"{ALL}, and then the pipe ends", _sends_the_rest),
+    Trial("close, and nothing was put; read", nothing_put, "the pipe ends", _ends),
+    Trial("`closed` before and after close", closed, "[False, True]", _says_closed),
+)
+
+
+def got(outcome: Outcome) -> str:
+    """What became of a queue alone."""
+    came = f"{len(Wires.last.channel.whole)} messages had come"
+    who = ", ".join(name for _, name in outcome.threads[1:]) or "no feeder"
+    if _waits(outcome):
+        return f"main waits for ever; {came} (threads beside it: {who})"
+    if outcome.errors:
+        return f"{outcome.errors[0][0]} raised {outcome.errors[0][1]!r}"
+    if outcome.left:
+        return f"{outcome.result}, and still there at the end: {', '.join(outcome.left)}"
+    return f"raised {outcome.error!r}" if outcome.error is not None else f"{outcome.result}"

@@ -1,0 +1,69 @@
+"""Exercise 9: end of stream.
+
+An iterable dataset says with StopIteration that it has no more samples, and each worker has a
+stream of its own, which ends at its own time. Write what happens then. In the worker, `fetch` takes
+as many samples off the stream as there are keys. The last batch may be short; once none is left (or
+too few, with `drop_last`) it raises StopIteration, and the worker sends a StreamEnd in the batch's
+place. After that it answers no task of this epoch any more.
+
+In main `_worker_exhausted` is called when the StreamEnd comes in: the worker is EXHAUSTED from now
+on, is told to stop unless the workers are persistent, and one task is sent in the place of the one
+that brought no batch. `_skip_unfulfilled` is called before main waits: it moves `_rcvd_idx` past
+the tasks that will never come, those with a worker that is not ACTIVE any more, and takes their
+entries out of `_task_info`. When `_rcvd_idx` has come to `_send_idx`, the epoch is over; the loader
+sees to that.
+
+`in_order=False` is exercise 8: here every loader is in order, so each task from `_rcvd_idx` to
+`_send_idx` has its entry. (The calls of `emit` may be left out.)
+
+Legend
+    keys                           [12, 13, 14, 15] with automatic batching; one key, 12, without
+    self.dataset_iter              the stream, in the fetcher: next(self.dataset_iter) is the next
+                                   sample
+    self.auto_collation            True with automatic batching; without it `fetch` returns one
+                                   sample, in no list
+    self.drop_last                 True: a batch that is not whole is dropped
+    self.ended                     False: remember here that the stream has ended
+    self._workers_status           [WorkerState.ACTIVE, WorkerState.EXHAUSTED]: of each worker, in
+                                   main
+    self._persistent_workers       True: the workers stay for the next epoch
+    tell_to_stop(self, worker_id)  tells one worker to end
+    self._try_put_index()          sends one task, if there is one and somebody to do it
+    self._rcvd_idx                 4: the next task to be yielded; self._send_idx is 7, the next to
+                                   be sent
+    self._task_info                {4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: .arrived says
+                                   whether its batch is there
+
+Check it with `python -m notebooks.exercises check 09`; `hint 09` helps.
+It belongs to notebooks/07-iterable-datasets.ipynb.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minidl.events import NO_TASK, TASK_SKIPPED, WORKER_EXHAUSTED, emit
+from minidl.shutdown import tell_to_stop
+from minidl.states import WorkerState
+
+
+class IterableFetcher:
+    def fetch(self, keys: Any) -> Any:
+        """As many samples as there are keys, or the fewer that are left.
+
+        Raises:
+            StopIteration: none is left, or too few for a whole batch and `drop_last` is set.
+        """
+        raise NotImplementedError
+
+
+class ParallelIterator:
+    def _worker_exhausted(self, worker_id: int) -> None:
+        """A worker's iterable dataset has ended; the others go on."""
+        raise NotImplementedError
+
+    def _skip_unfulfilled(self) -> None:
+        """Move `_rcvd_idx` past what will never come: tasks already yielded out of order, and tasks that are with
+        a worker whose stream has ended.
+        """
+        raise NotImplementedError

@@ -1,0 +1,60 @@
+"""Exercise 13: the shutdown.
+
+An epoch is over, an iterator is dropped half way, or the interpreter exits: `shut_down(iterator)`
+ends the pin thread and the workers, and closes the queues. It is called more than once for an
+iterator, and also in processes that were forked from main and have a copy of it: there it does
+nothing.
+
+Write it, and two of its five steps. The steps: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`, 3
+`wait_for_workers`, 4 `use_force` against those that are still alive, 5 `close_queues`. Main must
+not wait for ever, whatever a worker does: one may be in a fetch that never ends. All workers
+together have PATIENCE seconds to end by themselves. If something raises in steps 1 to 3 (Ctrl-C),
+steps 4 and 5 are done all the same.
+
+In step 2 a worker learns of the end in two ways. `_workers_done_event` it looks at before each
+task: once that is set, it skips what is still in its queue. A Stop in its index_queue wakes it, and
+ends its loop. (The calls of `emit` may be left out.)
+
+Legend
+    iterator._shutdown            False: there is something to shut down. (True before anything is
+                                  built)
+    iterator._owner_pid           4711: the process that built the iterator; iterator._world.pid()
+                                  is the one that runs
+    iterator._workers             [process, process]: each has join(timeout), is_alive(), exitcode
+    iterator._workers_done_event  a flag: set(), is_set()
+    iterator._world.now()         12.5: seconds on a clock that never goes back
+    tell_to_stop(iterator, 0)     puts a Stop on the index_queue of worker 0, and closes it; once is
+                                  enough, twice is harmless
+    end_pin_thread(iterator)      step 1 once more, for an exception that came in the middle of it;
+                                  harmless if the thread has ended
+    signals.unwatch(iterator)     after the last step: main need not hear of its workers' ends any
+                                  more
+    PATIENCE                      5.0 seconds
+
+Check it with `python -m notebooks.exercises check 13`; `hint 13` helps.
+It belongs to notebooks/10-shutting-down.ipynb.
+"""
+
+from __future__ import annotations
+
+from minidl import signals
+from minidl.events import DONE_SET, JOIN_BEGIN, NO_TASK, NO_WORKER, SHUTDOWN_BEGIN, SHUTDOWN_END, WORKER_JOINED, emit
+from minidl.parallel import ParallelIterator
+from minidl.shutdown import PATIENCE, close_queues, end_pin_thread, stop_pin_thread, tell_to_stop, use_force
+
+
+def shut_down(iterator: ParallelIterator) -> None:
+    """Leave no process, thread or pipe behind. Called a second time, or in a process that merely inherited the
+    iterator by fork, it does nothing: the workers there are another's children.
+    """
+    raise NotImplementedError
+
+
+def tell_workers_to_stop(iterator: ParallelIterator) -> None:
+    """Step 2."""
+    raise NotImplementedError
+
+
+def wait_for_workers(iterator: ParallelIterator) -> None:
+    """Step 3."""
+    raise NotImplementedError

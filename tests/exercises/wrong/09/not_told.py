@@ -1,0 +1,35 @@
+"""the worker is not told"""
+
+from minidl.states import WorkerState
+
+
+class IterableFetcher:
+    def fetch(self, keys):
+        if self.ended:
+            raise StopIteration
+        if not self.auto_collation:
+            return next(self.dataset_iter)
+        samples = []
+        for _ in keys:
+            try:
+                samples.append(next(self.dataset_iter))
+            except StopIteration:
+                self.ended = True
+                break
+        if not samples or (self.ended and self.drop_last):
+            raise StopIteration
+        return samples
+
+
+class ParallelIterator:
+    def _worker_exhausted(self, worker_id):
+        self._workers_status[worker_id] = WorkerState.EXHAUSTED
+        self._try_put_index()
+
+    def _skip_unfulfilled(self):
+        while self._rcvd_idx < self._send_idx:
+            info = self._task_info[self._rcvd_idx]
+            if info.arrived or self._workers_status[info.worker_id] is WorkerState.ACTIVE:
+                return
+            del self._task_info[self._rcvd_idx]
+            self._rcvd_idx += 1
