@@ -31,8 +31,10 @@ def source(*things: Any) -> None:
         module = inspect.getmodule(thing)
         assert module is not None
         text = textwrap.dedent(inspect.getsource(thing)).rstrip()
-        # Markdown, not HTML: it is highlighted wherever a notebook is shown, and short in a diff.
-        display(Markdown(f"```python\n# {module.__name__.replace('.', '/')}.py\n\n{text}\n```"))
+        code = f"```python\n# {module.__name__.replace('.', '/')}.py\n\n{text}\n```"
+        # Markdown, not HTML: it is highlighted wherever a notebook is shown, and short in a diff. The frame is for
+        # nbconvert, whose style sheet forgets the font of code in an output.
+        display(Markdown(f'<div style="font-family: monospace">\n\n{code}\n\n</div>'))
 
 
 def run(program: Callable[[], Any], **options: Any) -> Outcome:
@@ -50,9 +52,9 @@ def timeline(run: Outcome | tracing.Trace, **options: Any) -> Image:
     return Image(file.getvalue(), format="png")
 
 
-def step(run: Outcome | tracing.Trace, title: str = "step by step", **part: Any) -> Any:
+def step(run: Outcome | tracing.Trace, title: str = "step by step", height: int = 880, **part: Any) -> Any:
     """The step-through; `part` as in `tracing.step`."""
-    return tracing.step(_trace(run), title=title, **part)
+    return tracing.step(_trace(run), title=title, height=height, **part)
 
 
 def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
@@ -63,8 +65,10 @@ def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
     for event in trace.events[(trace.events["task"] == task_id) & (trace.events["epoch"] == 0)]:
         before, after = in_words(event)
         what = before if after is None else f"{before}**{task_id}**{after}"
-        function = code.functions[code.sites[code.site(Kind(event["kind"]), event["queue"])][0]]
+        kind: Kind = Kind(event["kind"])  # type: ignore[call-arg]
+        function = code.functions[code.sites[code.site(kind, event["queue"])][0]]
         ms, who = (int(event["time"]) - trace.start) / 1e6, name_of(trace.actors[event["actor"]])
+        who = who.replace(" ", "\N{NO-BREAK SPACE}")
         rows.append(f"| {ms:.2f} | {who} | {what} | `{function['name']}`, {function['file']} |")
     return Markdown("\n".join(rows))
 

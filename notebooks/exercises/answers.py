@@ -9,6 +9,7 @@ import ast
 import contextlib
 import inspect
 import os
+import re
 import shutil
 import traceback
 import types
@@ -74,13 +75,20 @@ class Answer:
                 stack.enter_context(replaced(old, function, owner))
             yield
 
-    def raised(self, error: BaseException) -> str:
-        """An exception in one line, with the line of the learner's file that it came from."""
+    def line_of(self, error: BaseException) -> int:
+        """The line of the learner's file that an exception came from, in this process or in a worker; 0: it did not."""
         lines = [
             frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)
         ]
-        where = f" (line {lines[-1]} of {self.path.name})" if lines else ""
-        return f"raised {type(error).__name__}: {error}{where}".replace(": (line", " (line")
+        told = re.findall(rf'File "{re.escape(str(self.path))}", line (\d+)', str(error))  # with a worker's error
+        return int((lines or told or [0])[-1] or 0)
+
+    def raised(self, error: BaseException) -> str:
+        """An exception in one line, with the line of the learner's file that it came from."""
+        last = str(error).strip().splitlines()[-1:] or [""]  # of what a worker tells, its whole traceback
+        words = last[0] if "Traceback" in str(error) else f"{type(error).__name__}: {' '.join(str(error).split())}"
+        line = self.line_of(error)
+        return f"raised {words.removesuffix(': ')}" + (f" (line {line} of {self.path.name})" if line else "")
 
 
 def read(exercise: Exercise, path: Path) -> Answer:
@@ -137,13 +145,14 @@ def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:
     owners = {reference.rpartition(":")[2].partition(".")[0] for reference in exercise.references}
     module_names = {reference.partition(":")[0] for reference in exercise.references}
     for node in ast.walk(tree):
-        taken: list[str] = []
+        if not isinstance(node, (ast.ImportFrom, ast.Import, ast.Attribute)):
+            continue
         if isinstance(node, ast.ImportFrom):
             taken = [each.name for each in node.names if each.name in {*own, *owners, *exercise.forbidden, "*"}]
         elif isinstance(node, ast.Import):
             taken = [each.name for each in node.names if each.name in {*module_names, "importlib"}]
-        elif isinstance(node, ast.Attribute) and node.attr in exercise.forbidden:
-            taken = [node.attr]
+        else:
+            taken = [node.attr] if node.attr in {*owners, *exercise.forbidden} else []
         if taken:
             what = f"line {node.lineno}: {ast.unparse(node)}"
             cause = f"`{taken[0]}` is, or leads to, what the exercise asks you to write. Write it yourself."

@@ -14,8 +14,8 @@ from typing import Any
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.exercise import Finding
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.protocol import Broken
 
+SLIPS = (NameError, AttributeError, ImportError)  # a name that is misspelt: no idea that is wrong
 LONGEST = 200  # characters of a value that are shown
 MISSPELT = "Is a name misspelt? The legend at the top of the file has those that you need."
 
@@ -35,7 +35,7 @@ class Attempt:
 
     def finding(self, mistake: str, expected: str, cause: str) -> Finding:
         """What is wrong with it. A name that is misspelt says nothing of what its author had in mind."""
-        if isinstance(self.error, (NameError, AttributeError, ImportError)):
+        if isinstance(self.error, SLIPS):
             return Finding("raises", self.call, self.got, expected, MISSPELT)
         return Finding(mistake, self.call, self.got, expected, cause)
 
@@ -54,15 +54,6 @@ def short(value: Any) -> str:
     """A value in one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-def ran(broken: Broken | None, mistake: str, call: str, cause: str) -> Finding | None:
-    """The finding about a run that breaks a rule; None if there is none."""
-    if broken is None:
-        return None
-    got = broken.breach.what
-    raised = [f"it raised {broken.error}"] if broken.error and broken.error not in got else []
-    return Finding(mistake, call, got, broken.sentence, cause, broken, raised)
 
 
 def real(answer: Answer, program: Callable[[], Any], *expected: Any) -> Finding | None:

@@ -43,23 +43,19 @@ def _who(thread: Any) -> str:
     return str(thread.process.name).removeprefix("minidl ")
 
 
+def lines_that_wait(broken: Broken, path: Path) -> dict[str, str]:
+    """Of a run that comes to a standstill: {"main": "main waits in line 32 of 13_shutdown.py: worker.join()", ...}, for
+    those who wait in the answer's lines. The answer must be at work."""
+    outcome = broken.outcome
+    if outcome is None or not outcome.deadlock:
+        return {}
+    return where(outcome.program, outcome.token, path, **outcome.options)
+
+
 def where(program: Callable[[], Any], token: str, path: Path, **options: Any) -> dict[str, str]:
-    """Who waits in which line of the answer at `path`, in a run that comes to a standstill; {} if it does not. The
-    answer must be at work."""
+    """The same of any run; {} if it comes to no standstill."""
     schedule = Standstill(token, path)
-    if not simulate(program, schedule=schedule, draws=False, **options).deadlock:
+    if not simulate(program, schedule=schedule, **options).deadlock:
         return {}
     lines = {who: linecache.getline(str(path), line).strip() for who, line in schedule.lines.items()}
     return {who: f"{who} waits in line {schedule.lines[who]} of {path.name}: {text}" for who, text in lines.items()}
-
-
-def tell(broken: Broken, program: Callable[[], Any], path: Path, **options: Any) -> Broken:
-    """The run of the program that breaks a rule, with these lines in the place of what its events say of the same
-    threads, which is that they are somewhere in the loader's code."""
-    at_standstill = broken.outcome is not None and broken.outcome.deadlock
-    found = where(program, broken.token, path, **options) if at_standstill else {}
-    if found:
-        beside = broken.waits.partition("Beside it\n")[2].partition("Last events\n")[0].splitlines()
-        others = [line.strip() for line in beside if line.strip().partition(" (pid")[0] not in found]
-        broken.waits = "\n".join([*found.values(), *others])
-    return broken

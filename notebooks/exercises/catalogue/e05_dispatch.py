@@ -8,8 +8,8 @@ from typing import Any
 import minidl
 from minidl.events import Kind
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.failing import sent, tell
 from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.failing import sent, tell
 from notebooks.exercises.heartbeat import beat
 from notebooks.exercises.probes import real
 from notebooks.exercises.programs import Keys, Stream, elsewhere, waiting_for_ever

@@ -7,7 +7,6 @@ from typing import Any
 import minidl
 from minidl.events import Kind
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.failing import tell
 from notebooks.exercises.catalogue.worker_rules import (
     ALL_HAVE_ENDED,
     LEAVES,
@@ -18,6 +17,7 @@ from notebooks.exercises.catalogue.worker_rules import (
     unanswered_resume,
 )
 from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.failing import tell
 from notebooks.exercises.heartbeat import beat
 from notebooks.exercises.probes import real
 from notebooks.exercises.programs import Keys, Stream, elsewhere, load, waiting_for_ever

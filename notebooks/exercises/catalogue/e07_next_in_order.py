@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from minidl.events import Kind, Queue
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.failing import tell
 from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.failing import tell
 from notebooks.exercises.probes import real
 from notebooks.exercises.programs import Keys, load, waiting_for_ever
 from notebooks.exercises.protocol import ALWAYS, IN_ORDER, Run, gives, never_more_than, play

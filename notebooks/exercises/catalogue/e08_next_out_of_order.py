@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from minidl.events import Kind, Queue
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.failing import tell
 from notebooks.exercises.catalogue.out_of_order import (
     BATCHES,
     NO_BATCH,
@@ -16,6 +15,7 @@ from notebooks.exercises.catalogue.out_of_order import (
     program_with_an_error,
 )
 from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.failing import tell
 from notebooks.exercises.heartbeat import beat
 from notebooks.exercises.probes import real
 from notebooks.exercises.protocol import ALWAYS, Run, gives, play

@@ -9,7 +9,6 @@ import minidl
 from minidl.data.fetch import IterableFetcher
 from minidl.events import Kind
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.failing import raised, tell
 from notebooks.exercises.catalogue.stream_rules import (
     ALL_HAVE_ENDED,
     ASKS_NO_MORE,
@@ -22,6 +21,7 @@ from notebooks.exercises.catalogue.stream_rules import (
     ends,
 )
 from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.failing import raised, tell
 from notebooks.exercises.heartbeat import beat
 from notebooks.exercises.probes import Attempt, attempt, real
 from notebooks.exercises.programs import Stream, elsewhere, load, waiting_for_ever

@@ -13,10 +13,10 @@ from typing import Any
 
 from minidl.events import WAKE, Kind, Queue
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.cutting import cut
 from notebooks.exercises.catalogue.pinned_batches import epochs, faulty, mixed, plain, streams, unpinnable, unreadable
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import MISSPELT, ran, real
+from notebooks.exercises.failing import tell
+from notebooks.exercises.probes import real
 from notebooks.exercises.protocol import LEAVES_NOTHING, RAISES_NOTHING, Breach, Broken, Rule, Run, gives, play
 
 PIN_THREAD = "pin thread"
@@ -96,12 +96,12 @@ def _comes(run: Run) -> Iterator[Breach]:
 
 def _only_batches(run: Run) -> Iterator[Breach]:
     no_batch = {
-        int(run.events["task"][k]): Kind(run.events["kind"][k]) for k in run.of(Kind.FETCH_FAILED, Kind.STREAM_END)
+        int(run.events["task"][k]): int(run.events["kind"][k]) for k in run.of(Kind.FETCH_FAILED, Kind.STREAM_END)
     }
     for k in run.of(Kind.PIN_BEGIN):
         task = int(run.events["task"][k])
         if task in no_batch:
-            what = "an exception" if no_batch[task] is Kind.FETCH_FAILED else "the end of a stream"
+            what = "an exception" if no_batch[task] == Kind.FETCH_FAILED else "the end of a stream"
             yield Breach(f"what came for task {task} is {what}, and it was pinned", [int(k)])
 
 
@@ -147,21 +147,8 @@ def grade(answer: Answer) -> Finding | None:
             what_comes = replace(gives(*case.gives), sentence=case.expected)
             broken = play(case.program, [*RULES, what_comes], chance=30, most_steps=STEPS)
             if broken is not None:
-                return _found(answer, broken, case)
+                return tell(answer, broken, _mistake(broken, case.program), case.call, CAUSES)
     return real(answer, mixed, SKIPPING * 2)
-
-
-def _found(answer: Answer, broken: Broken, case: Case) -> Finding | None:
-    mistake = _mistake(broken, case.program)
-    finding = ran(
-        cut(broken), mistake, case.call, CAUSES.get(mistake, "Follow the events of the run up to the red line.")
-    )
-    assert finding is not None and broken.outcome is not None
-    errors = [error for name, error in broken.outcome.errors if name == PIN_THREAD]
-    if errors and isinstance(errors[0], (NameError, ImportError)):
-        finding.cause = MISSPELT
-    finding.seen = [f"in the pin thread: {answer.raised(error)}" for error in errors]
-    return finding
 
 
 def _mistake(broken: Broken, program: Any) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 import minidl
 from minidl.events import RESUME, Kind, Queue
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.cutting import cut
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import MISSPELT, ran, real
+from notebooks.exercises.failing import tell
+from notebooks.exercises.probes import real
 from notebooks.exercises.programs import Keys, Stream, elsewhere, load
-from notebooks.exercises.protocol import ALWAYS, RAISES_NOTHING, Breach, Broken, Rule, Run, gives, play
+from notebooks.exercises.protocol import ALWAYS, Breach, Broken, Rule, Run, gives, play
 
 WORKERS = 2
 STEPS = 800  # a run has half as many
@@ -167,29 +167,15 @@ def grade(answer: Answer) -> Finding | None:
         for program, (expected, call) in CASES.items():
             broken = play(program, [*RULES, gives(expected)], chance=40, most_steps=STEPS)
             if broken is not None:
-                finding = _found(answer, broken, _mistake(broken, program), call)
+                finding = tell(answer, broken, _mistake(broken, program), call, CAUSES)
                 if program is bereaved:
                     finding.expected = "a RuntimeError at the beginning of the second epoch: worker 0 is dead"
                 return finding
         broken = play(until_death, RULES, schedules=KILLS, chance=0, most_steps=STEPS)
         if broken is not None:
-            return _found(answer, broken, "a death in the handshake is overlooked", f"{EPOCHS}; a worker is killed")
+            call = f"{EPOCHS}; a worker is killed"
+            return tell(answer, broken, "a death in the handshake is overlooked", call, CAUSES)
     return real(answer, abandoned, ABANDONED)
-
-
-def _found(answer: Answer, broken: Broken, mistake: str, call: str) -> Finding:
-    assert broken.outcome is not None
-    error = broken.outcome.error
-    misspelt = isinstance(error, (NameError, AttributeError, ImportError))
-    if misspelt or (error is not None and mistake == RAISES_NOTHING.name):
-        cause = MISSPELT if misspelt else "Your code raises where it should not: look at that line."
-        return Finding("raises", call, answer.raised(error), broken.sentence, cause, broken)
-    finding = ran(cut(broken), mistake, call, CAUSES.get(mistake, "Follow the events of the run up to the red line."))
-    assert finding is not None
-    finding.got = broken.breach.what
-    if broken.error and broken.error not in finding.got:
-        finding.seen.append(f"then it raised {broken.error}")
-    return finding
 
 
 def _mistake(broken: Broken, program: Any) -> str:

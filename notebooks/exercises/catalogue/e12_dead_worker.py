@@ -11,7 +11,6 @@ import numpy as np
 from minidl.world.simulated import simulate
 from minidl.world.simulated.faults import Fault
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.cutting import cut
 from notebooks.exercises.catalogue.dying_workers import (
     both_unheard,
     finished,
@@ -24,8 +23,9 @@ from notebooks.exercises.catalogue.dying_workers import (
     unpinned,
 )
 from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.failing import raised, tell
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.probes import MISSPELT, ran, real
+from notebooks.exercises.probes import real
 from notebooks.exercises.protocol import (
     COMES_TO_AN_END,
     LEAVES_NOTHING,
@@ -99,7 +99,6 @@ CAUSES = {
 
 
 NEXT_EPOCH = "persistent workers; worker 0 is killed when its stream has ended; a second epoch"
-SLIPS = (NameError, AttributeError, ImportError)
 
 
 @dataclass(frozen=True)
@@ -215,15 +214,10 @@ def _overlooked(broken: Broken, with_both: Callable[[], Any], schedule: str) -> 
 
 
 def _found(answer: Answer, broken: Broken, mistake: str, call: str, expected: str) -> Finding:
-    assert broken.outcome is not None
-    error = broken.outcome.error
-    if isinstance(error, SLIPS) or (error is not None and not isinstance(error, RuntimeError) and call != NEXT_EPOCH):
-        cause = MISSPELT if isinstance(error, SLIPS) else "Your code raises where it should not: look at that line."
-        return Finding("raises", call, answer.raised(error), expected, cause, broken)
-    finding = ran(cut(broken), mistake, call, CAUSES[mistake])
-    assert finding is not None
-    finding.expected = expected
-    return finding
+    error = raised(answer, broken)
+    if error is not None and not isinstance(error, RuntimeError) and call != NEXT_EPOCH:
+        mistake = RAISES_NOTHING.name
+    return replace(tell(answer, broken, mistake, call, CAUSES), expected=expected)
 
 
 EXERCISE = Exercise(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from minidl.world.simulated import simulate
-from notebooks.exercises import standstill
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.catalogue import shutting_down as ends
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import MISSPELT, ran, real
+from notebooks.exercises.failing import tell
+from notebooks.exercises.probes import real
 from notebooks.exercises.protocol import (
     ALWAYS,
     COMES_TO_AN_END,
@@ -83,7 +83,7 @@ def grade(answer: Answer) -> Finding | None:
         for call, run, rules, also in trials:
             broken = play(run, rules, chance=40)
             if broken is not None:
-                return _told_of(answer, standstill.tell(broken, run, answer.path), call, {**mistakes, **also})
+                return _told_of(answer, broken, call, {**mistakes, **also})
         schedule = simulate(ends.stuck, schedule=ends.CtrlCInTheWait(), draws=False).token
         broken = play(ends.stuck, [LEAVES_NOTHING, COMES_TO_AN_END], chance=0, schedules=[schedule])
         if broken is not None:
@@ -96,12 +96,8 @@ def _all(mistake: str) -> dict[str, str]:
     return dict.fromkeys([ends.ONCE.name, "the right batches", *(each.name for each in ALWAYS)], mistake)
 
 
-def _told_of(answer: Answer, broken: Broken, call: str, mistakes: dict[str, str]) -> Finding | None:
-    error = broken.outcome.error if broken.outcome is not None else None
-    if isinstance(error, (NameError, AttributeError, ImportError)):
-        return Finding("raises", call, answer.raised(error), broken.sentence, MISSPELT, broken)
-    mistake = mistakes.get(broken.rule, broken.rule)
-    return ran(broken, mistake, call, CAUSES.get(mistake, "Follow the steps of the shutdown up to the red line."))
+def _told_of(answer: Answer, broken: Broken, call: str, mistakes: dict[str, str]) -> Finding:
+    return tell(answer, broken, mistakes.get(broken.rule, broken.rule), call, CAUSES)
 
 
 EXERCISE = Exercise(

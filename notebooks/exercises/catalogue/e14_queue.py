@@ -13,8 +13,9 @@ from notebooks.exercises import standstill
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.catalogue.queue_alone import SMALL, TRIALS, got
 from notebooks.exercises.exercise import Exercise, Finding
+from notebooks.exercises.failing import tell
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.probes import MISSPELT, real
+from notebooks.exercises.probes import MISSPELT, SLIPS, real
 from notebooks.exercises.programs import Keys, load
 from notebooks.exercises.protocol import ALWAYS, Breach, Rule, Run, Slow, gives, play
 
@@ -31,13 +32,15 @@ def grade(answer: Answer) -> Finding | None:
     with answer.at_work():
         finding = _alone(answer)
         broken = play(program, [STOPS_ARRIVE, *ALWAYS, gives(BATCHES)], capacity=SMALL, chance=60, most_steps=STEPS)
-        if finding is None and broken is not None:
+        if broken is not None:
             cause = "Alone the queue does its work; a loader that uses it does not. See what comes before the red line."
-            finding = Finding(broken.rule, LOADER, broken.error or broken.breach.what, broken.sentence, cause)
-        if finding is not None:
-            if broken is not None and finding.mistake != "raises":
-                finding.broken = standstill.tell(broken, program, answer.path, capacity=SMALL)
+            told = tell(answer, broken, broken.rule, LOADER, {broken.rule: cause})
+            if finding is None:
+                return told
+            if finding.mistake != "raises":
+                finding.broken = told.broken
                 finding.seen.append(f"What it does to {LOADER}, stands below.")
+        if finding is not None:
             return finding
     return real(answer, program, BATCHES)
 
@@ -54,12 +57,12 @@ def _alone(answer: Answer) -> Finding | None:
         errors = [each for each in (outcome.error, *(error for _, error in outcome.errors)) if each is not None]
         wrong = [each for each in errors if not isinstance(each, (OSError, pickle.UnpicklingError))]
         if wrong:
-            cause = MISSPELT if isinstance(wrong[0], (NameError, AttributeError)) else "No exception should come of it."
+            cause = MISSPELT if isinstance(wrong[0], SLIPS) else "No exception should come of it."
             return Finding("raises", trial.call, answer.raised(wrong[0]), trial.expected, cause)
         mistake = trial.judge(outcome)
         if mistake:
             finding = Finding(mistake, trial.call, got(outcome), trial.expected, CAUSES[mistake])
-            finding.seen += standstill.where(trial.run, outcome.token, answer.path, capacity=SMALL).values()
+            finding.seen += standstill.where(trial.run, outcome.token, answer.path, **outcome.options).values()
             return finding
     return None
 

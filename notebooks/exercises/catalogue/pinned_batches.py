@@ -57,7 +57,7 @@ def loaded(dataset: Any, collate_fn: Any = Batch, epochs: int = 1, **options: An
     """What the training loop gets: batches, and the names of exceptions. After a RuntimeError it gives up."""
     options |= {"batch_size": 1, "num_workers": 2, "prefetch_factor": 1, "collate_fn": collate_fn, "pin_memory": "host"}
     loader: Any = minidl.DataLoader(dataset, **options)
-    found = []
+    found: list[str] = []
     for _ in range(epochs):
         iterator = iter(loader)
         while not found or found[-1] != "RuntimeError":

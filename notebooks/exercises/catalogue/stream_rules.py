@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minidl.events import STOP, Kind, Queue
-from notebooks.exercises.catalogue.failing import key, sent
+from notebooks.exercises.failing import key, sent
 from notebooks.exercises.protocol import Breach, Rule, Run
 
 MAIN = 0  # the number of main's thread

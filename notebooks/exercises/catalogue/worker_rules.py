@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minidl.events import RESUME, STOP, Kind, Queue
-from notebooks.exercises.catalogue.failing import key
+from notebooks.exercises.failing import key
 from notebooks.exercises.protocol import Breach, Rule, Run
 
 

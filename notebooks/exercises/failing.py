@@ -1,0 +1,93 @@
+"""What a run that breaks a rule says of the answer: who raised what and where, and who waits for whom.
+
+broken = play(program, rules)
+if broken is not None:
+    return tell(answer, broken, "no buffer", "a loader with two workers", CAUSES)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from minidl.events import Kind, Queue
+from minidl.world.simulated import simulate
+from minidl.world.simulated.cores import SECOND
+from minidl.world.simulated.machine import BEGIN, STEP
+from notebooks.exercises.answers import Answer
+from notebooks.exercises.exercise import Finding
+from notebooks.exercises.probes import MISSPELT, SLIPS
+from notebooks.exercises.protocol import COMES_TO_AN_END, RAISES_NOTHING, Broken, Run
+from notebooks.exercises.standstill import lines_that_wait
+
+FOLLOW = "Follow the events of the run up to the red line: which of them should be another, or should not be there?"
+RAISES = "Your code raises where it should not: is it a case you have not thought of?"
+
+
+def tell(answer: Answer, broken: Broken, mistake: str, call: str, causes: Mapping[str, str]) -> Finding:
+    """The finding about a run. An exception is told with the line of the answer that it came from; where it is the
+    kind that a misspelt name raises, and no known mistake does, nothing is said of what its author had in mind."""
+    error = raised(answer, broken)
+    with answer.at_work():  # the run is repeated
+        waits = lines_that_wait(broken, answer.path)
+        broken = cut(replace(broken, waits="\n".join([*waits.values(), *who_waits(broken.waits, set(waits))])))
+    got = broken.breach.what.split("\n")[0]
+    if broken.rule == COMES_TO_AN_END.name and broken.waits:
+        got = f"it never ends: {broken.waits.splitlines()[0]}"
+    slip = isinstance(error, SLIPS) and mistake not in causes
+    if error is not None and (slip or mistake == RAISES_NOTHING.name):
+        cause = MISSPELT if isinstance(error, SLIPS) else RAISES
+        return Finding("raises", call, answer.raised(error), broken.sentence, cause, broken)
+    seen = [f"It {answer.raised(error)}."] if error is not None else []
+    return Finding(mistake, call, got, broken.sentence, causes.get(mistake, FOLLOW), broken, seen)
+
+
+def raised(answer: Answer, broken: Broken) -> BaseException | None:
+    """What came out of the answer's own lines: in another thread, in a worker, or in main. None: the run failed in
+    another way."""
+    assert broken.outcome is not None
+    errors = [error for _, error in broken.outcome.errors]
+    if broken.outcome.error is not None:
+        errors.append(broken.outcome.error)
+    return next((error for error in errors if answer.line_of(error)), None)
+
+
+def who_waits(text: str, told: set[str]) -> list[str]:
+    """Of what is known of a standstill the lines that say who waits for whom, but for those who are told of already.
+    How long, and what to look for in a real system, says nothing of a simulated one."""
+    lines = text.partition("Last events")[0].splitlines()[1:]
+    kept = [line for line in lines if line.strip() and line.split()[0] not in ("Why", "Next", "Beside")]
+    short = [re.sub(r": for [^,:]+, since [^[]+", " ", line).strip() for line in kept]
+    return [line for line in short if line.partition(" (pid")[0] not in told]
+
+
+def cut(broken: Broken) -> Broken:
+    """The same run up to its first wait of a second or more, if what is wrong with it shows by then: in a picture of
+    seconds nobody sees the microseconds that matter."""
+    outcome = broken.outcome
+    assert outcome is not None
+    times = [event[0] for event in outcome.events]
+    last = next((k for k in range(len(times) - 1) if times[k + 1] - times[k] >= SECOND), None)
+    forever = outcome.deadlock or outcome.endless
+    if last is None or not (forever or all(event <= last for event in broken.breach.events)):
+        return broken
+    # A step takes STEP, an event one nanosecond more: so many steps have been taken when the last event was said.
+    steps = (times[last] - BEGIN - (last + 1)) // STEP
+    options = {**outcome.options, "most_steps": steps}
+    shorter = simulate(outcome.program, schedule=outcome.token, **options)
+    shown = [min(event, last, len(shorter.events) - 1) for event in broken.breach.events]
+    return replace(broken, breach=replace(broken.breach, events=shown), outcome=shorter)
+
+
+def sent(run: Run) -> Iterator[tuple[int, int, int]]:
+    """(position, task, worker) of each task that main has sent."""
+    for position in run.of(Kind.PUT, queue=Queue.INDEX):
+        event = run.events[position]
+        if event["task"] >= 0:
+            yield int(position), int(event["task"]), int(event["worker"])
+
+
+def key(event: object) -> tuple[int, int, int]:
+    """(epoch, task, worker) of an event."""
+    return int(event["epoch"]), int(event["task"]), int(event["worker"])  # type: ignore[index]
