@@ -12,6 +12,7 @@ from tracing.recording import record
 from tracing.report import Report, report
 from tracing.state import State
 from tracing.trace import Trace, load
+from tracing.whatif import WhatIf, whatif
 
 __all__ = [
     "Comparison",
@@ -21,6 +22,7 @@ __all__ = [
     "TraceDamage",
     "TraceError",
     "Violation",
+    "WhatIf",
     "attach",
     "check",
     "compare",
@@ -29,6 +31,7 @@ __all__ = [
     "report",
     "step",
     "timeline",
+    "whatif",
 ]
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tracing.commands import exporting, judging, looking, recording
+from tracing.commands import exporting, judging, looking, predicting, recording
 from tracing.commands.arguments import Parser, UsageError
 from tracing.reader import TraceError
 
@@ -26,6 +26,7 @@ COMMANDS = (
     judging.add_report,
     judging.add_check,
     judging.add_compare,
+    predicting.add_whatif,
     exporting.add_export,
 )
 

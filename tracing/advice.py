@@ -15,6 +15,7 @@ from tracing.advice_batches import explain_hold_up, explain_moving, explain_pinn
 from tracing.advice_ends import explain_shutdown, explain_startup
 from tracing.capacity import Work, cores, cores_are_the_limit, cores_used, more_workers, work
 from tracing.evidence import Explanation, Reason, Shown, busy, excused, of, run, waiting
+from tracing.foreseen import saving, with_more_workers
 from tracing.measures import Measures
 from tracing.places import Place
 from tracing.verdicts import Verdict
@@ -65,7 +66,7 @@ def _explain_no_workers(measures: Measures, cost: int) -> Explanation:
         [
             f"num_workers={wanted}: batches are then made while main trains"
             + (", several at a time" if wanted > 1 else "")
-            + f", which can save up to {duration(gain)}."
+            + f", which {saving(measures, gain, 'up to', num_workers=wanted)}."
         ],
         loading.first,
     )
@@ -80,16 +81,16 @@ def _explain_workers(measures: Measures, cost: int) -> Explanation:
 def _about_workers(measures: Measures, cost: int) -> str:
     workers, there, kind = measures.num_workers, cores(measures), work(measures)
     wanted, gain = more_workers(measures, cost)
-    more = f"num_workers={wanted} instead of {workers}"
     if cores_are_the_limit(measures):
         return (
             f"The cores are the limit: the workers use {cores_used(measures):.1f} of {there}, what main uses not "
             f"counted, so more workers would not help. {_cheaper(cost)}"
         )
     if kind is Work.WAITS:
+        wanted, more = with_more_workers(measures, wanted, gain)
         advice = (
-            "They hardly compute: they wait, for storage, a network or a lock. So more of them help, beyond the "
-            f"number of cores too: {more} should save some {duration(gain)}."
+            "They hardly compute: they wait, for storage, a network or a lock. So more of them can help, beyond the "
+            f"number of cores too: {more}."
         )
         if wanted > there > 0:
             advice += " (torch's warning about too many workers does not apply: they wait, they do not compute.)"
@@ -99,15 +100,12 @@ def _about_workers(measures: Measures, cost: int) -> str:
         return (
             f"They compute for less than half of that, {used}. If other programs had the rest, they waited for a core: "
             "make the samples cheaper, or run on a machine with nothing else to do. If not, they waited for storage, a "
-            f"network or a lock, and {more} should save some {duration(gain)}."
+            f"network or a lock, and {with_more_workers(measures, wanted, gain)[1]}."
         )
     if there > workers + 1:
         wanted = min(wanted, there - 1)
         gain = int(min(gain, (measures.spent[Place.TRAINING] + cost) * (1 - workers / wanted)))
-        return (
-            f"They compute, and there are {there} cores: num_workers={wanted} instead of {workers} should save some "
-            f"{duration(gain)}."
-        )
+        return f"They compute, and there are {there} cores: {with_more_workers(measures, wanted, gain)[1]}."
     return (
         f"They compute, and with main they take all {there or 'the'} cores: more workers would not help. "
         f"{_cheaper(cost)}"

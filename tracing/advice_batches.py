@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracing.evidence import Explanation, Reason, Shown, busy, median, of, run, waiting
+from tracing.foreseen import saving
 from tracing.intervals import Intervals, concatenate
 from tracing.measures import Measures
 from tracing.places import Place
@@ -26,8 +27,8 @@ def explain_hold_up(measures: Measures, cost: int) -> Explanation:
     return Explanation(
         [waiting(measures), reason, busy(measures)],
         [
-            f"in_order=False, if the order of batches need not be the same in every run: should save some "
-            f"{duration(measures.hold_up_gain)}.",
+            f"in_order=False, if the order of batches need not be the same in every run: "
+            f"{saving(measures, measures.hold_up_gain, in_order=False)}.",
             f"Or prefetch_factor={2 * prefetch} instead of {prefetch}: the other workers could go on for longer.",
             "Or make the slow samples cheaper; the slowest batches and their keys are listed below.",
         ],
@@ -56,12 +57,13 @@ def explain_prefetch(measures: Measures, cost: int) -> Explanation:
         "they were allowed to make ahead. Then main came back for several batches at once"
     )
     prefetch = measures.config.get("prefetch_factor") or 2
+    wanted = max(4, 2 * prefetch)
     why = waiting(measures)
     return Explanation(
         [why, Reason(text, [unused, steps]), busy(measures)],
         [
-            f"prefetch_factor={max(4, 2 * prefetch)} instead of {prefetch}: what the workers make ahead covers longer "
-            f"bursts, and should save up to {duration(cost)}. It costs memory for as many batches more."
+            f"prefetch_factor={wanted} instead of {prefetch}: what the workers make ahead covers longer bursts, and "
+            f"{saving(measures, cost, 'up to', prefetch_factor=wanted)}. It costs memory for as many batches more."
         ],
         why.shown[-1].first,
     )

@@ -30,7 +30,7 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import attaching, deaths, loading, recording, simulating, stepping, watching
+from tests.benchmarks import attaching, deaths, loading, recording, simulating, stepping, watching, whatif
 from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
 from tests.benchmarks.turns import Comparison
 from tests.tracing.views import browser
@@ -52,6 +52,8 @@ class Effort:
     steps: int  # events of the step-through's page
     watched: float  # seconds that a run is watched live
     schedules: int  # of the simulated world
+    predicted: int  # batches of each load whose speed is predicted
+    tried: int  # how often each of its settings is run
 
 
 FULL = Effort(
@@ -65,6 +67,8 @@ FULL = Effort(
     steps=5_000,
     watched=10,
     schedules=100_000,
+    predicted=200,
+    tried=3,
 )
 QUICK = Effort(
     seconds=0.12,
@@ -77,6 +81,8 @@ QUICK = Effort(
     steps=1_000,
     watched=2,
     schedules=2_000,
+    predicted=20,
+    tried=1,
 )
 
 
@@ -95,6 +101,8 @@ def measure(effort: Effort) -> Iterator[Table]:
     else:
         progress("no browser: the step-through is left out")
     yield simulated(effort)
+    progress("what whatif predicts, and what comes")
+    yield whatif.predicted(effort.predicted, effort.tried)
 
 
 def progress(what: str) -> None:
@@ -232,7 +240,7 @@ def stepped(effort: Effort) -> Table:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
-    parser.add_argument("--quick", action="store_true", help="a rough look in some 40 seconds")
+    parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write the tables into this page of markdown")
     arguments = parser.parse_args()
     page = ""

@@ -47,7 +47,7 @@ def test_minidl_never_imports_tracing():
 
 def test_tracing_imports_nothing_of_minidl_but_its_events():
     # A user's program; what speaks for torch's loader; what runs minidl on a simulated machine.
-    users = {"demo.py", "attach.py", "simulated.py", "whatif.py"}
+    users = {"demo.py", "attach.py", "simulated.py", "rehearsal.py"}
     for path in (ROOT / "tracing").rglob("*.py"):
         if path.name not in users:
             of_minidl = {name for name in imports(path) if name.split(".")[0] == "minidl"}

@@ -22,7 +22,7 @@ from tracing.__main__ import main
 from tracing.commands.looking import wait_for_first_event
 from tracing.compare import compare
 
-COMMANDS = ("demo", "run", "live", "timeline", "sequence", "step", "report", "check", "compare", "export")
+COMMANDS = ("demo", "run", "live", "timeline", "sequence", "step", "report", "check", "compare", "whatif", "export")
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +186,11 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         ("export", "DIR", "--format", "csv", "-o", "demo.csv"),
         ("export", "DIR", "--format", "jsonl", "-o", "no/such/folder/demo.jsonl"),
         ("compare", "DIR"),
+        ("whatif", "DIR", "--workers", "2,-1"),
+        ("whatif", "DIR", "--workers", "2,"),
+        ("whatif", "DIR", "--prefetch", "0"),
+        ("whatif", "DIR", "--in-order", "maybe"),
+        ("whatif", "DIR", "--cpus", "0"),
         ("run", "no/such/script.py"),
         ("run", "-m", "no_such_module"),
         ("run",),
@@ -213,6 +218,7 @@ def test_a_wrong_argument_is_one_line(
         ("step", "-o", "step.html"),
         ("report",),
         ("check",),
+        ("whatif",),
         ("export", "--format", "perfetto", "-o", "demo.json"),
     ],
 )
