@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from minidl.world.simulated import Outcome, simulate
+from minidl.world.simulated.faults import Fault
 from tracing import format as fmt
 from tracing.hangs import explain as explain_trace
 from tracing.processes import Process
@@ -61,11 +62,19 @@ def write(outcome: Outcome, directory: Path) -> None:
         "pid": again.threads[0][0],
         "cpus": outcome.options["cpus"],
         "stopped": last + FOR_EVER if again.deadlock else last,
+        "killed": _killed(again),
     }
     (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
     (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
     for pid in again.parents:
         _write_process(again, pid, directory)
+
+
+def _killed(outcome: Outcome) -> dict[str, int]:
+    """pid -> time (ns) of each process that the schedule has killed: what no event can tell."""
+    pids = list(outcome.parents)
+    killed = {pids[move.number] for move in outcome.schedule.moves if move.what is Fault.KILL}
+    return {str(pid): round(outcome.ended[pid] * 1e9) for pid in sorted(killed) if pid in outcome.ended}
 
 
 def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:

@@ -255,7 +255,7 @@ def write_title(
 ) -> None:
     """asked: the batches that the window was chosen for, if it was; more than these may be yielded in it."""
     yielded = view.tasks[(view.tasks["yielded"] >= view.begin) & (view.tasks["yielded"] <= view.end)]
-    what = f"{len(yielded)} batches yielded in"
+    what = f"{len(yielded)} batch{'es' * (len(yielded) != 1)} yielded in"
     if asked is not None:
         last = min(asked[1] - 1, int(view.tasks["task"].max()))
         what = f"batch {last}," if last == asked[0] else f"batches {asked[0]} to {last},"

@@ -8,6 +8,7 @@ Legend
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -144,7 +145,20 @@ def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) ->
     seen = events[first:last]
     at = np.flatnonzero(np.isin(seen["kind"], list(MARKED)))
     at = at[(seen["loader"][at] == loader) & np.isin(seen["epoch"][at], epochs)]
-    return _thin_out([_mark(trace, int(position)) for position in first + at])
+    found = [_mark(trace, int(position)) for position in first + at]
+    noticed = {mark.worker for mark in found if mark.kind == Kind.WORKER_DIED}
+    found += [mark for mark in _kills(trace, loader) if begin <= mark.time <= end and mark.worker not in noticed]
+    return sorted(_thin_out(found), key=lambda mark: mark.time)
+
+
+def _kills(trace: Trace, loader: int) -> Iterator[Mark]:
+    """Of a simulated run it is known when a process was killed, also if nobody has noticed."""
+    for pid, time in trace.about.get("killed", {}).items():
+        for actor in trace.actors:
+            if actor.pid == int(pid) and (actor.role == "main" or (actor.role == "worker" and actor.loader == loader)):
+                lane = Lane.MAIN if actor.role == "main" else Lane.WORKER
+                name = "main" if actor.role == "main" else f"worker {actor.worker}"
+                yield Mark(time, Kind.WORKER_DIED, lane, actor.worker, f"{name} is killed", 0)
 
 
 def note(trace: Trace, position: int, words: str) -> Mark:
