@@ -1,0 +1,287 @@
+"""The course's notebooks: each is executed, shows what is committed, and has all its parts."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import builtins
+import functools
+import importlib
+import itertools
+import keyword
+import multiprocessing.queues
+import re
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch.utils.data
+from nbclient.exceptions import CellExecutionError
+
+from notebooks import build, show
+
+ROOT = Path(__file__).parents[2]
+PATHS = build.notebooks()
+EXERCISES = {  # notebook: those that belong to it
+    "01": [], "02": ["01", "03", "04"], "03": ["02"], "04": ["05", "14"], "05": ["06"], "06": ["07", "08"],
+    "07": ["09"], "08": ["10"], "09": ["11"], "10": ["12", "13", "15"], "11": [], "12": ["15"], "13": [],
+}  # fmt: skip
+every_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.name[:2] for path in PATHS])
+
+
+@functools.cache
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def cells(path: Path, kind: str) -> list[str]:
+    return [cell.source for cell in read(path).cells if cell.cell_type == kind]
+
+
+def prose(path: Path) -> str:
+    """Its Markdown, without the blocks of code in it."""
+    return re.sub(r"^ *```.*?^ *```", "", "\n\n".join(cells(path, "markdown")), flags=re.DOTALL | re.MULTILINE)
+
+
+def outputs(notebook: Any) -> Iterator[tuple[int, Any]]:
+    for number, cell in enumerate(notebook.cells, start=1):
+        for output in cell.get("outputs", []):
+            yield number, output
+
+
+def texts(output: Any) -> dict[str, str]:
+    """What an output says, by its kind: a stream's text, Markdown, HTML, plain text."""
+    said = {kind: "".join(data) for kind, data in output.get("data", {}).items() if kind.startswith("text/")}
+    return said | ({output.name: output.text} if output.output_type == "stream" else {})
+
+
+# ---- executed
+
+
+@every_notebook
+@pytest.mark.timeout(180)
+def test_it_runs_and_shows_what_is_committed(path: Path):
+    committed, now = list(outputs(read(path))), list(outputs(build.executed(path)))
+    assert [(number, kinds(output)) for number, output in now] == [
+        (number, kinds(output)) for number, output in committed
+    ]
+    for (number, then), (_, output) in zip(committed, now, strict=True):
+        for kind, text in texts(output).items():
+            if found := different(texts(then)[kind], text):
+                pytest.fail(
+                    f"cell {number} shows something else in {kind}; `make notebooks` if that is meant:\n{found}"
+                )
+        if "image/png" in output.get("data", {}):
+            assert size_of_picture(output) == size_of_picture(then), f"cell {number}"
+
+
+def kinds(output: Any) -> set[str]:
+    return {output.output_type, *output.get("data", ()), *texts(output)}
+
+
+def different(then: str, now: str) -> str:
+    """Where they begin to differ; "" if they do not."""
+    then, now = steady(then), steady(now)
+    if then == now:
+        return ""
+    equal = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(then, now, strict=False))
+    at = sum(1 for _ in equal)
+    return "\n".join(
+        f"{name}: …{text[max(0, at - 80) : at + 160]}…" for name, text in (("committed", then), ("now", now))
+    )
+
+
+def steady(text: str) -> str:
+    """Python's tokenizer sees an f-string as one piece up to 3.11 and as several from 3.12 on: the colours of the
+    step-through's source are not compared."""
+    return re.sub(r"\\u003c/?[biu]>", "", text)
+
+
+def size_of_picture(output: Any) -> tuple[int, int]:
+    data = base64.b64decode(output.data["image/png"])
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", data[16:24])
+
+
+# ---- as committed
+
+
+@every_notebook
+def test_it_is_committed_as_build_writes_it(path: Path):
+    notebook = nbformat.read(path, as_version=4)
+    assert path.read_text(encoding="utf-8") == nbformat.writes(build.steady(notebook), version=4) + "\n"
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1)), "not from top to bottom"
+
+
+@every_notebook
+def test_it_says_nothing_on_stderr_and_nothing_of_the_machine(path: Path):
+    here = {str(ROOT), str(Path.home()), tempfile.gettempdir()} - {"/"}
+    for number, output in outputs(read(path)):
+        assert output.output_type != "error", number
+        assert output.get("name") != "stderr", (number, output.text)
+        for text in texts(output).values():
+            found = re.findall(r"(?<![\w.<])/(?:home|root|tmp|work|usr|opt|var|Users|private|dev)/[^\s'\"<&]*", text)
+            assert not found, (number, found)
+            assert not [folder for folder in here if folder in text], number
+            assert "Traceback (most" not in text, number
+
+
+@every_notebook
+def test_it_reads_well(path: Path):
+    assert 10 <= len(read(path).cells) <= 25
+    for source in cells(path, "code"):
+        assert sum(bool(line.strip()) for line in source.splitlines()) <= 25, source
+        assert not re.search(r"^\s*[%!]", source, flags=re.MULTILINE), source
+        ast.parse(source)
+    for source in cells(path, "markdown"):
+        words = [word for word in source.split() if re.search(r"\w", word)]
+        assert len(words) <= 150, f"{len(words)} words: {source}"
+        assert source.count("<details>") == source.count("</details>"), source
+        assert source.count("<summary>") == source.count("</summary>"), source
+    for source in [*cells(path, "code"), *cells(path, "markdown")]:
+        assert source.strip(), "an empty cell"
+        assert all(line == line.rstrip() for line in source.splitlines()), source
+
+
+# ---- its parts
+
+
+@every_notebook
+def test_it_has_all_its_parts(path: Path):
+    number = path.name[:2]
+    first, code = cells(path, "markdown")[0], cells(path, "code")
+    assert first.startswith(f"# {int(number)}. ") and "?" in first, "no title, or no question"
+    heads = [
+        re.findall(r"^#+ (.*)", cell.source, flags=re.MULTILINE) if cell.cell_type == "markdown" else []
+        for cell in read(path).cells
+    ]
+    predicts = [n for n, found in enumerate(heads) if any("prediction" in head.lower() for head in found)]
+    assert predicts and "?" in read(path).cells[predicts[0]].source, "no prediction to make"
+    shown = [
+        (n - 1, output) for n, output in outputs(read(path)) if {"image/png", "text/html"} & set(output.get("data", ()))
+    ]
+    pictures = [n for n, output in shown if "image/png" in output.data or "<iframe" in output.data["text/html"]]
+    assert any(n > predicts[0] for n in pictures), "no picture or step-through after the prediction"
+    assert sum("<iframe" in output.data.get("text/html", "") for _, output in shown) <= 1, "each is 100 KB or more"
+    assert any("show.source(" in source for source in code), "no line of minidl is shown"
+    changes = [n for n, found in enumerate(heads) if any("change" in head.lower() for head in found)]
+    assert changes and changes[-1] > predicts[0], "no experiment to change"
+
+
+@every_notebook
+def test_it_leads_on(path: Path):
+    """In its last cell: its exercises, and the next notebook."""
+    last = read(path).cells[-1].source
+    assert re.search("^## Exercises", last, flags=re.MULTILINE)
+    named = {
+        number
+        for number in re.findall(r'check\("(\d\d)"\)|exercises check (\d\d)', last)
+        for number in number
+        if number
+    }
+    assert named >= set(EXERCISES[path.name[:2]])
+    following = [each.name for each in PATHS if each.name > path.name][:1]
+    assert all(f"]({name})" in last for name in following)
+
+
+@every_notebook
+def test_its_links_lead_somewhere(path: Path):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
+        assert "://" not in link, f"{link}: a notebook needs no network"
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.is_relative_to(ROOT) and target.exists(), link
+        if anchor:
+            heads = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, link
+
+
+# ---- what it names
+
+
+@functools.cache
+def known_names() -> set[str]:
+    """What is defined or used in minidl, in tracing, and in torch's and Python's counterparts."""
+    torch_data = Path(torch.utils.data.__file__).parent
+    files = [*torch_data.glob("*.py"), *(torch_data / "_utils").glob("*.py"), Path(multiprocessing.queues.__file__)]
+    for package in "minidl", "tracing":
+        files += (ROOT / package).rglob("*.py")
+    files += (ROOT / "notebooks").glob("*.py")  # not the exercises: what a learner writes may be wrong
+    names = {*dir(builtins), *keyword.kwlist, *keyword.softkwlist, *dir(torch), *dir(torch.Tensor)}
+    return names.union(*(names_in(file.read_text(encoding="utf-8")) for file in files))
+
+
+def names_in(source: str) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        for name in ("name", "attr", "id", "arg", "module"):  # of a definition, an attribute, a name, an argument
+            if isinstance(found := getattr(node, name, None), str):
+                names |= {found, *found.split(".")}
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            names.add(node.value)  # a key of a mapping, the name of a queue
+    return names
+
+
+def exists(dotted: str) -> bool:
+    """Whether `package.module.Class.attribute` can be reached."""
+    parts = dotted.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:i]))
+        except ImportError:
+            continue
+        for part in parts[i:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+@every_notebook
+def test_what_it_names_exists(path: Path):
+    own = set().union(*(names_in(source) for source in cells(path, "code")))
+    roots = {"minidl", "tracing", "torch", "notebooks"}
+    for quoted in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", prose(path)):
+        name = re.sub(r"\(.*\)$", "", quoted)  # a call: of what?
+        if re.fullmatch(r"[\w/-]+\.(py|md|ipynb|txt)", name):
+            folders = [path.parent, ROOT, ROOT / "minidl", Path(torch.utils.data.__file__).parent]
+            assert any((folder / name).exists() for folder in folders), f"no file {name}"
+        elif re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
+            first, *rest = name.split(".")
+            if rest and first in roots - own:
+                assert exists(name), f"there is no {name}"
+            else:
+                missing = [part for part in (first, *rest) if part not in known_names() | own]
+                assert not missing, f"`{quoted}`: who has {missing[0]}?"
+
+
+# ---- the tools
+
+
+def test_the_course_is_complete():
+    assert [path.name[:2] for path in PATHS] == sorted(EXERCISES)
+
+
+def test_a_name_that_is_no_notebook_is_told():
+    assert build.notebooks(["01", "notebooks/02"]) == PATHS[:2]
+    with pytest.raises(ValueError, match="no notebook's name begins with '99': there are 01-a-batchs-journey"):
+        build.notebooks(["99"])
+
+
+def test_a_cell_that_raises_is_told(tmp_path: Path):
+    path = tmp_path / "00-wrong.ipynb"
+    cell = nbformat.v4.new_code_cell("import pathlib\nprint(pathlib.Path.cwd().name)\n1 / 0")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        build.executed(path)
+
+
+def test_what_a_program_raises_is_raised_where_it_is_shown():
+    with pytest.raises(ZeroDivisionError):
+        show.run(lambda: 1 / 0)
