@@ -70,8 +70,6 @@ def outcome(letter: str) -> Outcome:
 
 def write(letter: str, folder: Path) -> None:
     """Its trace, folder/a.trace, and its timeline, folder/a.png."""
-    import matplotlib.pyplot as plt
-
     import tracing
     from tests.minidl.simulated.mutants import at_work
     from tracing import simulated
@@ -84,7 +82,6 @@ def write(letter: str, folder: Path) -> None:
     trace: Any = tracing.load(path)
     figure = tracing.timeline(trace, end=min(SHOWN, trace.duration / 1e9), follow=False)
     figure.savefig(folder / f"{letter}.png", dpi=110)
-    plt.close(figure)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -153,12 +153,14 @@ def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) ->
 
 def _kills(trace: Trace, loader: int) -> Iterator[Mark]:
     """Of a simulated run it is known when a process was killed, also if nobody has noticed."""
-    for pid, time in trace.about.get("killed", {}).items():
-        for actor in trace.actors:
-            if actor.pid == int(pid) and (actor.role == "main" or (actor.role == "worker" and actor.loader == loader)):
-                lane = Lane.MAIN if actor.role == "main" else Lane.WORKER
-                name = "main" if actor.role == "main" else f"worker {actor.worker}"
-                yield Mark(time, Kind.WORKER_DIED, lane, actor.worker, f"{name} is killed", 0)
+    killed = {int(pid): time for pid, time in trace.about.get("killed", {}).items()}
+    started = trace.events[(trace.events["kind"] == Kind.WORKER_STARTED) & (trace.events["loader"] == loader)]
+    for event in started[np.isin(started["value"], list(killed))]:
+        worker, time = int(event["worker"]), killed[int(event["value"])]
+        yield Mark(time, Kind.WORKER_DIED, Lane.WORKER, worker, f"worker {worker} is killed", 0)
+    for actor in trace.actors:
+        if actor.role == "main" and actor.pid in killed:
+            yield Mark(killed[actor.pid], Kind.WORKER_DIED, Lane.MAIN, -1, "main is killed", 0)
 
 
 def note(trace: Trace, position: int, words: str) -> Mark:
