@@ -20,6 +20,7 @@ import tracing
 from minidl import deaths, parallel, queues, shutdown, signals, startup
 from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step, what_must_hold
 from minidl.world.simulated import machine as machines
+from minidl.world.simulated.faults import Fault
 from notebooks.exercises.grafting import replaced
 from tests.minidl.simulated.programs import Keys, Stream, epoch, load
 
@@ -55,6 +56,7 @@ class Mutant:
     options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
     in_order: bool = True
     checks: bool = False  # every trace is checked, too: slower
+    fault: Fault | None = None  # only runs that it strikes count: the same bug may show otherwise, too
 
     def judge(self) -> Callable[[Outcome], list[str]]:
         """What must hold, the promises that are held by checks of the trace among them, as the loader without the bug
@@ -62,6 +64,8 @@ class Mutant:
         expected = simulate(self.program, draws=False, **self.options)
 
         def judge(outcome: Outcome) -> list[str]:
+            if self.fault is not None and all(move.what is not self.fault for move in outcome.schedule.moves):
+                return []
             broken = what_must_hold(outcome, expected, self.in_order)
             if not broken and self.checks:
                 broken = [str(each) for each in tracing.check(outcome.trace)]
@@ -355,6 +359,7 @@ MUTANTS = [
         "deadlock",
         lends=workers_that_say_that_they_have_finished,
         bounds={"delays": 0, "faults": 1},
+        fault=Fault.KILL,
     ),
     Mutant(
         "process exit joins a feeder that is blocked",
