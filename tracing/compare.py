@@ -110,7 +110,7 @@ class LoaderComparison:
             speed = f"No real difference: {was} and {is_} a batch"
         if not self.batches_compared:
             return f"{speed}."
-        return f"{speed}; {'other keys' if self.keys else 'the same keys in the same order'}."
+        return f"{speed}; {'the two drew other keys' if self.keys else 'the same keys in the same order'}."
 
     def reasons(self) -> list[str]:
         """What is configured otherwise; where main's time changed most; and which work did. (How long a batch lies in a

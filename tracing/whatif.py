@@ -28,6 +28,7 @@ from tracing.trace import Trace
 FORMAT = 1  # of the JSON
 WIDTH = 76  # characters of a line of text
 MOST = 240  # batches that are replayed of a longer trace
+LARGEST = 256  # num_workers, or prefetch_factor, that is replayed
 NEARLY = 0.03  # a setting slower by less than this share is as good
 OFF = 0.1  # a prediction for the recorded setting that is wrong by more than this is told
 WORKERS, PREFETCH = (1, 2, 4, 8), (1, 2, 4)  # what is tried unless something else is asked for
@@ -118,6 +119,8 @@ def _grid(workers: list[int], prefetch: list[int], in_order: list[bool], persist
         for value in values:
             if type(value) is not int or value < least:
                 raise ValueError(f"no loader takes {name}={value!r}")
+            if value > LARGEST:
+                raise ValueError(f"{name}={value} would be replayed for hours: {LARGEST} is the most")
     found = [Setting(*each) for each in itertools.product(workers, prefetch, in_order, persistent)]
     return list(dict.fromkeys(each if each.num_workers else Setting(0) for each in found))
 
@@ -254,7 +257,7 @@ def text(found: WhatIf) -> str:
         choice = f"{options(chosen.setting)}, as recorded"
     else:
         times = chosen.batches_per_second / found[recorded.setting].batches_per_second
-        rate = f"{chosen.batches_per_second:,.1f} batches a second, {times:.2f} times as many as with the recorded one"
+        rate = f"{chosen.batches_per_second:,.1f} batches a second, {times:.2f} times what the recorded setting gives"
         choice = f"{options(chosen.setting, recorded.setting)}: {rate}"
     lines = [*_wrapped("What if  ", replayed), *_wrapped("Best     ", choice), "", *_table(found), ""]
     return "\n".join(lines + [line for note in found.notes for line in _wrapped("Note: ", note)])

@@ -79,11 +79,18 @@ def run_list(args: argparse.Namespace) -> int:
         )
     console.print(table)
     _bar(done)
-    if first is not None:
-        console.print(
-            f"\nWrite {telling.short_path(ANSWERS / first.file)}, then: {COMMAND} check {first.id}", soft_wrap=True
-        )
+    _say_next(first)
     return 0
+
+
+def _say_next(first: Exercise | None) -> None:
+    if first is None:
+        console.print("\nAll exercises are done.")
+        return
+    file, about = telling.short_path(ANSWERS / first.file), f"notebook {int(first.notebook[:2])}"
+    console.print(f"\nNext: write {file} ({about}), then: {COMMAND} check {first.id}", soft_wrap=True)
+    if not COMMAND.startswith("python "):
+        console.print("[dim]After `source .venv/bin/activate` it is `python -m notebooks.exercises`.[/]")
 
 
 def _next(done: set[str]) -> Exercise | None:
@@ -109,9 +116,11 @@ def _check(which: Exercise) -> Verdict:
     fell = progress.note(ANSWERS, verdict)
     telling.show(verdict, path, console)
     if fell:
-        console.print("It had passed before: it counts as not done again.")
+        console.print("It passed earlier; it is now marked as not done.")
     _bar(progress.done(ANSWERS))
-    if not verdict.passed:
+    if verdict.passed:
+        _say_next(_next(progress.done(ANSWERS)))
+    else:
         console.print(f"[dim]A hint: {COMMAND} hint {which.id}[/]")
     return verdict
 
@@ -167,6 +176,9 @@ def run_hint(args: argparse.Namespace) -> int:
 def run_reset(args: argparse.Namespace) -> int:
     which = exercise(args.number)
     path = provide(which)
+    if path.read_bytes() == which.skeleton.read_bytes():
+        console.print(f"{path.name} is the skeleton.")
+        return 0
     old = path.with_suffix(".py.old")
     path.replace(old)
     shutil.copyfile(which.skeleton, path)
@@ -176,11 +188,12 @@ def run_reset(args: argparse.Namespace) -> int:
 
 
 def run_grade(args: argparse.Namespace) -> int:
-    for folder in args.folders:
-        if not folder.is_dir():
-            raise ValueError(f"{folder} is not a folder")
-    console.stderr = True
-    grades.write_grades(args.folders, sys.stdout, lambda text: print(text, file=sys.stderr))
+    folders = [each for each in args.folders if each.is_dir()]
+    if not folders:
+        raise ValueError("none of these is a folder: give a learner's folder of answers, or several")
+    for each in set(args.folders) - set(folders):
+        print(f"{each} is no folder: left out", file=sys.stderr)
+    grades.write_grades(folders, sys.stdout, lambda text: print(text, file=sys.stderr))
     return 0
 
 

@@ -19,7 +19,9 @@ def write_grades(folders: list[Path], file: TextIO, progress: Callable[[str], No
     """A row a folder: how many passed, and of each exercise "passed", "not attempted", or the mistake that was made."""
     table = csv.writer(file)
     table.writerow(["learner", "passed", *exercises()])
-    for folder in folders:
+    for folder in map(_answers, folders):
+        if progress is not None and not any((folder / each.file).exists() for each in exercises().values()):
+            progress(f"{folder}: no exercise is in it")
         cells = []
         for which, verdict in verdicts(folder):
             if progress is not None:
@@ -30,7 +32,15 @@ def write_grades(folders: list[Path], file: TextIO, progress: Callable[[str], No
         file.flush()
 
 
+OWN = Path("notebooks", "exercises", "answers")  # where a clone has its learner's answers
+
+
+def _answers(folder: Path) -> Path:
+    """A learner's folder, or that in a clone which was handed in whole."""
+    return folder / OWN if (folder / OWN).is_dir() else folder
+
+
 def _learner(folder: Path) -> str:
-    """The folder's name; of ada/notebooks/exercises/answers, a clone that was handed in, the clone's."""
-    path, own = folder.resolve(), ("notebooks", "exercises", "answers")
-    return path.parents[len(own) - 1].name if path.parts[-len(own) :] == own else path.name
+    """The folder's name; of a clone's, the clone's."""
+    path = folder.resolve()
+    return path.parents[2].name if path.parts[-3:] == OWN.parts else path.name

@@ -15,6 +15,7 @@ import io
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -69,6 +70,8 @@ def grade(which: Exercise, path: Path) -> Verdict:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["notebooks.exercises.preloaded"])
     begin = time.perf_counter()
+    path.with_suffix(".png").unlink(missing_ok=True)  # of a run that failed before
+    shutil.rmtree(path.with_suffix(".trace"), ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="exercise-") as folder:
         said, stacks = Path(folder, "said"), Path(folder, "stacks")
         ours, theirs = context.Pipe(duplex=False)

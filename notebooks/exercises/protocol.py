@@ -216,9 +216,9 @@ def _in_order(run: Run) -> Iterator[Breach]:
 
 
 def _leaves_nothing(run: Run) -> Iterator[Breach]:
-    left = getattr(run.outcome, "left", None)
+    left = [*run.outcome.left, *[f"{run.outcome.open_pipes} ends of pipes"] * bool(run.outcome.open_pipes)]
     if left:
-        yield Breach(f"still there when the program has ended: {', '.join(map(str, left))}", [len(run.events) - 1])
+        yield Breach(f"still there when the program has ended: {', '.join(left)}", [len(run.events) - 1])
 
 
 def never_more_than(most: int) -> Rule:

@@ -84,12 +84,12 @@ def show(verdict: Verdict, path: Path, console: Console) -> None:
 def beside(which: Exercise, path: Path, width: int) -> Any:
     """The learner's version, and minidl's."""
     own = path.read_text(encoding="utf-8").partition('"""\n\n')[2] or path.read_text(encoding="utf-8")
-    half = max(60, (width - 2) // 2)
+    half = (width - 2) // 2 if width >= 120 else width  # beside each other, or one below the other
     panels = [
         Panel(Syntax(text.strip(), "python", word_wrap=True, background_color="default"), title=name, width=half)
         for name, text in (("yours", own), ("minidl's", reference(which)))
     ]
-    return Columns(panels) if width >= 2 * half + 1 else Group(*panels)
+    return Columns(panels) if half < width else Group(*panels)
 
 
 def reference(which: Exercise) -> str:

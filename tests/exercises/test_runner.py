@@ -192,7 +192,7 @@ def test_one_that_fails_after_it_had_passed_is_not_done(answers, capsys):
     assert progress.done(answers) == {"01"}
     path.write_text(path.read_text().replace("self.dataset[keys]", "[self.dataset[keys]]"))
     status, said = run("check", "01", capsys=capsys)
-    assert status == 1 and "had passed before" in said
+    assert status == 1 and "passed earlier" in said
     assert progress.done(answers) == set()
 
 
@@ -210,6 +210,8 @@ def test_reset_keeps_what_there_was(answers, capsys):
     assert path.read_text() == FIRST.skeleton.read_text()
     assert path.with_suffix(".py.old").read_text() == text
     assert progress.done(answers) == set()
+    assert run("reset", "01", capsys=capsys)[0] == 0  # again: there is nothing to reset, and nothing is lost
+    assert path.with_suffix(".py.old").read_text() == text
 
 
 @pytest.mark.parametrize("arguments", [["check", "99"], ["hint", "x"], ["reset", "0"], ["grade", "nowhere-at-all"]])
@@ -275,8 +277,11 @@ def test_grades_of_a_class(tmp_path, capsys, monkeypatch):
         folder.mkdir(parents=True)
     (clone / FIRST.file).write_text(generate(FIRST, solved=True))
     write(tmp_path / "first learner", "return [self.dataset[keys]]")
-    assert commands.main(["grade", str(tmp_path / "first learner"), str(clone)]) == 0
-    header, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    (tmp_path / "notes.txt").write_text("of the teacher")
+    assert commands.main(["grade", *map(str, sorted(tmp_path.iterdir()))]) == 0
+    captured = capsys.readouterr()
+    assert "notes.txt is no folder: left out" in captured.err
+    header, *rows = csv.reader(io.StringIO(captured.out))
     assert header == ["learner", "passed", *some]
     assert rows == [
         ["first learner", "0", "one sample in a list", "not attempted"],

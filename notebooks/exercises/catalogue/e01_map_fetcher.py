@@ -53,7 +53,9 @@ def grade(answer: Answer) -> Finding | None:
             )
             return one.finding("one sample in a list", "9", cause)
         if one.value != 9:
-            return one.finding("one sample", "9", "Without automatic batching `keys` is one key: return its sample.")
+            return one.finding(
+                "no sample for a single key", "9", "Without automatic batching `keys` is one key: return its sample."
+            )
         several = attempt(answer, "fetch([3, 1, 2])", lambda: fetch(Squares(), [3, 1, 2]))
         if several.value in ([0, 1, 4], list(range(8)), [key * key for key in range(8)]):
             cause = "The samples are those of `keys`, in their order: iterate the keys, and not the dataset."
@@ -74,7 +76,7 @@ def grade(answer: Answer) -> Finding | None:
             )
         taken = attempt(answer, "fetch([3, 1]) where __getitems__ is None", lambda: fetch(Taken(), [3, 1]))
         if taken.value != [9, 1]:
-            cause = "A subclass takes the method away by setting it to None: that it is there does not tell enough."
+            cause = "A subclass takes the method away by setting it to None: that the attribute exists is not enough."
             return taken.finding("__getitems__ is None", "[9, 1]", cause)
         return real(answer, _program, [[0, 1, 4], [9, 16, 25], [36, 49]])
 

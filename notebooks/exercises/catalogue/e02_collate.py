@@ -95,7 +95,7 @@ CAUSES = {
     "batch and with `collate_fn_map=`, the table that you were given yourself.",
     "no transposition": "Each sample was collated on its own: its values, which have nothing to do with each other, "
     "became a tensor. What belongs together is a column: the first values of all samples, then the second ones.",
-    "a tuple": "Tuples become lists (in torch, too): one collated column a place.",
+    "a tuple": "Tuples become lists (in torch, too): one collated column for each place.",
     "sequences": "Samples that are sequences: collate the first values of all, the second ones, ...; a list of the "
     "results.",
     "loses the table": "`collate` calls itself without the table it was given, or with another: pass `collate_fn_map` "

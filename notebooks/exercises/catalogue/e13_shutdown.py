@@ -42,6 +42,8 @@ CAUSES = {
     "a second call fails": "The shutdown is called at the end of an epoch, by `__del__`, and at interpreter exit: "
     "the second of them finds everything closed, and an iterator whose constructor raised has nothing to close. "
     "`iterator._shutdown` says whether there is something to do: look at it, and set it.",
+    "something is left": "A process or a thread of the loader is still there. Whoever is alive after step 3 needs the "
+    "force of step 4.",
     "another process's workers": "A forked process has a copy of the iterator, and its `__del__` runs there, too. "
     "The workers are not its children: compare `iterator._owner_pid` with who runs.",
     "Ctrl-C leaves workers": "Ctrl-C came in step 3, and the exception left `shut_down` before the force: whoever had "
@@ -73,6 +75,7 @@ def grade(answer: Answer) -> Finding | None:
         ),
     ]
     mistakes = {
+        LEAVES_NOTHING.name: "something is left",
         ends.PIN_FIRST.name: "workers before the pin thread",
         ends.TOLD.name: "done event without the sentinel",
         ends.NO_FORCE.name: "does not wait",
@@ -114,10 +117,11 @@ EXERCISE = Exercise(
     thread and the workers, and closes the queues. It is called more than once for an iterator, and also in processes
     that were forked from main and have a copy of it: there it does nothing.
 
-    Write it, and two of its five steps. The steps: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`, 3 `wait_for_workers`,
-    4 `use_force` against those that are still alive, 5 `close_queues`. Main must not wait for ever, whatever a worker
-    does: one may be in a fetch that never ends. All workers together have PATIENCE seconds to end by themselves. If
-    something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 are done all the same.
+    Write it, and steps 2 and 3 of its five. The steps: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`,
+    3 `wait_for_workers`, 4 `use_force` against those that are still alive, 5 `close_queues`. Main must not wait for
+    ever, whatever a worker does: one may be in a fetch that never ends. All workers together have PATIENCE seconds to
+    end by themselves. If something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 are done all the same. (What is left
+    open in step 5 goes with the iterator; this is not graded.)
 
     In step 2 a worker learns of the end in two ways. `_workers_done_event` it looks at before each task: once that is
     set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends its loop. (The calls of

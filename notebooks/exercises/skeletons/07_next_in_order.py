@@ -7,8 +7,9 @@ stays in `_task_info`: that is the reorder buffer. Then `_take` is called with t
 the batch out, and sends one new task in its place.
 
 `in_order=False` is exercise 8, streams that end are exercise 9: here every loader is in order, and
-every task brings a batch. (The lines for both may be left out, and so may the calls of `emit`:
-without them the timeline shows no reorder buffer, and nothing else depends on them.)
+every task brings a batch, or the exception that was raised in the worker: an ExceptionWrapper in
+the batch's place, which `_take` raises. (The lines for both may be left out, and so may the calls
+of `emit`: without them the timeline shows no reorder buffer, and nothing else depends on them.)
 
 Legend
     self._rcvd_idx           4: the next task to be yielded
@@ -23,6 +24,7 @@ Legend
     self._tasks_outstanding  2: tasks that were sent, and no result received. _workers_num_tasks is
                              the same for each worker
     self._try_put_index()    sends one task, if there is one
+    data.reraise()           of an ExceptionWrapper: raises what it holds
     self._timeout            what _receive is called with
 
 Check it with `python -m notebooks.exercises check 07`; `hint 07` helps.
