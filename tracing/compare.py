@@ -4,6 +4,7 @@ Runs may differ in length: what is compared is what a batch costs. Their loaders
 began. Not every difference is a change, since no two runs take the same time:
 
 batches a second    real if the mean times from one batch to the next differ by more than twice their standard error
+                    (of rounds, of as many batches as there are workers: batches come in bursts)
 stages              real if the medians do: their notches (median ± 1.57 IQR / √n) do not overlap; the source is McGill,
                     Tukey and Larsen, Variations of Box Plots, 1978
 both                and by at least 3 % of what a batch takes: less is not worth a line
@@ -33,6 +34,7 @@ from tracing.words import STAGES, duration
 WIDTH = 76  # characters of a line of text
 FORMAT = 1  # of the JSON
 MATTERS = 0.03  # of the time that a batch takes: a smaller change is not told in a sentence
+FEWEST = 4  # rounds that say how much a round differs from others
 NOTCH = 1.57  # times the interquartile range by the root of the number
 PLACES = {  # of main -> as it is told
     Place.STARTUP: "start-up",
@@ -207,7 +209,7 @@ def side(measures: Measures) -> Side:
         total=measures.total,
         per_batch=measures.total / batches,
         period=float(periods.mean()) if len(periods) else 0.0,
-        period_error=float(periods.std() / math.sqrt(len(periods))) if len(periods) else 0.0,
+        period_error=_error(periods, measures.num_workers),
         places={name: measures.spent[place] / batches for place, name in PLACES.items()},
         stages={name: _median(lengths) for name, lengths in stages.items() if len(lengths)},
     )
@@ -218,6 +220,17 @@ def _periods(measures: Measures) -> np.ndarray:
     rows = measures.tasks[measures.tasks["yielded"] >= 0]
     rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
     return np.diff(rows["yielded"])[rows["epoch"][1:] == rows["epoch"][:-1]]
+
+
+def _error(periods: np.ndarray, workers: int) -> float:
+    """The standard error of their mean (ns). Workers that began together finish together: batches come in bursts, and
+    a long period after short ones is no chance. So what is looked at is rounds, of a batch a worker; where there are
+    too few, the periods themselves."""
+    size = max(1, workers)
+    count = len(periods) // size
+    if count >= FEWEST:
+        periods = periods[: count * size].reshape(count, size).mean(axis=1)
+    return float(periods.std() / math.sqrt(len(periods))) if len(periods) else 0.0
 
 
 def _median(lengths: np.ndarray) -> tuple[float, float]:

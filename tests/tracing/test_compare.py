@@ -15,6 +15,7 @@ import pytest
 import minidl
 import tracing
 from minidl.events import Kind
+from minidl.world.simulated import simulate, sleep
 from tests.tracing import report_loads as loads
 from tracing import compare
 
@@ -76,6 +77,32 @@ def test_more_workers(run: Callable[..., tracing.Trace], plain: tracing.Trace) -
     assert "num_workers 2 → 4" in found.sentence() and "waiting" in found.sentence()
     [fetch] = [change for change in found.stages if change.name == "fetch"]
     assert not fetch.real  # each sample takes what it took
+
+
+def test_batches_that_come_in_bursts() -> None:
+    """Workers that began together finish together: the periods are 0, 0, 0, 20 ms. In virtual time, exactly."""
+
+    def load(num_workers: int) -> tracing.Trace:
+        def program() -> None:
+            for _ in minidl.DataLoader(Sleeping(), batch_size=None, num_workers=num_workers):
+                pass
+
+        trace = simulate(program, draws=False, cpus=8).trace
+        assert isinstance(trace, tracing.Trace)
+        return trace
+
+    found = compare(load(2), load(4)).loaders[0]
+    assert found.real and found.faster == pytest.approx(2, rel=0.1)
+    assert not compare(load(4), load(4)).loaders[0].real
+
+
+class Sleeping(minidl.Dataset[int]):
+    def __len__(self) -> int:
+        return BATCHES
+
+    def __getitem__(self, key: int) -> int:
+        sleep(0.02)
+        return key
 
 
 def test_a_slower_training_step(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
