@@ -107,7 +107,8 @@ CAUSES = {
 
 def explain_death(world: World, process: Process, worker_id: int, tasks: list[tuple[int, Any]]) -> str:
     """One paragraph on a worker that has ended: who, by what, during which `(task_id, keys)`, and the likely cause.
-    Of several tasks it was one of the first: those before it were done, but still in the worker's feeder.
+    Of several tasks it was one of the first: those before it were done, but still in the worker's feeder. Whether it
+    had begun with any, main cannot know.
     It begins with torch's words. torch: _error_if_any_worker_fails"""
     process.join(1.0)  # it has ended: this reaps it, so that its exit code is known
     code = process.exitcode
@@ -127,7 +128,7 @@ def explain_death(world: World, process: Process, worker_id: int, tasks: list[tu
         cause = "Something in the worker called sys.exit() or os._exit()"
         cause += ", or it failed before it was ready: it has printed why." if code == 1 else "."
     named = ", or ".join(f"task {task_id}, keys {shorten(keys)}" for task_id, keys in tasks[:3])
-    doing = f"It was working on {named}." if named else "It had no task."
+    doing = f"It was working on, or about to begin, {named}." if named else "It had no task."
     return f"{text} This was worker {worker_id}. {doing} {cause}".rstrip()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tracing.advice_batches import explain_hold_up, explain_moving, explain_pinning, explain_prefetch, explain_sampler
-from tracing.advice_ends import explain_shutdown, explain_startup
+from tracing.advice_ends import explain_nothing, explain_shutdown, explain_startup
 from tracing.capacity import Work, cores, cores_are_the_limit, cores_used, more_workers, work
 from tracing.evidence import Explanation, Reason, Shown, busy, excused, of, run, waiting
 from tracing.foreseen import saving, with_more_workers
@@ -30,20 +30,30 @@ def explain(measures: Measures, verdict: Verdict, cost: int) -> Explanation:
 
 
 def mend(measures: Measures) -> list[str]:
-    """What next, for a run that an error or a death broke off: the batches to look at. Their keys reproduce it."""
+    """What next, for a run that an error broke off: the batches to look at, whose keys reproduce it; or what a worker
+    does before it has any."""
     last = measures.tasks[measures.tasks["epoch"] == measures.tasks["epoch"].max()] if len(measures.tasks) else []
-    found = []
+    found, never_begun = [], set()
     for row in last:
-        if row["failed"] >= 0 or row["pin_failed"] >= 0 or row["lost"] >= 0:
-            what = "was with the worker that died" if row["lost"] >= 0 else "raised"
-            where = f" on worker {row['worker']}" if row["worker"] >= 0 else " in main"
+        where = f" on worker {row['worker']}" if row["worker"] >= 0 else " in main"
+        if row["failed"] >= 0 or row["pin_failed"] >= 0:
+            found.append(f"batch {row['task']}{where} raised{_keys(measures, int(row['keys_drawn']))}")
+        elif row["lost"] >= 0 and row["index_got"] >= 0:
+            what = "was with the worker that died"
             found.append(f"batch {row['task']}{where} {what}{_keys(measures, int(row['keys_drawn']))}")
-    if not found:
-        return []
-    return [
-        f"Mend that first: {'; '.join(found[:3])}. Without workers (num_workers=0) the same keys fail in main, where a "
-        "debugger can be used."
-    ]
+        elif row["lost"] >= 0:
+            never_begun.add(int(row["worker"]))
+    if found:
+        return [
+            f"Mend that first: {'; '.join(found[:3])}. Without workers (num_workers=0) the same keys fail in main, "
+            "where a debugger can be used."
+        ]
+    if never_begun:
+        return [
+            f"No batch was with worker {min(never_begun)} when it died. Look at what it printed; and if it was at its "
+            "start, at what that does: the program's imports, the dataset's unpickling, worker_init_fn."
+        ]
+    return []
 
 
 def _keys(measures: Measures, drawn: int) -> str:
@@ -135,14 +145,8 @@ def _explain_healthy(measures: Measures, cost: int) -> Explanation:
     return Explanation([waiting(measures), busy(measures)], ["Nothing to change."])
 
 
-def _explain_nothing(measures: Measures, cost: int) -> Explanation:
-    drawn = Shown("a draw", measures.between(measures.tasks, "keys_begin", "keys_drawn"))
-    text = f"{len(drawn.stretches.first)} tasks were drawn, and no batch was yielded"
-    return Explanation([Reason(text, [drawn])], [])
-
-
 EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {
-    Verdict.NOTHING: _explain_nothing,
+    Verdict.NOTHING: explain_nothing,
     Verdict.HEALTHY: _explain_healthy,
     Verdict.TRAINING: _explain_training,
     Verdict.WORKERS: _explain_workers,

@@ -19,6 +19,7 @@ STEPS: dict[int, str] = {  # of main's shutdown, told by the event that begins t
     Kind.WORKER_TERMINATED: "waiting for worker {} to end after SIGTERM",
     Kind.WORKER_KILLED: "waiting for worker {} to end after SIGKILL",
 }
+STARTS = "worker_init_fn"  # ... of one that is forked
 SLOW_PARTS = {  # of a worker's start -> what to do if it is the longest
     "starting the process": "Starting the process takes longest: main sends the dataset to each worker. Make it small "
     "to pickle: paths and indices instead of data.",
@@ -30,6 +31,29 @@ SLOW_PARTS = {  # of a worker's start -> what to do if it is the longest
     "first batch": "The first batch takes longest: what is imported or opened at the first sample each worker does "
     "again. Do it in main before it iterates (workers started by fork inherit it), or in worker_init_fn.",
 }
+
+
+def explain_nothing(measures: Measures, cost: int) -> Explanation:
+    """The run ended before its first batch: how far that was."""
+    drawn, whole = Shown("a draw", measures.between(measures.tasks, "keys_begin", "keys_drawn")), run(measures)
+    reasons = [
+        Reason(f"{len(drawn.stretches.first)} tasks were drawn, and no batch was yielded in {whole}", [drawn, whole])
+    ]
+    last, workers = measures.iterators[-1].number, range(measures.num_workers)
+    group = measures.trace.index.group
+    starting = sum(not len(group(last, Kind.WORKER_READY, Queue.NONE, worker)) for worker in workers)
+    if starting:
+        what = "the program's imports, the dataset's unpickling, worker_init_fn" if _imports(measures) else STARTS
+        advice = f"{starting} of {len(workers)} workers were not ready for a task yet. What comes before that: {what}."
+        return Explanation(reasons, [advice], whole.first)
+    rows = measures.tasks[(measures.tasks["fetch_begin"] >= 0) & (measures.tasks["collate_end"] < 0)][:1]
+    if not len(rows):
+        return Explanation(reasons, [])
+    begun = measures.positions(rows["fetch_begin"], "fetch_begin")
+    making = Shown("its making", measures.of_events(begun, np.array([whole.stretches.last[-1]])))
+    task = rows["task"][0]
+    reasons.append(Reason(f"batch {task} had been in the making for {making} by then", [making]))
+    return Explanation(reasons, [f"Make batch {task} alone, in main: dataset[key] for each of its keys."], making.first)
 
 
 def explain_startup(measures: Measures, cost: int) -> Explanation:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tracing.whatif import WhatIf
 
 MOST = 80  # batches that are replayed: the report must not be waited for
-BELIEVED = 0.25  # a replay that is wrong by more than this about the recorded setting is not told
 NOTHING = 0.02  # of the time: what saves less saves nothing
 
 
@@ -54,12 +53,11 @@ def _replayed(measures: Measures, tried: list[dict[str, Any]]) -> WhatIf | None:
     if events.installed() is not None:
         return None
     try:
-        from tracing.whatif import predict
+        from tracing.whatif import BELIEVED, predict
 
         whole = durations(measures)
         settings = [whole.setting, *(replace(whole.setting, **changes) for changes in tried)]
         found = predict(measures, whole, settings, most=MOST)
     except (ValueError, ModuleNotFoundError):  # too little was loaded; or no torch, or greenlet, where this is read
         return None
-    off = found[whole.setting].batches_per_second / found.recorded.batches_per_second - 1
-    return found if abs(off) <= BELIEVED else None
+    return found if abs(found.off) <= BELIEVED else None

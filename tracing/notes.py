@@ -24,11 +24,16 @@ MOST = 3  # notes of errors, and as many of deaths
 
 
 def notes(trace: Trace) -> list[str]:
-    """Why it stands still, if it does, and how it ended first; then what makes the rest less sure."""
+    """Why it stands still, if it does; then how it ended, and what makes the rest less sure."""
+    hang = explain(trace)
+    first = hang.notes() if hang is not None else []
+    return first + beside(trace, " ".join(first))
+
+
+def beside(trace: Trace, told: str) -> list[str]:
+    """All but why it stands still, which is `told`: a death that it names is not told again."""
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST]
-    if (hang := explain(trace)) is not None:
-        found = [*hang.notes(), *found]
-    told = " ".join(found)
+    told = " ".join([told, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
         if text.partition(": ")[2] not in told:  # most often it is what was raised to the training loop
@@ -64,9 +69,13 @@ def _death(trace: Trace, position: int) -> str:
 
 
 def broken_off(measures: Measures) -> bool:
-    """Whether an error or main's death ended the run, so that what it shows is no base for advice."""
-    last = measures.iterators[-1]
-    return _fatal_error(measures.trace, last) is not None or _main_was_killed(measures.trace, last)
+    """Whether an error or main's death ended the run."""
+    return failed(measures) or _main_was_killed(measures.trace, measures.iterators[-1])
+
+
+def failed(measures: Measures) -> bool:
+    """Whether an error ended the run: that is to be mended before anything else."""
+    return _fatal_error(measures.trace, measures.iterators[-1]) is not None
 
 
 def _ending(trace: Trace, iterator: Iterator) -> list[str]:
@@ -81,7 +90,7 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
         yielded = len(trace.index.group(iterator.number, Kind.YIELDED))
         return [
             f"Main was killed in the middle of an epoch, after {yielded} batches (or it left without a shutdown, as "
-            "os._exit does). What follows is of the time until then."
+            "os._exit does). What is told is of the time until then."
         ]
     return []
 

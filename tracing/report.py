@@ -18,7 +18,7 @@ from tracing.advice import explain, mend
 from tracing.evidence import Reason, Shown
 from tracing.intervals import Span
 from tracing.measures import Measures, measure
-from tracing.notes import broken_off, notes
+from tracing.notes import broken_off, failed, notes
 from tracing.places import Place
 from tracing.stages import QUEUES, bottleneck, occupancy, percentiles, worker_time
 from tracing.trace import Trace
@@ -149,7 +149,7 @@ def _judge(measures: Measures) -> LoaderReport:
         cost_ns=cost,
         also=dict(close),
         why=explanation.why,
-        next=mend(measures) if ended_early else advice,
+        next=mend(measures) if failed(measures) else advice,
         look=explanation.look,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not Place.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in costs(measures).items() if ns},

@@ -22,7 +22,9 @@ from typing import TypeVar
 from tracing.capacity import ALL_CORES, Work, work
 from tracing.durations import Durations, Setting, durations
 from tracing.measures import Measures, measure
+from tracing.notes import broken_off
 from tracing.places import Place
+from tracing.report_text import NO_LOADER
 from tracing.trace import Trace
 
 FORMAT = 1  # of the JSON
@@ -31,6 +33,7 @@ MOST = 240  # batches that are replayed of a longer trace
 LARGEST = 256  # num_workers, or prefetch_factor, that is replayed
 NEARLY = 0.03  # a setting slower by less than this share is as good
 OFF = 0.1  # a prediction for the recorded setting that is wrong by more than this is told
+BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
 WORKERS, PREFETCH = (1, 2, 4, 8), (1, 2, 4)  # what is tried unless something else is asked for
 
 T = TypeVar("T", int, bool)
@@ -56,6 +59,7 @@ class WhatIf:
     recorded: Prediction  # as measured
     best: Prediction
     cores: float  # of the machine it is replayed on
+    recorded_cores: float  # of the one it was recorded on
     replayed: int  # batches, of ...
     batches: int  # ... those that were recorded
     notes: list[str] = field(default_factory=list)  # what is not known, or was chosen
@@ -66,6 +70,14 @@ class WhatIf:
             if row.setting == setting:
                 return row
         raise KeyError(setting)
+
+    @property
+    def off(self) -> float:
+        """By how much the prediction for the recorded setting is too fast, or (below 0) too slow: 0.1 is 10 %. 0 for
+        another machine: nothing was measured there."""
+        if self.cores != self.recorded_cores:
+            return 0.0
+        return self[self.recorded.setting].batches_per_second / self.recorded.batches_per_second - 1
 
     def __str__(self) -> str:
         return text(self)
@@ -96,7 +108,7 @@ def whatif(
         raise ValueError(f"a machine has at least a part of a core, not {cpus}")
     measured = sorted(measure(trace), key=lambda each: -each.total) if len(trace) else []
     if not measured:
-        raise ValueError("no DataLoader in this trace")
+        raise ValueError(NO_LOADER)
     whole = durations(measured[0])
     was = whole.setting
     grid = _grid(
@@ -157,6 +169,7 @@ def predict(
         recorded=recorded,
         best=best(rows, cores),
         cores=cores,
+        recorded_cores=times.cores,
         replayed=len(times),
         batches=len(whole),
     )
@@ -184,11 +197,14 @@ def _notes(found: WhatIf, times: Durations, measures: Measures, loaders: int) ->
     """What a reader must know before he believes the table."""
     notes = []
     was, chosen = found.recorded.setting, found.best
-    off = found[was].batches_per_second / found.recorded.batches_per_second - 1
-    if found.cores == times.cores and abs(off) > OFF:
+    if broken_off(measures):
         notes.append(
-            f"The recorded setting itself comes out {abs(off):.0%} too {'fast' if off > 0 else 'slow'}: take the other "
-            "numbers for no more exact than that."
+            f"The run ended early, after {found.batches:,} batches: of a run of that length all this is told, in which "
+            "the start-up weighs as it would not in a longer one."
+        )
+    if abs(found.off) > OFF:
+        notes.append(
+            f"The recorded setting itself comes out {_off(found)}: take the other numbers for no more exact than that."
         )
     if chosen.batches_per_second < (1 - NEARLY) * max(row.batches_per_second for row in found.rows):
         notes.append(
@@ -215,12 +231,12 @@ def _notes(found: WhatIf, times: Durations, measures: Measures, loaders: int) ->
             "The dataset is iterable: it is taken to deal the same batches out to any number of workers, and these to "
             "end at the same time."
         )
-    if found.cores == times.cores and not measures.trace.about.get("cpus"):
+    if found.cores == found.recorded_cores and not measures.trace.about.get("cpus"):
         notes.append("How many cores the machine had is not known: one is assumed.")
     if loaders > 1:
         notes.append(f"Of {loaders} loaders this is the one that took most of main's time.")
-    if found.cores != times.cores:
-        notes.append(f"It was recorded on {told_cores(times.cores)}.")
+    if found.cores != found.recorded_cores:
+        notes.append(f"It was recorded on {told_cores(found.recorded_cores)}.")
     return notes
 
 
@@ -253,7 +269,9 @@ def text(found: WhatIf) -> str:
     recorded, chosen = found.recorded, found.best
     what = f"{found.replayed:,} of {found.batches:,}" if found.replayed < found.batches else f"{found.batches:,}"
     replayed = f"{what} batches of {found.path}, replayed in virtual time on {told_cores(found.cores)}"
-    if chosen.setting == recorded.setting:
+    if abs(found.off) > BELIEVED:
+        choice = f"not to be told: the replay of the recorded setting itself comes out {_off(found)}"
+    elif chosen.setting == recorded.setting:
         choice = f"{options(chosen.setting)}, as recorded"
     else:
         times = chosen.batches_per_second / found[recorded.setting].batches_per_second
@@ -261,6 +279,10 @@ def text(found: WhatIf) -> str:
         choice = f"{options(chosen.setting, recorded.setting)}: {rate}"
     lines = [*_wrapped("What if  ", replayed), *_wrapped("Best     ", choice), "", *_table(found), ""]
     return "\n".join(lines + [line for note in found.notes for line in _wrapped("Note: ", note)])
+
+
+def _off(found: WhatIf) -> str:
+    return f"{abs(found.off):.0%} too {'fast' if found.off > 0 else 'slow'}"
 
 
 def _table(found: WhatIf) -> list[str]:
@@ -277,7 +299,7 @@ def _table(found: WhatIf) -> list[str]:
         if not row.setting.num_workers:
             words[1:] = ["-"] * (len(words) - 1)
         words += [f"{row.batches_per_second:,.1f}", f"{row.waiting:.0%}", f"{row.busy:.1f}"]
-        mark = "best" if row is found.best else ""
+        mark = "best" if row is found.best and abs(found.off) <= BELIEVED else ""
         if row.setting == found.recorded.setting:
             measured = f"measured: {found.recorded.batches_per_second:,.1f}, {found.recorded.waiting:.0%}"
             mark = ", ".join(filter(None, (mark, f"recorded ({measured})")))

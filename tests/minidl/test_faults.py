@@ -224,7 +224,7 @@ def test_killed_in_the_middle_of_writing(persistent: bool) -> None:
     """The pipe holds the beginning of a message, and cannot hold more of it: its rest never comes."""
     iterator = iter(loader_of(Large(40), collate_fn=as_they_are, persistent_workers=persistent))
     wait_until(lambda: unread(iterator, 0))
-    with pytest.raises(RuntimeError, match=r"worker 0\. It was working on task 0, keys \[0, 1\]"):
+    with pytest.raises(RuntimeError, match=r"worker 0\. It was working on, or about to begin, task 0, keys \[0, 1\]"):
         kill(iterator._workers[0])
         next(iterator)
     with pytest.raises(RuntimeError, match="killed by signal: Killed"):

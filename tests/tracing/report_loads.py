@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -132,6 +133,28 @@ def is_killed(index: int) -> int:
     if index == 9:
         os.kill(os.getpid(), signal.SIGKILL)
     return index
+
+
+def is_killed_at_once(worker_id: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Held(minidl.Dataset):
+    """Each worker waits in its `worker_init_fn`, and at every sample, for main."""
+
+    def __init__(self, init: Semaphore, in_fetch: Semaphore, fetch: Semaphore) -> None:
+        self.init, self.in_fetch, self.fetch = init, in_fetch, fetch
+
+    def __len__(self) -> int:
+        return 4
+
+    def wait_in_init(self, worker_id: int) -> None:
+        self.init.acquire()
+
+    def __getitem__(self, index: int) -> int:
+        self.in_fetch.release()
+        self.fetch.acquire()
+        return index
 
 
 def kills_main(path: Path) -> None:

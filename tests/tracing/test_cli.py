@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -133,6 +134,15 @@ def test_check_tells_what_is_broken(path: Path, copy: Path, capsys: pytest.Captu
     assert "broken invariants" in capsys.readouterr().out
 
 
+def test_check_tells_how_the_run_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main_process = multiprocessing.get_context("fork").Process(target=loads.kills_main, args=(tmp_path / "run.trace",))
+    main_process.start()
+    main_process.join(60)
+    assert main(["check", str(tmp_path / "run.trace")]) == 0
+    told = capsys.readouterr().out
+    assert "all invariants hold" in told and "Note: Main was killed in the middle of an epoch" in told
+
+
 def swap_two_receives(directory: Path) -> None:
     """Let main receive the result of task 0 twice, and that of task 1 never."""
     for file in directory.glob("events-*-*.bin"):
@@ -225,6 +235,16 @@ def test_a_wrong_argument_is_one_line(
 def test_no_trace_is_one_line(command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(tmp_path) in failed(capsys, *command, tmp_path)
     assert "missing" in failed(capsys, *command, tmp_path / "missing")
+
+
+@pytest.mark.parametrize("command", ["report", "check", "whatif", "compare"])
+def test_nothing_is_judged_without_a_loader(
+    command: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tracing.record(tmp_path / "empty.trace"):
+        pass
+    arguments = [path, tmp_path / "empty.trace"] if command == "compare" else [tmp_path / "empty.trace"]
+    assert "No loader was recorded" in failed(capsys, command, *arguments)
 
 
 def test_a_newer_format_is_one_line(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

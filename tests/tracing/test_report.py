@@ -273,6 +273,35 @@ def test_a_death_is_told_once(tmp_path: Path) -> None:
     assert "was with the worker that died (keys [" in advice
 
 
+def test_no_batch_is_blamed_for_a_worker_that_dies_at_its_start(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(RuntimeError, match="killed"):
+        list(minidl.DataLoader(Samples(30, loads.quick), num_workers=1, worker_init_fn=loads.is_killed_at_once))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    (advice,) = found.loaders[0].next
+    assert "about to begin, task 0" in found.notes[0] and advice.startswith("No batch was with worker 0 when it died.")
+
+
+def test_before_the_first_batch_it_says_how_far_the_workers_are(tmp_path: Path) -> None:
+    """Workers that wait in worker_init_fn, and then in the first fetch, until they are told to go on."""
+    path, context = tmp_path / "run.trace", multiprocessing.get_context("fork")
+    held = loads.Held(*(context.Semaphore(0) for _ in range(3)))
+    with tracing.record(path):
+        batches = iter(minidl.DataLoader(held, num_workers=2, worker_init_fn=held.wait_in_init))
+        (starting,) = tracing.report(tracing.load(path)).loaders
+        assert starting.verdict is Verdict.NOTHING
+        assert starting.next[0].startswith("2 of 2 workers were not ready for a task yet.")
+        held.init.release()
+        held.init.release()
+        held.in_fetch.acquire(timeout=30)
+        held.in_fetch.acquire(timeout=30)
+        (making,) = tracing.report(tracing.load(path)).loaders
+        assert "batch 0 had been in the making for" in making.why[1].text
+        assert making.next == ["Make batch 0 alone, in main: dataset[key] for each of its keys."]
+        for _ in range(len(held)):
+            held.fetch.release()
+        assert len(list(batches)) == len(held)
+
+
 def test_that_main_was_killed_is_said_first(tmp_path: Path) -> None:
     main = multiprocessing.get_context("fork").Process(target=loads.kills_main, args=(tmp_path / "run.trace",))
     main.start()
@@ -281,7 +310,8 @@ def test_that_main_was_killed_is_said_first(tmp_path: Path) -> None:
     trace = tracing.load(tmp_path / "run.trace")
     found = tracing.report(trace)
     assert found.first_lines()[0].startswith("Note: Main was killed in the middle of an epoch, after 6 batches")
-    assert found.loaders[0].next == [] and "Next" not in str(found)
+    (loader,) = found.loaders
+    assert loader.verdict_line.startswith("The run ended early: see the note. Until then, ") and loader.next
 
 
 def test_nothing_recorded_is_no_error(tmp_path: Path) -> None:

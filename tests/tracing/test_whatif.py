@@ -436,12 +436,33 @@ def test_a_value_that_no_loader_takes(simulated: Callable[[str], tracing.Trace],
         tracing.whatif(simulated("sleeps"), **values)
 
 
+def test_what_is_wrong_about_the_recording_recommends_nothing(simulated: Callable[[str], tracing.Trace]) -> None:
+    found = tracing.whatif(simulated("sleeps"), num_workers=(1, 2), prefetch_factor=2)
+    assert "best" in str(found)
+    rate = found[found.recorded.setting].batches_per_second
+    measured = dataclasses.replace(found.recorded, batches_per_second=2 * rate)
+    off = dataclasses.replace(found, recorded=measured)
+    assert off.off == pytest.approx(-0.5)
+    words = " ".join(str(off).split())
+    assert "Best not to be told: the replay of the recorded setting itself comes out 50% too slow" in words
+    assert words.count("best") == 0
+    assert dataclasses.replace(off, cores=64.0).off == 0  # of another machine nothing was measured
+
+
+def test_a_run_that_ended_early_says_so(tmp_path: Path) -> None:
+    killed = multiprocessing.get_context("fork").Process(target=report_loads.kills_main, args=(tmp_path / "run.trace",))
+    killed.start()
+    killed.join(60)
+    text = " ".join(str(tracing.whatif(tracing.load(tmp_path / "run.trace"), 1, 2)).split())
+    assert "The run ended early, after 6 batches" in text
+
+
 def test_nothing_to_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tracing.record(tmp_path / "empty"):
         pass
     with tracing.record(tmp_path / "one"):
         list(minidl.DataLoader(range(1)))
-    for name, words in (("empty", "no DataLoader in this trace"), ("one", "fewer than two batches were made")):
+    for name, words in (("empty", "No loader was recorded"), ("one", "fewer than two batches were made")):
         with pytest.raises(ValueError, match=words):
             tracing.whatif(tracing.load(tmp_path / name))
         assert main(["whatif", str(tmp_path / name)]) == 2

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import tracing
+from tracing.report_text import NO_LOADER
+from tracing.trace import Trace
+
 Run = Callable[[argparse.Namespace], int | None]  # a command; returns the exit status, None for 0
 
 
@@ -37,6 +41,14 @@ def add_command(commands: Any, name: str, run: Run, text: str, *examples: str) -
 
 def add_trace(parser: Parser, name: str = "trace", text: str = "the trace: what tracing.record(DIR) wrote") -> None:
     parser.add_argument(name, type=Path, metavar="DIR", help=text)
+
+
+def load_loaders(path: Path) -> Trace:
+    """A trace to be judged. UsageError: there is no loader in it that could be."""
+    trace = tracing.load(path)
+    if not trace.loaders:
+        raise UsageError(f"{path}: {NO_LOADER}")
+    return trace
 
 
 def add_part(parser: Parser) -> None:

@@ -6,8 +6,9 @@ import argparse
 from typing import Any
 
 import tracing
-from tracing.commands.arguments import add_command, add_trace
+from tracing.commands.arguments import add_command, add_trace, load_loaders
 from tracing.hangs import explain
+from tracing.notes import beside
 
 
 def add_report(commands: Any) -> None:
@@ -18,7 +19,7 @@ def add_report(commands: Any) -> None:
 
 
 def run_report(args: argparse.Namespace) -> None:
-    report = tracing.report(tracing.load(args.trace))
+    report = tracing.report(load_loaders(args.trace))
     print(report.to_json() if args.json else report)
 
 
@@ -28,12 +29,15 @@ def add_check(commands: Any) -> None:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    trace = tracing.load(args.trace)
+    trace = load_loaders(args.trace)
     violations = tracing.check(trace)
     for violation in violations:
         print(violation)
     print(f"{len(trace):,} events: {f'{len(violations)} broken invariants' if violations else 'all invariants hold'}")
-    if (hang := explain(trace)) is not None:
+    hang = explain(trace)
+    for note in beside(trace, str(hang or "")):
+        print(f"Note: {note}")
+    if hang is not None:
         print(hang)
     return 1 if violations else 0
 
@@ -49,5 +53,5 @@ def add_compare(commands: Any) -> None:
 def run_compare(args: argparse.Namespace) -> None:
     from tracing.compare import compare
 
-    comparison = compare(tracing.load(args.before), tracing.load(args.after))
+    comparison = compare(load_loaders(args.before), load_loaders(args.after))
     print(comparison.to_json() if args.json else comparison)

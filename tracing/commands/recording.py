@@ -61,7 +61,8 @@ def add_run(commands: Any) -> None:
     )
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as in python -m")
     run.add_argument("script", metavar="SCRIPT", help="a Python file")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its own arguments")
+    own = run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its own arguments")
+    own.required = False  # or an error would ask for them
 
 
 def run_script(args: argparse.Namespace) -> int:
