@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import tempfile
 import weakref
 from pathlib import Path
@@ -23,6 +24,10 @@ from tracing.sources import sources_as_json
 from tracing.trace import Trace
 
 FOR_EVER = 3_600_000_000_000  # ns
+
+
+class NoEvent(TypeError):
+    """What was emitted cannot be written down."""
 
 
 def trace_of(outcome: Outcome) -> Trace:
@@ -50,7 +55,8 @@ def explain(outcome: Outcome) -> str:
 def write(outcome: Outcome, directory: Path) -> None:
     """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run.
 
-    Raises RuntimeError if the run, which is repeated for the events' texts, does not do the same again."""
+    Raises RuntimeError if the run, which is repeated for the events' texts, does not do the same again, NoEvent if an
+    event has something else than numbers where they belong."""
     again = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
     if [event[:8] for event in again.events] != [event[:8] for event in outcome.events]:
         raise RuntimeError("the run cannot be repeated: was something replaced while it ran, and is not any more?")
@@ -92,7 +98,11 @@ def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
         if text is not None:
             where = sum(line.startswith("[") for line in texts) + 1
             texts.append(f"[{where - 1}, {render(text)}]")
-        records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, worker, actors[thread], queue, kind))
+        try:
+            records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, worker, actors[thread], queue, kind))
+        except struct.error as error:
+            numbers = {"task": task, "worker": worker, "queue": queue, "value": value}
+            raise NoEvent(f"{kind!r} with {numbers} cannot be recorded: {error}") from None
     path = fmt.events_file(directory, pid, 0)
     start = outcome.events[0][0]
     header: tuple[Any, ...] = (fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.parents[pid], start, start)

@@ -31,6 +31,7 @@ import psutil
 from notebooks.exercises import heartbeat
 from notebooks.exercises.answers import NotAttempted, Refused, read
 from notebooks.exercises.exercise import Exercise, Finding, exercise
+from tracing.simulated import NoEvent
 
 COMPUTES = 3.0  # seconds of CPU time since the last beat
 WAITS = 3.0  # seconds in which nobody has computed, and nobody wanted to
@@ -121,6 +122,9 @@ def _judge(which: Exercise, path: Path) -> Verdict:
         return Verdict(which.id, Status.FAILED, refused.finding)
     try:
         finding = which.grade(answer)
+    except NoEvent as error:
+        cause = "emit(kind, epoch_id, task, worker, queue, value) takes integers; its calls may also be left out."
+        finding = Finding("emits what is no event", f"{heartbeat.last}", str(error), "events with integers", cause)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of the learner's code, too
         if not _concerns(error, path):
             raise

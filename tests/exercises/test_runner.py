@@ -137,6 +137,17 @@ def test_what_an_answer_prints_is_shown_and_does_no_harm(tmp_path):
 
 
 @pytest.mark.timeout(60)
+def test_an_event_that_is_none(tmp_path):
+    """Its value is no integer: the failing run cannot be written down."""
+    wrong = (Path(__file__).parent / "wrong" / "06" / "no_resume.py").read_text(encoding="utf-8")
+    wrong = wrong.replace("self.start()", "self.start(); emit(Kind.WORKER_READY, value=0.5)")
+    path = tmp_path / exercise("06").file
+    path.write_text(f"from minidl.events import Kind, emit\n{wrong}", encoding="utf-8")
+    finding = grade(exercise("06"), path).finding
+    assert finding.mistake == "emits what is no event" and "WORKER_READY" in finding.got and "0.5" in finding.got
+
+
+@pytest.mark.timeout(60)
 def test_nothing_is_left_of_what_an_answer_starts(tmp_path):
     """A process that it has started is ended with it, also one that looks away from signals."""
     told = tmp_path / "pid"

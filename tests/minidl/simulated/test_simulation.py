@@ -48,6 +48,12 @@ def test_a_token_repeats_a_run_to_the_byte(tmp_path: Path, name: str) -> None:
     assert written[0] == written[1]
 
 
+def test_an_event_that_cannot_be_recorded_is_named(tmp_path: Path) -> None:
+    outcome = simulate(lambda: events.emit(events.Kind.WAIT, value=0.5))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"WAIT: \d+> with .*'value': 0.5.* cannot be recorded"):
+        write(outcome, tmp_path)
+
+
 def test_seeds_make_different_runs() -> None:
     assert (
         len({simulate(load, seed=seed).token for seed in range(20)}) > 10
