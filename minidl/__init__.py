@@ -18,7 +18,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)  # a module: `from minidl import events` goes on to import it, and torch stays out
     from minidl import public
 
-    return getattr(public, name)
+    value = globals()[name] = getattr(public, name)  # it is not asked for here again
+    return value
 
 
 def __dir__() -> list[str]:

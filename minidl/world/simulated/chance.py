@@ -31,20 +31,22 @@ class Chance:
 
     @classmethod
     def seeded(cls) -> Chance:
-        """Those that a simulation begins with."""
-        return _SEEDED.copy()
+        """Those that a simulation begins with. (There is one simulation at a time: numpy's generator, which takes as
+        long to make as a tenth of a short run, serves them all.)"""
+        _NUMPYS.seed(SEED)
+        return cls(_PYTHONS, _TORCHS, _BITS)
 
-    def copy(self) -> Chance:
-        """The same states, which can change by themselves."""
-        numpys = numpy.random.MT19937(SEED)  # a seed is faster than to ask the system for one
-        numpys.state = self.numpy.state  # type: ignore[assignment]
-        return Chance(self.python, self.torch.clone(), numpys)
+    @classmethod
+    def spawned(cls, number: int) -> Chance:
+        """What a new interpreter begins with. Python and numpy seed theirs with what the system gives them; here it is
+        the process's number."""
+        return cls(random.Random(number).getstate(), _TORCHS, numpy.random.MT19937(number))
 
     def forked(self, number: int) -> Chance:
-        """What a child begins with, until it is seeded: its parent's. Python seeds its own anew after a fork, with what
-        the system gives it; here with the process's number."""
-        child = self.copy()
-        child.python = random.Random(number).getstate()
+        """What a child begins with, until it is seeded: its parent's, but that Python seeds its own anew."""
+        child = Chance.spawned(number)
+        child.torch = self.torch.clone()
+        child.numpy.state = self.numpy.state
         return child
 
     def put(self) -> None:
@@ -54,6 +56,6 @@ class Chance:
         numpy.random.mtrand.set_bit_generator(self.numpy)
 
 
-_SEEDED = Chance(
-    random.Random(SEED).getstate(), torch.Generator().manual_seed(SEED).get_state(), numpy.random.MT19937(SEED)
-)
+_PYTHONS, _TORCHS = random.Random(SEED).getstate(), torch.Generator().manual_seed(SEED).get_state()
+_BITS = numpy.random.MT19937(SEED)
+_NUMPYS = numpy.random.RandomState(_BITS)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from minidl.events import Kind
+from minidl.events import PRIMED, Kind
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import Fault, Move, possible_faults
 from minidl.world.simulated.machine import BEGIN, Machine
@@ -234,18 +234,23 @@ def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True) -
     return broken + _too_many(outcome) + _late(outcome, faults, expected)
 
 
+ENDS_A_TASK = frozenset({Kind.YIELDED, Kind.TASK_SKIPPED})
+
+
 def _out_of_order(outcome: Outcome) -> list[str]:
     """Each task is yielded at most once, and in order: of the tasks of an epoch none is passed over silently."""
     broken: list[str] = []
     last: dict[int, int] = {}
-    for _, _, kind, epoch_id, task, *_ in outcome.events:
-        if kind in (Kind.YIELDED, Kind.TASK_SKIPPED):
+    for event in outcome.events:
+        if event[2] in ENDS_A_TASK:
+            epoch_id, task = event[3:5]
             if task <= last.get(epoch_id, -1):
                 broken.append(f"task {task} came after task {last[epoch_id]}")
             last[epoch_id] = task
     return broken
 
 
+LOOKED_AT = frozenset({Kind.YIELDED, Kind.STORED})  # then so many may be held
 COUNTED = {Kind.DISPATCHED: 1, Kind.RECEIVED: -1, Kind.STORED: 1, Kind.RELEASED: -1}  # what each adds to what is held
 
 
@@ -254,10 +259,11 @@ def _too_many(outcome: Outcome) -> list[str]:
     limits: dict[int, int] = {}
     held: dict[int, int] = {}
     for _, _, kind, epoch_id, _, _, _, value, _ in outcome.events:
-        held[epoch_id] = held.get(epoch_id, 0) + COUNTED.get(kind, 0)
-        if kind == Kind.PRIMED:
+        if kind in COUNTED:
+            held[epoch_id] = held.get(epoch_id, 0) + COUNTED[kind]
+        if kind == PRIMED:
             limits[epoch_id] = value
-        elif kind in (Kind.YIELDED, Kind.STORED) and held[epoch_id] > limits.get(epoch_id, held[epoch_id]):
+        elif kind in LOOKED_AT and held[epoch_id] > limits.get(epoch_id, held[epoch_id]):
             return [f"{held[epoch_id]} tasks are outstanding or held, and {limits[epoch_id]} is the limit"]
     return []
 

@@ -68,7 +68,7 @@ class Machine:
         self.functions: list[Any] = []  # that were copied into another process
         self.received: list[Any] = []  # and what became of them there
         self.alarms: list[tuple[int, Process]] = []  # when a process is ended by force
-        self.cores = Cores(self, cores)
+        self.cores: Any = Cores(self, cores)
         self.swallowed: list[str] = []  # what was raised where Python can only print it: in a __del__
         self.garbage: list[Any] = []  # see Fault.COLLECT
         self.events: list[tuple[Any, ...]] = []  # time, thread, kind, epoch_id, task, worker, queue, value, text
@@ -174,12 +174,10 @@ class Machine:
         while True:
             me.ready, me.deadline, me.timed_out = ready if waits else None, deadline, False
             chosen = self.choose()
-            if chosen is None:
-                self.hub.switch()
-            elif chosen is not me:
-                chosen.greenlet.switch()
-            if self.off:
-                raise greenlet.GreenletExit
+            if chosen is not me:
+                (self.hub if chosen is None else chosen.greenlet).switch()
+                if self.off:
+                    raise greenlet.GreenletExit
             in_time, me.ready = not me.timed_out, None
             me.saw((place, in_time))
             while me.signals:
@@ -256,7 +254,12 @@ class Machine:
         for thread in self.threads:
             while not thread.greenlet.dead:
                 thread.greenlet.throw(greenlet.GreenletExit)
-        self.garbage.clear()
+        # All that refers to each other here is let go by hand: Python's collector would have to find it, in every run.
+        for each in (*self.threads, *self.processes):
+            each.__dict__.clear()
+        for held in (self.garbage, self.pipes, self.alarms, self.makers, self.functions, self.received):
+            held.clear()
+        self.world = self.running = self.cores = None
 
     def state(self) -> int:
         """A hash of the state that this run is in, but for the time."""

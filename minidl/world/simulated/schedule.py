@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minidl.world.simulated.faults import Fault, Move, possible_faults, strike
 
@@ -41,7 +41,8 @@ class Schedule:
         return self.by_default(machine)
 
     def by_default(self, machine: Machine) -> Thread | None:
-        return machine.next_able(machine.running.number)
+        running = machine.running
+        return running if running.can_run() else machine.next_able(running.number + 1)
 
 
 def parse(token: str) -> Schedule:
@@ -71,13 +72,14 @@ class Recorded(Schedule):
 
     def strike(self, machine: Machine) -> None:
         """A fault, of those that are possible now."""
-        if machine.step in self.fault_steps and (possible := possible_faults(machine)):
+        if possible := possible_faults(machine):
             fault = self.chance.choice(possible)
             self.moves.append(fault)
             strike(machine, fault)
 
     def choose(self, machine: Machine) -> Thread | None:
-        self.strike(machine)
+        if machine.step in self.fault_steps:
+            self.strike(machine)
         default = self.by_default(machine)
         if default is None:
             return None
@@ -112,15 +114,17 @@ class Priorities(Recorded):
     def __init__(self, seed: int, faults: int = 0, horizon: int = 300, changes: int = 3) -> None:
         super().__init__(seed, faults, horizon)
         self.change_steps = {1 + self.chance.randrange(horizon) for _ in range(changes)}
-        self.priority: dict[int, float] = {}
-        self.lowest = 0.0
+        self.ranking: list[Thread] = []  # the highest priority first
+        self.fallen: set[Thread] = set()  # these stand at its end
 
     def pick(self, machine: Machine, default: Thread) -> Thread:
+        for thread in machine.threads[len(self.ranking) :]:
+            self.ranking.insert(self.chance.randint(0, len(self.ranking) - len(self.fallen)), thread)
         if machine.step in self.change_steps:
-            self.lowest -= 1
-            self.priority[machine.running.number] = self.lowest
-        able = [thread for thread in machine.threads if thread.can_run()]
-        return max(able, key=self._priority)
-
-    def _priority(self, thread: Any) -> float:
-        return self.priority.setdefault(thread.number, self.chance.random())
+            self.fallen.add(machine.running)
+            self.ranking.remove(machine.running)
+            self.ranking.append(machine.running)
+        for thread in self.ranking:
+            if thread.can_run():
+                return thread
+        return default
