@@ -24,6 +24,7 @@ from notebooks.exercises.protocol import (
 
 ONE = f"an epoch with {ends.WORKERS} workers and a pin thread"
 EARLY = "an iterator is dropped after one batch, and the index_queues hold more tasks"
+HELD = "an epoch is over, and the iterator is still there"
 HANG = "an iterator is dropped while both workers wait for a sample that never comes"
 
 CAUSES = {
@@ -39,6 +40,8 @@ CAUSES = {
     "is more than five minutes. They end at the same time: one deadline for all, and each join gets what is left.",
     "does not wait": "Workers that were about to end got SIGTERM, in the middle of whatever they did. Step 3 gives "
     "them time: a join with a timeout, before `use_force`.",
+    "the queues are left open": "The pipes stay open for as long as somebody holds the iterator, and a dead worker is "
+    "looked for that nobody waits for any more. Step 5, `close_queues`, and then `signals.unwatch`: both in any case.",
     "a second call fails": "The shutdown is called at the end of an epoch, by `__del__`, and at interpreter exit: "
     "the second of them finds everything closed, and an iterator whose constructor raised has nothing to close. "
     "`iterator._shutdown` says whether there is something to do: look at it, and set it.",
@@ -61,6 +64,7 @@ def grade(answer: Answer) -> Finding | None:
         ),
         (HANG, ends.stuck, [ends.WITHIN, *ALWAYS], {COMES_TO_AN_END.name: "a join without a bound"}),
         (EARLY, ends.dropped_early, [ends.TOLD, ends.SKIPS, ends.NO_FORCE, *ALWAYS], {}),
+        (HELD, ends.still_held, [ends.LETS_GO, *ALWAYS], {}),
         (
             "an iterator is shut down again",
             ends.shut_down_again,
@@ -80,6 +84,7 @@ def grade(answer: Answer) -> Finding | None:
         ends.TOLD.name: "done event without the sentinel",
         ends.NO_FORCE.name: "does not wait",
         ends.SKIPS.name: "no done event",
+        ends.LETS_GO.name: "the queues are left open",
         ends.WITHIN.name: "a patience for each worker",
     }
     with answer.at_work():
@@ -120,8 +125,7 @@ EXERCISE = Exercise(
     Write it, and steps 2 and 3 of its five. The steps: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`,
     3 `wait_for_workers`, 4 `use_force` against those that are still alive, 5 `close_queues`. Main must not wait for
     ever, whatever a worker does: one may be in a fetch that never ends. All workers together have PATIENCE seconds to
-    end by themselves. If something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 are done all the same. (What is left
-    open in step 5 goes with the iterator; this is not graded.)
+    end by themselves. If something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 are done all the same.
 
     In step 2 a worker learns of the end in two ways. `_workers_done_event` it looks at before each task: once that is
     set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends its loop. (The calls of

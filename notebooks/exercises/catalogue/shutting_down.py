@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 import minidl
+from minidl import signals
 from minidl import world as worlds
 from minidl.events import STOP, Kind, Queue
 from minidl.shutdown import PATIENCE
 from minidl.world.simulated.cores import never
 from minidl.world.simulated.faults import Fault, Move, strike
+from minidl.world.simulated.machine import current_machine
 from minidl.world.simulated.schedule import Recorded
 from minidl.world.simulated.simulation import in_user_code, sleep
 from notebooks.exercises.programs import Keys, elsewhere, load
@@ -81,6 +83,14 @@ def shut_down_again() -> list[list[int]]:
     with contextlib.suppress(OSError):
         iter(minidl.DataLoader(Keys(TASKS), batch_sampler=Unreadable(), num_workers=WORKERS))
     return batches
+
+
+def still_held() -> tuple[int, int]:
+    """The epoch is over, and the iterator is still there: the ends of pipes that main has open, and the iterators for
+    which it listens for the ends of workers."""
+    iterator: Any = iter(minidl.DataLoader(Keys(TASKS), batch_size=1, num_workers=WORKERS, pin_memory="host"))
+    list(iterator)
+    return len(current_machine().processes[0].ends), len(signals._watched)
 
 
 KEPT: list[Any] = []
@@ -167,9 +177,19 @@ def _once(run: Run) -> Iterator[Breach]:
         yield Breach(f"raised where Python only prints it: {run.outcome.swallowed[0]}", [len(run.events) - 1])
 
 
+def _lets_go(run: Run) -> Iterator[Breach]:
+    if run.outcome.result is not None:
+        ends, watched = run.outcome.result
+        words = [f"it has {ends} ends of pipes open"] if ends else []
+        words += ["it still listens for the ends of its workers"] if watched else []
+        if words:
+            yield Breach(f"main is through with the shutdown, and {' and '.join(words)}", [len(run.events) - 1])
+
+
 PIN_FIRST = Rule("pin thread first", "the pin thread has ended before a worker is told to stop", _pin_thread_first)
 TOLD = Rule("every worker is told", "a worker that waits for a task is woken by a Stop on its index_queue", _told)
 NO_FORCE = Rule("no force", "force is for workers that do not end by themselves in time", _nobody_forced)
 SKIPS = Rule("queued tasks are skipped", "once workers are told to stop, none begins another of its tasks", _skips)
 WITHIN = Rule("one deadline", f"all workers together get {PATIENCE:.0f} s to end by themselves", _within)
+LETS_GO = Rule("lets go", "after the shutdown main holds none of the queues, and waits for no worker", _lets_go)
 ONCE = Rule("one shutdown", "whoever calls it again finds nothing to do", _once)

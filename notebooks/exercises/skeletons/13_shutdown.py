@@ -9,8 +9,7 @@ Write it, and steps 2 and 3 of its five. The steps: 1 `stop_pin_thread`, 2 `tell
 `wait_for_workers`, 4 `use_force` against those that are still alive, 5 `close_queues`. Main must
 not wait for ever, whatever a worker does: one may be in a fetch that never ends. All workers
 together have PATIENCE seconds to end by themselves. If something raises in steps 1 to 3 (Ctrl-C),
-steps 4 and 5 are done all the same. (What is left open in step 5 goes with the iterator; this is
-not graded.)
+steps 4 and 5 are done all the same.
 
 In step 2 a worker learns of the end in two ways. `_workers_done_event` it looks at before each
 task: once that is set, it skips what is still in its queue. A Stop in its index_queue wakes it, and
