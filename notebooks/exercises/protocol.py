@@ -23,6 +23,7 @@ import numpy as np
 
 from minidl.events import NO_WORKER, Kind, Queue
 from minidl.world.simulated import Outcome, explore_by_chance, simulate
+from minidl.world.simulated.explore import shorten
 from minidl.world.simulated.schedule import Recorded
 from notebooks.exercises.heartbeat import beat
 
@@ -130,7 +131,7 @@ def play(
     **options: Any,
 ) -> Broken | None:
     """Run the program under the default schedule, `schedules`, one for each thread in which that is slow, and `chance`
-    more with at most so many `faults`; the first run that breaks a rule."""
+    more with at most so many `faults`; the first run that breaks a rule, without what it does not need for that."""
     rules = list(rules)
     options.setdefault("draws", False)
     beat("a run of the program")
@@ -142,16 +143,15 @@ def play(
         broken = _judged(simulate(program, schedule=token, **options), rules)
         if broken is not None:
             return broken
-    for number in range(1, len(simulate(program, **options).threads)):
-        beat(f"a run in which thread {number} is slow")
-        broken = _judged(simulate(program, schedule=Slow(number), **options), rules)
-        if broken is not None:
-            return broken
 
     def judge(outcome: Outcome) -> list[str]:
-        beat("runs by chance")
+        beat("a run with another schedule")
         return [rule.name for rule in rules for _ in itertools.islice(rule.look(Run(outcome)), 1)]
 
+    for number in range(1, len(simulate(program, **options).threads)):
+        outcome = simulate(program, schedule=Slow(number), **options)
+        if judge(outcome):
+            return _judged(shorten(outcome, judge, options)[0], rules)
     found = explore_by_chance(program, chance, faults=faults, judge=judge, **options)
     return None if found.counterexample is None else _judged(found.counterexample, rules)
 

@@ -16,9 +16,11 @@ from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.text import Text
 
+from minidl.world.simulated.schedule import parse
 from notebooks.exercises.exercise import Exercise, Finding, exercise, find
 from notebooks.exercises.grading import PRINTED, Status, Verdict
 
+MOVES = 5  # of a schedule that are told
 LOOKS = {Status.PASSED: "bold green", Status.FAILED: "bold red", Status.NOT_ATTEMPTED: "bold yellow"}
 
 
@@ -51,7 +53,11 @@ def _run(finding: Finding) -> Iterator[tuple[str, str]]:
     if broken.waits:
         yield "waits", broken.waits
     if broken.trace is not None:
-        yield "run", f"python -m tracing step {short_path(broken.trace)} -o run.html   (schedule {broken.token})"
+        yield "run", f"python -m tracing step {short_path(broken.trace)} -o run.html"
+        if broken.token != "0":
+            moves = [move.words for move in parse(broken.token).moves]
+            others = [f"and {len(moves) - MOVES} more"] if len(moves) > MOVES else []
+            yield "unusual", f"{'; '.join([*moves[:MOVES], *others])} (schedule {broken.token})"
     if broken.picture is not None:
         yield "timeline", short_path(broken.picture)
 

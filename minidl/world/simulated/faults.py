@@ -27,6 +27,17 @@ class Fault(enum.Enum):
     COLLECT = "c"  # the garbage collector runs in this thread, and finds what the program has dropped
 
 
+WORDS = {
+    Fault.RUN: "thread {} goes on",
+    Fault.KILL: "process {} is killed",
+    Fault.INTERRUPT: "Ctrl-C comes",
+    Fault.RAISE: "the user's code raises",
+    Fault.EXIT: "the training loop calls sys.exit()",
+    Fault.TIMEOUT: "the timeout of thread {} is over",
+    Fault.COLLECT: "the garbage collector runs in thread {}",
+}
+
+
 @dataclass(frozen=True)
 class Move:
     """One thing that happens otherwise."""
@@ -37,6 +48,11 @@ class Move:
 
     def __str__(self) -> str:
         return f"{self.step}.{self.what.value}{self.number if self.number >= 0 else ''}"
+
+    @property
+    def words(self) -> str:
+        """As a reader has it: "at step 40 process 2 is killed"."""
+        return f"at step {self.step} {WORDS[self.what].format(self.number)}"
 
 
 def strike(machine: Machine, move: Move) -> None:

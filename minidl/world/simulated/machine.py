@@ -9,8 +9,8 @@ Principles
    call is carried out when its thread is chosen.
 2. By default the running thread goes on until it has to wait; then the next one that need not, in the order in which
    the threads were made. A schedule says at which steps something else happens: see minidl.world.simulated.schedule.
-3. Time stands still, but for a microsecond a step. When everybody waits, the clock jumps to the next timeout; if there
-   is none, it is a deadlock.
+3. Time stands still, but for a microsecond a step, and ten more in the user's code. When everybody waits, the clock
+   jumps to the next timeout; if there is none, it is a deadlock.
 4. A process that was killed runs nothing more, no `finally` either. Its ends of the pipes close, what it wrote stays.
 5. What is one for each process in the real world (`OWN`) is put in place when a process goes on.
 

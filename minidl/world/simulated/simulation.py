@@ -180,9 +180,11 @@ def on(machine: Machine) -> Iterator[None]:
 
 
 def step() -> None:
-    """In a dataset, a collate_fn, a training step: others may go on here, and faults may strike."""
+    """In a dataset, a collate_fn, a training step: others may go on here, and faults may strike. It takes ten times as
+    long as a step of the loader, so that a picture shows it."""
     with in_user_code() as machine:
         machine.until()
+        machine.clock += 10 * machines.STEP
 
 
 def sleep(seconds: float) -> None:

@@ -292,6 +292,7 @@ def test_a_note_goes_through_everything_at_its_event(recorded: Recorded) -> None
     for axes in figure.axes:
         assert [line for line in find(axes, "note") if np.allclose(line.get_xdata(), at)], axes
     assert find(figure, "name look here")
+    assert f"way of batch {trace.events['task'][event]}" in all_text(figure)  # the one that the note is about
     with pytest.raises(IndexError):
         timeline(trace, notes=[(len(trace.events), "nowhere")])
 

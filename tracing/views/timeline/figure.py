@@ -59,17 +59,17 @@ def timeline(
     """Draw a trace, or a part of it.
 
     start, end: seconds after the trace's first event. batches: (10, 30) is what happened while batches 10 to 29 were
-    sent, made and trained on; of `epoch`, by default the first. follow: the batch whose way is drawn; by default the
-    most instructive one, False for none. loader: the number of a DataLoader; by default the one with most batches.
-    width: inches. notes: (event, words) each, pointed at through all lanes. Returns a Figure of 200 dots an inch;
-    `savefig` writes png, svg or pdf.
+    sent, made and trained on; of `epoch`, by default the first. follow: the batch whose way is drawn; by default one
+    that a note is about, or the most instructive one; False for none. loader: the number of a DataLoader; by default
+    the one with most batches. width: inches. notes: (event, words) each, pointed at through all lanes. Returns a Figure
+    of 200 dots an inch; `savefig` writes png, svg or pdf.
 
     Raises ValueError when there is nothing to draw: no such loader, epoch or batch, or an empty window; IndexError for
     a note at an event that there is not.
     """
     view = select(trace, start, end, batches, loader, epoch)
-    followed = choose(view, follow, epoch)
     noted = [note(trace, event, words) for event, words in notes]
+    followed = choose(view, follow, epoch, [event for event, _ in notes])
     seen = sorted([*marks(trace, view.loader, view.epochs, view.begin, view.end), *noted], key=lambda mark: mark.time)
     rows, strips, memory = lanes_of(view), queues_of(view), memory_strips(view)
     figure, scale, (lanes, *under) = blank(view, width, len(rows), [STRIP] * len(strips) + [2 * STRIP] * len(memory))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -118,11 +119,15 @@ def _time_of(tasks: np.ndarray, batches: tuple[int, int], epoch: int) -> tuple[i
     return int(entered.min()), int(left.max())
 
 
-def choose(view: View, follow: int | bool | None, epoch: int | None) -> np.void | None:
-    """The task to follow: a row of trace.tasks."""
+def choose(view: View, follow: int | bool | None, epoch: int | None, noted: Sequence[int] = ()) -> np.void | None:
+    """The task to follow: a row of trace.tasks. Of itself it is one that a noted event speaks of."""
     if follow is False:
         return None
     if follow is None or follow is True:
+        for event in view.trace.events[list(noted)]:
+            same = (view.tasks["task"] == event["task"]) & (view.tasks["epoch"] == event["epoch"])
+            if same.any() and event["loader"] == view.loader:
+                return view.tasks[same][0]
         return most_instructive(view.tasks, view.begin, view.end)
     found = view.tasks[view.tasks["task"] == follow]
     found = found[found["epoch"] == epoch] if epoch is not None else found
