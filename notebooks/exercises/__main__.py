@@ -31,7 +31,7 @@ LOOK = 0.3  # seconds between two looks at the files
 EXAMPLES = f"""examples:
   {COMMAND} list                   what there is, and what is done
   {COMMAND} check 07               try answers/07_….py; without a number the first one that is not done
-  {COMMAND} watch                  try a file whenever you save it
+  {COMMAND} watch                  try a file whenever you save it; watch 07: only that one
   {COMMAND} hint 07                one more hint each time, three in all
   {COMMAND} reset 07               begin again with the skeleton; your file is kept as .old
   {COMMAND} grade class/* > grades.csv    for teachers: a row a learner"""
@@ -46,13 +46,15 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("list", help="all exercises, and which are done").set_defaults(run=run_list)
     for name, run, text in (
         ("check", run_check, "grade an answer"),
+        ("watch", run_watch, "grade whatever is saved, or only that one"),
         ("hint", run_hint, "one more hint"),
         ("reset", run_reset, "begin again with the skeleton"),
     ):
         command = commands.add_parser(name, help=text)
-        command.add_argument("number", nargs="?" if name == "check" else None, metavar="NN", help="for example 07")
+        command.add_argument(
+            "number", nargs="?" if name in ("check", "watch") else None, metavar="NN", help="for example 07"
+        )
         command.set_defaults(run=run)
-    commands.add_parser("watch", help="grade whatever is saved").set_defaults(run=run_watch)
     command = commands.add_parser("grade", help="grade folders of answers, as CSV")
     command.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="a learner's folder of answers")
     command.set_defaults(run=run_grade)
@@ -126,17 +128,19 @@ def _check(which: Exercise) -> Verdict:
 
 
 def run_watch(args: argparse.Namespace) -> int:
-    """Until Ctrl-C. The first one is tried at once."""
+    """Until Ctrl-C. That one, or the first that is not done, is tried at once."""
     provide_all()
     seen = _changed({})
-    console.print(f"Watching {telling.short_path(ANSWERS)}: save a file to have it tried; Ctrl-C to stop.")
-    first = _next(progress.done(ANSWERS))
+    watched = [exercise(args.number)] if args.number else list(exercises().values())
+    where = telling.short_path(ANSWERS / (watched[0].file if args.number else ""))
+    console.print(f"Watching {where}: save {'it' if args.number else 'a file'} to have it tried; Ctrl-C to stop.")
+    first = watched[0] if args.number else _next(progress.done(ANSWERS))
     if first is not None:
         _check(first)
     while True:
         time.sleep(LOOK)
         now = _changed(seen)
-        for each in exercises().values():
+        for each in watched:
             if now.get(each.file) != seen.get(each.file) and each.file in now:
                 console.rule()
                 _check(each)

@@ -252,6 +252,21 @@ def test_check_in_a_notebook(answers, monkeypatch):
 
 
 @pytest.mark.timeout(90)
+def test_watch_one_begins_with_it_and_looks_at_no_other(tmp_path):
+    environment = {**os.environ, "MINIDL_ANSWERS": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "notebooks.exercises", "watch", "2"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as watcher:
+        try:
+            assert "02_collate.py: save it to have it tried" in until(watcher, "Ctrl-C to stop")
+            until(watcher, "02 collation of nested samples: not attempted")
+            write(tmp_path, "return (self.dataset")
+            (tmp_path / "02_collate.py").write_text("def (", encoding="utf-8")
+            assert "01 " not in until(watcher, "02 collation of nested samples: failed")
+        finally:
+            watcher.kill()
+
+
+@pytest.mark.timeout(90)
 def test_watch_tries_what_is_saved_and_ends_with_ctrl_c(tmp_path):
     environment = {**os.environ, "MINIDL_ANSWERS": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "notebooks.exercises", "watch"]
@@ -269,11 +284,13 @@ def test_watch_tries_what_is_saved_and_ends_with_ctrl_c(tmp_path):
             watcher.kill()
 
 
-def until(process: subprocess.Popen[str], *words: str) -> None:
-    """Read what it says up to a line with one of these words. (The test's time limit ends it.)"""
+def until(process: subprocess.Popen[str], *words: str) -> str:
+    """What it says up to a line with one of these words. (The test's time limit ends it.)"""
+    said = ""
     for line in process.stdout:
+        said += line
         if any(word in line for word in words):
-            return
+            return said
     raise AssertionError(f"it ended without a word of {words}")
 
 
