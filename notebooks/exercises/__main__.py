@@ -133,7 +133,8 @@ def run_watch(args: argparse.Namespace) -> int:
     seen = _changed({})
     watched = [exercise(args.number)] if args.number else list(exercises().values())
     where = telling.short_path(ANSWERS / (watched[0].file if args.number else ""))
-    console.print(f"Watching {where}: save {'it' if args.number else 'a file'} to have it tried; Ctrl-C to stop.")
+    what = "it" if args.number else "a file"
+    console.print(f"Watching {where}: save {what} to have it tried; Ctrl-C to stop.", soft_wrap=True)
     first = watched[0] if args.number else _next(progress.done(ANSWERS))
     if first is not None:
         _check(first)
