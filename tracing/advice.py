@@ -12,13 +12,13 @@ from collections.abc import Callable
 import numpy as np
 
 from tracing.advice_batches import explain_hold_up, explain_moving, explain_pinning, explain_prefetch, explain_sampler
-from tracing.advice_ends import explain_nothing, explain_shutdown, explain_startup
+from tracing.advice_ends import explain_nothing, explain_shutdown, explain_startup, keep_workers
 from tracing.capacity import Work, cores, cores_are_the_limit, cores_used, more_workers, work
 from tracing.evidence import Explanation, Reason, Shown, busy, excused, of, run, waiting
 from tracing.foreseen import saving, with_more_workers
 from tracing.measures import Measures
 from tracing.places import Place
-from tracing.verdicts import Verdict
+from tracing.verdicts import FINE, MATTERS, Verdict, costs
 from tracing.words import duration
 
 
@@ -26,6 +26,9 @@ def explain(measures: Measures, verdict: Verdict, cost: int) -> Explanation:
     explanation = EXPLAIN[verdict](measures, cost)
     if verdict is not Verdict.NOTHING:
         explanation.why += excused(measures, verdict, cost)
+    startup = costs(measures)[Verdict.STARTUP]
+    if verdict in FINE and startup >= MATTERS * measures.total and (advice := keep_workers(measures, startup)):
+        explanation.next = advice + explanation.next * (verdict is Verdict.TRAINING)  # something is to change
     return explanation
 
 

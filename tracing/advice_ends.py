@@ -63,12 +63,7 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
     text = f"from the beginning of an epoch to its first batch it took {startup} ({of(startup, whole)})"
     text += f", in {passes} epochs together" if passes > 1 else ""
     reasons = [waiting(measures), Reason(text, [startup, whole])]
-    advice = []
-    if measures.num_workers and passes > 1 and not measures.config.get("persistent_workers"):
-        advice.append(
-            f"persistent_workers=True starts them once, not in each of {passes} epochs: should save some "
-            f"{duration(cost * (1 - 1 / passes))}."
-        )
+    advice = keep_workers(measures, cost)
     parts = {name: Shown(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
     if parts:
         reasons.append(_parts(measures, parts))
@@ -77,6 +72,17 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
             advice.append(SLOW_PARTS[slowest].format(method=measures.config.get("start_method") or "spawn"))
     advice.append(f"It comes once in an epoch: in a longer one (here {duration(whole.mean)}) it weighs less.")
     return Explanation(reasons, advice, startup.first)
+
+
+def keep_workers(measures: Measures, startup: int) -> list[str]:
+    """What there is to be had of a start-up that comes in each of several epochs, and took so long in all (ns)."""
+    passes = len(np.unique(measures.tasks["epoch"]))
+    if not measures.num_workers or passes < 2 or measures.config.get("persistent_workers"):
+        return []
+    saved = duration(startup * (1 - 1 / passes))
+    return [
+        f"persistent_workers=True starts the workers once, not in each of {passes} epochs: should save some {saved}."
+    ]
 
 
 def _imports(measures: Measures) -> bool:
