@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from tracing.capacity import ALL_CORES, Work, work
+from tracing.capacity import ALL_CORES, Work, more_workers, work
 from tracing.durations import Durations, Setting, durations
 from tracing.measures import Measures, measure
 from tracing.notes import broken_off
@@ -34,7 +34,8 @@ LARGEST = 256  # num_workers, or prefetch_factor, that is replayed
 NEARLY = 0.03  # a setting slower by less than this share is as good
 OFF = 0.1  # a prediction for the recorded setting that is wrong by more than this is told
 BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
-WORKERS, PREFETCH = (1, 2, 4, 8), (1, 2, 4)  # what is tried unless something else is asked for
+WORKERS, PREFETCH = (1, 2, 4, 8), (1, 2, 4)  # what is tried at least, unless something else is asked for
+MOST_WORKERS = 64  # that are tried unless more are asked for
 
 T = TypeVar("T", int, bool)
 
@@ -99,10 +100,10 @@ def whatif(
 ) -> WhatIf:
     """Predict the throughput of a recorded load in other settings: one value for each option, or several.
 
-    Without values for `num_workers` and `prefetch_factor` a few are tried; the other options stay as recorded. `cpus`
-    is the number of cores, if not that of the machine of the recording. `progress(done, all)` is called as it goes on.
-    Of several loaders the one that took most of main's time is taken. ValueError: the trace has nothing to replay, or
-    a value is none that a loader takes.
+    Without values for `num_workers` and `prefetch_factor` those are tried that are likely to be the best; the other
+    options stay as recorded. `cpus` is the number of cores, if not that of the machine of the recording.
+    `progress(done, all)` is called as it goes on. Of several loaders the one that took most of main's time is taken.
+    ValueError: the trace has nothing to replay, or a value is none that a loader takes.
     """
     if cpus is not None and not cpus > 0:
         raise ValueError(f"a machine has at least a part of a core, not {cpus}")
@@ -112,12 +113,19 @@ def whatif(
     whole = durations(measured[0])
     was = whole.setting
     grid = _grid(
-        sorted({*WORKERS, was.num_workers}) if num_workers is None else _values(num_workers),
+        _likely(measured[0]) if num_workers is None else _values(num_workers),
         sorted({*PREFETCH, was.prefetch_factor}) if prefetch_factor is None else _values(prefetch_factor),
         [was.in_order] if in_order is None else _values(in_order),
         [was.persistent_workers] if persistent_workers is None else _values(persistent_workers),
     )
     return predict(measured[0], whole, [was, *(each for each in grid if each != was)], cpus, progress, len(measured))
+
+
+def _likely(measures: Measures) -> list[int]:
+    """Numbers of workers that may be the best: up to that which could keep up with the training."""
+    wanted = min(more_workers(measures, 0)[0], MOST_WORKERS)
+    doubled = (1 << power for power in range(4, MOST_WORKERS.bit_length()))
+    return sorted({*WORKERS, measures.num_workers, wanted, *(each for each in doubled if each < wanted)})
 
 
 def _values(given: T | Iterable[T]) -> list[T]:

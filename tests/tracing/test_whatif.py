@@ -414,9 +414,9 @@ def test_json(simulated: Callable[[str], tracing.Trace]) -> None:
 def test_without_values_a_few_are_tried(simulated: Callable[[str], tracing.Trace]) -> None:
     calls: list[tuple[int, int]] = []
     found = tracing.whatif(simulated("sleeps"), progress=lambda *call: calls.append(call))
-    assert {row.setting.num_workers for row in found.rows} == {1, 2, 4, 8}
+    assert {row.setting.num_workers for row in found.rows} == {1, 2, 4, 8, 10}  # ten keep up: 10 ms and 1 ms
     assert {row.setting.prefetch_factor for row in found.rows} == {1, 2, 4}
-    assert calls == [(done, 12) for done in range(12)]
+    assert calls == [(done, 15) for done in range(15)]
 
 
 @pytest.mark.parametrize(
@@ -434,6 +434,14 @@ def test_without_values_a_few_are_tried(simulated: Callable[[str], tracing.Trace
 def test_a_value_that_no_loader_takes(simulated: Callable[[str], tracing.Trace], values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^(no loader takes|a machine has)"):
         tracing.whatif(simulated("sleeps"), **values)
+
+
+def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
+    """It may be more than eight workers: as many as it takes to keep up with the training."""
+    (loader,) = tracing.report(waiting).loaders
+    (wanted,) = (int(number) for number in re.findall(r"num_workers=(\d+) instead", loader.next[0]))
+    tried = {row.setting.num_workers for row in tracing.whatif(waiting, prefetch_factor=2).rows}
+    assert {1, 2, 4, 8, wanted} <= tried and max(tried) > 8
 
 
 def test_what_is_wrong_about_the_recording_recommends_nothing(simulated: Callable[[str], tracing.Trace]) -> None:

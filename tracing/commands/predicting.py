@@ -24,7 +24,12 @@ def add_whatif(commands: Any) -> None:
     )
     add_trace(parser)
     grid = parser.add_argument_group("what to try", "one value, or several as in 1,2,4: every combination is tried")
-    grid.add_argument("--workers", type=values(count), metavar="N", help="num_workers (1,2,4,8, and as recorded)")
+    grid.add_argument(
+        "--workers",
+        type=values(count),
+        metavar="N",
+        help="num_workers (1,2,4,8, as recorded, and more if they may help)",
+    )
     grid.add_argument("--prefetch", type=values(positive_count), metavar="N", help="prefetch_factor (1,2,4 likewise)")
     grid.add_argument("--in-order", type=values(yes), metavar="yes|no", help="in_order (as recorded)")
     grid.add_argument("--persistent", type=values(yes), metavar="yes|no", help="persistent_workers (as recorded)")
