@@ -14,7 +14,9 @@ from dataclasses import replace
 from minidl.events import Kind, Queue
 from minidl.world.simulated import simulate
 from minidl.world.simulated.cores import SECOND
-from minidl.world.simulated.machine import BEGIN, STEP
+from minidl.world.simulated.machine import Machine
+from minidl.world.simulated.processes import Thread
+from minidl.world.simulated.schedule import Schedule, parse
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.exercise import Finding
 from notebooks.exercises.probes import MISSPELT, SLIPS
@@ -72,12 +74,26 @@ def cut(broken: Broken) -> Broken:
     forever = outcome.deadlock or outcome.endless
     if last is None or not (forever or all(event <= last for event in broken.breach.events)):
         return broken
-    # A step takes STEP, an event one nanosecond more: so many steps have been taken when the last event was said.
-    steps = (times[last] - BEGIN - (last + 1)) // STEP
-    options = {**outcome.options, "most_steps": steps}
+    steps = Steps(outcome.token, last)
+    simulate(outcome.program, schedule=steps, **outcome.options)
+    options = {**outcome.options, "most_steps": steps.taken}
     shorter = simulate(outcome.program, schedule=outcome.token, **options)
     shown = [min(event, last, len(shorter.events) - 1) for event in broken.breach.events]
     return replace(broken, breach=replace(broken.breach, events=shown), outcome=shorter)
+
+
+class Steps(Schedule):
+    """Counts the steps that a run has taken when it says an event."""
+
+    def __init__(self, token: str, event: int) -> None:
+        super().__init__(parse(token).moves)
+        self.event = event
+        self.taken = 0
+
+    def choose(self, machine: Machine) -> Thread | None:
+        if not self.taken and len(machine.events) > self.event:
+            self.taken = machine.step - 1
+        return super().choose(machine)
 
 
 def sent(run: Run) -> Iterator[tuple[int, int, int]]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
+import tracing
 from notebooks.exercises import __main__ as commands
 from notebooks.exercises import check, grading, progress, telling
 from notebooks.exercises.exercise import exercise, exercises
@@ -145,6 +148,18 @@ def test_an_event_that_is_none(tmp_path):
     path.write_text(f"from minidl.events import Kind, emit\n{wrong}", encoding="utf-8")
     finding = grade(exercise("06"), path).finding
     assert finding.mistake == "emits what is no event" and "WORKER_READY" in finding.got and "0.5" in finding.got
+
+
+@pytest.mark.timeout(60)
+def test_a_run_is_shown_up_to_the_first_long_wait(tmp_path):
+    """Everybody waits for ever, and looks around every five seconds: a picture of that would show nothing else."""
+    which = exercise("11")
+    path = tmp_path / which.file
+    shutil.copyfile(Path(__file__).parent / "wrong" / "11" / "active_at_last.py", path)
+    assert grade(which, path).finding.broken.picture.exists()
+    events = tracing.load(path.with_suffix(".trace")).events
+    assert len(events) > 100 and events["time"][-1] - events["time"][0] < 0.01e9  # ns
+    assert np.diff(events["time"]).max() < 0.001e9
 
 
 @pytest.mark.timeout(60)
