@@ -19,7 +19,6 @@ STEPS: dict[int, str] = {  # of main's shutdown, told by the event that begins t
     Kind.WORKER_TERMINATED: "waiting for worker {} to end after SIGTERM",
     Kind.WORKER_KILLED: "waiting for worker {} to end after SIGKILL",
 }
-STARTS = "worker_init_fn"  # ... of one that is forked
 SLOW_PARTS = {  # of a worker's start -> what to do if it is the longest
     "starting the process": "Starting the process takes longest: main sends the dataset to each worker. Make it small "
     "to pickle: paths and indices instead of data.",
@@ -43,7 +42,7 @@ def explain_nothing(measures: Measures, cost: int) -> Explanation:
     group = measures.trace.index.group
     starting = sum(not len(group(last, Kind.WORKER_READY, Queue.NONE, worker)) for worker in workers)
     if starting:
-        what = "the program's imports, the dataset's unpickling, worker_init_fn" if _imports(measures) else STARTS
+        what = f"{'the imports of the program, the unpickling of the dataset, ' * _imports(measures)}worker_init_fn"
         advice = f"{starting} of {len(workers)} workers were not ready for a task yet. What comes before that: {what}."
         return Explanation(reasons, [advice], whole.first)
     rows = measures.tasks[(measures.tasks["fetch_begin"] >= 0) & (measures.tasks["collate_end"] < 0)][:1]

@@ -263,7 +263,7 @@ def _too_many(outcome: Outcome) -> list[str]:
             held[epoch_id] = held.get(epoch_id, 0) + COUNTED[kind]
         if kind == PRIMED:
             limits[epoch_id] = value
-        elif kind in LOOKED_AT and held[epoch_id] > limits.get(epoch_id, held[epoch_id]):
+        elif kind in LOOKED_AT and epoch_id in limits and held[epoch_id] > limits[epoch_id]:
             return [f"{held[epoch_id]} tasks are outstanding or held, and {limits[epoch_id]} is the limit"]
     return []
 

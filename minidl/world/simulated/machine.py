@@ -255,8 +255,13 @@ class Machine:
             while not thread.greenlet.dead:
                 thread.greenlet.throw(greenlet.GreenletExit)
         # All that refers to each other here is let go by hand: Python's collector would have to find it, in every run.
-        for each in (*self.threads, *self.processes):
-            each.__dict__.clear()
+        for thread in self.threads:
+            thread.greenlet = thread.ready = thread.error = None
+            thread.signals.clear()
+        for process in self.processes:
+            process.on_child_exit = process.on_interrupt = None
+            process.threads.clear()
+            process.at_exit.clear()
         for held in (self.garbage, self.pipes, self.alarms, self.makers, self.functions, self.received):
             held.clear()
         self.world = self.running = self.cores = None

@@ -80,7 +80,7 @@ class Thread:
 
     def __init__(self, number: int, process: Process, name: str, run: Callable[[], None], hub: Any) -> None:
         self.number, self.process, self.name = number, process, name
-        self.greenlet = greenlet.greenlet(run, hub)
+        self.greenlet: Any = greenlet.greenlet(run, hub)
         self.alive = True
         self.ready: Callable[[], Any] | None = None
         self.deadline = -1  # ns; -1: it waits for ever, if it waits

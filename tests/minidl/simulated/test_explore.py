@@ -141,6 +141,12 @@ def test_nothing_is_found_within_a_delay_or_a_fault(name: str) -> None:
     assert sampled.counterexample is None, str(sampled)
 
 
+def test_without_workers_there_is_one_schedule() -> None:
+    found = explore(lambda: load(num_workers=0))
+    assert found.counterexample is None, found
+    assert found.schedules == 1
+
+
 def test_messages_that_fill_the_pipes() -> None:
     """A pipe holds one message: the next takes several writes, and its reader gets it in pieces."""
     for bounds in ({"delays": 1, "faults": 0}, {"delays": 0, "faults": 1}):
