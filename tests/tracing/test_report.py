@@ -119,13 +119,13 @@ def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None
 
 def test_a_start_up_that_costs_more_than_the_verdict_is_excused(tmp_path: Path) -> None:
     options = {"num_workers": 2, "worker_init_fn": loads.imports_first}
-    trace = loads.record(tmp_path / "run.trace", Samples(90, loads.quick), step=0.02, **options)
+    trace = loads.record(tmp_path / "run.trace", Samples(150, loads.quick), step=0.02, **options)
     (loader,) = tracing.report(trace).loaders
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
     assert "it comes once in an epoch" in excused.text and excused.spans
     assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
-    trace = loads.record(tmp_path / "two.trace", Samples(60, loads.quick), step=0.02, epochs=2, **options)
+    trace = loads.record(tmp_path / "two.trace", Samples(150, loads.quick), step=0.02, epochs=2, **options)
     (loader,) = tracing.report(trace).loaders
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     assert loader.next[0].startswith("persistent_workers=True starts the workers once, not in each of 2 epochs")
