@@ -62,7 +62,7 @@ notebooks: setup ## run the notebooks of the course, and keep what they show
 mutants: setup ## the bugs put into minidl, found again: pictures and table in docs/simulation.md
 	@$(BIN)/python -m tests.minidl.simulated.gallery docs
 
-bench: setup ## speed beside torch's loader, some 13 minutes; BENCH_ARGS=--quick for a rough look
+bench: setup ## speed beside torch's loader, some 17 minutes; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 PICTURES := docs/pictures
