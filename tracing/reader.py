@@ -16,7 +16,7 @@ from minidl.events import DIED, Kind, Queue
 from tracing import format as fmt
 
 FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records asked for at once: few at first, more while there are more
-MAX_HOLES = 64  # records that were claimed and not written when we looked: that many are looked at again
+MAX_HOLES = 64  # records that were claimed and not written when we looked, at most: each thread claims one at a time
 MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
 
 KNOWN_KINDS = np.zeros(256, bool)
@@ -117,7 +117,10 @@ class ProcessFiles:
         return not self._broken
 
     def _read_records(self, fd: int) -> list[np.ndarray]:
-        """Whole blocks, until one holds nothing that was written."""
+        """Block by block, until one ends in places that nobody has written to.
+
+        Not until nothing more is found: a process that goes on recording would keep its reader here for ever.
+        """
         blocks, length = [], FIRST_READ
         assert self.header is not None
         while not self._broken and self._next < self.header.capacity:
@@ -133,6 +136,8 @@ class ProcessFiles:
                 self._holes = [*self._holes, *holes.tolist()][-MAX_HOLES:]
             blocks.append(self._valid(block, self._next))
             self._next += len(block)
+            if len(block) + MAX_HOLES < length:
+                break
             length = min(2 * length, LONGEST_READ)
         return blocks
 

@@ -218,6 +218,31 @@ def test_a_trace_is_read_while_it_is_recorded(tmp_path: Path) -> None:
     assert trace.refresh() == 0 and trace.damage == []
 
 
+@pytest.mark.parametrize("before", [1, 1023, 1024, 5000])
+def test_a_process_that_goes_on_recording_does_not_keep_its_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """Between any two of its reads there is something new."""
+    with tracing.record(tmp_path / "run"):
+        for n in range(before):
+            emit(Kind.PUT, EPOCH, n)
+        reads, pread = 0, os.pread
+
+        def read(*args: int) -> bytes:
+            nonlocal reads
+            emit(Kind.PUT, EPOCH, before + reads)
+            reads += 1
+            assert reads <= before // 1000 + 3, "the reader runs after the process"
+            return pread(*args)
+
+        monkeypatch.setattr(os, "pread", read)
+        trace = tracing.load(tmp_path / "run")
+        monkeypatch.undo()
+        assert len(trace) >= before
+        trace.refresh()
+        assert trace.events["task"].tolist() == list(range(before + reads))
+
+
 def test_a_record_that_is_not_written_yet_is_taken_in_later(tmp_path: Path) -> None:
     """A thread has claimed its place, and was interrupted before it wrote; others went on."""
     records = np.zeros(5, fmt.RECORD_DTYPE)
