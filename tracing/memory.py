@@ -126,8 +126,8 @@ def growth(trace: Trace, process: Process) -> str:
     samples = samples[samples["time"] >= ready[0]] if len(ready) else samples[:0]
     if len(samples) < 3:
         return ""
-    half = int(np.searchsorted(samples["time"], (samples["time"][0] + samples["time"][-1]) / 2))
-    begin, middle, end = (int(samples["private"][at]) for at in (0, half, -1))
+    time, private = samples["time"] - samples["time"][0], samples["private"]
+    begin, middle, end = np.interp((0, time[-1] / 2, time[-1]), time, private).tolist()
     if end - begin < GROWTH or end - middle < STEADY * (end - begin):
         return ""
     held = int(samples["rss"][-1] - samples["rss"][0])
@@ -163,5 +163,5 @@ def keeps(trace: Trace, main: Process) -> str:
     return min(found)[1] if found else ""
 
 
-def _megabytes(size: int) -> str:
+def _megabytes(size: float) -> str:
     return f"{size / (1 << 20):,.0f} MB"

@@ -100,6 +100,18 @@ def test_python_objects_are_copied_and_an_array_is_not(run: Callable[[str], trac
     assert told(run("array")) == ""
 
 
+@pytest.mark.parametrize("third", [0.49, 0.51])
+def test_where_the_middle_is_does_not_depend_on_the_samples(run: Callable[[str], tracing.Trace], third: float) -> None:
+    """Five samples of a worker that grows all the time, the third just before the middle or just after it."""
+    trace = run("objects")
+    worker = memory.processes(trace)[1]
+    samples = np.repeat(worker.samples[-1:], 5)
+    at = np.array([0, 0.25, third, 0.8, 1])
+    samples["time"] = trace.events["time"][-1] + 1e9 * at
+    samples["private"] = 100e6 * at
+    assert "own grew by 95 MB" in memory.growth(trace, worker._replace(samples=samples))
+
+
 def test_a_cache_is_told_from_copies(run: Callable[[str], tracing.Trace]) -> None:
     assert "It keeps what it makes" in told(run("caching")) and "reference count" not in told(run("caching"))
 
