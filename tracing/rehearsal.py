@@ -6,7 +6,6 @@ compute at a moment share fairly; the rest passes by itself.
 
 Legend
     task     17            a batch: its number among those that are replayed
-    period   0.0041        from one batch to the next, in the middle of an epoch (s)
 """
 
 from __future__ import annotations
@@ -219,23 +218,24 @@ def _result(events: np.ndarray, times: Durations, setting: Setting, epochs: int)
     ends = time[kind == Kind.EPOCH_END]
     yielded = time[kind == Kind.YIELDED].reshape(epochs, len(times))
     asked = time[kind == Kind.ASKED].reshape(epochs, len(times) + 1)[:, 1:]
-    lengths = np.diff(ends, prepend=time[kind == Kind.LOADER][:1])
-    lengths = lengths + (times.batches - len(times)) * np.array([_period(each, setting) for each in yielded])
-    trained = (asked - yielded).mean(axis=1) * times.batches
+    steps = asked - yielded
+    waited = np.diff(ends, prepend=time[kind == Kind.LOADER][:1]) - steps.sum(axis=1)
+    waited += (times.batches - len(times)) * _waiting(yielded, asked, setting)
+    trained = steps.mean(axis=1) * times.batches
     weights = np.append(np.ones(epochs - 1), times.epochs - epochs + 1)
     stops = 1 if setting.persistent_workers else times.epochs
-    total = float(lengths @ weights) + stops * setting.num_workers * times.stopping
+    total = float((trained + np.maximum(0, waited)) @ weights) + stops * setting.num_workers * times.stopping
     made = time[kind == Kind.COLLATE_END].sum() - time[kind == Kind.FETCH_BEGIN].sum()
     made -= setting.num_workers * (times.warming_cpu + times.warming_wait)
-    return Run(total, float(trained @ weights), float(made) / yielded.size, float((asked - yielded).mean()))
+    return Run(total, float(trained @ weights), float(made) / yielded.size, float(steps.mean()))
 
 
-def _period(yielded: np.ndarray, setting: Setting) -> float:
-    """From one batch to the next, where neither the beginning of the epoch is felt nor its end."""
-    ahead = max(1, setting.num_workers * setting.prefetch_factor)
-    last = max(len(yielded) - ahead, 3 * len(yielded) // 4, 2) - 1
-    first = min(len(yielded) // 4, last - 1)
-    return float(yielded[last] - yielded[first]) / (last - first)
+def _waiting(yielded: np.ndarray, asked: np.ndarray, setting: Setting) -> np.ndarray:
+    """Main's, for a batch of each epoch, where neither the beginning of the epoch is felt nor its end."""
+    batches, ahead = yielded.shape[1], max(1, setting.num_workers * setting.prefetch_factor)
+    last = max(batches - ahead, 3 * batches // 4, 2) - 1
+    first = min(batches // 4, last - 1)
+    return np.asarray((yielded[:, first + 1 : last + 1] - asked[:, first:last]).mean(axis=1))
 
 
 # ---- what is not known of the recorded run

@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import minidl
@@ -266,6 +267,17 @@ def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(wa
     rows = measures.tasks[measures.tasks["worker"] == 0]
     gaps = (rows["fetch_begin"][1:] - rows["collate_end"][:-1]) / 1e9
     assert 0 < gaps.min() <= times.turning <= gaps.max()
+
+
+def test_an_epoch_of_half_the_batches_that_are_replayed(waiting: tracing.Trace) -> None:
+    """It trains for half as long, and no longer than it lasts, wherever the long steps are."""
+    (measures,) = measure(waiting)
+    times = durations(measures)
+    for begin in range(0, len(times) - 4, 4):
+        training = np.full(len(times), 1e-5)
+        training[begin : begin + 4] = 1.0
+        run = rehearsal.rehearse(dataclasses.replace(times, training=training, batches=len(times) // 2), Setting(2))
+        assert run.trained == pytest.approx(times.epochs * 2.0, rel=0.01) and run.trained <= run.total
 
 
 def test_of_a_long_trace_a_part_is_replayed() -> None:

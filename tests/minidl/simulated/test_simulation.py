@@ -134,7 +134,7 @@ def test_processes_share_nothing() -> None:
 
     assert simulate(program).result == ([[1], [1], [2]], 0, None)
     error = simulate(program, start_method="spawn").error
-    assert isinstance(error, (AttributeError, TypeError)) and "pickle" in str(error)
+    assert isinstance(error, (AttributeError, TypeError)) and "local object" in str(error)
 
 
 def test_who_is_killed_runs_nothing_more() -> None:
