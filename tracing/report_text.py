@@ -30,7 +30,10 @@ def text(report: Report) -> str:
 
 def first_lines(report: Report) -> list[str]:
     lines = [line for note in report.notes for line in _wrap(note, "Note: ")]
-    return lines + (_main_part(report, report.loaders[0]) if report.loaders else [NO_LOADER])
+    if not report.loaders:
+        return [*lines, NO_LOADER]
+    first = report.loaders[0]
+    return [*lines, *[f"DataLoader {first.loader}"] * (len(report.loaders) > 1), *_main_part(report, first)]
 
 
 def _main_part(report: Report, each: LoaderReport) -> list[str]:
@@ -43,7 +46,7 @@ def _main_part(report: Report, each: LoaderReport) -> list[str]:
     for number, advice in enumerate(each.next):
         lines += _wrap(advice, "         - " if number else "Next     - ")
     if each.look is not None:
-        lines += _look(report, each.look)
+        lines += _look(report, each, each.look)
     return lines
 
 
@@ -60,15 +63,21 @@ def _where(report: Report, reason: Reason, seen: set[Span]) -> str:
     return "; ".join(parts)
 
 
-def _look(report: Report, span: Span) -> list[str]:
-    """The command that shows a part of the trace, and a little of what is before and after it."""
+def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
+    """The command that shows a part of the trace, a little of what is before and after it, and the way of the batch
+    that it ends with."""
     begin, end = report.at(span)
     around = max((end - begin) // 2, 1_000_000)
     since, until = seconds(max(0, begin - around), end + around).split("-")
+    part, last = f"--from {since} --to {until}", report.trace.events[span[1]]
+    if len(report.loaders) > 1:
+        part += f" --loader {each.loader}"
+    if each.epochs > 1:
+        part += f" --epoch {last['epoch']}"
+    if last["task"] >= 0:
+        part += f" --follow {last['task']}"
     # Not wrapped but at one place: it is there to be copied.
-    command = [f"python -m tracing timeline {shlex.quote(report.path)}", f"-o look.png --from {since} --to {until}"]
-    line = f"Look     {' '.join(command)}"
-    return [line] if len(line) <= WIDTH else [f"Look     {command[0]} \\", f"           {command[1]}"]
+    return [f"Look     python -m tracing timeline {shlex.quote(report.path)} -o look.png \\", f"           {part}"]
 
 
 def _wrap(text: str, indent: str) -> list[str]:

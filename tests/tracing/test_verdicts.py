@@ -6,18 +6,21 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import minidl
 import tracing
 from minidl.events import Kind
 from tests.tracing.attached import ATTACHED
 from tests.tracing.report_loads import CAUSES
 from tests.tracing.traces import begin, records_of, write_file
 from tracing import format as fmt
+from tracing.__main__ import main
 from tracing.evidence import Reason, Shown
 from tracing.measures import measure
 from tracing.report import LoaderReport
@@ -168,23 +171,67 @@ def test_stretches_do_not_overlap_within_a_thread(caused: Callable[[str], tracin
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_the_command_at_the_end_shows_the_place(caused: Callable[[str], tracing.Trace], name: str) -> None:
-    """Its --from and --to contain the longest stretch of the verdict; a load without a problem has no such place."""
+def test_the_command_at_the_end_shows_the_place(
+    caused: Callable[[str], tracing.Trace], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its --from and --to contain the longest stretch of the verdict, and --follow is the batch that this ends with; a
+    load without a problem has no such place."""
     trace = caused(name)
     found = tracing.report(trace)
     (loader,) = found.loaders
     if loader.verdict in FINE:
         assert loader.look is None and "Look" not in str(found)
         return
-    text = str(found)
-    command = text[text.index("\nLook     ") + 5 :].replace("\\\n", " ").split("\n")[0]
-    words = shlex.split(command)
+    (words,) = looks(str(found))
     assert words[:4] == ["python", "-m", "tracing", "timeline"] and Path(words[4]) == trace.path
     since, until = (float(words[words.index(option) + 1]) for option in ("--from", "--to"))
-    assert loader.look is not None, text
+    assert loader.look is not None, str(found)
     begins, ends = ((trace.events["time"][position] - trace.start) / 1e9 for position in loader.look)
     assert 0 <= since <= begins < ends <= until
     assert until - since <= 2 * (ends - begins) + 0.01
+    task = trace.events["task"][loader.look[1]]
+    assert words[-2:] == ["--follow", str(task)] if task >= 0 else "--follow" not in words
+    monkeypatch.chdir(tmp_path)
+    main(words[3:])
+    assert (tmp_path / "look.png").exists()
+
+
+def looks(text: str) -> list[list[str]]:
+    """The commands behind "Look" in the text of a report, in words."""
+    lines = text.replace("\\\n", " ").split("\n")
+    return [shlex.split(line)[1:] for line in lines if line.startswith("Look ")]
+
+
+def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs, each with a loader to train and one to validate: the second has fewer batches."""
+    with tracing.record(tmp_path / "run.trace"):
+        loaders = [minidl.DataLoader(Sleeping(samples), 4, num_workers=1) for samples in (40, 24)]
+        for _ in range(2):
+            for loader in loaders:
+                list(loader)
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    commands = looks(str(found))
+    assert len(commands) == len(found.loaders) == 2
+    monkeypatch.chdir(tmp_path)
+    for words, each in zip(commands, found.loaders, strict=True):
+        assert f"DataLoader {each.loader}\nVerdict" in str(found)
+        asked = dict(zip(words[-6::2], words[-5::2], strict=True))
+        assert each.look is not None
+        last = found.trace.events[each.look[1]]
+        assert asked == {"--loader": str(each.loader), "--epoch": str(last["epoch"]), "--follow": str(last["task"])}
+        main(words[3:])
+
+
+class Sleeping(minidl.Dataset):
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.005)
+        return index
 
 
 def test_the_numbers_in_the_text_are_where_it_says(caused: Callable[[str], tracing.Trace]) -> None:

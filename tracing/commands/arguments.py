@@ -58,6 +58,13 @@ def add_part(parser: Parser) -> None:
     part.add_argument("--to", dest="end", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--batches", type=batches, metavar="A:B", help="batches A to B - 1 of an epoch")
     part.add_argument("--epoch", type=count, metavar="N", help="of which epoch (0)")
+    part.add_argument("--loader", type=count, metavar="N", help="of which DataLoader; `report` has their numbers")
+
+
+def part_of(args: argparse.Namespace) -> dict[str, Any]:
+    """As the views take it."""
+    names = {"start": "begin", "end": "end", "batches": "batches", "epoch": "epoch", "loader": "loader"}
+    return {name: getattr(args, option) for name, option in names.items()}
 
 
 def has_suffix(path: Path, *suffixes: str) -> str:

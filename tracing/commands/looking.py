@@ -20,6 +20,7 @@ from tracing.commands.arguments import (
     batches,
     count,
     has_suffix,
+    part_of,
     positive,
     positive_count,
 )
@@ -67,9 +68,7 @@ def run_timeline(args: argparse.Namespace) -> None:
     has_suffix(args.output, ".png", ".svg", ".pdf")
     trace = tracing.load(args.trace)
     try:
-        figure = timeline(
-            trace, start=args.begin, end=args.end, batches=args.batches, epoch=args.epoch, follow=args.follow
-        )
+        figure = timeline(trace, **part_of(args), follow=args.follow)
     except ValueError as error:  # an empty window, say
         raise UsageError(str(error)) from None
     figure.savefig(args.output)
@@ -98,12 +97,8 @@ def run_sequence(args: argparse.Namespace) -> None:
 
     kind = has_suffix(args.output, ".svg", ".mmd", ".txt") if args.output else ""
     trace = tracing.load(args.trace)
-    part = {
+    part = part_of(args) | {
         "part": sequence.Part[args.only or "ALL"],
-        "start": args.begin,
-        "end": args.end,
-        "batches": args.batches,
-        "epoch": args.epoch,
         "most": args.most,
         "feeders": args.feeders,
     }
@@ -143,7 +138,7 @@ def run_step(args: argparse.Namespace) -> None:
             stepper.step_through(trace, k=args.events[0] if args.events else 0)
             return
         has_suffix(args.output, ".html", ".htm")
-        part = {"start": args.begin, "end": args.end, "batches": args.batches, "epoch": args.epoch}
+        part = part_of(args)
         if args.events is not None:
             part |= {"first": args.events[0], "last": args.events[1] - 1}
         if left_out := stepper.write_page(trace, args.output, **part):

@@ -225,6 +225,17 @@ def test_arrows_lead_through_every_hop(recorded: Recorded) -> None:
     assert "Batch 2:" in all_text(figure)
 
 
+def test_of_an_arrow_that_leads_out_of_the_window_the_part_within_is_drawn(recorded: Recorded) -> None:
+    trace = recorded("pinned")
+    task = trace.tasks[trace.tasks["task"] == 2][0]
+    begin, end = ((int(task[name]) - trace.start) / 1e9 for name in ("index_got", "data_got"))
+    figure = timeline(trace, start=begin, end=end, follow=2)
+    lanes = figure.axes[0]
+    found = [artist.arrow_patch for artist in find(figure, "way") if isinstance(artist, Annotation)]
+    assert arrows(figure)[0][0][0] < lanes.get_xlim()[0]
+    assert found and all(each.get_clip_on() and each.get_clip_box() is lanes.bbox for each in found)
+
+
 def test_a_batch_that_came_early_is_followed(recorded: Recorded) -> None:
     trace = recorded("in_order")
     tasks = trace.tasks

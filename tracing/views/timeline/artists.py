@@ -199,7 +199,10 @@ def draw_arrow(axes: Axes, scale: Scale, begin: tuple[int, float], end: tuple[in
         "linestyle": (0, (2.5, 1.5)) if held else "-", "path_effects": HALO,
     }  # fmt: skip
     tip, tail = (float(scale(end[0])), end[1]), (float(scale(begin[0])), begin[1])
-    axes.annotate("", tip, tail, arrowprops=look, zorder=7, annotation_clip=False).set_gid("way")
+    arrow = axes.annotate("", tip, tail, arrowprops=look, zorder=7, annotation_clip=False)
+    arrow.set_gid("way")
+    if arrow.arrow_patch is not None:
+        arrow.arrow_patch.set_clip_box(axes.bbox)  # of one that leads out of the window, the part within
 
 
 SYMBOLS: dict[int, tuple[str, float, str]] = {
