@@ -30,9 +30,10 @@ def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
     )
 
 
-def said_by_worker(path: Path, loader: minidl.DataLoader, epochs: int = 1) -> list[tuple[Kind, int]]:
+def said_by_worker(path: Path, dataset: Any, epochs: int = 1, **options: Any) -> list[tuple[Kind, int]]:
     """Kind and task of what the worker's own thread says; its feeder speaks for itself."""
     with tracing.record(path):
+        loader = loader_of(dataset, **options)
         for _ in range(epochs):
             list(loader)
         del loader
@@ -49,7 +50,7 @@ def said_by_worker(path: Path, loader: minidl.DataLoader, epochs: int = 1) -> li
 
 
 def test_what_a_worker_says(tmp_path: Path) -> None:
-    said = said_by_worker(tmp_path, loader_of(Keys(4), worker_init_fn=print_nothing))
+    said = said_by_worker(tmp_path, Keys(4), worker_init_fn=print_nothing)
     assert said == [
         (Kind.WORKER_BEGIN, -1),
         (Kind.WORKER_SEEDED, -1),
@@ -64,7 +65,7 @@ def test_what_a_worker_says(tmp_path: Path) -> None:
 
 
 def test_what_a_persistent_worker_of_a_stream_says(tmp_path: Path) -> None:
-    said = said_by_worker(tmp_path, loader_of(Stream(2), persistent_workers=True, prefetch_factor=1), epochs=2)
+    said = said_by_worker(tmp_path, Stream(2), epochs=2, persistent_workers=True, prefetch_factor=1)
     end = [(Kind.GOT, 1), (Kind.FETCH_BEGIN, 1), (Kind.STREAM_END, 1), (Kind.PUT, 1)]
     resume = [(Kind.GOT, -3), (Kind.WORKER_RESUMED, -1), (Kind.PUT, -3)]
     stop = [(Kind.GOT, -2), (Kind.WORKER_END, -1)]

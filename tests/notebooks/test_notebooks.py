@@ -76,7 +76,8 @@ def test_it_runs_and_shows_what_is_committed(path: Path):
                     f"cell {number} shows something else in {kind}; `make notebooks` if that is meant:\n{found}"
                 )
         if "image/png" in output.get("data", {}):
-            assert size_of_picture(output) == size_of_picture(then), f"cell {number}"
+            # But for a pixel: not every version of matplotlib rounds the space around a picture alike.
+            assert size_of_picture(output) == pytest.approx(size_of_picture(then), abs=1), f"cell {number}"
 
 
 def kinds(output: Any) -> set[str]:
