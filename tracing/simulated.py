@@ -6,6 +6,7 @@ stands still: the trace says that its recording was stopped much later, which is
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import struct
@@ -58,8 +59,10 @@ def write(outcome: Outcome, directory: Path) -> None:
     Raises RuntimeError if the run, which is repeated for the events' texts, does not do the same again, NoEvent if an
     event has something else than numbers where they belong."""
     again = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
-    if [event[:8] for event in again.events] != [event[:8] for event in outcome.events]:
-        raise RuntimeError("the run cannot be repeated: was something replaced while it ran, and is not any more?")
+    for k, (then, now) in enumerate(itertools.zip_longest(outcome.events, again.events, fillvalue=())):
+        if then[:8] != now[:8]:
+            what = f"event {k} was {then[:8]} and is {now[:8]} now"
+            raise RuntimeError(f"the run cannot be repeated, {what}: was something replaced while it ran?")
     last = again.events[-1][0] if again.events else 0
     about = {
         "format": fmt.VERSION,

@@ -1,4 +1,4 @@
-"""Copies for a new process: what a fork takes over, and what a spawn sends."""
+"""Copies: what a fork takes over, what a spawn sends, and the memory of a tensor."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import io
 import pickle
 import types
 from typing import Any
+
+import torch
 
 from minidl.world.simulated import machine as machines
 
@@ -15,6 +17,18 @@ def duplicate(thing: Any, by_pickle_only: bool) -> Any:
     data = io.BytesIO()
     (pickle.Pickler if by_pickle_only else Forking)(data, pickle.HIGHEST_PROTOCOL).dump(thing)
     return pickle.loads(data.getbuffer())
+
+
+def reduce_storage(storage: torch.TypedStorage) -> tuple[Any, ...]:
+    """How the memory of a tensor is pickled. (torch's own way puts its address into the bytes, and so chance into their
+    number.)"""
+    flat = torch.empty(0, dtype=torch.uint8).set_(storage.untyped())
+    return _storage, (flat.numpy().tobytes(), storage.dtype)
+
+
+def _storage(data: bytes, dtype: torch.dtype) -> torch.TypedStorage:
+    flat = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+    return torch.TypedStorage(wrap_storage=flat.untyped_storage(), dtype=dtype, _internal=True)
 
 
 class Forking(pickle.Pickler):

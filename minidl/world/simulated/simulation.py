@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import gc
 import math
 import sys
@@ -17,6 +18,7 @@ from minidl import events
 from minidl import world as worlds
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.chance import Chance
+from minidl.world.simulated.copying import reduce_storage
 from minidl.world.simulated.cores import SECOND, never
 from minidl.world.simulated.machine import Machine
 from minidl.world.simulated.processes import OWN
@@ -155,6 +157,7 @@ def on(machine: Machine) -> Iterator[None]:
     gc.disable()
     Chance.seeded().put()
     seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed  # there are no devices to seed
+    copyreg.dispatch_table[torch.TypedStorage] = reduce_storage
     hook, sys.unraisablehook = sys.unraisablehook, machine.swallow
     previous = worlds.use(machine.world), events.install(machine.record)
     machines.install(machine)
@@ -168,6 +171,7 @@ def on(machine: Machine) -> Iterator[None]:
         events.install(previous[1])
         sys.unraisablehook = hook
         torch.manual_seed = seed
+        del copyreg.dispatch_table[torch.TypedStorage]
         chance.put()
         torch.set_num_threads(threads)
         for (owner, name, _), value in zip(OWN, own, strict=True):

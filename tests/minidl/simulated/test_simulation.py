@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import gc
 import itertools
 import random
@@ -122,6 +123,22 @@ class Counts(Keys):
     def __getitem__(self, key: int) -> int:
         self.asked += 1
         return self.asked
+
+
+def test_the_bytes_of_a_tensor_do_not_depend_on_where_it_lies() -> None:
+    """Nor does anything else that a run does: messages would be longer or shorter by chance."""
+
+    def program() -> Any:
+        world = worlds.current()
+        tensors = [torch.arange(6).reshape(2, 3)[:, 1:], torch.zeros(0), torch.ones(2, dtype=torch.bfloat16) / 3]
+        elsewhere = [torch.arange(6).reshape(2, 3)[:, 1:], torch.zeros(0), torch.ones(2, dtype=torch.bfloat16) / 3]
+        data = [bytes(world.pickle(each)) for each in tensors]
+        assert data == [bytes(world.pickle(each)) for each in elsewhere]
+        return all(torch.equal(world.unpickle(sent), each) for sent, each in zip(data, tensors, strict=True))
+
+    outcome = simulate(program)
+    assert outcome.error is None and outcome.result
+    assert torch.TypedStorage not in copyreg.dispatch_table
 
 
 def test_processes_share_nothing() -> None:
