@@ -95,21 +95,27 @@ def whatif(
     in_order: bool | Iterable[bool] | None = None,
     persistent_workers: bool | Iterable[bool] | None = None,
     *,
+    loader: int | None = None,
     cpus: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> WhatIf:
     """Predict the throughput of a recorded load in other settings: one value for each option, or several.
 
     Without values for `num_workers` and `prefetch_factor` those are tried that are likely to be the best; the other
-    options stay as recorded. `cpus` is the number of cores, if not that of the machine of the recording.
-    `progress(done, all)` is called as it goes on. Of several loaders the one that took most of main's time is taken.
-    ValueError: the trace has nothing to replay, or a value is none that a loader takes.
+    options stay as recorded. `loader` is the number of one; by default it is that which took most of main's time.
+    `cpus` is the number of cores, if not that of the machine of the recording. `progress(done, all)` is called as it
+    goes on. ValueError: the trace has nothing to replay, or no such loader, or a value is none that a loader takes.
     """
     if cpus is not None and not cpus > 0:
         raise ValueError(f"a machine has at least a part of a core, not {cpus}")
     measured = sorted(measure(trace), key=lambda each: -each.total) if len(trace) else []
     if not measured:
         raise ValueError(NO_LOADER)
+    if loader is not None:
+        numbers = sorted(each.loader for each in measured)
+        measured = [each for each in measured if each.loader == loader]
+        if not measured:
+            raise ValueError(f"no loader {loader} in this trace: there are {numbers}")
     whole = durations(measured[0])
     was = whole.setting
     grid = _grid(
@@ -242,7 +248,7 @@ def _notes(found: WhatIf, times: Durations, measures: Measures, loaders: int) ->
     if found.cores == found.recorded_cores and not measures.trace.about.get("cpus"):
         notes.append("How many cores the machine had is not known: one is assumed.")
     if loaders > 1:
-        notes.append(f"Of {loaders} loaders this is the one that took most of main's time.")
+        notes.append(f"Of {loaders} loaders this is number {found.loader}, which took most of main's time.")
     if found.cores != found.recorded_cores:
         notes.append(f"It was recorded on {told_cores(found.recorded_cores)}.")
     return notes

@@ -356,6 +356,17 @@ def test_a_recording_that_was_cut_off(tmp_path: Path) -> None:
     assert found.batches >= 5 and found[Setting(2)].batches_per_second > found[Setting(1)].batches_per_second
 
 
+def test_one_of_several_loaders(recorded: Callable[[str], tracing.Trace]) -> None:
+    trace = recorded("two_at_once")
+    numbers = {each.loader for each in trace.index.iterators}
+    found = [tracing.whatif(trace, 1, 1, loader=number) for number in sorted(numbers)]
+    assert [each.loader for each in found] == sorted(numbers) and not any(noted(each, "loaders") for each in found)
+    longest = tracing.whatif(trace, 1, 1)
+    assert noted(longest, f"Of 2 loaders this is number {longest.loader}") and longest.loader in numbers
+    with pytest.raises(ValueError, match="no loader 70 in this trace: there are"):
+        tracing.whatif(trace, loader=70)
+
+
 # ---- what is said
 
 
@@ -363,10 +374,9 @@ def noted(found: tracing.WhatIf, words: str) -> bool:
     return any(words in note for note in found.notes)
 
 
-def test_notes_say_what_is_not_known(recorded: Callable[[str], tracing.Trace]) -> None:
+def test_notes_say_what_is_not_known() -> None:
     without = tracing.whatif(LOADS["sleeps"].trace(Setting(0)), num_workers=1, prefetch_factor=1)
     assert noted(without, "The trace has no workers")
-    assert noted(tracing.whatif(recorded("two_at_once"), 1, 1), "Of 2 loaders")
     stream = tracing.whatif(Load(Stream()).trace(), num_workers=1, prefetch_factor=1)
     assert noted(stream, "The dataset is iterable") and not noted(without, "iterable")
     without_cores = LOADS["sleeps"].trace(Setting(1, 1))

@@ -33,6 +33,7 @@ def add_whatif(commands: Any) -> None:
     grid.add_argument("--prefetch", type=values(positive_count), metavar="N", help="prefetch_factor (1,2,4 likewise)")
     grid.add_argument("--in-order", type=values(yes), metavar="yes|no", help="in_order (as recorded)")
     grid.add_argument("--persistent", type=values(yes), metavar="yes|no", help="persistent_workers (as recorded)")
+    parser.add_argument("--loader", type=count, metavar="N", help="which DataLoader (the one that took most time)")
     parser.add_argument("--cpus", type=positive, metavar="N", help="cores of the machine (as recorded)")
     parser.add_argument("--json", action="store_true", help="for programs")
 
@@ -47,6 +48,7 @@ def run_whatif(args: argparse.Namespace) -> None:
             prefetch_factor=args.prefetch,
             in_order=args.in_order,
             persistent_workers=args.persistent,
+            loader=args.loader,
             cpus=args.cpus,
             progress=show_progress if shows else None,
         )
