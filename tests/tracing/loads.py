@@ -111,28 +111,37 @@ def nested(directory: Path) -> None:
 
 
 def failing(directory: Path) -> None:
-    _go_on(minidl.DataLoader(Numbers(20, bad=(5, 13)), batch_size=2, num_workers=2))
-    _go_on(minidl.DataLoader(Numbers(8, bad=(0, 5)), batch_size=2))
+    go_on(iter(minidl.DataLoader(Numbers(20, bad=(5, 13)), batch_size=2, num_workers=2)))
+    go_on(iter(minidl.DataLoader(Numbers(8, bad=(0, 5)), batch_size=2)))
 
 
 def dying(directory: Path) -> None:
-    _go_on(minidl.DataLoader(Numbers(40, fatal=18), batch_size=2, num_workers=2), most=12)
+    go_on(iter(minidl.DataLoader(Numbers(40, fatal=18), batch_size=2, num_workers=2)), most=12)
 
 
 def spawned(directory: Path) -> None:
     list(minidl.DataLoader(Numbers(8), batch_size=2, num_workers=1, multiprocessing_context="spawn"))
 
 
-def _go_on(loader: Any, most: int = 100) -> None:
-    """Iterate, whatever is raised."""
-    iterator = iter(loader)
-    for _ in range(most):
+def go_on(iterator: Any, most: int = 100) -> list[str]:
+    """Iterate, whatever is raised: the errors."""
+    steps, errors = iter(range(most)), list[str]()
+    try:
+        _iterate(iterator, steps, errors)
+    except RuntimeError as error:  # a worker's death, raised where main happened to be: between two calls of next()
+        errors.append(str(error))
+        _iterate(iterator, steps, errors)
+    return errors
+
+
+def _iterate(iterator: Any, steps: Iterator[int], errors: list[str]) -> None:
+    for _ in steps:
         try:
             next(iterator)
         except StopIteration:
             break
-        except (RuntimeError, KeyError):
-            continue
+        except (RuntimeError, KeyError) as error:
+            errors.append(str(error))
 
 
 LOADS = {

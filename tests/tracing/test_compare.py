@@ -38,9 +38,10 @@ def slow(seconds: float) -> Callable[[int], int]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tracing.Trace]:
-    """run(sample=0.02, step=0.001, num_workers=2, ...): the trace of a load of 24 batches of two."""
+    """run(sample=0.09, step=0.1, num_workers=4, ...): the trace of a load of 24 batches of two. By default it takes
+    most of a second: what a machine stands still for now and then must be little of it."""
 
-    def record(sample: float = 0.01, batches: int = BATCHES, **options: Any) -> tracing.Trace:
+    def record(sample: float = 0.03, batches: int = BATCHES, **options: Any) -> tracing.Trace:
         data = loads.Samples(2 * batches, slow(sample))
         path = tmp_path_factory.mktemp("compare") / "run.trace"
         return loads.record(path, data, **({"num_workers": 2, "batch_size": 2} | options))
@@ -62,12 +63,12 @@ def test_a_run_does_not_differ_from_itself(plain: tracing.Trace) -> None:
 
 
 def test_cheaper_samples(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
-    found = compare(run(sample=0.04), plain).loaders[0]
-    assert found.real and 2 < found.faster < 6
+    found = compare(run(sample=0.09), plain).loaders[0]
+    assert found.real and 2 < found.faster < 4.5
     [fetch] = [change for change in found.stages if change.name == "fetch"]
-    assert fetch.real and fetch.before == pytest.approx(80e6, rel=0.3) and fetch.after == pytest.approx(20e6, rel=0.5)
+    assert fetch.real and fetch.before == pytest.approx(180e6, rel=0.3) and fetch.after == pytest.approx(60e6, rel=0.3)
     assert str(fetch) in found.sentence() and "× as fast" in found.sentence()
-    back = compare(plain, run(sample=0.04)).loaders[0]
+    back = compare(plain, run(sample=0.09)).loaders[0]
     assert back.faster < 1 and "× as slow" in back.sentence()
 
 
@@ -106,10 +107,10 @@ class Sleeping(minidl.Dataset[int]):
 
 
 def test_a_slower_training_step(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
-    found = compare(plain, run(step=0.05)).loaders[0]
+    found = compare(plain, run(step=0.1)).loaders[0]
     assert found.real and found.faster < 0.6
     [training] = [change for change in found.places if change.name == "training"]
-    assert training.real and training.after - training.before == pytest.approx(49e6, rel=0.3)
+    assert training.real and training.after - training.before == pytest.approx(99e6, rel=0.3)
     assert str(training) in found.sentence()
     assert found.before.verdict != found.after.verdict == "the training step is the limit"
 
