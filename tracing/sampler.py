@@ -44,19 +44,22 @@ def family(pid: int) -> list[int]:
 
 def sample(pid: int) -> tuple[int, ...]:
     """All that SAMPLE holds. Raises OSError: there is no such process any more, or it is another user's."""
-    sizes: dict[str, int] = {}
-    with open(f"/proc/{pid}/smaps_rollup") as file:
-        for line in file:
-            name, _, rest = line.partition(":")
-            if rest.endswith("kB\n"):
-                sizes[name] = int(rest.split()[0]) * 1024
     with open(f"/proc/{pid}/maps", "rb") as maps:
-        mappings = maps.read().splitlines()
+        mapped = maps.read()
+    files, now = len(os.listdir(f"/proc/{pid}/fd")), time.monotonic_ns()
+    # The sizes last: of a process on its way out the others are merely empty, and this raises.
+    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+        lines = rollup.readlines()
+    sizes: dict[str, int] = {}
+    for line in lines:
+        name, _, rest = line.partition(":")
+        if rest.endswith("kB\n"):
+            sizes[name] = int(rest.split()[0]) * 1024
+    mappings = mapped.splitlines()
     shared = sum(any(name in mapping for name in SHARED) for mapping in mappings)
     private = sizes.get("Private_Clean", 0) + sizes.get("Private_Dirty", 0)
-    files = len(os.listdir(f"/proc/{pid}/fd"))
     rss, pss = sizes.get("Rss", -1), sizes.get("Pss", -1)
-    return time.monotonic_ns(), pid, rss, pss, private, files, len(mappings), shared, *limits(pid)
+    return now, pid, rss, pss, private, files, len(mappings), shared, *limits(pid)
 
 
 def limits(pid: int) -> tuple[int, int]:

@@ -210,10 +210,10 @@ class _Family:
 def _line(pid: int, path: Path, stacks: Path) -> tuple[int, str] | None:
     """The line of the answer that it is in."""
     os.kill(pid, signal.SIGUSR1)
-    deadline = time.monotonic() + 1.0
-    while time.monotonic() < deadline and not stacks.stat().st_size:
+    deadline, found = time.monotonic() + 1.0, None
+    while found is None and time.monotonic() < deadline:  # it is written bit by bit
         time.sleep(LOOK)
-    found = re.search(rf'File "{re.escape(str(path))}", line (\d+)', stacks.read_text())
+        found = re.search(rf'File "{re.escape(str(path))}", line (\d+) in ', stacks.read_text())
     if found is None:
         return None
     number = int(found[1])

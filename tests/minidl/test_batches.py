@@ -22,6 +22,7 @@ import torch
 
 import minidl
 from minidl import events
+from tests.minidl.dying import wait_until
 from tests.minidl.observing import attempt, comparable, describe_error, in_both, steps
 from tests.minidl.programs import TORCH, Dropout, Squares, keep
 
@@ -115,9 +116,12 @@ def test_timeout(pin_memory: Any) -> None:
         dataset = Gate()
         options = {"pin_memory": pin_memory} if package is minidl else {}
         iterator = iter(
-            package.DataLoader(dataset, None, num_workers=1, timeout=0.5, multiprocessing_context="fork", **options)
+            package.DataLoader(dataset, None, num_workers=1, timeout=60, multiprocessing_context="fork", **options)
         )
-        shown = [attempt(lambda: next(iterator)) for _ in range(4)]
+        shown = [attempt(lambda: next(iterator)) for _ in range(2)]
+        iterator._timeout = 0.5  # not before: how long a worker needs to start is not known
+        shown += [attempt(lambda: next(iterator)) for _ in range(2)]
+        iterator._timeout = 60
         dataset.opened.set()
         return [*shown, *attempt(lambda: list(iterator))]
 
@@ -190,26 +194,18 @@ def test_interrupted_while_it_waits(workers: int) -> None:
     loader = minidl.DataLoader(dataset, None, num_workers=workers, multiprocessing_context="fork")
     iterator = iter(loader)
     seen = [next(iterator), next(iterator)]
-    waiting = threading.Event()
 
     def interrupt() -> None:
-        waiting.wait()
+        wait_until(lambda: iterator._data_queue.waiting)
         os.kill(os.getpid(), signal.SIGINT)
-
-    def hear(kind: int, epoch_id: int, task: int, worker: int, queue: int, *rest: Any) -> None:
-        if kind == events.WAIT and queue == events.Queue.RESULT:
-            waiting.set()
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    previous = events.install(hear)
     try:
         with pytest.raises(KeyboardInterrupt):
             next(iterator)
     finally:
-        events.install(previous)
         dataset.opened.set()
-        waiting.set()
         thread.join()
     assert [*seen, *iterator] == list(range(6))
 

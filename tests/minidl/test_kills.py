@@ -135,6 +135,7 @@ def one_kill(seed: int) -> tuple[str, float]:
     try:
         text, known = run(loader, 2)
         killer.end()
+        del loader  # and the persistent workers: nobody is left whose death could be told of
     except RuntimeError as error:  # killed after the last epoch: the handler raises wherever main is
         text, known = str(error), time.monotonic()
     finally:

@@ -246,4 +246,4 @@ def test_nothing_is_said_after_the_shutdown() -> None:
         list(minidl.DataLoader(range(4), num_workers=2))
     finally:
         events.install(previous)
-    assert said[-4:] == [Kind.FEEDER_END, Kind.FEEDER_END, Kind.SHUTDOWN_END, Kind.EPOCH_END]
+    assert said[-2:] == [Kind.SHUTDOWN_END, Kind.EPOCH_END] and said.count(Kind.FEEDER_END) == 2

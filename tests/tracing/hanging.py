@@ -111,10 +111,12 @@ def torchs(dataset: Any, **options: Any) -> Any:
 
 def timed_out() -> None:
     """The user's own timeout, after which the program does something else, for ever."""
-    iterator = iter(loader(Blocks(), timeout=0.2))
+    iterator = iter(loader(Blocks(), timeout=60))
+    for _ in range(4):
+        next(iterator)
+    iterator._timeout = 0.2  # not for the first batch, too: how long a worker needs to start is not known
     with contextlib.suppress(RuntimeError):
-        while True:
-            next(iterator)
+        next(iterator)
     block(iterator)
 
 

@@ -220,17 +220,19 @@ def test_a_file_grows_by_more_than_one_chunk(tmp_path: Path) -> None:
 def test_files_are_cut_at_the_end_but_not_those_of_the_living(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run"):
         dead = in_child(lambda: say(1))
-        reading, writing = os.pipe()
+        (reading, writing), (said, saying) = os.pipe(), os.pipe()
         living = os.fork()
         if living == 0:
             say(2)
+            os.write(saying, b"2")
             os.close(writing)
             os.read(reading, 1)  # until the parent has stopped recording
             say(3)  # to a mapping that the parent must not have cut
             os._exit(0)
         os.close(reading)
-        while not list((tmp_path / "run").glob(f"events-{living}-*")):
-            pass
+        os.close(saying)
+        assert os.read(said, 1) == b"2"
+        os.close(said)
         say(0)
     sizes = {int(path.name.split("-")[1]): path.stat().st_size for path in (tmp_path / "run").glob("events-*")}
     assert sizes[os.getpid()] == sizes[dead] == fmt.HEADER_SIZE + fmt.RECORD.size

@@ -345,13 +345,19 @@ def a_thread_ends_with_its_process(world: Any) -> Any:
 def a_signal_tells_of_a_child_s_end(world: Any) -> Any:
     told: list[str] = []
     installed = world.on_child_exit(lambda frame: told.append(frame.f_code.co_name))
-    child = started(world, nap, 0.0)
+    reader, writer = world.pipe()
+    child = started(world, ends_when_told, reader)
+    writer.write(memoryview(b"end"))  # not before: the signal would come while the process is being started
     try:
         while not told:
             nap(SOON)
     finally:
         child.join(LONG)
-    return installed, len(told), told[0] in ("nap", "a_signal_tells_of_a_child_s_end", "started")
+    return installed, len(told), told[0] in ("nap", "write", "a_signal_tells_of_a_child_s_end")
+
+
+def ends_when_told(reader: Any) -> None:
+    reader.read()
 
 
 @program

@@ -334,7 +334,9 @@ def a_handler_raises_where_main_waits(world: Any) -> Any:
 
 @program
 def ctrl_c_ends_every_wait(world: Any) -> Any:
-    child = started(world, sleeps_through, world)
+    reader, writer = world.pipe()
+    child = started(world, sleeps_through, world, writer)
+    reader.read()
     stuck = world.thread(nap, (LONG,), "stuck")
     stuck.start()
     calls = {
@@ -357,9 +359,13 @@ def ctrl_c_ends_every_wait(world: Any) -> Any:
     return found
 
 
-def sleeps_through(world: Any) -> None:
+def sleeps_through(world: Any, writer: Any) -> None:
+    ready = False
     while True:
         try:
+            if not ready:
+                writer.write(memoryview(b"ready"))
+                ready = True
             nap(LONG)
         except KeyboardInterrupt:
             continue
