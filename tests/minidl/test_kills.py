@@ -76,6 +76,8 @@ def test_worker_killed_at_each_of_its_events(dataset: Any, pin_memory: Any) -> N
             loader = minidl.DataLoader(dataset, 2, num_workers=2, pin_memory=pin_memory, persistent_workers=True)
             text, _ = run(loader, 2)
             del loader
+        except RuntimeError as error:  # between two epochs, or after the last: the handler raises wherever main is
+            text = str(error)
         finally:
             events.install(previous)
         assert not text or "is killed by signal: Killed." in text

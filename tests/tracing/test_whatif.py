@@ -257,6 +257,7 @@ def test_a_message_that_lies_in_its_pipe_is_not_a_slow_one() -> None:
     assert durations(measures).sending.always < 0.000_1
 
 
+@pytest.mark.alone
 def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(waiting: tracing.Trace) -> None:
     """One who has to wait for a task does it meanwhile."""
     (measures,) = measure(waiting)
@@ -264,8 +265,8 @@ def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(wa
     slow = dataclasses.replace(times, turning=times.turning + times.making_wait.mean())  # twice as long a batch
     one, ahead = (rehearsal.rehearse(slow, each).total / rehearsal.rehearse(times, each).total for each in (ONE, AHEAD))
     assert one == pytest.approx(1.0, abs=0.05) and ahead > 1.5
-    rows = measures.tasks[measures.tasks["worker"] == 0]
-    gaps = (rows["fetch_begin"][1:] - rows["collate_end"][:-1]) / 1e9
+    each = [measures.tasks[measures.tasks["worker"] == worker] for worker in range(2)]
+    gaps = np.concatenate([rows["fetch_begin"][1:] - rows["collate_end"][:-1] for rows in each]) / 1e9
     assert 0 < gaps.min() <= times.turning <= gaps.max()
 
 
@@ -461,6 +462,7 @@ def test_a_value_that_no_loader_takes(simulated: Callable[[str], tracing.Trace],
         tracing.whatif(simulated("sleeps"), **values)
 
 
+@pytest.mark.alone
 def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
     """It may be more than eight workers: as many as it takes to keep up with the training."""
     (loader,) = tracing.report(waiting).loaders
@@ -559,6 +561,7 @@ def test_ctrl_c_ends_it_and_is_not_taken_for_the_simulated_program_s(
 # ---- the report quotes it
 
 
+@pytest.mark.alone
 def test_the_report_quotes_a_replay(waiting: tracing.Trace) -> None:
     waiting.about["cpus"] = 2
     (loader,) = tracing.report(waiting).loaders
