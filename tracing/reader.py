@@ -136,7 +136,7 @@ class ProcessFiles:
                 self._holes = [*self._holes, *holes.tolist()][-MAX_HOLES:]
             blocks.append(self._valid(block, self._next))
             self._next += len(block)
-            if len(block) + MAX_HOLES < length:
+            if len(block) + MAX_HOLES < length:  # more places than threads can have claimed
                 break
             length = min(2 * length, LONGEST_READ)
         return blocks

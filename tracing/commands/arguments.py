@@ -54,7 +54,7 @@ def load_loaders(path: Path) -> Trace:
 def add_part(parser: Parser) -> None:
     """Which part of the trace is shown."""
     part = parser.add_argument_group("which part", "by default all of it")
-    part.add_argument("--from", dest="begin", type=float, metavar="S", help="seconds after the first event")
+    part.add_argument("--from", dest="start", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--to", dest="end", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--batches", type=batches, metavar="A:B", help="batches A to B - 1 of an epoch")
     part.add_argument("--epoch", type=count, metavar="N", help="of which epoch (0)")
@@ -63,8 +63,7 @@ def add_part(parser: Parser) -> None:
 
 def part_of(args: argparse.Namespace) -> dict[str, Any]:
     """As the views take it."""
-    names = {"start": "begin", "end": "end", "batches": "batches", "epoch": "epoch", "loader": "loader"}
-    return {name: getattr(args, option) for name, option in names.items()}
+    return {name: getattr(args, name) for name in ("start", "end", "batches", "epoch", "loader")}
 
 
 def has_suffix(path: Path, *suffixes: str) -> str:
