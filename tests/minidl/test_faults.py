@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import struct
+import sys
 import termios
 import threading
 import time
@@ -58,6 +59,7 @@ def no_names() -> Any:
     """No shared memory is left under a name."""
     before = shared_memory_names()
     yield
+    gc.collect()  # what a test caught holds its frame, and so its iterator, which removes the names of the dead
     assert shared_memory_names() <= before
 
 
@@ -192,8 +194,16 @@ def test_killed_while_main_joins_it() -> None:
     """Main is in multiprocessing's own waitpid: the handler must not raise before the exit code is noted."""
     iterator = iter(loader_of(Keys(40)))
     worker = iterator._workers[0]
-    os.kill(worker.pid, signal.SIGKILL)
+    main = threading.get_ident()
+
+    def kill_when_joined() -> None:
+        wait_until(lambda: sys._current_frames()[main].f_globals["__name__"].startswith("multiprocessing."))
+        os.kill(worker.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_when_joined)
+    killer.start()
     worker.join()
+    killer.join()
     assert worker.exitcode == -signal.SIGKILL
     with pytest.raises(RuntimeError, match="killed by signal: Killed"):
         next(iterator)

@@ -261,6 +261,7 @@ def test_close_without_a_put() -> None:
 def test_join_waits_and_a_cancelled_join_does_not(line: Line, said: list[tuple[Kind, int]]) -> None:
     line.producer.put(result(0, b"." * 4 * PIPE))
     line.producer.close()
+    wait_until(lambda: (Kind.SENT, 0) in said)
     line.producer.join_thread(0.01)  # in vain: nobody reads
     assert line.producer._feeder.is_alive()
     line.producer.cancel_join_thread()

@@ -31,7 +31,7 @@ runpy.run_path({script!r}, run_name="__main__")
 
 # Script -> what it says as it is; what `tracing run --memory` says of it, if it can; and what it says once it is cured.
 SAID = {
-    "killed": ("exited unexpectedly", "batch 5, keys [20, 21, 22, 23]", "10 batches"),
+    "killed": ("RuntimeError: DataLoader worker (pid", "batch 5, keys [20, 21, 22, 23]", "10 batches"),
     "open_files": ("RuntimeError: Too many open files.", "more open files with every batch", "300 batches kept"),
     "ancdata": ("received 0 items of ancdata", "", "100 batches kept, 100 samples to validate with"),
     "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),

@@ -1,6 +1,7 @@
 """Small real loads, each with its own limit. At module level, so that spawned workers can import what they need.
 
-`CAUSES` has one of each cause that the report tells apart. What they wait for is many times what a busy machine adds.
+`CAUSES` has one of each cause that the report tells apart. What they wait for is many times what a busy machine adds;
+where little may be waited for, batches are lists, which move faster than a tensor whose memory is shared.
 """
 
 from __future__ import annotations
@@ -216,7 +217,8 @@ class Cause:
 
 CAUSES = {
     "a slow consumer": Cause(
-        Verdict.TRAINING, "make the training step faster", (), Samples(40, quick), {"step": 0.03}
+        Verdict.TRAINING, "make the training step faster", (), Samples(40, quick),
+        {"step": 0.03, "collate_fn": list},
     ),
     "samples that compute": Cause(
         Verdict.WORKERS, "ake the samples cheaper", ("used a core for",), Samples(240, computes), {"batch_size": 4}
@@ -263,6 +265,7 @@ CAUSES = {
         {"num_workers": 0},
     ),
     "a healthy one": Cause(
-        Verdict.HEALTHY, "Nothing to change", (), Samples(40, waits_long), {"step": 0.04, "prefetch_factor": 4}
+        Verdict.HEALTHY, "Nothing to change", (), Samples(40, waits_long),
+        {"step": 0.04, "prefetch_factor": 4, "collate_fn": list},
     ),
 }  # fmt: skip

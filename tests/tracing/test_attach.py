@@ -222,7 +222,7 @@ def errors_of(loader: Any, most: int = 40) -> list[str]:
 def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) -> None:
     """It raises, and at the next next() it passes over what is lost: the invariant that this breaks is a finding."""
     with tracing.record(tmp_path / "trace"):
-        errors = errors_of(attach(DataLoader(Dying(tmp_path / "trace"), 2, num_workers=2, timeout=1)))
+        errors = errors_of(attach(DataLoader(Dying(tmp_path / "trace"), 2, num_workers=2, timeout=3)))
     assert errors and "DataLoader worker" in errors[0]
     trace = tracing.load(tmp_path / "trace", strict=True)
     died = trace.events[trace.events["kind"] == Kind.WORKER_DIED]
@@ -262,8 +262,8 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with tracing.record(tmp_path / "trace"):
-        errors = errors_of(attach(DataLoader(Unpicklable(), 1, num_workers=1, collate_fn=list, timeout=1)), most=4)
-    assert errors == ["DataLoader timed out after 1 seconds"]
+        errors = errors_of(attach(DataLoader(Unpicklable(), 1, num_workers=1, collate_fn=list, timeout=3)), most=4)
+    assert errors == ["DataLoader timed out after 3 seconds"]
     assert "pickle" in capfd.readouterr().err.lower()  # torch's own words stay
     trace = tracing.load(tmp_path / "trace", strict=True)
     kinds = trace.events["kind"]

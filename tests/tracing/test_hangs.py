@@ -123,6 +123,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert "all invariants hold" in capsys.readouterr().out  # and no hang: it has not lasted long
         while time.monotonic_ns() < hang.links[0].since + 2 * hang.usual:
             pass  # so long main must have waited
+        os.kill(worker.pid, signal.SIGSTOP)  # it would end a second after main
         os.kill(pid, signal.SIGKILL)
         while not (trace.events["kind"] == Kind.PARENT_DIED).any():
             trace.refresh()  # worker 1 says so, worker 0 cannot

@@ -73,7 +73,7 @@ def test_torch_s_warning_is_answered_where_it_would_come(tmp_path: Path, cores: 
 
 def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp_path: Path) -> None:
     """Four workers that start one after the other, and then are more than enough."""
-    options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later}
+    options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later, "collate_fn": list}
     trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.05, **options)
     measures = _measures(trace)
     assert max(costs(measures)[each] for each in WAITS) > 2 * MATTERS * measures.total
@@ -118,14 +118,14 @@ def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None
 
 
 def test_a_start_up_that_costs_more_than_the_verdict_is_excused(tmp_path: Path) -> None:
-    options = {"num_workers": 2, "worker_init_fn": loads.imports_first}
-    trace = loads.record(tmp_path / "run.trace", Samples(150, loads.quick), step=0.02, **options)
+    options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
+    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.quick), **options)
     (loader,) = tracing.report(trace).loaders
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
     assert "it comes once in an epoch" in excused.text and excused.spans
     assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
-    trace = loads.record(tmp_path / "two.trace", Samples(150, loads.quick), step=0.02, epochs=2, **options)
+    trace = loads.record(tmp_path / "two.trace", Samples(40, loads.quick), epochs=2, **options)
     (loader,) = tracing.report(trace).loaders
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     assert loader.next[0].startswith("persistent_workers=True starts the workers once, not in each of 2 epochs")

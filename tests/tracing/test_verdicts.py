@@ -230,7 +230,7 @@ class Sleeping(minidl.Dataset):
         return self.samples
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(0.005)
+        time.sleep(0.01)
         return index
 
 
