@@ -21,7 +21,7 @@ import numpy as np
 from minidl.events import Kind
 from tracing import format as fmt
 from tracing import replay
-from tracing.index import Index, Lane
+from tracing.index import Index, Iterator, Lane
 from tracing.reader import ProcessFiles, TraceDamage, TraceError
 from tracing.state import State
 from tracing.tasks import TaskTable
@@ -172,6 +172,16 @@ class Trace:
             )
             for each in self._index.iterators
         ]
+
+    def iterators_of(self, loader: int | None) -> list[Iterator]:
+        """The iterators of a loader, by default of the one with the most batches. ValueError: there is no such one."""
+        every = self._index.iterators
+        if loader is None:
+            tasks = self.tasks["loader"]
+            loader = max((each.loader for each in every), key=lambda number: int((tasks == number).sum()))
+        if not (found := [each for each in every if each.loader == loader]):
+            raise ValueError(f"no loader {loader} in this trace: there are {sorted({each.loader for each in every})}")
+        return found
 
     def config(self, iterator: int) -> dict[str, Any]:
         """The configuration that an iterator was built with; {} if it was not recorded."""

@@ -109,13 +109,11 @@ def whatif(
     if cpus is not None and not cpus > 0:
         raise ValueError(f"a machine has at least a part of a core, not {cpus}")
     measured = sorted(measure(trace), key=lambda each: -each.total) if len(trace) else []
+    if measured and loader is not None:
+        trace.iterators_of(loader)  # ValueError: there is none
+        measured = [each for each in measured if each.loader == loader]
     if not measured:
         raise ValueError(NO_LOADER)
-    if loader is not None:
-        numbers = sorted(each.loader for each in measured)
-        measured = [each for each in measured if each.loader == loader]
-        if not measured:
-            raise ValueError(f"no loader {loader} in this trace: there are {numbers}")
     whole = durations(measured[0])
     was = whole.setting
     grid = _grid(

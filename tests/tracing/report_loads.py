@@ -224,7 +224,8 @@ CAUSES = {
         Verdict.WORKERS, "ake the samples cheaper", ("used a core for",), Samples(240, computes), {"batch_size": 4}
     ),
     "samples that wait": Cause(
-        Verdict.WORKERS, "beyond the number of cores", (), Samples(80, waits), {"batch_size": 2}
+        Verdict.WORKERS, "beyond the number of cores", (), Samples(80, waits),
+        {"batch_size": 2, "prefetch_factor": 4},
     ),
     "one in ten is slow": Cause(
         Verdict.HOLD_UP, "in_order=False", ("reorder buffer", "7 on worker 1 ("), Samples(40, one_in_ten_is_slow)

@@ -170,14 +170,9 @@ def select(
 
 def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float | None) -> int:
     """Which one is drawn: the first one that fits."""
-    every, tasks = trace.index.iterators, trace.tasks
-    if loader is None:
-        loader = max((each.loader for each in every), key=lambda number: int((tasks["loader"] == number).sum()))
-    found = [each for each in every if each.loader == loader]
-    if not found:
-        raise ValueError(f"no loader {loader} in this trace: there are {sorted({each.loader for each in every})}")
+    found = trace.iterators_of(loader)
     if epoch is not None:
-        found = [each for each in found if epoch in each.epochs]
+        loader, found = found[0].loader, [each for each in found if epoch in each.epochs]
         if not found:
             raise ValueError(f"nothing to draw: loader {loader} has no epoch {epoch} in this trace")
     if start is not None:

@@ -59,13 +59,9 @@ def select(
     """The loader, the window and what can be seen in it. See `timeline` for the arguments."""
     if len(trace) == 0:
         raise ValueError("nothing to draw: the trace has no events")
-    tasks, every = trace.tasks, trace.index.iterators
-    if loader is None:
-        loader = max((each.loader for each in every), key=lambda number: int((tasks["loader"] == number).sum()))
-    tasks = tasks[tasks["loader"] == loader]
-    found = [each for each in every if each.loader == loader]
-    if not found:
-        raise ValueError(f"no loader {loader} in this trace: there are {sorted({each.loader for each in every})}")
+    found = trace.iterators_of(loader)
+    loader = found[0].loader
+    tasks = trace.tasks[trace.tasks["loader"] == loader]
     iterators = _one_at_a_time(found, tasks, epoch)
     tasks = tasks[np.isin(tasks["epoch"], [number for each in iterators for number in each.epochs])]
     time = trace.events["time"]
