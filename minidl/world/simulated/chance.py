@@ -29,12 +29,14 @@ class Chance:
         """Those in place."""
         return cls(random.getstate(), torch.get_rng_state(), numpy.random.mtrand.get_bit_generator())
 
-    @classmethod
-    def seeded(cls) -> Chance:
-        """Those that a simulation begins with. (There is one simulation at a time: numpy's generator, which takes as
-        long to make as a tenth of a short run, serves them all.)"""
+    @staticmethod
+    def put_seeded() -> None:
+        """In place, those that a simulation begins with. (There is one simulation at a time: numpy's generator, which
+        takes as long to make as a tenth of a short run, serves them all.)"""
+        random.seed(SEED)
+        torch.default_generator.manual_seed(SEED)
         _NUMPYS.seed(SEED)
-        return cls(_PYTHONS, _TORCHS, _BITS)
+        numpy.random.mtrand.set_bit_generator(_BITS)
 
     @classmethod
     def spawned(cls, number: int) -> Chance:
@@ -56,6 +58,6 @@ class Chance:
         numpy.random.mtrand.set_bit_generator(self.numpy)
 
 
-_PYTHONS, _TORCHS = random.Random(SEED).getstate(), torch.Generator().manual_seed(SEED).get_state()
+_TORCHS = torch.Generator().manual_seed(SEED).get_state()
 _BITS = numpy.random.MT19937(SEED)
 _NUMPYS = numpy.random.RandomState(_BITS)

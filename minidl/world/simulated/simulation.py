@@ -155,7 +155,7 @@ def on(machine: Machine) -> Iterator[None]:
     own = [getattr(owner, name) for owner, name, _ in OWN]
     collects, threads, chance = gc.isenabled(), torch.get_num_threads(), Chance.now()
     gc.disable()
-    Chance.seeded().put()
+    Chance.put_seeded()
     seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed  # there are no devices to seed
     copyreg.dispatch_table[torch.TypedStorage] = reduce_storage
     hook, sys.unraisablehook = sys.unraisablehook, machine.swallow
