@@ -186,7 +186,8 @@ def simulated() -> Callable[[str], tracing.Trace]:
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
     """A real trace: its samples wait, and two workers are too few."""
-    return report_loads.CAUSES["samples that wait"].record(tmp_path_factory.mktemp("waiting") / "run.trace")
+    path = tmp_path_factory.mktemp("waiting") / "run.trace"
+    return report_loads.record(path, report_loads.Samples(80, report_loads.waits), num_workers=2, batch_size=2)
 
 
 # ---- what is predicted is what comes
