@@ -186,8 +186,13 @@ def simulated() -> Callable[[str], tracing.Trace]:
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
     """A real trace: its samples wait, and two workers are too few."""
-    path = tmp_path_factory.mktemp("waiting") / "run.trace"
-    return report_loads.record(path, report_loads.Samples(80, report_loads.waits), num_workers=2, batch_size=2)
+    return record_waiting(tmp_path_factory.mktemp("waiting") / "run.trace")
+
+
+def record_waiting(path: Path, package: Any = minidl) -> tracing.Trace:
+    """In the setting RECORDED."""
+    samples = report_loads.Samples(80, report_loads.waits)
+    return report_loads.record(path, samples, package=package, num_workers=2, batch_size=2)
 
 
 # ---- what is predicted is what comes
@@ -333,7 +338,7 @@ def test_a_real_load_that_waits(waiting: tracing.Trace) -> None:
 @pytest.mark.alone
 def test_torch_s_own_loader(tmp_path: Path) -> None:
     """Its feeder threads say nothing."""
-    trace = report_loads.CAUSES["samples that wait"].record(tmp_path / "run.trace", ATTACHED)
+    trace = record_waiting(tmp_path / "run.trace", ATTACHED)
     assert not (trace.events["kind"] == Kind.SENT).any()
     found = tracing.whatif(trace, num_workers=(2, 4), prefetch_factor=2, cpus=8)
     was, twice = found[RECORDED].batches_per_second, found[Setting(4)].batches_per_second
