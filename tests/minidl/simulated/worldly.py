@@ -31,6 +31,7 @@ from minidl.world.simulated import sleep
 from minidl.world.simulated.faults import KILLED
 
 SOON = 0.05  # seconds: long enough for what is only a matter of switching to another process
+NAP = 0.01  # seconds
 LONG = 60.0  # seconds: what waits so long is not waited for
 
 Program = Callable[[Any], Any]
@@ -69,7 +70,12 @@ def tell(what: Any) -> None:
 
 
 def nap(seconds: float) -> None:
-    (sleep if machines.is_running() else time.sleep)(seconds)
+    """In the real world in short naps: of a signal that comes just before time.sleep() Python hears after it."""
+    if machines.is_running():
+        return sleep(seconds)
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, NAP))
 
 
 def die() -> None:
