@@ -112,7 +112,7 @@ def seed_everything(job: Job) -> None:
 def generate_state(base_seed: int, worker_id: int) -> list[int]:
     """Four 32-bit words to seed numpy with, spread by numpy's own SeedSequence, so that two workers, and two base
     seeds that differ by one, have nothing in common. torch: _generate_state"""
-    entropy = numpy.array([worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0], numpy.uint32)
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return numpy.random.SeedSequence(entropy, pool_size=4).generate_state(4).tolist()
 
 
