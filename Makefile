@@ -37,7 +37,7 @@ pytest: setup
 	@$(BIN)/python -m pytest -q -m alone
 
 docs: setup ## rewrite the pages that are made from the code
-	@$(BIN)/python -m tracing.vocabulary > docs/events.md
+	@$(BIN)/python -m tests.docs.events_page > docs/events.md
 	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
 	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
 

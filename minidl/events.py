@@ -4,7 +4,7 @@ Principles
 1. An event is said before what it announces can be seen by anybody else (a put before the message is in
    the buffer, a take after it has left), so that sorting by time never shows an effect before its cause.
 2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no
-   lock, no system call (tracing.recorder keeps that promise).
+   lock, no system call (tracing.recording.event_writer keeps that promise).
 3. A recorder that raises is removed and reported once; it never breaks the loader.
 4. Each kind is emitted by exactly one line of minidl (a test holds this; data_queue, the one queue without a
    pipe, has lines of its own), so the line that emitted an event follows from its kind and its queue and need

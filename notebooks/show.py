@@ -19,8 +19,8 @@ from IPython.display import Image, Markdown, display
 import tracing
 from minidl.events import Kind
 from minidl.world.simulated import Outcome, simulate
-from tracing.views.stepper.code import Code
-from tracing.views.stepper.told import in_words, name_of
+from tracing.views.step_through.event_columns import in_words, name_of
+from tracing.views.step_through.source_code import Code
 
 DPI = 110
 
@@ -80,4 +80,4 @@ def report(run: Outcome | tracing.Trace, until: str = "Look") -> None:
 
 
 def _trace(run: Outcome | tracing.Trace) -> tracing.Trace:
-    return run.trace if isinstance(run, Outcome) else run
+    return tracing.load(run) if isinstance(run, Outcome) else run

@@ -1,4 +1,4 @@
-"""The command line: `python -m tracing COMMAND`. The commands are in tracing.commands.
+"""The command line: `python -m tracing COMMAND`. The commands are in tracing.cli.commands.
 
 Exit status: 0 done; 1 `check` found a broken invariant; 2 a wrong argument, or a trace that cannot be read: one line
 on stderr; 130 Ctrl-C. `run` ends with the status of the script.
@@ -12,23 +12,23 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tracing.commands import exporting, judging, looking, predicting, recording
-from tracing.commands.arguments import Parser, UsageError
-from tracing.reader import TraceError
-
-COMMANDS = (
-    recording.add_demo,
-    recording.add_run,
-    looking.add_live,
-    looking.add_timeline,
-    looking.add_sequence,
-    looking.add_step,
-    judging.add_report,
-    judging.add_check,
-    judging.add_compare,
-    predicting.add_whatif,
-    exporting.add_export,
+from tracing.cli.arguments import Parser, UsageError
+from tracing.cli.commands import (
+    check,
+    compare,
+    demo,
+    export,
+    live,
+    report,
+    run,
+    sequence,
+    step,
+    timeline,
+    whatif,
 )
+from tracing.trace.file_reader import TraceError
+
+COMMANDS = (demo, run, live, timeline, sequence, step, report, check, compare, whatif, export)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         with warnings.catch_warnings():
-            if args.run is not recording.run_script:  # a script's warnings are its own
+            if args.run is not run.run:  # a script's warnings are its own
                 warnings.showwarning = _one_line
             status = int(args.run(args) or 0)
         sys.stdout.flush()  # here, where a closed pipe can still be dealt with
@@ -66,8 +66,8 @@ def make_parser() -> Parser:
     parser = Parser(prog="python -m tracing", description="See what a DataLoader does.")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for add in COMMANDS:
-        add(commands)
+    for command in COMMANDS:
+        command.add_to(commands)
     return parser
 
 

@@ -16,7 +16,8 @@ from rich.text import Text
 from notebooks.exercises import grades, progress, telling
 from notebooks.exercises.answers import ANSWERS, provide, provide_all
 from notebooks.exercises.exercise import Exercise, exercise, exercises
-from notebooks.exercises.grading import Verdict, grade
+from notebooks.exercises.grading import grade
+from notebooks.exercises.verdict import Verdict
 
 
 def _python() -> str:

@@ -72,7 +72,7 @@ def write(letter: str, folder: Path) -> None:
     """Its trace, folder/a.trace, and its timeline, folder/a.png."""
     import tracing
     from tests.minidl.simulated.mutants import at_work
-    from tracing import simulated
+    from tracing.recording import simulated_run as simulated
 
     run, path = outcome(letter), folder / f"{letter}.trace"
     shutil.rmtree(path, ignore_errors=True)

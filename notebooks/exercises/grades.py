@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TextIO
 
 from notebooks.exercises.exercise import exercises
-from notebooks.exercises.grading import Status, verdicts
+from notebooks.exercises.grading import verdicts
+from notebooks.exercises.verdict import Status
 
 
 def write_grades(folders: list[Path], file: TextIO, progress: Callable[[str], None] | None = None) -> None:

@@ -9,7 +9,6 @@ tells nothing.
 from __future__ import annotations
 
 import contextlib
-import enum
 import faulthandler
 import io
 import multiprocessing
@@ -21,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -31,39 +29,12 @@ import psutil
 from notebooks.exercises import heartbeat
 from notebooks.exercises.answers import NotAttempted, Refused, read
 from notebooks.exercises.exercise import Exercise, Finding, exercise
-from tracing.simulated import NoEvent
+from notebooks.exercises.verdict import PRINTED, Status, Verdict
+from tracing.recording.simulated_run import NoEvent
 
 COMPUTES = 3.0  # seconds of CPU time since the last beat
 WAITS = 3.0  # seconds in which nobody has computed, and nobody wanted to
 LOOK = 0.05  # seconds between two looks
-PRINTED = 20  # lines of what the answer has printed that are shown
-
-
-class Status(enum.Enum):
-    PASSED = "passed"
-    FAILED = "failed"
-    NOT_ATTEMPTED = "not attempted"
-
-
-@dataclass
-class Verdict:
-    """What became of an answer."""
-
-    exercise: str  # "07"
-    status: Status
-    finding: Finding | None = None  # of one that failed
-    missing: str = ""  # functions still to write
-    printed: list[str] = field(default_factory=list)
-    seconds: float = 0.0  # that the grading took
-
-    @property
-    def passed(self) -> bool:
-        return self.status is Status.PASSED
-
-    def _repr_html_(self) -> str:
-        from notebooks.exercises.telling import html
-
-        return html(self)
 
 
 def grade(which: Exercise, path: Path) -> Verdict:

@@ -4,6 +4,6 @@ import importlib
 
 from notebooks.exercises.exercise import exercises
 
-for name in ("minidl.public", "matplotlib.figure", "tracing.simulated", "tracing.views.timeline"):
+for name in ("minidl.public", "matplotlib.figure", "tracing.recording.simulated_run", "tracing.views.timeline"):
     importlib.import_module(name)
 exercises()

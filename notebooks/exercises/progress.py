@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from notebooks.exercises.grading import Verdict
+from notebooks.exercises.verdict import Verdict
 
 
 def done(folder: Path) -> set[str]:

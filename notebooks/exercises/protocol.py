@@ -92,7 +92,7 @@ class Broken:
         import shutil
 
         import tracing
-        from tracing import simulated
+        from tracing.recording import simulated_run as simulated
 
         outcome, self.outcome = self.outcome, None  # which could not be sent to another process
         if outcome is None or not outcome.events:
@@ -165,9 +165,10 @@ def _judged(outcome: Outcome, rules: list[Rule]) -> Broken | None:
 
 
 def broken_by(outcome: Outcome, name: str, sentence: str, breach: Breach) -> Broken:
-    from tracing.simulated import explain
+    import tracing
+    from tracing.analysis.hang.explain import explain
 
-    waits = explain(outcome)
+    waits = str(explain(tracing.load(outcome)) or "") if outcome.deadlock or outcome.endless else ""
     error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error is not None else ""
     return Broken(name, sentence, breach, outcome.token, waits, error, repr(outcome.result), outcome)
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from minidl.world.simulated.schedule import parse
 from notebooks.exercises.exercise import Exercise, Finding, exercise, find
-from notebooks.exercises.grading import PRINTED, Status, Verdict
+from notebooks.exercises.verdict import PRINTED, Status, Verdict
 
 MOVES = 5  # of a schedule that are told
 LOOKS = {Status.PASSED: "bold green", Status.FAILED: "bold red", Status.NOT_ATTEMPTED: "bold yellow"}
@@ -128,3 +128,10 @@ def html(verdict: Verdict) -> str:
     if verdict.passed:
         parts.append(f"<p>minidl's version:</p><pre>{escape.escape(reference(exercise(verdict.exercise)))}</pre>")
     return "\n".join(parts)
+
+
+class Shown(Verdict):
+    """A verdict as the last value of a notebook's cell."""
+
+    def _repr_html_(self) -> str:
+        return html(self)

@@ -14,7 +14,7 @@ import torch.utils.data
 import tracing
 from tests.benchmarks.loading import SKIPPED, SMALLEST, MadeAlready, batches_within, place_worker, seconds_per_batch
 from tests.benchmarks.turns import Comparison, in_turns
-from tracing.attach import attach
+from tracing.recording.torch_loader.attach import attach
 
 
 def seconds_per_attached_batch(num_workers: int, batches: int) -> float:

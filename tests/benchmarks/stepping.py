@@ -9,7 +9,7 @@ from time import perf_counter
 import tracing
 from tests.tracing.traces import steady
 from tests.tracing.views.browser import Browser
-from tracing.views.stepper import step_page
+from tracing.views.step_through import step_page
 
 EVENTS_A_BATCH = 17  # of `steady`
 

@@ -20,8 +20,8 @@ import minidl
 import tracing
 from tests.benchmarks import loading
 from tests.benchmarks.table import Table, verdict
-from tracing.durations import Setting
-from tracing.whatif import WhatIf, whatif
+from tracing.analysis.whatif.durations import Setting
+from tracing.analysis.whatif.whatif import WhatIf, whatif
 
 WORKERS = PREFETCH = (1, 2, 3, 4)
 RECORDED = Setting(2, 2)

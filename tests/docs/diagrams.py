@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 
 import minidl
+import tracing
 from minidl.events import Kind
 from minidl.world.simulated import Outcome, simulate, sleep
 from tests.benchmarks.table import between_markers
-from tracing.export.mermaid import diagram
-from tracing.trace import Trace
+from tracing.trace.trace import Trace
 from tracing.views.sequence import Sequence, select
+from tracing.views.sequence.mermaid import diagram
 from tracing.views.sequence.rows import Arrow, Note
 
 FETCH, SLOW, TRAIN = 0.004, 0.020, 0.005  # seconds of virtual time: to make a batch, a slow one; to train on it
@@ -214,7 +215,7 @@ def rewritten(text: str) -> str:
 @functools.cache
 def drawn(picture: Picture) -> str:
     outcome = run(picture)
-    trace = outcome.trace
+    trace = tracing.load(outcome)
     begin = seconds(trace, picture.begin) if picture.begin else None
     end = seconds(trace, picture.end) if picture.end else None
     sequence = dataclasses.replace(select(trace, start=begin, end=end, most=None), title=picture.title)

@@ -45,9 +45,9 @@ def draw() -> str:
 
 def watching() -> list[str]:
     """tracing/, and the events that it reads."""
-    boxes = [(60, 150, "recorder", "tracing/recorder.py"), (290, 150, "a trace: files", "one a process")]
+    boxes = [(60, 150, "recorder", "tracing/recording/event_writer.py"), (290, 150, "a trace: files", "one a process")]
     boxes += [
-        (520, 170, "state after any event", "tracing/state.py"),
+        (520, 170, "state after any event", "tracing/trace/state.py"),
         (770, 180, "views, report, checks", "tracing/views/"),
     ]
     parts = floor(20, 14, 960, 88, "tracing", "tracing: reads what the loader says, and may be missing")

@@ -21,7 +21,7 @@ from minidl import events
 from notebooks.exercises.exercise import exercises
 from tests.minidl.test_structure import exists, torch_names
 from tracing.__main__ import make_parser
-from tracing.export.jsonl import SCHEMA
+from tracing.views.export.jsonl import SCHEMA
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -122,7 +122,9 @@ def unknown(span: str) -> str:
     if re.fullmatch(r"_[a-z]\w*", word):
         return "" if word in known() | torch_names() else "no such attribute"
     if re.fullmatch(r"trace\.\w+", word):
-        return "" if word.partition(".")[2] in defined(ROOT / "tracing/trace.py") else "no such attribute of a trace"
+        return (
+            "" if word.partition(".")[2] in defined(ROOT / "tracing/trace/trace.py") else "no such attribute of a trace"
+        )
     if re.fullmatch(r"[A-Z][A-Z_]{2,}", word):
         return "" if word in capitals() else "no such event or constant"
     if re.fullmatch(r"[A-Z]\w+\.\w+", word):

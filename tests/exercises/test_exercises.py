@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from notebooks.exercises.exercise import exercises
-from notebooks.exercises.grading import Status, grade
+from notebooks.exercises.grading import grade
 from notebooks.exercises.skeleton import generate
+from notebooks.exercises.verdict import Status
 
 WRONG = sorted((Path(__file__).parent / "wrong").glob("*/*.py"))
 ALL = list(exercises().values())

@@ -19,8 +19,9 @@ import tracing
 from notebooks.exercises import __main__ as commands
 from notebooks.exercises import check, grading, progress, telling
 from notebooks.exercises.exercise import exercise, exercises
-from notebooks.exercises.grading import Status, grade
+from notebooks.exercises.grading import grade
 from notebooks.exercises.skeleton import generate
+from notebooks.exercises.verdict import Status
 
 ROOT = Path(__file__).parents[2]
 FIRST = exercise("01")

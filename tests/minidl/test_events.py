@@ -6,7 +6,7 @@ import pytest
 
 from minidl import events
 from minidl.events import Kind, emit
-from tracing.sources import emit_sites
+from tracing.recording.source_lines import emit_sites
 
 
 def test_each_kind_is_emitted_by_exactly_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import io
 import re
@@ -15,20 +16,52 @@ import pytest
 import torch.utils.data
 
 import minidl
+import tracing
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "minidl").rglob("*.py"))
+TRACING = sorted((ROOT / "tracing").rglob("*.py"))
+TRACING = sorted((ROOT / "tracing").rglob("*.py"))
 SYSTEM = {"multiprocessing", "threading", "time", "signal", "os", "subprocess", "select", "selectors", "socket", "mmap"}
 
 
-def imports(path: Path) -> set[str]:
+def imports(path: Path, typing: bool = True) -> set[str]:
+    """What a module imports, wherever in it, as dotted names; with `typing`, also what only the type checker does."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    left_out = set() if typing else {id(node) for block in type_checking(path) for node in ast.walk(block)}
+    for node in ast.walk(parsed(path)):
+        if id(node) in left_out:
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def type_checking(path: Path) -> list[ast.If]:
+    ifs = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.If))
+    return [node for node in ifs if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"]
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def ours() -> dict[str, set[str]]:
+    """Each module of minidl, tracing and notebooks -> those of them that it imports, but for typing."""
+    found = [*MODULES, *TRACING, *(ROOT / "notebooks").rglob("*.py")]
+    modules = {dotted(path): path for path in found if "answers" not in path.parts and "skeletons" not in path.parts}
+    graph = {}
+    for name, path in modules.items():
+        used = {each if each in modules else each.rpartition(".")[0] for each in imports(path, typing=False)}
+        graph[name] = {each for each in used if each in modules} - {name}
+    return graph
 
 
 def test_only_the_real_world_touches_the_operating_system():
@@ -39,19 +72,47 @@ def test_only_the_real_world_touches_the_operating_system():
 
 
 def test_minidl_never_imports_tracing():
-    lends = "simulation.py"  # of the simulated world, within one property: for who asks a run for its trace
     for path in MODULES:
-        if path.name != lends:
-            assert not any(name.split(".")[0] == "tracing" for name in imports(path)), path
+        assert not any(name.split(".")[0] == "tracing" for name in imports(path)), path
 
 
-def test_tracing_imports_nothing_of_minidl_but_its_events():
-    # A user's program; what speaks for torch's loader; what runs minidl on a simulated machine.
-    users = {"demo.py", "attach.py", "simulated.py", "rehearsal.py"}
-    for path in (ROOT / "tracing").rglob("*.py"):
-        if path.name not in users:
-            of_minidl = {name for name in imports(path) if name.split(".")[0] == "minidl"}
-            assert of_minidl <= {"minidl", "minidl.events"}, path
+# A trace flows down this list: what a room makes, the rooms below it use. So each imports only from those above it.
+ROOMS = ("recording", "trace", "analysis", "views", "cli")
+
+
+def test_imports_go_up_the_rooms_of_tracing():
+    for path in TRACING:
+        room, *_ = path.relative_to(ROOT / "tracing").parts
+        if room in ROOMS:  # else it is the package itself, whose public names come from all rooms, or its __main__
+            for name in imports(path):
+                package, _, used = name.partition(".")
+                if package == "tracing":
+                    above = ROOMS.index(used.split(".")[0]) if used.split(".")[0] in ROOMS else len(ROOMS) - 1
+                    assert above <= ROOMS.index(room), f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_tracing_takes_nothing_of_minidl_but_its_events():
+    """But where it attaches to a loader, and where it runs one: on the simulated machine, and in the demo."""
+    attaches = ("recording/torch_loader/", "recording/simulated_run.py", "analysis/whatif/simulated_replay.py")
+    users = (*attaches, "cli/demo_training.py")
+    for path in TRACING:
+        if not str(path.relative_to(ROOT / "tracing")).startswith(users):
+            of_minidl = {name for name in imports(path, typing=False) if name.split(".")[0] == "minidl"}
+            assert all(name.startswith("minidl.events") for name in of_minidl), path
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph, done = ours(), set[str]()
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, f"a circle: {' -> '.join([*way[way.index(name) :], name])}"
+        if name not in done:
+            for each in sorted(graph[name]):
+                visit(each, (*way, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
 
 
 @pytest.mark.timeout(60)
@@ -112,7 +173,7 @@ def test_every_reference_to_torch_names_something_that_exists():
 
 
 def test_functions_fit_a_screen_and_modules_a_sitting():
-    for path in [*MODULES, *(ROOT / "tracing").rglob("*.py")]:
+    for path in [*MODULES, *TRACING]:
         source = path.read_text()
         assert source.count("\n") <= 400, f"{path.relative_to(ROOT)} has {source.count(chr(10))} lines"
         for node in ast.walk(ast.parse(source)):
@@ -147,8 +208,16 @@ def test_the_loader_is_shorter_than_torchs():
 
 
 @pytest.mark.timeout(60)
+def test_importing_tracing_imports_no_room_of_it_before_it_is_used():
+    program = "import sys, tracing; before = [name for name in sys.modules if name.startswith('tracing.')]; "
+    program += "print(before, *(getattr(tracing, name).__name__ == name for name in tracing.__all__))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert (done.stdout, done.stderr) == (f"[] {' '.join(['True'] * len(tracing.__all__))}\n", "")
+
+
+@pytest.mark.timeout(60)
 def test_reading_traces_does_not_wait_for_torch():
-    program = "import sys, tracing, tracing.__main__, tracing.views.live; print('torch' in sys.modules)"
+    program = "import sys, tracing, tracing.__main__, tracing.views.live.live; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
     assert (done.stdout, done.stderr) == ("False\n", "")
 

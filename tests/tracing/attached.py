@@ -24,7 +24,7 @@ import tracing
 from minidl.events import Kind, Queue
 from tests.minidl.observing import Config, build, comparable, seed_all
 from tests.minidl.programs import TORCH
-from tracing.attach import attach
+from tracing.recording.torch_loader.attach import attach
 
 # The forkserver imports these once, instead of every worker again. It must be said before the first one starts.
 multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "numpy", "minidl"])

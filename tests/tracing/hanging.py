@@ -16,11 +16,11 @@ import psutil
 
 import minidl
 import tracing
-from tracing.causes import Cause
-from tracing.endings import Ending
-from tracing.hangs import FLOOR_UNKNOWN, Hang, explain
-from tracing.processes import Process, look_at, processes
-from tracing.trace import Trace
+from tracing.analysis.hang.causes import Cause
+from tracing.analysis.hang.explain import FLOOR_UNKNOWN, Hang, explain
+from tracing.analysis.hang.stuck_moments import Ending
+from tracing.trace.process_status import Process, look_at, processes
+from tracing.trace.trace import Trace
 
 BAD = 9  # the sample that hangs: with a batch size of 2, in batch 4
 

@@ -22,7 +22,7 @@ import torch
 
 import minidl
 import tracing
-from tracing.verdicts import Verdict
+from tracing.analysis.report.verdicts import Verdict
 
 
 class Samples(minidl.Dataset):

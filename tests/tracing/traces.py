@@ -10,9 +10,9 @@ import numpy as np
 
 import tracing
 from minidl.events import Kind, Queue
-from tracing import format as fmt
-from tracing.index import HOPS
-from tracing.trace import EVENT_DTYPE
+from tracing.recording import file_format as fmt
+from tracing.trace.event_index import HOPS
+from tracing.trace.trace import EVENT_DTYPE
 
 
 def write_file(directory: Path, pid: int, records: np.ndarray, capacity: int = 0, used: int | None = None) -> Path:

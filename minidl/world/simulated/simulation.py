@@ -67,14 +67,6 @@ class Outcome:
         """How long the program's process did, in virtual seconds."""
         return self.ended[self.threads[0][0]] - machines.BEGIN / SECOND
 
-    @property
-    def trace(self) -> Any:
-        """A trace like any other (tracing.Trace): draw it, step through it, check it. The run is repeated for it,
-        with the events' texts."""
-        import tracing.simulated  # the one line of minidl that knows of it: for who asks for a trace
-
-        return tracing.simulated.trace_of(self)
-
 
 def simulate(
     program: Callable[[], Any],

@@ -44,7 +44,7 @@ def draw(mutant: Mutant, found: Exploration, path: Path) -> None:
     """The timeline of the counterexample, without what only waits at its end."""
     assert found.counterexample is not None, mutant.name
     with at_work(mutant):
-        trace = found.counterexample.trace
+        trace = tracing.load(found.counterexample)
     figure = tracing.timeline(trace, end=min(FIRST, trace.duration / 1e9), follow=False)
     figure.savefig(path, dpi=100)
     plt.close(figure)

@@ -68,7 +68,7 @@ class Mutant:
                 return []
             broken = what_must_hold(outcome, expected, self.in_order)
             if not broken and self.checks:
-                broken = [str(each) for each in tracing.check(outcome.trace)]
+                broken = [str(each) for each in tracing.check(tracing.load(outcome))]
             return broken
 
         return judge

@@ -17,7 +17,7 @@ from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate
 from minidl.world.simulated.faults import Fault, Move, strike
 from minidl.world.simulated.schedule import Recorded
 from tests.minidl.simulated.programs import configurations, load
-from tracing.simulated import explain
+from tracing.analysis.hang.explain import explain
 
 CONFIGURATIONS = configurations()
 
@@ -131,7 +131,7 @@ def test_nothing_is_found_within_a_delay_or_a_fault(name: str) -> None:
     def judge(outcome: Outcome) -> list[str]:
         if outcome.steps % 97 == 0:  # a sample of them, against every invariant
             traces.append(outcome.token)
-            return [str(broken) for broken in tracing.check(outcome.trace)]
+            return [str(broken) for broken in tracing.check(tracing.load(outcome))]
         return []
 
     for bounds in ({"delays": 1, "faults": 0}, {"delays": 0, "faults": 1}):
@@ -239,7 +239,7 @@ def test_a_deadlock_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minidl.parallel.STATUS_CHECK_INTERVAL", None)
     found = explore(load, faults=1, delays=0)
     assert found.counterexample is not None and found.broken[0].startswith("deadlock")
-    told = explain(found.counterexample)
+    told = str(explain(tracing.load(found.counterexample)))
     assert "main (pid 5000001) waits on worker_result_queue for batch" in told
     assert "worker 0 (pid 5000002)" in told and "It is dead, and who waits for it has not noticed" in told
     assert "Last events" in told and "[event " in told

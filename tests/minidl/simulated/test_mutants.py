@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import tracing
 from minidl import shutdown
 from minidl.events import Kind
 from minidl.world.simulated import explore, simulate
 from tests.minidl.simulated.gallery import picture
 from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant, at_work
-from tracing.simulated import explain
+from tracing.analysis.hang.explain import explain
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -32,7 +33,7 @@ def test_it_is_found(mutant: Mutant) -> None:
     assert again.events == found.counterexample.events
     if found.schedules > 1:  # without the bug it does something else, and that is no trace of this run
         with pytest.raises(RuntimeError, match="cannot be repeated"):
-            _ = found.counterexample.trace
+            _ = tracing.load(found.counterexample)
     # Without the bug the same schedule does no harm, and neither do as many others.
     judge = mutant.judge()
     harmless = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
@@ -76,7 +77,7 @@ def test_a_feeder_that_is_blocked_is_said_to_write_the_message_that_it_writes() 
     stuck = patient.explored().counterexample
     assert stuck is not None and stuck.deadlock
     with at_work(patient):
-        told = explain(stuck)
+        told = str(explain(tracing.load(stuck)))
     [(batch, event)] = re.findall(r"writes batch (\d+) .* \[event (\d+)\]", told)
     said = stuck.events[int(event)]
     assert (said[2], said[4]) == (Kind.SENT, int(batch))

@@ -23,7 +23,7 @@ from minidl.shutdown import PATIENCE
 from minidl.world.simulated import compute, drop, simulate, sleep, step
 from minidl.world.simulated.schedule import parse
 from tests.minidl.simulated.programs import TASKS, Keys, Stream, configurations, epoch, load
-from tracing.simulated import write
+from tracing.recording.simulated_run import write
 
 CONFIGURATIONS = configurations()
 BATCHES = [[[0], [1], [2]]]
@@ -69,7 +69,7 @@ def test_any_schedule_yields_the_same_batches_and_breaks_no_invariant(name: str)
         assert (outcome.result, outcome.error, outcome.errors) == (expected, None, [])
         assert not outcome.deadlock and outcome.open_pipes == 0
         assert set(outcome.exitcodes.values()) == {0}
-        assert tracing.check(outcome.trace) == []
+        assert tracing.check(tracing.load(outcome)) == []
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_who_computes_shares_the_cores(workers: int, cores: int, seconds: float)
     outcome = simulate(lambda: load(Computes(), num_workers=workers), cpus=cores)
     assert outcome.result == [[[key] for key in range(12)]]
     assert outcome.lasted == pytest.approx(seconds, rel=0.01)
-    fetch = outcome.trace.tasks
+    fetch = tracing.load(outcome).tasks
     assert (fetch["fetch_end"] - fetch["fetch_begin"]).sum() == pytest.approx(1e9 * seconds * workers, rel=0.01)
 
 
@@ -261,7 +261,7 @@ def test_a_worker_that_is_killed() -> None:
     outcome = simulate(load, schedule="45.k1")
     assert "is killed by signal: Killed" in str(outcome.error) and "worker 0" in str(outcome.error)
     assert sorted(outcome.exitcodes.values()) == [-9, 0, 1]
-    assert tracing.check(outcome.trace) == []
+    assert tracing.check(tracing.load(outcome)) == []
 
 
 def test_main_that_is_killed() -> None:

@@ -30,10 +30,10 @@ import minidl
 import tracing
 from minidl.events import Kind, Queue
 from tests.tracing.hanging import hanging
-from tracing.causes import Cause
-from tracing.endings import Ending
-from tracing.recording import in_progress
-from tracing.state import (
+from tracing.analysis.hang.causes import Cause
+from tracing.analysis.hang.stuck_moments import Ending
+from tracing.recording.record import in_progress
+from tracing.trace.state import (
     LoaderState,
     MainState,
     MainStatus,
@@ -46,11 +46,11 @@ from tracing.state import (
     WorkerState,
     WorkerStatus,
 )
-from tracing.views.cells import ASCII, Frame, fit, lines_of, row_of_cells
-from tracing.views.keyboard import names_of
-from tracing.views.live import Live, Replay, watch
-from tracing.views.panels import HELP, plain, render
-from tracing.views.recent import Recent, Said, is_told, recent
+from tracing.views.live.live import Live, Replay, watch
+from tracing.views.live.panels import HELP, plain, render
+from tracing.views.live.recent import Recent, Said, is_told, recent
+from tracing.views.terminal.cells import ASCII, Frame, fit, lines_of, row_of_cells
+from tracing.views.terminal.keyboard import names_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -666,7 +666,7 @@ class Pty:
 
     CODE = (
         "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-        "from tracing.views.live import watch; watch(sys.argv[1], speed=1e6)"
+        "from tracing.views.live.live import watch; watch(sys.argv[1], speed=1e6)"
     )
 
     def __init__(self, path: Path) -> None:

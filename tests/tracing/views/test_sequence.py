@@ -18,10 +18,10 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.loads import LOADS
 from tests.tracing.traces import begin, copy, steady
-from tracing.export.mermaid import escape
-from tracing.replay import label
+from tracing.trace.state_at import label
 from tracing.views import sequence
 from tracing.views.sequence import Part, svg
+from tracing.views.sequence.mermaid import escape
 from tracing.views.sequence.rows import Arrow, Fate, Note
 from tracing.views.timeline import artists
 

@@ -25,8 +25,8 @@ from minidl.events import Kind
 from minidl.world.simulated import simulate
 from tests.minidl.simulated.programs import load
 from tests.tracing.traces import steady
-from tracing.state import LoaderState, MainStatus, QueueState
-from tracing.tasks import TASK_DTYPE
+from tracing.trace.state import LoaderState, MainStatus, QueueState
+from tracing.trace.tasks import TASK_DTYPE
 from tracing.views.timeline import artists, queues, story, timeline, window
 from tracing.views.timeline.spans import LOOK, Look
 
@@ -274,10 +274,10 @@ def test_a_death_is_marked_where_and_when_it_was_noticed(recorded: Recorded) -> 
 def test_a_kill_that_nobody_notices_is_marked_where_the_simulated_world_knows_of_it() -> None:
     """Main dies, and no event tells it."""
     outcome = simulate(load, schedule="60.k0", draws=False)
-    figure, killed_at = timeline(outcome.trace), outcome.ended[outcome.threads[0][0]]
+    figure, killed_at = timeline(tracing.load(outcome)), outcome.ended[outcome.threads[0][0]]
     [mark] = find(figure, "mark main is killed")
-    assert mark.get_xdata()[0] == pytest.approx(Drawn(figure, outcome.trace).x(killed_at * 1e9))
-    noticed = timeline(simulate(load, schedule="60.k1", draws=False).trace)
+    assert mark.get_xdata()[0] == pytest.approx(Drawn(figure, tracing.load(outcome)).x(killed_at * 1e9))
+    noticed = timeline(tracing.load(simulate(load, schedule="60.k1", draws=False)))
     assert find(noticed, "mark worker 0 died (SIGKILL)") and not find(noticed, "mark worker 0 is killed")
 
 

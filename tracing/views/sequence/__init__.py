@@ -2,7 +2,7 @@
 
 rows        which arrows and notes there are, and in what order        text    in a terminal
                                                                         svg     as a picture
-tracing.export.mermaid writes the same rows for Markdown.
+tracing.views.sequence.mermaid writes the same rows for Markdown.
 
 `as_text`, `as_svg` and `as_mermaid` take the same keywords to choose a part: see `rows.select`.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracing.views.sequence.rows import Part, Sequence, select
 
 if TYPE_CHECKING:
-    from tracing.trace import Trace
+    from tracing.trace.trace import Trace
     from tracing.views.sequence.text import Text
 
 __all__ = ["Part", "Sequence", "as_mermaid", "as_svg", "as_text", "select"]
@@ -37,6 +37,6 @@ def as_svg(trace: Trace, **part: Any) -> str:
 
 def as_mermaid(trace: Trace, **part: Any) -> str:
     """As a mermaid sequenceDiagram, for Markdown. Raises ValueError as `select` does."""
-    from tracing.export.mermaid import diagram
+    from tracing.views.sequence.mermaid import diagram
 
     return diagram(select(trace, **part))

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import NO_TASK, Kind, Queue
-from tracing.index import Lane
-from tracing.replay import label
-from tracing.state import Label
-from tracing.views.telling import WORDS
-from tracing.words import QUEUE_NAMES, duration
+from tracing.trace.event_index import Lane
+from tracing.trace.state import Label
+from tracing.trace.state_at import label
+from tracing.trace.words import QUEUE_NAMES, duration
+from tracing.views.live.event_lines import WORDS
 
 if TYPE_CHECKING:
-    from tracing.trace import Trace
+    from tracing.trace.trace import Trace
 
 MAIN, PIN = "main", "pin thread"
 MOST_ROWS = 200

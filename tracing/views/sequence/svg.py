@@ -14,7 +14,7 @@ from __future__ import annotations
 from html import escape
 
 from minidl.events import Kind
-from tracing.state import Label
+from tracing.trace.state import Label
 from tracing.views.sequence.rows import ALARMING, MAIN, Arrow, Fate, Note, Sequence
 
 # A batch has the colour that it has in the timeline (which needs matplotlib: a test holds that these are its own).

@@ -22,14 +22,14 @@ from rich.segment import Segment
 from rich.style import Style
 
 from minidl.events import Kind
-from tracing.views.cells import BAD, BOLD, COLOURS, DIM, PLAIN, Frame, Line, cell, fit, lines_of, text
 from tracing.views.sequence.rows import ALARMING, Arrow, Fate, Note, Sequence
+from tracing.views.terminal.cells import BAD, BOLD, COLOURS, DIM, PLAIN, Frame, Line, cell, fit, lines_of, text
 
 LEAST_WIDTH, LEAST_WORDS, WORDS = 40, 18, 34  # columns: of the whole, of the words, of the words where there is room
 WIDEST_STEP = 16
 MOST_LINES = 5  # of one note
 LEGEND = "An arrow stands where its message is put. How long that lay in its queue stands on the right."
-ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # what tracing.views.cells does not know
+ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # what tracing.views.terminal.cells does not know
 
 
 class Text(Frame):

@@ -25,7 +25,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from minidl.events import Kind, Queue
-from tracing.index import Lane
+from tracing.trace.event_index import Lane
+from tracing.trace.words import QUEUE_NAMES, duration
 from tracing.views.timeline import artists
 from tracing.views.timeline.artists import Scale
 from tracing.views.timeline.memory import draw_memory, memory_strips
@@ -33,10 +34,9 @@ from tracing.views.timeline.queues import Stays, queue_stays, reorder_stays
 from tracing.views.timeline.spans import Look, Spans, spans
 from tracing.views.timeline.story import Mark, main_in_words, marks, note, stages, way
 from tracing.views.timeline.window import View, choose, select
-from tracing.words import QUEUE_NAMES, duration
 
 if TYPE_CHECKING:
-    from tracing.trace import Trace
+    from tracing.trace.trace import Trace
 
 MOST_SINGLE_QUEUES = 4  # of more workers the index_queues share one strip
 LEFT, RIGHT, TOP, RULER, GAP, STRIP, BOTTOM = 1.55, 0.2, 0.55, 0.30, 0.07, 0.34, 0.72  # inches

@@ -1,4 +1,5 @@
-"""The memory lanes of the timeline: what main and each worker used, on the same axis of time. See tracing.memory."""
+"""The memory lanes of the timeline: what main and each worker used, on the same axis of time. See
+tracing.trace.memory."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from tracing.memory import Process, processes
+from tracing.trace.memory import Process, processes
 from tracing.views.timeline import artists
 from tracing.views.timeline.artists import Scale
 from tracing.views.timeline.window import View
@@ -21,7 +22,7 @@ class MemoryStrip:
     """One quantity, a line for each process."""
 
     label: str
-    field: str  # of tracing.memory.MEMORY_DTYPE
+    field: str  # of tracing.trace.memory.MEMORY_DTYPE
     unit: float  # what one on the axis is
     lines: list[Process]
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.index import NEVER, Iterator
+from tracing.trace.event_index import NEVER, Iterator
 from tracing.views.timeline.spans import batch_of
 
 if TYPE_CHECKING:
-    from tracing.trace import Trace
+    from tracing.trace.trace import Trace
 
 FOREVER = np.iinfo(np.int64).max  # ns; has not left
 

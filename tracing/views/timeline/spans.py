@@ -1,7 +1,7 @@
 """Who does what when: numbers for the timeline.
 
-Nothing here decides what a thread's status is: it is looked up in the tables of tracing.statuses, so that the picture
-and `trace.state(k)` cannot disagree.
+Nothing here decides what a thread's status is: it is looked up in the tables of tracing.trace.statuses, so that the
+picture and `trace.state(k)` cannot disagree.
 
 Legend
     span        worker 0, 12.1 to 14.9 ms, FETCHING, task 3     a thread does one thing for a while
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.index import Iterator, Lane
-from tracing.intervals import spent
-from tracing.state import MainStatus, PinStatus, WorkerStatus
-from tracing.statuses import MAIN_STATUS, PIN_STATUS, WORKER_STATUS
+from tracing.trace.event_index import Iterator, Lane
+from tracing.trace.intervals import spent
+from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
+from tracing.trace.statuses import MAIN_STATUS, PIN_STATUS, WORKER_STATUS
 
 if TYPE_CHECKING:
-    from tracing.trace import Trace
+    from tracing.trace.trace import Trace
 
 NO_BATCH = -1
 
@@ -151,7 +151,7 @@ def batch_of(events: np.ndarray) -> np.ndarray:
 
 
 def _statuses(trace: Trace, iterator: Iterator, lane: Lane, worker: int) -> tuple[np.ndarray, np.ndarray]:
-    """(positions of the events after which a thread does something, what it does then); see tracing.replay."""
+    """(positions of the events after which a thread does something, what it does then); see tracing.trace.state_at."""
     index = trace.index
     at = index.lane(iterator.number, lane, worker).array
     table, otherwise = BY_LANE[lane]

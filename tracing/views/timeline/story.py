@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind
-from tracing.index import Lane
-from tracing.state import MainStatus
+from tracing.trace.event_index import Lane
+from tracing.trace.state import MainStatus
+from tracing.trace.words import STAGES
 from tracing.views.timeline.spans import Look, Spans
-from tracing.words import STAGES
 
 if TYPE_CHECKING:
-    from tracing.trace import Trace
+    from tracing.trace.trace import Trace
 
 # ---- the way of one batch
 

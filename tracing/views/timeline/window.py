@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracing.index import Iterator
+from tracing.trace.event_index import Iterator
 from tracing.views.timeline.story import most_instructive
 
 if TYPE_CHECKING:
-    from tracing.trace import Trace
+    from tracing.trace.trace import Trace
 
 MOST_SINGLE_BATCHES = 250  # more are summed up: a bar would be narrower than three pixels
 BINS = 260  # of a summed-up picture: about three pixels each at 900

@@ -1,0 +1,343 @@
+"""The report: the right cause first, numbers that agree with the trace, and honesty about what is missing."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minidl
+import tracing
+from minidl.events import Kind
+from tests.tracing import report_loads as loads
+from tracing.analysis.measure.capacity import Work, cores_used, more_workers, work
+from tracing.analysis.measure.measures import Measures, measure
+from tracing.analysis.measure.stages import occupancy
+from tracing.analysis.report.text import NAMES
+from tracing.analysis.report.verdicts import CLOSE, MATTERS, WAITS, Verdict, costs, verdicts
+from tracing.trace.places import Place
+from tracing.trace.words import GLOSSES
+
+Samples = loads.Samples
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
+    """Two epochs with batches out of order."""
+    path = tmp_path_factory.mktemp("report") / "run.trace"
+    return loads.record(path, Samples(40, loads.one_in_ten_is_slow), epochs=2, num_workers=2, batch_size=2)
+
+
+# ---- verdicts (of each cause: see test_verdicts.py)
+
+
+def test_more_workers_are_no_help_where_the_cores_are_the_limit(tmp_path: Path) -> None:
+    """The same load judged as of a machine with the cores it kept busy, and of one with many more."""
+    trace = loads.record(tmp_path / "run.trace", Samples(320, loads.computes), num_workers=8, batch_size=4)
+    used = cores_used(_measures(trace))
+    trace.about["cpus"] = max(1, int(used))
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict is Verdict.WORKERS
+    assert f"The cores are the limit: the workers use {used:.1f} of" in loader.next[0]
+    assert "num_workers=" not in loader.next[0]
+    trace.about["cpus"] = 64
+    (loader,) = tracing.report(trace).loaders
+    assert "num_workers=" in loader.next[0] and "The cores are the limit" not in loader.next[0]
+
+
+def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
+    clocked = {Kind.FETCH_BEGIN: -1, Kind.FETCH_END: 1, Kind.COLLATE_BEGIN: -1, Kind.COLLATE_END: 1}
+    cpu = wall = 0
+    for epoch in (0, 1):
+        events = trace.events[(trace.events["epoch"] == epoch) & np.isin(trace.events["kind"], list(clocked))]
+        cpu += sum(int(event["value"]) * clocked[Kind(event["kind"])] for event in events)
+        wall += int(events["time"][-1] - events["time"][0])
+    assert cores_used(_measures(trace)) == pytest.approx(cpu / wall)
+
+
+@pytest.mark.parametrize(("cores", "answered"), [(64, False), (1, True)])
+def test_torch_s_warning_is_answered_where_it_would_come(tmp_path: Path, cores: int, answered: bool) -> None:
+    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.01, num_workers=1)
+    trace.about["cpus"] = cores
+    assert ("torch's warning" in tracing.report(trace).loaders[0].next[0]) is answered
+
+
+def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp_path: Path) -> None:
+    """Four workers that start one after the other, and then are more than enough."""
+    options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later, "collate_fn": list}
+    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.05, **options)
+    measures = _measures(trace)
+    assert max(costs(measures)[each] for each in WAITS) > 2 * MATTERS * measures.total
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING), str(loader)
+    assert any("what is left is" in each.text and "its first one" in each.text for each in loader.why)
+
+
+def test_workers_that_use_part_of_a_core_may_wait_for_either(tmp_path: Path) -> None:
+    """CPU time alone does not tell a disk from a core that other programs have: both are said, and what to do."""
+    trace = loads.record(tmp_path / "run.trace", Samples(60, loads.computes_and_waits), num_workers=2)
+    trace.about["cpus"] = 8
+    assert work(_measures(trace)) is Work.MIXED
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict is Verdict.WORKERS
+    assert "of 8 cores together" in loader.next[0] and "If other programs had the rest" in loader.next[0]
+    assert "num_workers=" in loader.next[0]
+
+
+def test_a_cause_that_comes_close_is_told_too(tmp_path: Path) -> None:
+    """Slow to begin, and slow to draw."""
+    options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "sampler": loads.SlowSampler()}
+    trace = loads.record(tmp_path / "run.trace", Samples(60, loads.quick), **options)
+    (first, cost), *close = verdicts(_measures(trace))
+    assert {first, *(verdict for verdict, _ in close)} == {Verdict.STARTUP, Verdict.SAMPLER}
+    assert all(CLOSE * cost <= its_cost <= cost for _, its_cost in close)
+    found = tracing.report(trace)
+    (loader,) = found.loaders
+    ((other, its_cost),) = close
+    assert loader.also == {other: its_cost} and f"Also     {other.value[:10].capitalize()}" in str(found)
+    assert loader.next[-1].startswith(f"Then, for {other.value}: ")
+
+
+def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None:
+    few, more = (
+        _measures(loads.record(tmp_path / f"{n}.trace", Samples(60, loads.waits), step=0.01, num_workers=n))
+        for n in (1, 2)
+    )
+    wanted, gain = more_workers(few, costs(few)[Verdict.WORKERS])
+    assert wanted in (2, 3)
+    assert gain == pytest.approx(_running(few) - _running(more), rel=0.4)
+
+
+def test_a_start_up_that_costs_more_than_the_verdict_is_excused(tmp_path: Path) -> None:
+    options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
+    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.quick), **options)
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
+    (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
+    assert "it comes once in an epoch" in excused.text and excused.spans
+    assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
+    trace = loads.record(tmp_path / "two.trace", Samples(40, loads.quick), epochs=2, **options)
+    (loader,) = tracing.report(trace).loaders
+    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
+    assert loader.next[0].startswith("persistent_workers=True starts the workers once, not in each of 2 epochs")
+
+
+def test_what_another_order_should_gain_is_what_it_gains(tmp_path: Path) -> None:
+    dataset = Samples(80, loads.one_in_ten_is_slow)
+    traces = [
+        loads.record(tmp_path / f"{in_order}.trace", dataset, num_workers=2, in_order=in_order)
+        for in_order in (True, False)
+    ]
+    ordered, free = map(_measures, traces)
+    gained = _running(ordered) - _running(free)
+    assert gained / 2 < ordered.hold_up_gain < gained * 2
+
+
+def _running(measures: Measures) -> int:
+    return measures.total - measures.spent[Place.STARTUP] - measures.spent[Place.SHUTDOWN]
+
+
+# ---- numbers
+
+
+def test_main_s_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) -> None:
+    measures = _measures(trace)
+    begun = trace.events["time"][np.isin(trace.events["kind"], [Kind.LOADER])]
+    ended = trace.events["time"][trace.events["kind"] == Kind.SHUTDOWN_END]
+    assert measures.total == int((ended - begun).sum())
+    asked = trace.tasks["asked"] - trace.tasks["yielded"]
+    assert measures.spent[Place.TRAINING] == int(asked[trace.tasks["yielded"] >= 0].sum())
+    found = costs(measures)
+    assert min(found.values()) >= 0
+    assert sum(found.values()) + measures.spent[Place.TRAINING] <= measures.total
+
+
+def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace) -> None:
+    events, tasks = trace.events, trace.tasks
+    waiting, held_up, busy = tracing.report(trace).loaders[0].why
+    run, step, wait = waiting.spans
+    assert [Kind(events["kind"][position]).name for position in (*run, *step, *wait)] == [
+        "LOADER", "SHUTDOWN_END", "YIELDED", "ASKED", "ASKED", "YIELDED",
+    ]  # fmt: skip
+    following = tasks[(tasks["task"] > 0) & (tasks["yielded"] >= 0)]
+    before = {(row["epoch"], row["task"] + 1): row["asked"] for row in tasks}
+    requests = [int(row["yielded"] - before[row["epoch"], row["task"]]) for row in following]
+    assert int(events["time"][wait[1]] - events["time"][wait[0]]) == max(requests)
+    assert waiting.shown[2].ns == sum(requests)
+    assert len(held_up.spans) == 3
+    for begin, end in busy.spans[:1]:
+        assert (events["kind"][begin], events["kind"][end]) == (Kind.FETCH_BEGIN, Kind.COLLATE_END)
+        assert events["task"][begin] == events["task"][end]
+
+
+def test_queues_agree_with_the_replayed_state(trace: tracing.Trace) -> None:
+    """Mean and highest number of batches in the reorder buffer, counted again from trace.state after each event."""
+    times = trace.events["time"]
+    depths = [sum(len(loader.reorder_buffer) for loader in trace.state(k).loaders) for k in range(len(trace))]
+    found = occupancy(_measures(trace), "stored", "released")
+    assert found["max"] == max(depths) > 0
+    filled = float((np.diff(times) * depths[:-1]).sum())
+    assert found["mean"] == pytest.approx(filled / _measures(trace).total, rel=0.01)
+
+
+def test_the_slowest_batches_come_with_their_keys(trace: tracing.Trace) -> None:
+    slowest = tracing.report(trace).loaders[0].slowest
+    assert [each["made_ns"] for each in slowest] == sorted((each["made_ns"] for each in slowest), reverse=True)
+    assert len(slowest) == 10
+    late = {tuple(each["keys"]) for each in slowest[:8]}  # four in each epoch hold a slow sample
+    assert late == {(6, 7), (16, 17), (26, 27), (36, 37)}
+
+
+def _measures(trace: tracing.Trace) -> Measures:
+    (measures,) = measure(trace)
+    return measures
+
+
+# ---- what is said
+
+
+def test_json_says_what_the_text_says(trace: tracing.Trace) -> None:
+    found = tracing.report(trace)
+    document = json.loads(found.to_json())
+    assert document["format"] == 1
+    (loader,) = document["loaders"]
+    assert loader["verdict"] == "hold_up" and loader["sentence"] in " ".join(str(found).split())
+    assert loader["batches"] == 40 and loader["epochs"] == 2 and len(loader["workers"]) == 2
+    assert all(0 <= event < len(trace) for reason in loader["why"] for span in reason["spans"] for event in span)
+
+
+def test_text_fits_a_terminal(trace: tracing.Trace) -> None:
+    lines = [line for line in str(tracing.report(trace)).split("\n") if str(trace.path) not in line]
+    assert max(map(len, lines)) <= 80
+
+
+def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> None:
+    """Of the tables that tell where time went, and of the stages; by loads that between them have all the rows."""
+    rows = set()
+    for name in ("pinned", "serial", "in_order"):
+        found = tracing.report(recorded(name))
+        text = " ".join(str(found).split())
+        for loader in found.loaders:
+            times = [NAMES.get(key, key) for key, ns in (loader.main_ns | loader.causes_ns).items() if ns]
+            for row in (*loader.stages_ns, *times):
+                assert GLOSSES[row] in text
+                rows.add(row)
+    assert rows >= set(GLOSSES) - {"hold-up", "prefetch", "moving", "pinning", "workers"}  # as chance has it
+
+
+def test_an_error_is_told_before_the_verdict(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(ZeroDivisionError):
+        list(minidl.DataLoader(Samples(8, loads.fails), num_workers=1))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    assert found.loaders[0].verdict is Verdict.NOTHING
+    assert "ZeroDivisionError" in found.first_lines()[0] and found.first_lines()[0].startswith("Note: ")
+
+
+@pytest.mark.parametrize(("workers", "said"), [(2, "KeyError: 'no such image'"), (0, "KeyError('no such image')")])
+def test_an_error_is_told_once_and_in_one_line(tmp_path: Path, workers: int, said: str) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(KeyError):
+        list(minidl.DataLoader(Samples(30, loads.no_such_image), num_workers=workers))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    (note,) = (each for each in found.notes if "no such image" in each)
+    assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ")
+    assert note.endswith(f"]: {said}")
+    (advice,) = found.loaders[0].next
+    where = "on worker" if workers else "in main"
+    assert advice.startswith(f"Mend that first: batch 9 {where}") and "(keys [9])" in advice
+    assert "The run ended early: see the note. Until then, " in " ".join(str(found).split())
+
+
+def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        batches = iter(minidl.DataLoader(Samples(30, loads.no_such_image), num_workers=2))
+        for _ in range(9):
+            next(batches)
+        with pytest.raises(KeyError):
+            next(batches)
+        list(batches)
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    assert found.notes[0].startswith("The loader raised, and the training went on") and found.loaders[0].next
+
+
+def test_a_death_is_told_once(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(RuntimeError, match="killed"):
+        list(minidl.DataLoader(Samples(30, loads.is_killed), num_workers=2))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    (note,) = (each for each in found.notes if "is killed by signal" in each)
+    assert found.notes[0] == note and "]: DataLoader worker (pid " in note
+    (advice,) = found.loaders[0].next
+    assert "was with the worker that died (keys [" in advice
+
+
+def test_no_batch_is_blamed_for_a_worker_that_dies_at_its_start(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"), pytest.raises(RuntimeError, match="killed"):
+        list(minidl.DataLoader(Samples(30, loads.quick), num_workers=1, worker_init_fn=loads.is_killed_at_once))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    (advice,) = found.loaders[0].next
+    assert "about to begin, task 0" in found.notes[0] and advice.startswith("No batch was with worker 0 when it died.")
+
+
+def test_before_the_first_batch_it_says_how_far_the_workers_are(tmp_path: Path) -> None:
+    """Workers that wait in worker_init_fn, and then in the first fetch, until they are told to go on."""
+    path, context = tmp_path / "run.trace", multiprocessing.get_context("fork")
+    held = loads.Held(*(context.Semaphore(0) for _ in range(3)))
+    with tracing.record(path):
+        batches = iter(minidl.DataLoader(held, num_workers=2, worker_init_fn=held.wait_in_init))
+        (starting,) = tracing.report(tracing.load(path)).loaders
+        assert starting.verdict is Verdict.NOTHING
+        assert starting.next[0].startswith("2 of 2 workers were not ready for a task yet.")
+        held.init.release()
+        held.init.release()
+        held.in_fetch.acquire(timeout=30)
+        held.in_fetch.acquire(timeout=30)
+        (making,) = tracing.report(tracing.load(path)).loaders
+        assert "batch 0 had been in the making for" in making.why[1].text
+        assert making.next == ["Make batch 0 alone, in main: dataset[key] for each of its keys."]
+        for _ in range(len(held)):
+            held.fetch.release()
+        assert len(list(batches)) == len(held)
+
+
+def test_that_main_was_killed_is_said_first(tmp_path: Path) -> None:
+    main = multiprocessing.get_context("fork").Process(target=loads.kills_main, args=(tmp_path / "run.trace",))
+    main.start()
+    main.join(60)
+    assert main.exitcode == -signal.SIGKILL
+    trace = tracing.load(tmp_path / "run.trace")
+    found = tracing.report(trace)
+    assert found.first_lines()[0].startswith("Note: Main was killed in the middle of an epoch, after 6 batches")
+    (loader,) = found.loaders
+    assert loader.verdict_line.startswith("The run ended early: see the note. Until then, ") and loader.next
+
+
+def test_nothing_recorded_is_no_error(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        pass
+    text = str(tracing.report(tracing.load(tmp_path / "run.trace")))
+    assert text.startswith("No loader was recorded.") and "tracing.attach" in text
+
+
+def test_a_report_can_be_made_at_any_moment_of_a_run(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        for number, _batch in enumerate(minidl.DataLoader(Samples(20, loads.quick), num_workers=2), 1):
+            (loader,) = tracing.report(tracing.load(tmp_path / "run.trace")).loaders
+            assert loader.batches == number
+
+
+def test_two_loaders_are_judged_apart(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        for _batch in minidl.DataLoader(Samples(40, loads.waits), num_workers=2):
+            pass
+        list(minidl.DataLoader(Samples(4, loads.quick)))
+    first, second = tracing.report(tracing.load(tmp_path / "run.trace")).loaders
+    assert first.verdict is Verdict.WORKERS and first.batches == 40
+    assert second.batches == 4 and not second.workers

@@ -1,0 +1,263 @@
+"""A real load for each cause: the report names the right one first, with the right thing to do; and every number in a
+reason is what its events say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minidl
+import tracing
+from minidl.events import Kind
+from tests.tracing.attached import ATTACHED
+from tests.tracing.report_loads import CAUSES
+from tests.tracing.traces import begin, records_of, write_file
+from tracing.__main__ import main
+from tracing.analysis.measure.measures import measure
+from tracing.analysis.report.evidence import Reason, Shown
+from tracing.analysis.report.report import LoaderReport
+from tracing.analysis.report.verdicts import FINE
+from tracing.recording import file_format as fmt
+from tracing.trace.words import duration
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
+
+FEEDERS = (Kind.SEND_BEGIN, Kind.SENT, Kind.FEEDER_BEGIN, Kind.FEEDER_END, Kind.FEEDER_JOINED, Kind.CLOSED)
+DURATION = re.compile(r"\b\d[\d.]* (?:ns|µs|ms|s|min|h)\b")
+BATCH = re.compile(r"batch (\d+)\b(?![.\d]* (?:ns|µs|ms|s)\b)(?: on worker (\d+))?")
+SHARE = re.compile(r"\b\d+%")
+
+
+@pytest.fixture(scope="module")
+def caused(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Trace]:
+    """caused("bursts") is the trace of that load, recorded once."""
+    traces: dict[str, tracing.Trace] = {}
+
+    def of(name: str) -> tracing.Trace:
+        if name not in traces:
+            traces[name] = CAUSES[name].record(tmp_path_factory.mktemp("cause") / "a run")
+            traces[name].about["cpus"] = 2  # what to do depends on them: on any machine the same
+        return traces[name]
+
+    return of
+
+
+def judged(trace: tracing.Trace, name: str) -> LoaderReport:
+    """The report of its one loader, which names the right cause and the right thing to do."""
+    cause, found = CAUSES[name], tracing.report(trace)
+    (loader,) = found.loaders
+    assert loader.verdict is cause.verdict, str(found)
+    assert cause.next in loader.next[0], str(found)
+    for words in cause.why:
+        assert any(words in reason.text for reason in loader.why), str(found)
+    return loader
+
+
+# ---- the right cause, and what to do
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_names_the_cause_and_what_to_do(caused: Callable[[str], tracing.Trace], name: str) -> None:
+    loader = judged(caused(name), name)
+    verdict = CAUSES[name].verdict
+    text = " ".join(str(tracing.report(caused(name))).split())
+    assert text.startswith(f"Verdict {verdict.value[0].upper()}{verdict.value[1:]}: {loader.share:.0%} of the time")
+
+
+@pytest.mark.parametrize("name", ["one in ten is slow", "samples that wait", "a slow sampler", "a worker slow to exit"])
+def test_torch_s_own_loader_is_judged_the_same(tmp_path: Path, name: str) -> None:
+    trace = CAUSES[name].record(tmp_path / "run.trace", ATTACHED)
+    assert trace.loaders[0].config["package"] == "torch.utils.data"
+    judged(trace, name)
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_feeders_say_is_not_needed(caused: Callable[[str], tracing.Trace], tmp_path: Path, name: str) -> None:
+    """torch's say nothing. The verdict is the same without them, and of what is not known nothing is told."""
+    whole = caused(name)
+    trace = without(whole, FEEDERS, tmp_path / "run.trace")
+    assert len(trace) < len(whole) or not CAUSES[name].options.get("num_workers", 2)
+    loader = judged(trace, name)
+    assert "pickle" not in loader.stages_ns and not any("bytes" in reason.text for reason in loader.why)
+    check_numbers(trace, loader)
+
+
+def without(trace: tracing.Trace, kinds: tuple[Kind, ...], directory: Path) -> tracing.Trace:
+    """A copy of it, at the same times, without these kinds of events."""
+    begin(directory)
+    pids = np.array([actor.pid for actor in trace.actors])
+    kept = trace.events[~np.isin(trace.events["kind"], kinds)]
+    for pid in np.unique(pids).tolist():
+        mine = kept[pids[kept["actor"]] == pid]
+        records = records_of(mine, mine["actor"])
+        told = np.flatnonzero(mine["text"]).tolist()
+        records["text"][told] = 1 + np.arange(len(told))
+        lines = [f"[{number}, {json.dumps(trace.text(mine[k]))}]\n" for number, k in enumerate(told)]
+        fmt.text_file(write_file(directory, pid, records)).write_text("".join(lines))
+    copy = tracing.load(directory)
+    copy.about["cpus"] = trace.about["cpus"]
+    return copy
+
+
+# ---- the numbers
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_every_number_of_a_reason_is_what_its_events_say(caused: Callable[[str], tracing.Trace], name: str) -> None:
+    (loader,) = tracing.report(caused(name)).loaders
+    assert len(loader.why) >= 2
+    check_numbers(caused(name), loader)
+
+
+def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
+    for reason in loader.why:
+        assert len(trace) > max(max(span) for span in reason.spans), reason.text
+        lengths = {id(shown): lengths_of(trace, shown) for shown in reason.shown}
+        for said in DURATION.findall(reason.text):
+            assert said in durations(reason, lengths), f"{said}: {reason.text}"
+        for said in SHARE.findall(reason.text):
+            assert said in shares(lengths), f"{said}: {reason.text}"
+        for batch, worker in BATCH.findall(reason.text):
+            named = [trace.events[slice(begin, end + 1)] for begin, end in reason.spans]
+            assert any(int(batch) in part["task"] for part in named), reason.text
+            assert not worker or any(int(worker) in part["worker"][part["task"] == int(batch)] for part in named)
+
+
+def lengths_of(trace: tracing.Trace, shown: Shown) -> np.ndarray:
+    """How long each of the stretches is, from nothing but the two events that it names."""
+    values = trace.events[shown.clock].astype(np.int64)
+    lengths: np.ndarray = values[shown.stretches.last] - values[shown.stretches.first]
+    assert len(lengths) and (lengths >= 0).all()
+    assert shown.clock == "time" or (trace.events["kind"][shown.stretches.first] < 16).all()  # CPU time rides there
+    assert (shown.stretches.last >= shown.stretches.first).all()
+    return lengths
+
+
+def durations(reason: Reason, lengths: dict[int, np.ndarray]) -> set[str]:
+    """What may stand in it: sums, means, single stretches."""
+    allowed = set()
+    for shown in reason.shown:
+        each = lengths[id(shown)]
+        allowed |= {duration(each.sum()), duration(each.sum() / (shown.over or len(each)))}
+        allowed |= {duration(length) for length in np.sort(each)[-3:]}
+    return allowed
+
+
+def shares(lengths: dict[int, np.ndarray]) -> set[str]:
+    sums = [int(each.sum()) for each in lengths.values()]
+    return {f"{one / max(1, other):.0%}" for one in sums for other in sums}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_stretches_do_not_overlap_within_a_thread(caused: Callable[[str], tracing.Trace], name: str) -> None:
+    """What is added up is counted once: main's time is no longer than the run, a worker's no longer than its life."""
+    (measures,) = measure(caused(name))
+    (loader,) = tracing.report(caused(name)).loaders
+    for reason in loader.why:
+        for shown in reason.shown:
+            assert shown.ns <= measures.total * max(1, measures.num_workers), (shown.name, reason.text)
+    assert sum(loader.causes_ns.values()) + loader.main_ns["training"] <= measures.total
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_command_at_the_end_shows_the_place(
+    caused: Callable[[str], tracing.Trace], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its --from and --to contain the longest stretch of the verdict, and --follow is the batch that this ends with; a
+    load without a problem has no such place."""
+    trace = caused(name)
+    found = tracing.report(trace)
+    (loader,) = found.loaders
+    if loader.verdict in FINE:
+        assert loader.look is None and "Look" not in str(found)
+        return
+    (words,) = looks(str(found))
+    assert words[:4] == ["python", "-m", "tracing", "timeline"] and Path(words[4]) == trace.path
+    since, until = (float(words[words.index(option) + 1]) for option in ("--from", "--to"))
+    assert loader.look is not None, str(found)
+    begins, ends = ((trace.events["time"][position] - trace.start) / 1e9 for position in loader.look)
+    assert 0 <= since <= begins < ends <= until
+    assert until - since <= 2 * (ends - begins) + 0.01
+    task = trace.events["task"][loader.look[1]]
+    assert words[-2:] == ["--follow", str(task)] if task >= 0 else "--follow" not in words
+    monkeypatch.chdir(tmp_path)
+    main(words[3:])
+    assert (tmp_path / "look.png").exists()
+
+
+def looks(text: str) -> list[list[str]]:
+    """The commands behind "Look" in the text of a report, in words."""
+    lines = text.replace("\\\n", " ").split("\n")
+    return [shlex.split(line)[1:] for line in lines if line.startswith("Look ")]
+
+
+def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs, each with a loader to train and one to validate: the second has fewer batches."""
+    with tracing.record(tmp_path / "run.trace"):
+        loaders = [minidl.DataLoader(Sleeping(samples), 4, num_workers=1) for samples in (40, 24)]
+        for _ in range(2):
+            for loader in loaders:
+                list(loader)
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    commands = looks(str(found))
+    assert len(commands) == len(found.loaders) == 2
+    monkeypatch.chdir(tmp_path)
+    for words, each in zip(commands, found.loaders, strict=True):
+        assert f"DataLoader {each.loader}\nVerdict" in str(found)
+        asked = dict(zip(words[-6::2], words[-5::2], strict=True))
+        assert each.look is not None
+        last = found.trace.events[each.look[1]]
+        assert asked == {"--loader": str(each.loader), "--epoch": str(last["epoch"]), "--follow": str(last["task"])}
+        main(words[3:])
+
+
+class Sleeping(minidl.Dataset):
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.01)
+        return index
+
+
+def test_the_numbers_in_the_text_are_where_it_says(caused: Callable[[str], tracing.Trace]) -> None:
+    trace = caused("one in ten is slow")
+    text = " ".join(str(tracing.report(trace)).split())
+    places = re.findall(r"([\d.]+)-([\d.]+) s \[events (\d+)-(\d+)\]", text)
+    assert len(places) >= 5 and len(set(places)) == len(places)
+    for since, until, first, last in places:
+        begins, ends = (int(trace.events["time"][int(k)] - trace.start) / 1e9 for k in (first, last))
+        assert float(since) <= begins < float(since) + 0.001 + 1e-9
+        assert float(until) - 0.001 - 1e-9 < ends <= float(until)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a slow pin", "slowest step: the pin thread"),
+        ("samples that wait", "slowest step: the workers"),
+        ("one in ten is slow", ""),
+    ],
+)
+def test_the_step_from_high_to_low_is_named(caused: Callable[[str], tracing.Trace], name: str, words: str) -> None:
+    (loader,) = tracing.report(caused(name)).loaders
+    if words:
+        assert words in loader.bottleneck
+        high = re.findall(r"low: (\w+) \(([\d.]+)\)", loader.bottleneck)[0]
+        assert float(high[1]) == pytest.approx(max(each["mean"] for each in loader.queues.values()), abs=0.051)
+    else:
+        assert "the workers" not in loader.bottleneck

@@ -1,0 +1,620 @@
+"""What-if: what is predicted for other settings, held against what really happens in them.
+
+Nearly all is done on the simulated machine, where there is no noise: a load is recorded there in one setting,
+predicted for others, and run in those. Real recordings show that the way from a real trace to a prediction holds.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import json
+import multiprocessing
+import re
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minidl
+import tracing
+from minidl import world as worlds
+from minidl.events import Kind
+from minidl.world.real import RealWorld
+from minidl.world.simulated import Outcome, compute, simulate, sleep
+from minidl.world.simulated.machine import current_machine, is_running
+from tests.benchmarks.whatif import Predicted, Ran
+from tests.tracing import report_loads
+from tests.tracing.attached import ATTACHED
+from tracing.__main__ import main
+from tracing.analysis.measure.measures import measure
+from tracing.analysis.report.savings import saving, with_more_workers
+from tracing.analysis.whatif import simulated_replay as rehearsal
+from tracing.analysis.whatif.durations import Setting, durations
+from tracing.analysis.whatif.whatif import MOST, Prediction, best
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
+
+RECORDED, ONE, AHEAD = Setting(2, 2), Setting(1, 1), Setting(1, 2)
+
+
+class Samples(minidl.Dataset[int]):
+    def __init__(self, number: int, make: Callable[[int], None]) -> None:
+        self.number, self.make = number, make
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, index: int) -> int:
+        self.make(index)
+        return index
+
+
+class Warming(Samples):
+    """The first sample in each process takes longer."""
+
+    warm = False
+
+    def __getitem__(self, index: int) -> int:
+        sleep(0.01 if self.warm else 0.2)
+        self.warm = True
+        return index
+
+
+class SlowToStart(Samples):
+    """Is copied slowly into each worker."""
+
+    def __reduce__(self) -> Any:
+        sleep(0.03)
+        return SlowToStart, (self.number, self.make)
+
+
+class Stream(minidl.IterableDataset[int]):
+    """Worker 0 has 30 samples, every other one 60."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = minidl.get_worker_info()
+        for index in range(30 if info is None or info.id == 0 else 60):
+            sleep(0.01)
+            yield index
+
+
+class SlowToPin:
+    def __init__(self, samples: list[int]) -> None:
+        self.samples = samples
+
+    def pin_memory(self) -> SlowToPin:
+        sleep(0.006)
+        return self
+
+
+def uneven(index: int) -> float:
+    """0.75 to 1.25."""
+    return 0.75 + index * 7919 % 13 / 24
+
+
+def computes(index: int) -> None:
+    compute(0.006 * uneven(index))
+
+
+def sleeps(index: int) -> None:
+    sleep(0.01 * uneven(index))
+
+
+def does_both(index: int) -> None:
+    sleep(0.006 * uneven(index + 5))
+    compute(0.003 * uneven(index))
+
+
+def one_in_ten_is_slow(index: int) -> None:
+    sleep(0.06 if index % 10 == 7 else 0.006)
+
+
+def is_quick(index: int) -> None:
+    compute(0.002)
+
+
+def starts_slowly(worker_id: int) -> None:
+    sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is loaded on the simulated machine, and how it is trained on."""
+
+    dataset: Any
+    train: Callable[[], None] = lambda: sleep(0.001)
+    epochs: int = 1
+    cpus: float = 2
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, setting: Setting) -> Outcome:
+        def program() -> None:
+            workers = vars(setting) if setting.num_workers else {"num_workers": 0}
+            dataset = copy.deepcopy(self.dataset)  # whatever it remembers, it does so in one run
+            loader: minidl.DataLoader[Any] = minidl.DataLoader(dataset, **{**self.options, **workers})
+            for _ in range(self.epochs):
+                for _batch in loader:
+                    self.train()
+
+        outcome = simulate(program, cpus=self.cpus, draws=False, most_steps=10**7)
+        assert outcome.error is None and not outcome.deadlock
+        return outcome
+
+    def trace(self, setting: Setting = RECORDED) -> tracing.Trace:
+        trace: tracing.Trace = tracing.load(self.run(setting))
+        return trace
+
+    def rate(self, setting: Setting) -> float:
+        """Batches a second, from nothing but the events. (Epochs follow each other without a pause.)"""
+        events = self.run(setting).events
+        begin = next(event[0] for event in events if event[2] == Kind.LOADER)
+        end = [event[0] for event in events if event[2] == Kind.EPOCH_END][-1]
+        return sum(event[2] == Kind.YIELDED for event in events) * 1e9 / (end - begin)
+
+
+LOADS = {
+    "computes": Load(Samples(60, computes)),
+    "sleeps": Load(Samples(60, sleeps)),
+    "does both": Load(Samples(60, does_both)),
+    "one in ten is slow": Load(Samples(60, one_in_ten_is_slow)),
+    "slow training": Load(Samples(60, is_quick), lambda: compute(0.008)),
+    "computes, trains": Load(Samples(60, computes), lambda: compute(0.003)),
+    "pins": Load(Samples(60, sleeps), options={"pin_memory": "host", "collate_fn": SlowToPin}),
+    "starts slowly": Load(Samples(60, sleeps), options={"worker_init_fn": starts_slowly}),
+    "warms up": Load(Warming(60, sleeps)),
+    "two epochs": Load(Samples(30, sleeps), epochs=2, options={"worker_init_fn": starts_slowly}),
+}
+OTHERS = [Setting(0), *(Setting(workers, prefetch) for workers, prefetch in product((1, 3, 4), (1, 3)))]
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Callable[[str], tracing.Trace]:
+    """simulated("sleeps") is the trace of that load with 2 workers and prefetch_factor=2."""
+    return functools.cache(lambda name: LOADS[name].trace())
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
+    """A real trace: its samples wait, and two workers are too few."""
+    return record_waiting(tmp_path_factory.mktemp("waiting") / "run.trace")
+
+
+def record_waiting(path: Path, package: Any = minidl) -> tracing.Trace:
+    """In the setting RECORDED."""
+    samples = report_loads.Samples(80, report_loads.waits)
+    return report_loads.record(path, samples, package=package, num_workers=2, batch_size=2)
+
+
+# ---- what is predicted is what comes
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_other_settings_are_as_predicted(simulated: Callable[[str], tracing.Trace], name: str) -> None:
+    found = tracing.whatif(simulated(name), num_workers=(0, 1, 3, 4), prefetch_factor=(1, 3))
+    for setting in [RECORDED, *OTHERS]:
+        assert found[setting].batches_per_second == pytest.approx(LOADS[name].rate(setting), rel=0.04), setting
+    assert found.recorded.batches_per_second == pytest.approx(LOADS[name].rate(RECORDED), rel=0.001)
+
+
+@pytest.mark.parametrize("name", ["computes", "sleeps", "one in ten is slow", "slow training"])
+def test_the_best_one_is_the_best(simulated: Callable[[str], tracing.Trace], name: str) -> None:
+    settings = [Setting(*pair) for pair in product((1, 2, 3), (1, 2))]
+    chosen = tracing.whatif(simulated(name), num_workers=(1, 2, 3), prefetch_factor=(1, 2)).best.setting
+    rates = {setting: LOADS[name].rate(setting) for setting in settings}
+    assert rates[chosen] >= 0.95 * max(rates.values())
+    fewer = [rates[setting] for setting in settings if setting.num_workers < chosen.num_workers]
+    assert max(fewer, default=0.0) < 0.97 * rates[chosen]
+
+
+@pytest.mark.parametrize("recorded", [Setting(0), Setting(1, 4), Setting(4, 2)], ids=str)
+@pytest.mark.parametrize("name", ["sleeps", "slow training"])
+def test_whatever_was_recorded(name: str, recorded: Setting) -> None:
+    found = tracing.whatif(LOADS[name].trace(recorded), num_workers=(0, 1, 3), prefetch_factor=(1, 3))
+    for setting in (Setting(0), Setting(1, 1), Setting(3, 3)):
+        assert found[setting].batches_per_second == pytest.approx(LOADS[name].rate(setting), rel=0.04), setting
+
+
+def test_waiting_for_a_core_is_not_taken_for_work() -> None:
+    """Four workers on two cores: half of the time that a batch was made in its worker had no core. With eight cores
+    that is gone."""
+    crowded = Load(Samples(60, computes)).trace(Setting(4, 2))
+    found = tracing.whatif(crowded, num_workers=(1, 2, 4), prefetch_factor=2, cpus=8)
+    roomy = Load(Samples(60, computes), cpus=8)
+    for workers in (1, 2, 4):
+        assert found[Setting(workers)].batches_per_second == pytest.approx(roomy.rate(Setting(workers)), rel=0.04)
+    assert "It was recorded on 2 cores." in found.notes and found.cores == 8
+
+
+def test_batches_in_any_order() -> None:
+    """One worker's batches hold up the other's, unless they may come as they are done."""
+    load = LOADS["one in ten is slow"]
+    found = tracing.whatif(load.trace(Setting(2, 1)), num_workers=2, prefetch_factor=1, in_order=(True, False))
+    for in_order in (True, False):
+        setting = Setting(2, 1, in_order)
+        assert found[setting].batches_per_second == pytest.approx(load.rate(setting), rel=0.1)
+    assert found[Setting(2, 1, False)].batches_per_second > 1.1 * found[Setting(2, 1, True)].batches_per_second
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["new workers", "persistent workers"])
+def test_workers_that_persist(recorded: bool) -> None:
+    load = Load(Samples(30, sleeps), epochs=4, options={"worker_init_fn": starts_slowly})
+    trace = load.trace(Setting(2, 2, True, recorded))
+    found = tracing.whatif(trace, num_workers=2, prefetch_factor=2, persistent_workers=(False, True))
+    for persistent in (False, True):
+        setting = Setting(2, 2, True, persistent)
+        assert found[setting].batches_per_second == pytest.approx(load.rate(setting), rel=0.04)
+
+
+def test_a_message_that_lies_in_its_pipe_is_not_a_slow_one() -> None:
+    """No worker ever waits for a task: each lies in its pipe until the worker is done with the one before."""
+    (measures,) = measure(LOADS["starts slowly"].trace(Setting(2, 4)))
+    rows = measures.tasks
+    assert (rows["index_arrived"] - rows["index_sent"]).min() > 1_000_000  # ns
+    assert durations(measures).sending.always < 0.000_1
+
+
+@pytest.mark.alone
+def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(waiting: tracing.Trace) -> None:
+    """One who has to wait for a task does it meanwhile."""
+    (measures,) = measure(waiting)
+    times = durations(measures)
+    slow = dataclasses.replace(times, turning=times.turning + times.making_wait.mean())  # twice as long a batch
+    one, ahead = (rehearsal.rehearse(slow, each).total / rehearsal.rehearse(times, each).total for each in (ONE, AHEAD))
+    assert one == pytest.approx(1.0, abs=0.05) and ahead > 1.5
+    each = [measures.tasks[measures.tasks["worker"] == worker] for worker in range(2)]
+    gaps = np.concatenate([rows["fetch_begin"][1:] - rows["collate_end"][:-1] for rows in each]) / 1e9
+    assert 0 < gaps.min() <= times.turning <= gaps.max()
+
+
+def test_an_epoch_of_half_the_batches_that_are_replayed(waiting: tracing.Trace) -> None:
+    """It trains for half as long, and no longer than it lasts, wherever the long steps are."""
+    (measures,) = measure(waiting)
+    times = durations(measures)
+    for begin in range(0, len(times) - 4, 4):
+        training = np.full(len(times), 1e-5)
+        training[begin : begin + 4] = 1.0
+        run = rehearsal.rehearse(dataclasses.replace(times, training=training, batches=len(times) // 2), Setting(2))
+        assert run.trained == pytest.approx(times.epochs * 2.0, rel=0.01) and run.trained <= run.total
+
+
+def test_of_a_long_trace_a_part_is_replayed() -> None:
+    load = Load(Samples(MOST + 60, one_in_ten_is_slow))
+    found = tracing.whatif(load.trace(), num_workers=(1, 2), prefetch_factor=2)
+    assert (found.replayed, found.batches) == (MOST, MOST + 60)
+    for setting in (Setting(1), Setting(2)):
+        assert found[setting].batches_per_second == pytest.approx(load.rate(setting), rel=0.04)
+    assert f"{MOST} of {MOST + 60} batches of" in str(found)
+
+
+# ---- which is best
+
+
+def rows(**rates: float) -> list[Prediction]:
+    """rows(w2p4=30.0): with 2 workers and prefetch_factor=4, 30 batches a second, of which each takes 40 ms of CPU."""
+    settings = [Setting(int(name[1]), int(name[3]), "x" not in name) for name in rates]
+    return [Prediction(each, rate, 0.0, 0.04 * rate) for each, rate in zip(settings, rates.values(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("rates", "cores", "chosen"),
+    [
+        ({"w1p2": 10.0, "w2p2": 20.0, "w4p2": 30.0}, 8, Setting(4)),
+        ({"w2p2": 29.5, "w4p2": 30.0}, 8, Setting(2)),  # as good as the other: fewer workers
+        ({"w2p2": 28.0, "w4p2": 30.0}, 8, Setting(4)),
+        ({"w2p2": 30.0, "w2p4": 30.2, "w2p1": 30.1}, 8, Setting(2)),
+        ({"w2p2": 30.0, "w2p1": 32.0}, 8, Setting(2, 1)),
+        ({"w2p2": 30.0, "w2p2x": 30.2}, 8, Setting(2)),  # nothing to gain by giving up the order
+        ({"w2p2": 42.0, "w3p2": 46.0, "w4p2": 49.0}, 2, Setting(2)),  # all of them have nearly all cores
+        ({"w2p2": 42.0, "w3p2": 46.0, "w4p2": 49.0}, 3, Setting(4)),
+    ],
+    ids=str,
+)
+def test_the_best_is_the_cheapest_of_the_fast(rates: dict[str, float], cores: float, chosen: Setting) -> None:
+    assert best(rows(**rates), cores).setting == chosen
+    assert best(rows(**rates)[::-1], cores).setting == chosen
+
+
+# ---- real recordings
+
+
+@pytest.mark.alone
+def test_a_real_load_that_waits(waiting: tracing.Trace) -> None:
+    found = tracing.whatif(waiting, num_workers=(2, 4), prefetch_factor=2, cpus=8)
+    was, twice = found[RECORDED].batches_per_second, found[Setting(4)].batches_per_second
+    assert was == pytest.approx(found.recorded.batches_per_second, rel=0.2)
+    assert 1.1 * was < twice < 2.05 * was and found.best.setting == Setting(4)
+
+
+@pytest.mark.alone
+def test_torch_s_own_loader(tmp_path: Path) -> None:
+    """Its feeder threads say nothing."""
+    trace = record_waiting(tmp_path / "run.trace", ATTACHED)
+    assert not (trace.events["kind"] == Kind.SENT).any()
+    found = tracing.whatif(trace, num_workers=(2, 4), prefetch_factor=2, cpus=8)
+    was, twice = found[RECORDED].batches_per_second, found[Setting(4)].batches_per_second
+    assert was == pytest.approx(found.recorded.batches_per_second, rel=0.2)
+    assert 1.1 * was < twice < 2.05 * was  # starting them takes a part of it
+
+
+@pytest.mark.parametrize("name", ["pinned", "not_in_order", "persistent", "two_at_once", "nested", "dying", "serial"])
+def test_any_recording_is_replayed(recorded: Callable[[str], tracing.Trace], name: str) -> None:
+    found = tracing.whatif(recorded(name), num_workers=(0, 2), prefetch_factor=2)
+    assert found.recorded.setting in [row.setting for row in found.rows]
+    assert all(row.batches_per_second > 0 and 0 <= row.waiting <= 1 for row in found.rows)
+    assert len(found.rows) == len({row.setting for row in found.rows}) >= 2
+
+
+def test_a_recording_that_was_cut_off(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=report_loads.kills_main, args=(tmp_path / "cut",))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    trace = tracing.load(tmp_path / "cut")
+    assert tracing.whatif(trace, num_workers=(1, 2)).batches >= 5
+    times = dataclasses.replace(durations(measure(trace)[0]), starting=0.0)  # how long a fork took is chance
+    one, two = (rehearsal.rehearse(times, Setting(workers)).total for workers in (1, 2))
+    assert two < one
+
+
+def test_one_of_several_loaders(recorded: Callable[[str], tracing.Trace]) -> None:
+    trace = recorded("two_at_once")
+    numbers = {each.loader for each in trace.index.iterators}
+    found = [tracing.whatif(trace, 1, 1, loader=number) for number in sorted(numbers)]
+    assert [each.loader for each in found] == sorted(numbers) and not any(noted(each, "loaders") for each in found)
+    longest = tracing.whatif(trace, 1, 1)
+    assert noted(longest, f"Of 2 loaders this is number {longest.loader}") and longest.loader in numbers
+    with pytest.raises(ValueError, match="no loader 70 in this trace: there are"):
+        tracing.whatif(trace, loader=70)
+
+
+# ---- what is said
+
+
+def noted(found: tracing.WhatIf, words: str) -> bool:
+    return any(words in note for note in found.notes)
+
+
+def test_notes_say_what_is_not_known() -> None:
+    without = tracing.whatif(LOADS["sleeps"].trace(Setting(0)), num_workers=1, prefetch_factor=1)
+    assert noted(without, "The trace has no workers")
+    stream = tracing.whatif(Load(Stream()).trace(), num_workers=1, prefetch_factor=1)
+    assert noted(stream, "The dataset is iterable") and not noted(without, "iterable")
+    without_cores = LOADS["sleeps"].trace(Setting(1, 1))
+    del without_cores.about["cpus"]
+    assert noted(tracing.whatif(without_cores, 1, 1), "one is assumed") and not noted(stream, "one is assumed")
+    mixed = Load(Samples(60, does_both), cpus=1).trace()
+    assert noted(tracing.whatif(mixed, 1, 1), "If other programs had the cores") and not noted(stream, "other programs")
+
+
+def test_the_training_step_uses_a_core_unless_the_workers_had_them_all(
+    simulated: Callable[[str], tracing.Trace],
+) -> None:
+    waits = Load(Samples(60, computes), lambda: sleep(0.005))
+    assert noted(tracing.whatif(waits.trace(Setting(4)), 1, 1), "is taken to wait")
+    assert noted(tracing.whatif(simulated("computes, trains"), 1, 1), "is taken to use a core")
+
+
+def test_a_prediction_that_is_wrong_about_the_recorded_setting_says_so(
+    simulated: Callable[[str], tracing.Trace],
+) -> None:
+    """Worker 1 has twice as much to do, and goes on alone: that is not known, and not replayed."""
+    found = tracing.whatif(Load(Stream()).trace(), num_workers=2, prefetch_factor=2)
+    off = found[RECORDED].batches_per_second / found.recorded.batches_per_second - 1
+    assert off > 0.2 and noted(found, f"comes out {off:.0%} too fast")
+    assert not noted(tracing.whatif(simulated("sleeps"), 1, 1), "comes out")
+
+
+def test_the_text_has_a_row_for_each_setting(simulated: Callable[[str], tracing.Trace]) -> None:
+    found = tracing.whatif(simulated("sleeps"), num_workers=(0, 1, 4), prefetch_factor=(1, 2), in_order=(True, False))
+    head, table, notes = str(found).split("\n\n")
+    lines = table.splitlines()[1:]
+    assert len(lines) == len(found.rows) == 1 + 2 * 2 * 2 + 1
+    (recorded,) = [line.split() for line in lines if "recorded (measured: " in line]
+    assert recorded[:4] == ["2", "2", "yes", f"{found[RECORDED].batches_per_second:.1f}"]
+    (chosen,) = [line.split() for line in lines if line.endswith("best")]
+    assert [int(word) for word in chosen[:2]] == [4, 2] and found.best.setting == Setting(4)
+    assert f"{found.best.batches_per_second:.1f} batches a second" in " ".join(head.split())
+    assert [note in " ".join(notes.split()) for note in found.notes] == [True]
+    assert all(len(line) <= 80 for line in f"{head}\n{notes}".splitlines())
+
+
+def test_what_is_best_already_is_said_so(simulated: Callable[[str], tracing.Trace]) -> None:
+    found = tracing.whatif(simulated("sleeps"), num_workers=(1, 2), prefetch_factor=(1, 2))
+    assert "Best     num_workers=2, prefetch_factor=2, as recorded" in str(found)
+
+
+def test_json(simulated: Callable[[str], tracing.Trace]) -> None:
+    found = tracing.whatif(simulated("sleeps"), num_workers=(1, 4), prefetch_factor=2)
+    data = json.loads(found.to_json())
+    assert data["format"] == 1 and data["best"]["setting"] == vars(found.best.setting)
+    assert [row["setting"]["num_workers"] for row in data["rows"]] == [1, 2, 4]
+    assert data["rows"][2]["batches_per_second"] == found[Setting(4)].batches_per_second
+    with pytest.raises(KeyError):
+        found[Setting(3)]
+
+
+def test_without_values_a_few_are_tried(simulated: Callable[[str], tracing.Trace]) -> None:
+    calls: list[tuple[int, int]] = []
+    found = tracing.whatif(simulated("sleeps"), progress=lambda *call: calls.append(call))
+    assert {row.setting.num_workers for row in found.rows} == {1, 2, 4, 8, 10}  # ten keep up: 10 ms and 1 ms
+    assert {row.setting.prefetch_factor for row in found.rows} == {1, 2, 4}
+    assert calls == [(done, 15) for done in range(15)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"num_workers": -1},
+        {"num_workers": (1, 2.5)},
+        {"num_workers": "12"},
+        {"prefetch_factor": 0},
+        {"cpus": 0},
+        {"cpus": float("nan")},
+    ],
+    ids=str,
+)
+def test_a_value_that_no_loader_takes(simulated: Callable[[str], tracing.Trace], values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^(no loader takes|a machine has)"):
+        tracing.whatif(simulated("sleeps"), **values)
+
+
+@pytest.mark.alone
+def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
+    """It may be more than eight workers: as many as it takes to keep up with the training."""
+    (loader,) = tracing.report(waiting).loaders
+    (wanted,) = (int(number) for number in re.findall(r"num_workers=(\d+) instead", loader.next[0]))
+    tried = {row.setting.num_workers for row in tracing.whatif(waiting, prefetch_factor=2).rows}
+    assert {1, 2, 4, 8, wanted} <= tried and max(tried) > 8
+
+
+def test_what_is_wrong_about_the_recording_recommends_nothing(simulated: Callable[[str], tracing.Trace]) -> None:
+    found = tracing.whatif(simulated("sleeps"), num_workers=(1, 2), prefetch_factor=2)
+    assert "best" in str(found)
+    rate = found[found.recorded.setting].batches_per_second
+    measured = dataclasses.replace(found.recorded, batches_per_second=2 * rate)
+    off = dataclasses.replace(found, recorded=measured)
+    assert off.off == pytest.approx(-0.5)
+    words = " ".join(str(off).split())
+    assert "Best not to be told: the replay of the recorded setting itself comes out 50% too slow" in words
+    assert words.count("best") == 0
+    assert dataclasses.replace(off, cores=64.0).off == 0  # of another machine nothing was measured
+
+
+def test_a_run_that_ended_early_says_so(tmp_path: Path) -> None:
+    killed = multiprocessing.get_context("fork").Process(target=report_loads.kills_main, args=(tmp_path / "run.trace",))
+    killed.start()
+    killed.join(60)
+    text = " ".join(str(tracing.whatif(tracing.load(tmp_path / "run.trace"), 1, 2)).split())
+    assert "The run ended early, after 6 batches" in text
+
+
+def test_nothing_to_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tracing.record(tmp_path / "empty"):
+        pass
+    with tracing.record(tmp_path / "one"):
+        list(minidl.DataLoader(range(1)))
+    for name, words in (("empty", "No loader was recorded"), ("one", "fewer than two batches were made")):
+        with pytest.raises(ValueError, match=words):
+            tracing.whatif(tracing.load(tmp_path / name))
+        assert main(["whatif", str(tmp_path / name)]) == 2
+        out, line = capsys.readouterr()
+        assert out == "" and line.startswith(f"error: {tmp_path / name}: {words}") and line.count("\n") == 1
+
+
+# ---- the command, and Ctrl-C
+
+
+def test_the_command_prints_it(recorded: Callable[[str], tracing.Trace], capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(recorded("pinned").path)
+    found = tracing.whatif(tracing.load(path), (0, 2), 1, (True, False), (True, False), cpus=4.0)
+    options = ["--workers", "0,2", "--prefetch", "1", "--in-order", "yes,no", "--persistent", "yes,no", "--cpus", "4"]
+    assert main(["whatif", path, *options]) == 0
+    assert capsys.readouterr().out == f"{found}\n"
+    assert main(["whatif", path, *options, "--json"]) == 0
+    assert capsys.readouterr().out == f"{found.to_json()}\n"
+
+
+def test_a_terminal_shows_how_far_it_is(
+    recorded: Callable[[str], tracing.Trace], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(recorded("pinned").path)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["whatif", path, "--workers", "1", "--prefetch", "1"]) == 0
+    shown = capsys.readouterr().err
+    assert "replaying: 0 of 2" in shown and "replaying: 1 of 2" in shown and shown.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("where", ["a worker", "main"])
+def test_ctrl_c_ends_it_and_is_not_taken_for_the_simulated_program_s(
+    simulated: Callable[[str], tracing.Trace],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    where: str,
+) -> None:
+    path, calls, handler = str(simulated("sleeps").path), 0, signal.default_int_handler
+
+    def spend(cpu: float, wait: float = 0.0) -> None:
+        nonlocal calls
+        if (current_machine().running.process.parent is None) == (where == "main"):
+            calls += 1
+            if calls == 10:
+                signal.raise_signal(signal.SIGINT)
+        unchanged(cpu, wait)
+
+    unchanged = rehearsal.spend
+    monkeypatch.setattr(rehearsal, "spend", spend)
+    before = signal.signal(signal.SIGINT, handler)  # a shell that starts this in the background has it ignored
+    try:
+        assert main(["whatif", path]) == 130
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert 10 <= calls < 20 and not is_running()
+    assert capsys.readouterr() == ("", "")
+    assert isinstance(worlds.current(), RealWorld)
+
+
+# ---- the report quotes it
+
+
+@pytest.mark.alone
+def test_the_report_quotes_a_replay(waiting: tracing.Trace) -> None:
+    waiting.about["cpus"] = 2
+    (loader,) = tracing.report(waiting).loaders
+    quoted = re.search(r"num_workers=(\d+) instead of 2 should save some .* \(replayed: (.*) → (.*) b", loader.next[0])
+    assert quoted, loader.next
+    was, will_be = float(quoted[2]), float(quoted[3])
+    found = tracing.whatif(waiting, num_workers=int(quoted[1]), prefetch_factor=2)
+    assert was == pytest.approx(found[RECORDED].batches_per_second, abs=0.06)
+    assert will_be == pytest.approx(found[Setting(int(quoted[1]))].batches_per_second, abs=0.06)
+    assert will_be > was
+
+
+def test_no_more_workers_than_pay() -> None:
+    """Sixteen could work at the same time, but while the last of them start, the first few have made all batches."""
+    (measures,) = measure(Load(SlowToStart(60, sleeps)).trace())
+    chosen, text = with_more_workers(measures, 16, 0)
+    assert chosen == 4 and text.startswith("num_workers=4 instead of 2 should save some ")
+
+
+def test_what_saves_nothing_is_said_to(simulated: Callable[[str], tracing.Trace]) -> None:
+    (measures,) = measure(simulated("slow training"))
+    assert saving(measures, 1_000_000, num_workers=4).startswith("saves nothing (replayed: ")
+
+
+def test_while_this_program_records_nothing_is_replayed(
+    simulated: Callable[[str], tracing.Trace], tmp_path: Path
+) -> None:
+    (measures,) = measure(simulated("sleeps"))
+    assert "replayed" in saving(measures, 2_000_000, num_workers=4)
+    with tracing.record(tmp_path / "run.trace"):
+        assert saving(measures, 2_000_000, "up to", num_workers=4) == "should save up to 2.0 ms"
+
+
+def test_what_cannot_be_replayed_is_estimated(recorded: Callable[[str], tracing.Trace]) -> None:
+    measures = next(each for each in measure(recorded("empty")) if not len(each.tasks))
+    assert saving(measures, 2_000_000, num_workers=4) == "should save some 2.0 ms"
+
+
+# ---- the benchmark that holds it against real runs
+
+
+def test_what_the_benchmark_makes_of_its_runs() -> None:
+    """Of each setting the less disturbed half counts."""
+    runs = {
+        Setting(1): [Ran(0.9, 1.0), Ran(0.0, 10.0), Ran(0.1, 12.0), Ran(0.8, 1.0)],
+        Setting(2): [Ran(0.0, 20.0), Ran(0.2, 5.0)],
+    }
+    result = Predicted("a load", {Setting(1): 12.1, Setting(2): 18.0}, Setting(1), runs)
+    assert result.errors == {Setting(1): pytest.approx(0.1), Setting(2): pytest.approx(0.1)}
+    assert result.missed == pytest.approx(0.45) and result.others == pytest.approx(0.1 / 3)

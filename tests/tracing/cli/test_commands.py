@@ -1,0 +1,325 @@
+"""The command line: what it writes, its exit status, and one clear line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tracing
+from minidl.events import Kind, emit
+from tests.tracing import report_loads as loads
+from tracing.__main__ import main
+from tracing.analysis.compare import compare
+from tracing.cli.commands.live import wait_for_first_event
+from tracing.recording import file_format as fmt
+
+COMMANDS = ("demo", "run", "live", "timeline", "sequence", "step", "report", "check", "compare", "whatif", "export")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished trace. Not to be changed."""
+    path = tmp_path_factory.mktemp("cli") / "run.trace"
+    loads.record(path, loads.Samples(12, loads.quick), num_workers=2)
+    return path
+
+
+@pytest.fixture
+def copy(path: Path, tmp_path: Path) -> Path:
+    """A trace to be damaged."""
+    return Path(shutil.copytree(path, tmp_path / "copy.trace"))
+
+
+def failed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """Run a command that must fail with status 2 and one line on stderr; return that line."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit:  # argparse's way
+        status = int(exit.code or 0)
+    captured = capsys.readouterr()
+    assert status == 2 and captured.out == ""
+    assert captured.err.count("\n") == 1 and captured.err.startswith("error: ")
+    return captured.err
+
+
+# ---- what they write
+
+
+def test_report_is_the_text_of_tracing_report(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(path)]) == 0
+    assert capsys.readouterr().out == f"{tracing.report(tracing.load(path))}\n"
+    assert main(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loaders"][0]["batches"] == 12
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_timeline_writes_a_picture(path: Path, tmp_path: Path, suffix: str, begin: bytes) -> None:
+    picture = tmp_path / f"picture.{suffix}"
+    assert main(["timeline", str(path), "-o", str(picture), "--batches", "2:8"]) == 0
+    assert picture.read_bytes().startswith(begin)
+
+
+def test_live_prints_a_frame(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "frame.svg"
+    assert main(["live", str(path), "--once", "--record", str(picture)]) == 0
+    assert "reorder buffer" in capsys.readouterr().out
+    assert "<svg" in picture.read_text()
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [("svg", "<svg"), ("mmd", "sequenceDiagram"), ("txt", "")])
+def test_sequence_writes_a_picture_or_text(path: Path, tmp_path: Path, suffix: str, begin: str) -> None:
+    picture = tmp_path / f"sequence.{suffix}"
+    assert main(["sequence", str(path), "-o", str(picture), "--batches", "2:4"]) == 0
+    text = picture.read_text()
+    assert text.startswith(begin) and "worker 1" in text
+
+
+def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sequence", str(path), "--shutdown", "--width", "80"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
+
+
+def test_step_writes_a_page(path: Path, tmp_path: Path) -> None:
+    page = tmp_path / "step.html"
+    assert main(["step", str(path), "-o", str(page), "--batches", "2:4"]) == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.timeout(60)
+def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\nfrom torch.utils.data import DataLoader\n"
+        "print(sum(int(batch) for batch in DataLoader(range(4), num_workers=1)), sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-m", "tracing", "run", "--memory", "train.py", "--lr", "0.1", "-o", "mine"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(tracing.__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "6 ['--lr', '0.1', '-o', 'mine']\n")
+    trace = tracing.load(tmp_path / "traces" / "train")
+    assert trace.config(0)["package"] == "torch.utils.data" and tracing.check(trace) == []
+    assert len(trace.memory) or sys.platform != "linux"
+
+
+def test_compare_is_the_text_of_tracing_compare(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(path), str(path)]) == 0
+    assert capsys.readouterr().out == f"{compare(tracing.load(path), tracing.load(path))}\n"
+    assert main(["compare", str(path), str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loaders"][0]["faster"] == 1
+
+
+@pytest.mark.parametrize("format", ["perfetto", "jsonl"])
+def test_export_writes_json(path: Path, tmp_path: Path, format: str) -> None:
+    file = tmp_path / "trace.json.gz"
+    assert main(["export", str(path), "--format", format, "-o", str(file)]) == 0
+    with gzip.open(file, "rt") as lines:
+        assert all(json.loads(line) for line in lines) if format == "jsonl" else json.load(lines)["traceEvents"]
+
+
+def test_check_tells_what_is_broken(path: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(path)]) == 0
+    assert "all invariants hold" in capsys.readouterr().out
+    swap_two_receives(copy)
+    assert main(["check", str(copy)]) == 1
+    assert "broken invariants" in capsys.readouterr().out
+
+
+def test_check_tells_how_the_run_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main_process = multiprocessing.get_context("fork").Process(target=loads.kills_main, args=(tmp_path / "run.trace",))
+    main_process.start()
+    main_process.join(60)
+    assert main(["check", str(tmp_path / "run.trace")]) == 0
+    told = capsys.readouterr().out
+    assert "all invariants hold" in told and "Note: Main was killed in the middle of an epoch" in told
+
+
+def swap_two_receives(directory: Path) -> None:
+    """Let main receive the result of task 0 twice, and that of task 1 never."""
+    for file in directory.glob("events-*-*.bin"):
+        data = bytearray(file.read_bytes())
+        records = memoryview(data)[fmt.HEADER_SIZE :]
+        for at in range(0, len(records), fmt.RECORD.size):
+            fields = list(fmt.RECORD.unpack_from(records, at))
+            if fields[-1] == Kind.RECEIVED and fields[4] == 1:
+                fields[4] = 0
+                fmt.RECORD.pack_into(records, at, *fields)
+        records.release()
+        file.write_bytes(data)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([command, "--help"])
+    assert exit.value.code == 0
+    assert re.search(rf"examples?:\n  python -m tracing {command} ", capsys.readouterr().out)
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = capsys.readouterr().out
+    assert all(f"    {command} " in listed for command in COMMANDS)
+    assert main([]) == 0  # whoever asks for nothing is told what there is
+    assert capsys.readouterr().out == listed
+
+
+# ---- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dance",),
+        ("report",),
+        ("timeline", "DIR"),
+        ("timeline", "DIR", "-o", "picture.doc"),
+        ("timeline", "DIR", "-o", "picture.png", "--batches", "8:2"),
+        ("timeline", "DIR", "-o", "picture.png", "--batches", "800:900"),
+        ("timeline", "DIR", "-o", "no/such/folder/picture.png"),
+        ("timeline", "DIR", "-o", "picture.png", "--loader", "70"),
+        ("live", "DIR", "--speed", "0"),
+        ("live", "DIR", "--speed", "fast"),
+        ("sequence", "DIR", "-o", "picture.png"),
+        ("sequence", "DIR", "--batches", "800:900"),
+        ("sequence", "DIR", "--loader", "70"),
+        ("sequence", "DIR", "--width", "10"),
+        ("export", "DIR", "-o", "demo.json"),
+        ("export", "DIR", "--format", "csv", "-o", "demo.csv"),
+        ("export", "DIR", "--format", "jsonl", "-o", "no/such/folder/demo.jsonl"),
+        ("compare", "DIR"),
+        ("whatif", "DIR", "--workers", "2,-1"),
+        ("whatif", "DIR", "--workers", "2,"),
+        ("whatif", "DIR", "--prefetch", "0"),
+        ("whatif", "DIR", "--in-order", "maybe"),
+        ("whatif", "DIR", "--cpus", "0"),
+        ("whatif", "DIR", "--loader", "70"),
+        ("run", "no/such/script.py"),
+        ("run", "-m", "no_such_module"),
+        ("run",),
+        ("step", "DIR", "-o", "step.png"),
+        ("step", "DIR", "-o", "step.html", "--batches", "800:900"),
+        ("step", "DIR", "-o", "step.html", "--loader", "70"),
+        ("step", "DIR"),  # in no terminal
+        ("compare", "DIR", "no/such.trace"),
+        ("demo", "--workers", "-1"),
+        ("demo", "--files", "0"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_argument_is_one_line(
+    arguments: tuple[str, ...], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed(capsys, *(path if argument == "DIR" else argument for argument in arguments))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("live",),
+        ("timeline", "-o", "picture.png"),
+        ("sequence",),
+        ("step", "-o", "step.html"),
+        ("report",),
+        ("check",),
+        ("whatif",),
+        ("export", "--format", "perfetto", "-o", "demo.json"),
+    ],
+)
+def test_no_trace_is_one_line(command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert str(tmp_path) in failed(capsys, *command, tmp_path)
+    assert "missing" in failed(capsys, *command, tmp_path / "missing")
+
+
+@pytest.mark.parametrize("command", ["report", "check", "whatif", "compare"])
+def test_nothing_is_judged_without_a_loader(
+    command: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tracing.record(tmp_path / "empty.trace"):
+        pass
+    arguments = [path, tmp_path / "empty.trace"] if command == "compare" else [tmp_path / "empty.trace"]
+    assert "No loader was recorded" in failed(capsys, command, *arguments)
+
+
+def test_a_newer_format_is_one_line(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    about = json.loads((copy / fmt.DESCRIPTION).read_text())
+    (copy / fmt.DESCRIPTION).write_text(json.dumps(about | {"format": fmt.VERSION + 1}))
+    assert "newer" in failed(capsys, "report", copy)
+
+
+def test_of_a_damaged_trace_what_is_left_is_reported(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    largest = max(copy.glob("events-*-*.bin"), key=lambda file: file.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[: fmt.HEADER_SIZE + 50 * fmt.RECORD.size])
+    assert main(["report", str(copy)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("warning: ") and largest.name in captured.err
+    assert "Note: " in captured.out and "Verdict" in captured.out
+
+
+def test_a_trace_of_which_nothing_is_left_is_one_line(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in copy.glob("events-*-*.bin"):
+        file.write_bytes(b"something else" * 20)
+    assert "not an events file" in failed(capsys, "report", copy)
+
+
+def test_the_demo_records_over_no_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    assert "neither empty nor a trace" in failed(capsys, "demo", "-o", tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
+    """`report | head`: the pipe's reader is gone before anything is written."""
+    code = f"import sys; from tracing.__main__ import main; sys.stdin.read(); sys.exit(main(['report', {str(path)!r}]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdout.close()
+    process.stdin.close()
+    with process.stderr as errors:
+        said = errors.read()
+    assert (process.wait(), said) == (0, b"")
+
+
+@pytest.mark.timeout(30)
+def test_a_recording_has_begun_once_its_header_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that it cannot be told from one that ended without an event, and `live` would replay nothing."""
+    early = tmp_path / "events-1-0.bin"
+    steps: list[Callable[[], object]] = [
+        lambda: early.touch(),
+        lambda: early.write_bytes(bytes(fmt.HEADER_SIZE + fmt.RECORD.size)),
+        lambda: emit(Kind.LOADER),
+    ]
+    monkeypatch.setattr("time.sleep", lambda seconds: steps.pop(0)())
+    with tracing.record(tmp_path):
+        wait_for_first_event(tmp_path)
+    assert steps == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", '{"pid": null}', '{"pid": "me"}'])
+def test_nobody_waits_for_a_recorder_that_is_not_known(content: str, tmp_path: Path) -> None:
+    (tmp_path / fmt.DESCRIPTION).write_text(content)
+    wait_for_first_event(tmp_path)  # returns: what is wrong is said when the trace is read
+
+
+@pytest.mark.timeout(30)
+def test_nobody_waits_for_a_recorder_that_is_dead(tmp_path: Path) -> None:
+    with tracing.record(tmp_path):
+        pass
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    about = json.loads((tmp_path / fmt.DESCRIPTION).read_text())
+    (tmp_path / fmt.DESCRIPTION).write_text(json.dumps(about | {"pid": process.pid}))
+    wait_for_first_event(tmp_path)  # returns

@@ -1,0 +1,185 @@
+"""The demo: real data, a model that learns, and an end in good order, whatever ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import minidl
+import tracing
+from minidl.events import Kind
+from tracing.cli import demo_training as demo
+
+KEY = {"keyword": "k", "name": "n", "number": "1", "string": "s", "comment": "c", "operator": "o", "space": " "}
+LETTERS = "".join(KEY[name] for name in demo.CLASSES)
+
+
+# ---- the data
+
+
+def test_sources_are_those_of_this_python() -> None:
+    paths = demo.find_sources()
+    assert Path(os.__file__) in paths and paths == sorted(set(paths))
+    assert not any("site-packages" in path.parts or path.suffix != ".py" for path in paths)
+    sizes = [path.stat().st_size for path in paths]
+    assert len(paths) > 400 and min(sizes) == 0 and max(sizes) > 100_000
+
+
+@pytest.mark.parametrize(
+    ("source", "classes"),
+    [
+        ("if x1 == 0x1F:  # no\n", "kk nn oo 1111o  cccc "),
+        ('s = \'é\' + """a\nb"""\r\n', "n o ssss o sssssssss  "),  # é is two bytes, the end of a line too
+        ("", ""),
+        ("x = (\n", "n o o "),  # tokenize raises at the end of the file: what came before it stays
+    ],
+)
+def test_each_byte_is_classified(source: str, classes: str) -> None:
+    assert "".join(LETTERS[each] for each in demo.classify(source.encode())) == classes
+
+
+@pytest.mark.parametrize("source", [b"\x00", b"\xff\xfe", b"'", b"\t\n  x\n x", b"\x0c\x1c\x85x = 1"])
+def test_no_file_is_too_strange(source: bytes) -> None:
+    assert len(demo.classify(source)) == len(source)
+
+
+def test_a_sample_is_a_window_of_a_file(tmp_path: Path) -> None:
+    short, long, empty = (tmp_path / name for name in ("short.py", "long.py", "empty.py"))
+    short.write_text("import os\n")
+    long.write_text("".join(f"x{i} = {i}\n" for i in range(2000)))
+    empty.write_text("")
+    samples = [demo.SourceFiles([short, long, empty])[index] for index in range(3)]
+    for sample in samples:
+        assert sample["source"].shape == sample["classes"].shape == (demo.WINDOW,)
+        assert (sample["source"].dtype, sample["classes"].dtype) == (torch.uint8, torch.int64)
+    there = samples[0]["classes"] != demo.PADDING
+    assert bytes(samples[0]["source"][there].tolist()) == b"import os\n"
+    assert "".join(LETTERS[each] for each in samples[0]["classes"][there]) == "kkkkkk nn "
+    assert bytes(samples[1]["source"].tolist()) in long.read_bytes()
+    assert (samples[2]["classes"] == demo.PADDING).all() and not samples[2]["source"].any()
+
+
+# ---- the training
+
+
+def test_the_model_learns() -> None:
+    training = demo.Training(epochs=1)
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    paths = [path for path in demo.find_sources() if 1000 < path.stat().st_size < 30_000][:320]
+    loader: minidl.DataLoader[object] = minidl.DataLoader(demo.SourceFiles(paths), demo.BATCH_SIZE, shuffle=True)
+    try:
+        for _ in demo.train(loader, training, seconds=60):
+            pass
+    finally:
+        torch.set_num_threads(threads)
+    assert len(training.losses) == len(loader) and not training.ended
+    assert np.mean(training.losses[-5:]) < 0.6 * np.mean(training.losses[:5])
+    assert np.mean(training.right[-5:]) > np.mean(training.right[:5])
+
+
+def test_a_batch_of_empty_files_teaches_nothing_and_breaks_nothing(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.py" for number in range(demo.BATCH_SIZE)]
+    for path in paths:
+        path.touch()
+    training = demo.Training(epochs=1)
+    loader: minidl.DataLoader[object] = minidl.DataLoader(demo.SourceFiles(paths), demo.BATCH_SIZE)
+    for _ in demo.train(loader, training, seconds=60):
+        pass
+    assert np.isfinite(training.losses).all() and np.isfinite(training.right).all()
+
+
+# ---- the whole of it, in a process of its own
+
+
+def command(directory: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "tracing", "demo", "-o", str(directory), *options]
+
+
+@pytest.mark.timeout(120)
+def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: Path) -> None:
+    directory = tmp_path / "traces" / "demo"
+    for files in ("8", "120"):  # the second time over the first
+        done = subprocess.run(command(directory, "--files", files), capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "\x1b" not in done.stdout
+    assert any("batch  15 of 15" in line for line in lines)
+    assert any(line.lstrip().startswith("Verdict") for line in lines)
+    trace = tracing.load(directory, strict=True)
+    assert tracing.check(trace) == []
+    assert (trace.events["kind"] == Kind.YIELDED).sum() == 15
+    assert (directory / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert (directory / "report.txt").read_text().startswith("Verdict")
+    assert {file.name.split("-")[0] for file in directory.iterdir()} == {
+        "events", "text", "trace.json", "sources.json", "timeline.png", "report.txt"
+    }  # fmt: skip
+    assert len({event.pid for event in trace.actors}) == 3  # main and two workers, of the second run only
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
+def test_ctrl_c_gives_back_the_terminal_and_reports_what_there_is(tmp_path: Path) -> None:
+    """In a terminal the live view is shown. Ctrl-C is typed after some batches; the rest is written all the same."""
+    terminal, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    environment.pop("CI", None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_TERMINAL, *command(tmp_path / "demo")[1:]],
+        stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        shown = read_until(terminal, lambda shown: b"last events" in shown and batches_in(tmp_path / "demo") >= 3)
+        os.write(terminal, b"\x03")
+        shown += read_until(terminal, lambda shown: False)
+        assert process.wait() == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    text = shown.decode(errors="replace")
+    assert text.index("\x1b[?1049h") < text.rindex("last events") < text.rindex("\x1b[?1049l") < text.index("Verdict")
+    assert text.rindex("\x1b[?25l") < text.rindex("\x1b[?25h")
+    assert "interrupted" in text and "Traceback" not in text
+    trace = tracing.load(tmp_path / "demo")
+    assert tracing.check(trace) == [] and trace.events["kind"][-1] == Kind.SHUTDOWN_END
+    assert (tmp_path / "demo" / "report.txt").exists() and (tmp_path / "demo" / "timeline.png").exists()
+
+
+# Make the pseudo-terminal the controlling one, as a shell does, so that Ctrl-C reaches whoever runs in it.
+IN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def batches_in(directory: Path) -> int:
+    """How many batches a trace, still growing, tells of."""
+    return int((tracing.load(directory).events["kind"] == Kind.YIELDED).sum())
+
+
+def read_until(terminal: int, enough: Callable[[bytes], bool], seconds: float = 60) -> bytes:
+    """What comes out of a terminal until it is enough, or until everybody has closed it."""
+    shown, deadline = b"", time.monotonic() + seconds
+    with contextlib.suppress(OSError):  # EIO: it is closed
+        while not enough(shown):
+            left = deadline - time.monotonic()
+            assert left > 0 and select.select([terminal], [], [], left)[0], f"not enough: {shown!r}"
+            data = os.read(terminal, 1 << 16)
+            if not data:
+                break
+            shown += data
+    return shown

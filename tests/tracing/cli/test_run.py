@@ -1,0 +1,236 @@
+"""`tracing run`: a script does what it does without it, and leaves a trace."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracing
+from minidl.events import Kind
+from tests.tracing.cli.test_demo import IN_TERMINAL, read_until
+from tracing.cli import run_script as running
+from tracing.recording.record import is_alive
+
+pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")]
+ROOT = Path(__file__).parents[3]
+RUN = """
+import sys
+from tracing.cli.run_script import run_script
+directory, live, module, target, *args = sys.argv[1:]
+sys.exit(run_script(target, args, module=module == "module", directory=directory, live=live == "live"))
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def traced(folder: Path, *target: str, live: bool = False) -> list[str]:
+    """The command that runs a script, or with "-m" a module, and records into `folder`/trace."""
+    kind, target = ("module", target[1:]) if target[0] == "-m" else ("script", target)
+    return [sys.executable, "-c", RUN, str(folder / "trace"), "live" if live else "", kind, *target]
+
+
+def done(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=90)
+
+
+def both(folder: Path, *target: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run it by Python alone, and traced: the same comes out. Returns the second run, and what tracing said."""
+    alone = done([sys.executable, *target], folder)
+    with_us = done(traced(folder, *target), folder)
+    said, mark, ours = with_us.stderr.rpartition("tracing: ")
+    assert mark, with_us.stderr
+    assert (with_us.returncode, with_us.stdout, said) == (alone.returncode, alone.stdout, alone.stderr)
+    return with_us, mark + ours
+
+
+# ---- the script is what it is alone
+
+
+SCRIPT = """
+    import os, sys
+    import torch.utils.data
+    from torch.utils.data import DataLoader
+    import minidl
+
+    class Squares(torch.utils.data.Dataset):
+        def __len__(self):
+            return 6
+        def __getitem__(self, key):
+            return key * key, os.environ["FROM_MAIN"]
+
+    class OwnLoader(DataLoader):
+        pass
+
+    if __name__ == "__main__":
+        os.environ["FROM_MAIN"] = "set"
+        print(__name__, __file__, __spec__, sys.argv, sys.path[0], __builtins__ is sys.modules["builtins"])
+        print(list(OwnLoader(Squares(), 2, num_workers=1, multiprocessing_context="spawn")))
+        print(list(minidl.DataLoader(Squares(), 3)))
+        kept = DataLoader(Squares(), 3, num_workers=1, persistent_workers=True)
+        print(len(list(kept)))
+        sys.exit(3)
+"""
+
+
+def test_a_script(tmp_path: Path) -> None:
+    """Loaders of torch and of minidl, a spawned worker, a dataset that is defined in the script."""
+    write(tmp_path / "scripts" / "train.py", SCRIPT)
+    with_us, said = both(tmp_path, "scripts/train.py", "--lr", "0.1")
+    assert with_us.returncode == 3
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    assert [loader.config["package"] for loader in trace.loaders] == ["torch.utils.data", "minidl", "torch.utils.data"]
+    assert (trace.events["kind"] == Kind.YIELDED).sum() == 3 + 2 + 2
+    assert tracing.check(trace) == []
+    assert "3 loaders in trace" in said and "Verdict" in said and "timeline trace -o" in said
+
+
+def test_a_module_of_a_package(tmp_path: Path) -> None:
+    package = tmp_path / "pkg"
+    text = "import sys; from . import name; print(name, __name__, __package__, __spec__.name, sys.argv, sys.path[0])"
+    write(package / "__init__.py", "name = 'pkg'; print('imported', __name__)")
+    write(package / "train.py", text + "\nraise SystemExit('that is all')")
+    write(package / "__main__.py", text)
+    with_us, said = both(tmp_path, "-m", "pkg.train", "a", "b")
+    assert with_us.returncode == 1 and "that is all" in with_us.stderr
+    assert "no DataLoader was iterated" in said
+    both(tmp_path, "-m", "pkg")
+    assert "No module named pkg.nothing" in done(traced(tmp_path, "-m", "pkg.nothing"), tmp_path).stderr
+
+
+RAISING = """
+    import sys
+    from torch.utils.data import DataLoader
+
+    def collate(samples):
+        raise KeyError("no such sample")
+
+    def load(workers):
+        return list(DataLoader(range(4), 2, collate_fn=collate, num_workers=workers))
+
+    if __name__ == "__main__":
+        try:
+            load(0)
+        finally:
+            load(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_an_exception_is_printed_as_python_prints_it(tmp_path: Path, workers: str) -> None:
+    write(tmp_path / "failing.py", RAISING)
+    with_us, _ = both(tmp_path, "failing.py", workers)
+    assert with_us.returncode == 1 and "no such sample" in with_us.stderr
+    assert "tracing" not in with_us.stderr.rpartition("tracing: ")[0]
+    kinds = tracing.load(tmp_path / "trace").events["kind"]
+    assert (kinds == Kind.ERROR_RAISED).sum() == 2
+
+
+def test_what_is_wrong_with_the_script_itself(tmp_path: Path) -> None:
+    write(tmp_path / "wrong.py", "def f(:\n    pass\n")
+    assert "SyntaxError" in both(tmp_path, "wrong.py")[0].stderr
+    for target, module in ("missing.py", False), (str(tmp_path), False), ("no_such_package.train", True):
+        with pytest.raises(FileNotFoundError, match=r"is not a file|no module named no_such_package"):
+            running.run_script(target, [], module=module, directory=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "full").mkdir()
+    write(tmp_path / "full" / "letter.txt", "Dear Sir")
+    with pytest.raises(FileExistsError, match="neither empty nor a trace"):
+        running.run_script(str(tmp_path / "wrong.py"), [], module=False, directory=tmp_path / "full")
+
+
+@pytest.mark.parametrize(("code", "status", "printed"), [(None, 0, ""), (0, 0, ""), (7, 7, ""), ("bye", 1, "bye\n")])
+def test_exit_status(code: Any, status: int, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def end() -> None:
+        raise SystemExit(code)
+
+    assert running.exit_status_of(end) == status
+    assert capsys.readouterr().err == printed
+
+
+# ---- Ctrl-C, and the live view
+
+
+ENDLESS = """
+    import itertools, sys, time
+    from torch.utils.data import DataLoader, IterableDataset
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(range(1 << 40)) if "endless" in sys.argv else iter(range(300))
+
+    print("this is the script")
+    for batch in DataLoader(Stream(), 2, num_workers=2):
+        time.sleep(0.01)
+"""
+
+
+def batches_in(directory: Path) -> int:
+    try:
+        return int((tracing.load(directory).events["kind"] == Kind.YIELDED).sum())
+    except tracing.TraceError:  # not yet there
+        return 0
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    write(tmp_path / "endless.py", ENDLESS)
+    process = subprocess.Popen(
+        traced(tmp_path, "endless.py", "endless"),
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        while batches_in(tmp_path / "trace") < 3:
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, stdout) == (130, "this is the script\n")
+    script, _, ours = stderr.partition("tracing: ")
+    assert "KeyboardInterrupt" in script and "run_script.py" not in script and "torch_loader" not in script
+    assert "Verdict" in ours
+    trace = tracing.load(tmp_path / "trace")
+    assert tracing.check(trace) == []
+    pids = trace.events["value"][trace.events["kind"] == Kind.WORKER_STARTED].tolist()
+    assert len(pids) == 2 and not any(map(is_alive, pids))
+
+
+def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
+    """What the script prints meanwhile is shown when the view ends."""
+    write(tmp_path / "short.py", ENDLESS)
+    terminal, theirs = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    environment.pop("CI", None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_TERMINAL, *traced(tmp_path, "short.py", live=True)[1:]], cwd=tmp_path,
+        stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        text = read_until(terminal, lambda shown: False).decode(errors="replace")
+        assert process.wait() == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    assert "\x1b[?1049h" in text, "the view was there"
+    assert (
+        text.rindex("\x1b[?1049l") < text.index("this is the script") < text.index("tracing: ") < text.index("Verdict")
+    )
+    assert (tmp_path / "trace" / "output.txt").read_text() == "this is the script\n"
+    assert np.isin(Kind.SHUTDOWN_END, tracing.load(tmp_path / "trace").events["kind"])

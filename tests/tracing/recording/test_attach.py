@@ -1,0 +1,366 @@
+"""torch's own loader, attached: it does what it did, and says it as minidl does."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, dataloader
+
+import minidl
+import tracing
+from minidl import events
+from minidl.events import STOP, Kind, Queue
+from tests.benchmarks.attaching import compare_attaching
+from tests.minidl.observing import Config, attempt, observe
+from tests.minidl.programs import TORCH
+from tests.tracing.attached import (
+    ATTACHED,
+    GRID,
+    KEYS,
+    STEPS,
+    TASKS,
+    WORK,
+    Dying,
+    Nested,
+    Unpicklable,
+    fail_to_start,
+    is_ordered,
+    results,
+    told,
+)
+from tests.tracing.attached import load as record
+from tests.tracing.loads import Numbers, Stream, go_on
+from tracing.recording.torch_loader.attach import attach, everything
+
+pytestmark = pytest.mark.timeout(60)
+ROOT = Path(__file__).parents[3]
+
+
+# ---- the reading copy tells the truth
+
+
+def test_size_of_the_grid() -> None:
+    assert len(GRID) >= 100
+    assert len({repr(config) for config in GRID}) == len(GRID)
+
+
+@pytest.mark.parametrize("config", GRID, ids=str)
+def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) -> None:
+    """Asserted as sequences. With several workers a stream's end comes at any time, and after it other workers do its
+    tasks: there, and without in_order, who does which is a set."""
+    ours, our_batches = record(config, minidl, tmp_path / "minidl")
+    theirs, their_batches = record(config, ATTACHED, tmp_path / "torch")
+    if config.any_order:
+        our_batches, their_batches = (
+            [sorted(map(repr, epoch[1])) for epoch in each] for each in (our_batches, their_batches)
+        )
+    assert our_batches == their_batches
+    if is_ordered(config):
+        kinds = STEPS + TASKS + (WORK if config.workers == 0 else [])
+        assert told(ours, kinds) == told(theirs, kinds)
+    else:
+        assert told(ours, STEPS, tasks=False) == told(theirs, STEPS, tasks=False)
+        drawn = [Counter(each[:2] for each in told(trace, KEYS)) for trace in (ours, theirs)]
+        assert drawn[0] == drawn[1]
+    if not config.stop_after:  # else some are skipped at the shutdown
+        assert results(ours) == results(theirs)
+    assert tracing.check(theirs) == []
+    loader = theirs.loaders[0]
+    assert (loader.config["package"], loader.num_workers) == ("torch.utils.data", config.workers)
+
+
+# ---- it does what it did
+
+
+OTHERS = [
+    Config("value error", "by 4", 0),
+    Config("value error", "by 4", 2),
+    Config("needy error", "unbatched", 1, options={"persistent_workers": True}),
+    Config("stop iteration", "by 1", 2),
+    Config("broken stream", "by 4", 2),
+    Config("unopened stream", "by 4", 1, epochs=1, compare="first error"),
+    Config("squares", "by 4", 2, epochs=1, compare="first error", options={"worker_init_fn": fail_to_start}),
+    Config("squares", "raising", 2),
+    Config("short", "by 4", 2),
+    Config("informed", "shuffled", 3, generator=True, stop_after=1, options={"timeout": 30}),
+    Config("list", "by 4", 2, options={"pin_memory": True, "multiprocessing_context": "fork"}),
+    Config("squares", workers=0, options={"timeout": 30}),
+]
+
+
+@pytest.mark.parametrize("config", OTHERS, ids=str)
+def test_what_shows_is_what_torch_shows(config: Config, tmp_path: Path) -> None:
+    """Batches, errors, warnings, lengths, random states: unattached, attached, and recorded."""
+    alone = observe(config, TORCH)
+    assert observe(config, ATTACHED) == alone
+    with tracing.record(tmp_path / "trace"):
+        assert observe(config, ATTACHED) == alone
+    broken = {violation.name for violation in tracing.check(tracing.load(tmp_path / "trace", strict=True))}
+    # A sample's StopIteration ends the epoch, and with it go the batches that are on their way: in minidl, too.
+    assert broken == ({"yielded once"} if config.dataset == "stop iteration" else set())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_exception_in_a_worker_shows_torchs_traceback(workers: int) -> None:
+    """The lines of a worker's traceback are in the message, and none of them is ours."""
+
+    assert message_of(ATTACHED, workers) == message_of(TORCH, workers)
+
+
+def message_of(package: Any, workers: int) -> str:
+    iterator = iter(package.DataLoader(Numbers(4, bad=(2,)), num_workers=workers))
+    try:
+        list(iterator)
+    except KeyError as error:
+        return str(error)
+    finally:
+        if workers:
+            iterator._shutdown_workers()  # the error's traceback holds the iterator
+    raise AssertionError("nothing was raised")
+
+
+def test_the_loader_stays_what_it_is(tmp_path: Path) -> None:
+    plain, loader = (DataLoader(range(6), 2, num_workers=1, multiprocessing_context="fork") for _ in range(2))
+    context = loader.multiprocessing_context
+    assert attach(loader) is loader and attach(loader) is loader
+    assert vars(loader).keys() == vars(plain).keys()
+    assert type(loader) is DataLoader and len(loader) == 3
+    ours, theirs = iter(loader), iter(plain)
+    assert loader.multiprocessing_context is context
+    assert isinstance(ours, dataloader._MultiProcessingDataLoaderIter)
+    assert type(ours).__name__ == type(theirs).__name__
+    errors = [attempt(partial(pickle.dumps, iterator)) for iterator in (ours, theirs)]
+    assert errors[0] == errors[1] and errors[0][1] is NotImplementedError
+    del ours, theirs
+    # Neither copies nor others speak.
+    with tracing.record(tmp_path / "trace"):
+        again = pickle.loads(pickle.dumps(attach(DataLoader(range(6), 2))))
+        assert list(map(list, again)) == [[0, 1], [2, 3], [4, 5]] == list(map(list, copy.copy(loader)))
+        list(plain)
+    assert len(tracing.load(tmp_path / "trace")) == 0
+
+
+def test_what_cannot_be_attached() -> None:
+    with pytest.raises(TypeError, match=r"not minidl\.loader\.DataLoader, which is recorded without it"):
+        attach(minidl.DataLoader(range(3)))  # type: ignore[type-var]
+    with pytest.raises(TypeError, match=r"a torch\.utils\.data\.DataLoader, not builtins\.list"):
+        attach([1, 2])  # type: ignore[type-var]
+
+
+def test_a_recording_may_begin_at_any_time(tmp_path: Path) -> None:
+    """Workers that were started before record nothing; main does, from the next step on."""
+    loader = attach(DataLoader(Numbers(8), 2, num_workers=1, persistent_workers=True))
+    first = [batch.tolist() for batch in loader]
+    with tracing.record(tmp_path / "trace"):
+        assert [batch.tolist() for batch in loader] == first
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    assert (trace.events["kind"] == Kind.YIELDED).sum() == 4
+    assert {actor.role for actor in trace.actors} == {"main"}
+
+
+def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
+    """No cycle keeps it until the garbage collector comes."""
+    gc.disable()
+    try:
+        with tracing.record(tmp_path / "trace"):
+            iterator = iter(attach(DataLoader(Numbers(40), 2, num_workers=2)))
+            next(iterator)
+            workers = iterator._workers
+            del iterator
+            assert not any(worker.is_alive() for worker in workers)
+    finally:
+        gc.enable()
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    (main,) = (number for number, actor in enumerate(trace.actors) if actor.role == "main")
+    assert trace.events["kind"][trace.events["actor"] == main][-1] == Kind.SHUTDOWN_END
+    assert tracing.check(trace) == []
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_at_interpreter_exit_nothing_is_said_and_nobody_stays(tmp_path: Path, persistent: bool) -> None:
+    program = f"""
+import tracing
+from torch.utils.data import DataLoader
+from tracing.recording.torch_loader.attach import attach
+tracing.record({str(tmp_path / "trace")!r}).start()
+loader = attach(DataLoader(range(100), 2, num_workers=1, persistent_workers={persistent}))
+iterator = iter(loader)
+print(next(iterator).tolist())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[0, 1]\n", "")
+    trace = tracing.load(tmp_path / "trace")
+    assert tracing.check(trace) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(trace.events["value"][trace.events["kind"] == Kind.WORKER_STARTED][0]), 0)
+
+
+# ---- what goes wrong is told
+
+
+def errors_of(loader: Any, most: int = 40) -> list[str]:
+    """What it raises, however often."""
+    iterator = iter(loader)
+    errors = go_on(iterator, most)
+    iterator._shutdown_workers()
+    return errors
+
+
+def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) -> None:
+    """It raises, and at the next next() it passes over what is lost: the invariant that this breaks is a finding."""
+    with tracing.record(tmp_path / "trace"):
+        errors = errors_of(attach(DataLoader(Dying(tmp_path / "trace"), 2, num_workers=2, timeout=3)))
+    assert errors and "DataLoader worker" in errors[0]
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    died = trace.events[trace.events["kind"] == Kind.WORKER_DIED]
+    assert died[["worker", "value"]].tolist() == [(0, -9)]
+    lost = trace.events["task"][trace.events["kind"] == Kind.TASK_LOST].tolist()
+    assert 4 in lost
+    skipped = trace.events["task"][trace.events["kind"] == Kind.TASK_SKIPPED].tolist()
+    assert set(lost) <= set(skipped)
+    assert {violation.name for violation in tracing.check(trace)} == {"sticky"}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="no SIGCHLD")
+def test_a_death_in_the_middle_of_an_event_is_heard_after_it() -> None:
+    """torch's handler raises wherever main is. In `emit` that would be taken for a failure of the recorder."""
+    iterator = iter(attach(DataLoader(Numbers(40), 2, num_workers=2)))
+    next(iterator)
+    pids = [iterator._workers[0].pid]
+
+    def kill_one(kind: int, *_: Any) -> None:
+        if kind == Kind.ASKED and pids:
+            os.kill(pids[0], signal.SIGKILL)
+            os.waitid(os.P_PID, pids.pop(0), os.WEXITED | os.WNOWAIT)
+
+    previous = events.install(kill_one)
+    try:
+        with pytest.raises(RuntimeError, match="DataLoader worker") as raised:
+            while True:
+                next(iterator)
+        assert events.installed() is kill_one
+        raised.value.__traceback__ = None
+    finally:
+        events.install(previous)
+        iterator._shutdown_workers()
+
+
+def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with tracing.record(tmp_path / "trace"):
+        errors = errors_of(attach(DataLoader(Unpicklable(), 1, num_workers=1, collate_fn=list, timeout=3)), most=4)
+    assert errors == ["DataLoader timed out after 3 seconds"]
+    assert "pickle" in capfd.readouterr().err.lower()  # torch's own words stay
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    kinds = trace.events["kind"]
+    failed = np.flatnonzero(kinds == Kind.SEND_FAILED).tolist()
+    assert trace.events["task"][failed].tolist() == [3] and "local object" in trace.text(failed[0])
+    assert trace.actors[trace.events["actor"][failed[0]]].role == "feeder"
+    for kind in Kind.TIMED_OUT, Kind.HEALTH_CHECK, Kind.ERROR_RAISED:
+        assert (kinds == kind).any()
+
+
+# ---- what is seen
+
+
+def test_the_queues_of_a_state_hold_what_was_put_and_not_taken(tmp_path: Path) -> None:
+    """torch's feeders are not seen: a message is in the buffer until it is taken."""
+    trace, _ = record(Config("noise", "by 1", 2, epochs=2, options={"persistent_workers": True}), ATTACHED, tmp_path)
+    queues: dict[tuple[int, int], list[Any]] = {(queue, worker): [] for queue in (1, 2) for worker in (0, 1)}
+    for k, event in enumerate(trace.events):
+        place = int(event["queue"]), int(event["worker"])
+        if event["kind"] == Kind.PUT:
+            queues[place].append({STOP: "STOP", -3: "RESUME"}.get(int(event["task"]), int(event["task"])))
+        elif event["kind"] == Kind.GOT:
+            queues[place].pop(0)
+        state = trace.state(k).loaders[0]
+        for worker in range(state.num_workers):
+            assert state.index_queues[worker].buffer == queues[Queue.INDEX, worker]
+            assert state.result_queues[worker].buffer == queues[Queue.RESULT, worker]
+        assert state.tasks_outstanding >= 0
+    assert not any(queues.values())
+
+
+def test_every_hop_of_a_task_is_there(tmp_path: Path) -> None:
+    trace, _ = record(Config("noise", "by 4", 2, epochs=1), ATTACHED, tmp_path)
+    hops = ["keys_drawn", "dispatched", "index_put", "index_arrived", "index_got", "fetch_begin", "fetch_end"]
+    hops += ["collate_begin", "collate_end", "result_put", "result_arrived", "result_got", "received", "yielded"]
+    times = [trace.tasks[hop] for hop in hops if hop in trace.tasks.dtype.names]
+    assert len(times) == len(hops) and len(trace.tasks) == 5
+    assert (np.diff(times, axis=0) >= 0).all() and (times[0] > 0).all()
+
+
+def test_the_views_take_it(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "trace"):
+        list(attach(DataLoader(Stream(), 2, num_workers=2)))
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    assert str(tracing.report(trace)).startswith("Verdict")
+    tracing.timeline(trace).savefig(tmp_path / "timeline.png")
+    once = [sys.executable, "-m", "tracing", "live", "--once", str(tmp_path / "trace")]
+    assert "index_queue" in subprocess.run(once, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_loader_in_a_dataset_speaks_for_itself(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "trace"):
+        batches = [batch.tolist() for batch in attach(DataLoader(Nested(), 2, num_workers=1))]
+    assert batches == [[3, 4], [5, 6]]
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    assert len(trace.loaders) == 1 + 4 and tracing.check(trace) == []
+    assert (trace.events["kind"] == Kind.YIELDED).sum() == 2 + 4 * 2
+
+
+def test_everything_of_a_program_and_nothing_afterwards(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "trace"):
+        with everything():
+            list(DataLoader(Numbers(4), 2, num_workers=1))
+        list(DataLoader(Numbers(4)))
+    assert len(tracing.load(tmp_path / "trace").loaders) == 1
+
+
+def test_torch_may_be_imported_later(tmp_path: Path) -> None:
+    program = f"""
+import sys
+import tracing
+from tracing.recording.torch_loader.attach import everything
+with tracing.record({str(tmp_path / "trace")!r}), everything():
+    assert "torch" not in sys.modules
+    from torch.utils.data import DataLoader
+    list(DataLoader(range(4)))
+assert not hasattr(DataLoader._get_iterator, "__wrapped__")
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=50)
+    assert tracing.load(tmp_path / "trace").config(0)["package"] == "torch.utils.data"
+
+
+def test_the_benchmark_measures_both(tmp_path: Path) -> None:
+    taken = compare_attaching(tmp_path, 1, seconds=0.001, turns=1)
+    assert min(taken.first + taken.second) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.accelerator.is_available(), reason="no accelerator")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pinning(tmp_path: Path, workers: int) -> None:
+    with tracing.record(tmp_path / "trace"):
+        batches = list(attach(DataLoader(Numbers(12), 2, num_workers=workers, pin_memory=True)))
+    assert all(batch.is_pinned() for batch in batches)
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    assert tracing.check(trace) == []
+    assert (trace.events["kind"] == Kind.PIN_END).sum() == 6
+    assert ("pin" in {actor.role for actor in trace.actors}) == (workers > 0)
+    assert (trace.events["kind"] == Kind.PIN_JOINED).sum() == (workers > 0)

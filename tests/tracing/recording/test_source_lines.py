@@ -1,0 +1,41 @@
+"""The source lines in a trace are the lines that emit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import minidl
+import tracing
+from tracing.recording.source_lines import emit_sites
+
+
+@pytest.fixture(autouse=True)
+def _read_anew() -> None:
+    """The sites are looked up once in a process; somebody may have edited minidl since."""
+    emit_sites.cache_clear()
+
+
+def test_each_site_is_a_call_of_emit_with_that_kind() -> None:
+    package = Path(minidl.__file__).parent
+    for kind, sites in emit_sites().items():
+        for site in sites:
+            lines = (package.parent / site.file).read_text().splitlines()
+            assert "emit(" in lines[site.line - 1], site
+            assert any(kind in line for line in lines[site.line - 1 : site.line + 2]), site
+            name = site.function.rpartition(".")[2]
+            assert f"def {name}(" in lines[site.first - 1], site
+            assert site.first <= site.line <= site.last
+
+
+def test_functions_are_named_in_full() -> None:
+    (put, *_) = emit_sites()["SEND_BEGIN"]
+    assert (put.file, put.function) == ("minidl/queues.py", "Producer._send")
+
+
+def test_a_trace_carries_the_lines_of_the_minidl_that_made_it(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run"):
+        pass
+    sources = tracing.load(tmp_path / "run").sources
+    assert sources == {kind: [site._asdict() for site in sites] for kind, sites in emit_sites().items()}

@@ -1,0 +1,189 @@
+"""Memory beside the batches: real processes whose memory grows, or does not, for known reasons."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+import minidl
+import tracing
+from minidl.events import Kind
+from tracing.recording import file_format as fmt
+from tracing.recording import memory_sampler as sampler
+from tracing.trace import memory
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(sys.platform != "linux", reason="memory is sampled from /proc"),
+]
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Trace]:
+    """run("objects") is the trace of that load; each is recorded once."""
+    traces: dict[str, tracing.Trace] = {}
+
+    def of(name: str) -> tracing.Trace:
+        if name not in traces:
+            path = tmp_path_factory.mktemp(name) / "run.trace"
+            subprocess.run([sys.executable, "-m", "tests.tracing.memory_loads", name, path], cwd=ROOT, timeout=50)
+            traces[name] = tracing.load(path)
+        return traces[name]
+
+    return of
+
+
+def told(trace: tracing.Trace) -> str:
+    return " ".join(memory.warnings(trace))
+
+
+# ---- what is sampled
+
+
+def test_main_and_its_workers_are_sampled_as_the_system_tells(run: Callable[[str], tracing.Trace]) -> None:
+    trace = run("kept")
+    samples = trace.memory
+    assert samples.dtype == memory.MEMORY_DTYPE and (np.diff(samples["time"]) >= 0).all()
+    main, worker = memory.processes(trace)
+    assert (main.name, main.worker, main.pid) == ("main", -1, trace.about["pid"])
+    assert (worker.name, worker.worker) == ("worker 0", 0)
+    assert worker.pid == int(trace.events["value"][trace.events["kind"] == Kind.WORKER_BEGIN][0])
+    for each in (main, worker):
+        sizes = each.samples
+        assert (sizes["private"] <= sizes["pss"]).all() and (sizes["pss"] <= sizes["rss"]).all()
+        assert (sizes["private"] > 0).all() and (sizes["open_files"] > 3).all() and (sizes["mappings"] > 50).all()
+
+
+def test_a_sample_is_what_psutil_says() -> None:
+    _, pid, rss, pss, private, files, mappings, shared, most_files, most_mappings = sampler.sample(os.getpid())
+    process = psutil.Process()
+    full = process.memory_full_info()
+    assert pid == process.pid and abs(rss - full.rss) < 0.05 * full.rss and abs(pss - full.pss) < 0.05 * full.pss
+    assert abs(private - full.uss) < 0.05 * full.uss and abs(files - process.num_fds()) <= 2
+    assert abs(mappings - len(process.memory_maps(grouped=False))) < 20 and shared >= 0
+    assert most_files == process.rlimit(psutil.RLIMIT_NOFILE)[0] and most_mappings > 1000
+
+
+def test_each_batch_that_is_kept_is_a_mapping_and_an_open_file(run: Callable[[str], tracing.Trace]) -> None:
+    samples = memory.processes(run("kept"))[0].samples
+    yields = run("kept").events["time"][run("kept").events["kind"] == Kind.YIELDED]
+    had = np.searchsorted(yields, samples["time"])  # batches, by then
+    going_on = (had > 0) & (had < len(yields))
+    for field in ("shared_mappings", "open_files"):
+        more = np.diff(samples[field][going_on])
+        assert len(more) >= 2 and abs(more - np.diff(had[going_on])).max() <= 8  # some are sampled while they come
+    assert memory.processes(run("copied"))[0].samples["shared_mappings"].max() < 30
+
+
+def test_without_memory_there_are_no_samples(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        list(minidl.DataLoader(range(4), num_workers=1))
+    trace = tracing.load(tmp_path / "run.trace")
+    assert len(trace.memory) == 0 and memory.warnings(trace) == [] and memory.processes(trace) == []
+
+
+# ---- what is warned of
+
+
+def test_python_objects_are_copied_and_an_array_is_not(run: Callable[[str], tracing.Trace]) -> None:
+    assert "memory of worker 0's own grew by" in told(run("objects")) and "reference count" in told(run("objects"))
+    assert told(run("array")) == ""
+
+
+@pytest.mark.parametrize("third", [0.49, 0.51])
+def test_where_the_middle_is_does_not_depend_on_the_samples(run: Callable[[str], tracing.Trace], third: float) -> None:
+    """Five samples of a worker that grows all the time, the third just before the middle or just after it."""
+    trace = run("objects")
+    worker = memory.processes(trace)[1]
+    samples = np.repeat(worker.samples[-1:], 5)
+    at = np.array([0, 0.25, third, 0.8, 1])
+    samples["time"] = trace.events["time"][-1] + 1e9 * at
+    samples["private"] = 100e6 * at
+    assert "own grew by 95 MB" in memory.growth(trace, worker._replace(samples=samples))
+
+
+def test_a_cache_is_told_from_copies(run: Callable[[str], tracing.Trace]) -> None:
+    assert "It keeps what it makes" in told(run("caching")) and "reference count" not in told(run("caching"))
+
+
+def test_who_keeps_batches_is_warned_before_the_limit(run: Callable[[str], tracing.Trace]) -> None:
+    said = told(run("kept"))
+    assert "Main holds 1.0 more" in said and "keep copies instead" in said
+    samples = memory.processes(run("kept"))[0].samples
+    field = "open_files" if "open files" in said else "mappings"
+    left = int(said.split(": after ")[1].split()[0].replace(",", ""))
+    assert left == pytest.approx(samples[f"most_{field}"][0] - samples[field].max(), rel=0.2)
+    assert told(run("copied")) == ""
+
+
+def test_the_report_says_so(run: Callable[[str], tracing.Trace]) -> None:
+    assert memory.warnings(run("objects"))[0] in tracing.report(run("objects")).notes
+
+
+# ---- how it ends
+
+
+def test_of_a_main_that_was_killed_there_is_what_was_sampled(run: Callable[[str], tracing.Trace]) -> None:
+    """And the sampler has ended by itself."""
+    trace = run("killed")
+    assert len(memory.processes(trace)[0].samples) >= 2
+    deadline = time.monotonic() + 5
+    while sampler_of(trace) is not None and time.monotonic() < deadline:
+        pass
+    assert sampler_of(trace) is None
+
+
+def sampler_of(trace: tracing.Trace) -> psutil.Process | None:
+    """The living process that writes samples into this trace."""
+    for process in psutil.process_iter():
+        try:
+            if str(trace.path / fmt.MEMORY) in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        except psutil.NoSuchProcess:
+            pass
+    return None
+
+
+def test_half_a_sample_is_left_out(run: Callable[[str], tracing.Trace], tmp_path: Path) -> None:
+    whole = run("kept").memory
+    (tmp_path / fmt.MEMORY).write_bytes((run("kept").path / fmt.MEMORY).read_bytes()[:-7])
+    assert (memory.read(tmp_path) == whole[: len(whole) - 1]).all() or len(memory.read(tmp_path)) == len(whole) - 1
+
+
+def test_ctrl_c_is_for_the_program(tmp_path: Path) -> None:
+    """The sampler takes its last sample after it."""
+    with pytest.raises(KeyboardInterrupt), tracing.record(tmp_path / "run.trace", memory=True):
+        list(minidl.DataLoader(range(4), num_workers=1))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+    trace = tracing.load(tmp_path / "run.trace")
+    assert trace.memory["time"][-1] > trace.events["time"][-1] and sampler_of(trace) is None
+
+
+# ---- in the timeline
+
+
+def test_the_timeline_draws_the_samples(run: Callable[[str], tracing.Trace]) -> None:
+    trace = run("kept")
+    figure = tracing.timeline(trace)
+    drawn = {axes.get_gid(): axes for axes in figure.axes}
+    assert {"memory (MB)", "open files of main", "mappings of main"} <= set(drawn)
+    main, worker = memory.processes(trace)
+    lines = drawn["memory (MB)"].get_lines()
+    for line, process in zip(lines, (main, worker), strict=False):
+        shown = process.samples["pss"] / 2**20
+        assert np.isin(line.get_ydata(), shown).all() and len(line.get_ydata()) >= len(shown) - 1
+    assert drawn["memory (MB)"].get_xlim() == drawn["lanes"].get_xlim()
+    quiet = {axes.get_gid() for axes in tracing.timeline(run("copied")).axes}
+    assert "memory (MB)" in quiet and "mappings of main" not in quiet

@@ -1,0 +1,115 @@
+"""state(k) is what a simple, slow replay of the first k events finds, at every k of many traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tracing
+from minidl.events import Kind
+from tests.tracing.loads import LOADS
+from tests.tracing.trace.slow_replay import replay
+from tracing.trace.state import MainStatus, PinStatus, TaskStatus, WorkerStatus
+
+Recorded = Callable[[str], tracing.Trace]
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_every_state_is_what_the_slow_replay_finds(recorded: Recorded, name: str) -> None:
+    trace = recorded(name)
+    assert len(trace) > 50
+    for k, expected in enumerate(replay(trace)):
+        found = trace.state(k)
+        assert (found.k, found.time) == (k, trace.events["time"][k])
+        assert found.loaders
+        for loader in found.loaders:
+            if loader.num_workers == 0:  # whether one without workers still lives is the next tests' subject
+                expected[loader.iterator].alive = loader.alive
+            assert loader == expected[loader.iterator], f"after event {k}"
+        shown = {loader.iterator for loader in found.loaders}
+        assert shown >= {number for number, each in expected.items() if each.alive and each.num_workers}
+
+
+def test_every_status_is_seen_somewhere(recorded: Recorded) -> None:
+    seen = set()
+    for name in LOADS:
+        trace = recorded(name)
+        for k in range(len(trace)):
+            for loader in trace.state(k).loaders:
+                seen |= {loader.main.status, loader.pin_thread.status}
+                seen |= {worker.status for worker in loader.workers}
+                seen |= {task.status for task in loader.task_info.values()}
+    assert seen == {*WorkerStatus, *PinStatus, *MainStatus, *TaskStatus}
+
+
+def test_a_batch_that_came_early_is_in_the_reorder_buffer(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    early = np.flatnonzero(trace.events["kind"] == Kind.STORED)
+    assert len(early)
+    for k in early.tolist():
+        before, after = (trace.state(at).loaders[0] for at in (k - 1, k))
+        task = int(trace.events["task"][k])
+        assert before.main.in_hand == task and task not in before.reorder_buffer
+        assert after.main.in_hand == -1 and task in after.reorder_buffer
+        assert after.waits_for_task == after.rcvd_idx == trace.events["value"][k] < task
+
+
+def test_the_counters_are_those_that_the_loader_says(recorded: Recorded) -> None:
+    for name in ("in_order", "not_in_order", "pinned", "persistent", "stream", "failing"):
+        trace = recorded(name)
+        for k in np.flatnonzero(np.isin(trace.events["kind"], [Kind.DISPATCHED, Kind.RECEIVED])).tolist():
+            number = trace.index.iterator_of[int(trace.events["loader"][k]) << 32 | int(trace.events["epoch"][k])]
+            states = {loader.iterator: loader for loader in trace.state(k).loaders}
+            assert states[number].tasks_outstanding == trace.events["value"][k]
+
+
+def test_nothing_is_left_in_the_queues_of_a_load_that_was_finished(recorded: Recorded) -> None:
+    for name in ("in_order", "pinned", "persistent"):
+        last = recorded(name).state().loaders[0]
+        assert not last.alive and last.shutdown_step == "SHUTDOWN_END"
+        assert [len(queue) for queue in [*last.index_queues, *last.result_queues, last.data_queue]] == [0] * (
+            2 * last.num_workers + 1
+        )
+        assert {worker.status for worker in last.workers} == {WorkerStatus.REAPED}
+
+
+def test_a_persistent_iterator_is_one_over_all_its_epochs(recorded: Recorded) -> None:
+    trace = recorded("persistent")
+    assert [each.epochs for each in trace.loaders] == [(0, 1, 2)]
+    assert trace.state().loaders[0].epoch == 2
+
+
+def test_several_iterators_of_one_loader_are_told_apart(recorded: Recorded) -> None:
+    trace = recorded("two_at_once")
+    assert [each.epochs for each in trace.loaders] == [(0,), (1,), (0,)]
+    most = max((trace.state(k) for k in range(len(trace))), key=lambda state: len(state.loaders))
+    assert [loader.iterator for loader in most.loaders] == [0, 1, 2]
+
+
+def test_a_serial_iterator_that_was_dropped_is_gone_once_another_begins(recorded: Recorded) -> None:
+    trace = recorded("serial")
+    assert [each.epochs for each in trace.loaders] == [(0,), (1,), (2,), (3,)]
+    assert [loader.iterator for loader in trace.state().loaders] == [3]
+    together = [k for k in range(len(trace)) if len(trace.state(k).loaders) == 2]
+    assert together  # zip(loader, loader): each speaks again after the other began
+
+
+def test_a_loader_inside_a_worker_has_that_worker_as_main(recorded: Recorded) -> None:
+    trace = recorded("nested")
+    inner = [k for k in range(len(trace)) if len(trace.state(k).loaders) > 1]
+    assert inner
+    for k in inner[:: len(inner) // 20 + 1]:
+        outer, *others = trace.state(k).loaders
+        assert outer.num_workers == 2 and all(other.num_workers == 0 for other in others)
+        assert {trace.actors[other.main.actor].role for other in others} == {"worker"}
+
+
+def test_positions_count_from_both_ends(recorded: Recorded) -> None:
+    trace = recorded("pinned")
+    assert trace.state() == trace.state(-1) == trace.state(len(trace) - 1)
+    assert trace.state(-len(trace)) == trace.state(0)
+    for k in (len(trace), -len(trace) - 1):
+        with pytest.raises(IndexError, match=f"event {k} of {len(trace)}"):
+            trace.state(k)

@@ -1,0 +1,17 @@
+"""Numbers in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tracing.trace.words import duration
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "words"),
+    [(-5, "0 ns"), (0, "0 ns"), (999, "999 ns"), (999.6, "1 µs"), (999_400, "999 µs"), (999_600, "1.0 ms"),
+     (12_340_000, "12.3 ms"), (999_400_000, "999 ms"), (999_600_000, "1.00 s"), (59_960_000_000, "60.0 s"),
+     (999e9, "999 s"), (999.6e9, "16.7 min"), (1800e9, "30.0 min"), (7200e9, "2.0 h")],
+)  # fmt: skip
+def test_durations_are_short(nanoseconds: float, words: str) -> None:
+    assert duration(nanoseconds) == words and len(words) <= 8

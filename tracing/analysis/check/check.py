@@ -1,0 +1,43 @@
+"""`tracing.check(trace)`: does the protocol hold in this trace? What must hold stands in
+tracing.analysis.check.invariants."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracing.analysis.check.invariants import INVARIANTS
+from tracing.analysis.check.iterator_events import Part
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+MOST = 20  # violations of one invariant that are told for one iterator
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An invariant that does not hold."""
+
+    name: str  # of the invariant: "first in, first out"
+    sentence: str  # what should be so
+    what: str  # what is: "index_queue 1: task 3 was got where task 2 was due"
+    events: list[int]  # positions of the events that show it, ascending
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what} (events {', '.join(map(str, self.events))})"
+
+
+def check(trace: Trace) -> list[Violation]:
+    """The violated invariants; an empty list when all hold.
+
+    Where a file was full or damaged, only the events up to there are judged: what misses afterwards proves nothing.
+    """
+    found = []
+    for iterator in trace.index.iterators:
+        part = Part(trace, iterator.number)
+        for each in INVARIANTS:
+            for what, events in itertools.islice(each.breaches(part), MOST):
+                found.append(Violation(each.name, each.sentence, what, sorted(events)))
+    return found

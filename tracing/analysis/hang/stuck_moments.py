@@ -1,0 +1,90 @@
+"""The moments at which a thread that iterates may be stuck: the end of a trace, and waits that were broken off."""
+
+from __future__ import annotations
+
+import enum
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidl.events import Kind
+from tracing.trace.event_index import Lane
+from tracing.trace.process_status import Process, has_unread
+from tracing.trace.trace import Trace
+
+WAITS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)
+
+
+class Ending(enum.Enum):
+    """How the thread that is stuck went on."""
+
+    NOT = "It looks stuck: {who} has not got on for {age}"  # it is still there
+    KILLED = "When {who} was killed, or left without a shutdown, it had not got on for at least {age}"
+    RECORDED = "It was stuck: {who} had not got on for {age} when the recording ended"
+    INTERRUPTED = "It was stuck: {who} had not got on for {age} when it was interrupted"
+    TIMED_OUT = "It was stuck: {who} had waited {age} when its timeout ran out"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A thread that iterates, at some time."""
+
+    k: int  # after this event
+    until: int  # ns
+    actor: int  # of the thread
+    ending: Ending
+    known: dict[int, Process]  # what is known of the processes at this time
+    left: list[int]  # pids of workers that live on without main
+
+
+def ends(trace: Trace, known: dict[int, Process], now: int | None) -> list[Moment]:
+    """The end of the trace, for each thread that iterates."""
+    k = trace.complete - 1
+    if k < 0:
+        return []
+    actors = trace.actors
+    mains = {each.main.actor for each in trace.state(k).loaders if each.main.actor >= 0}
+    return [_end(trace, k, actor, known, now) for actor in sorted(mains) if actors[actor].role == "main"]
+
+
+def _end(trace: Trace, k: int, actor: int, known: dict[int, Process], now: int | None) -> Moment:
+    pid, last = trace.actors[actor].pid, int(trace.events["time"][k])
+    process = known.get(pid, Process.GONE)
+    if trace.complete < len(trace) or trace.dropped or trace.damage:
+        return Moment(k, last, actor, Ending.RECORDED, {}, [])
+    if process in (Process.LIVES, Process.STOPPED):
+        if now is None:
+            pids = np.array([each.pid for each in trace.actors])
+            said = int((pids[trace.events["actor"]] == pid).sum())
+            now = last if has_unread(trace.path, pid, said) else max(last, time.monotonic_ns())
+        return Moment(k, now, actor, Ending.NOT, known, [])
+    if process is Process.CLOSED:
+        stopped = trace.about.get("stopped")
+        ended = stopped if isinstance(stopped, int) and stopped > last else last
+        return Moment(k, ended if now is None else min(now, ended), actor, Ending.RECORDED, {}, [])
+    # Killed. Its workers notice that at once, if they can notice anything; how they are now says nothing of then.
+    left = [pid for pid, how in known.items() if how in (Process.LIVES, Process.STOPPED)]
+    died = np.flatnonzero(trace.events["kind"][: k + 1] == Kind.PARENT_DIED)
+    if len(died) and died[0] > 0:
+        return Moment(int(died[0]) - 1, int(trace.events["time"][died[0]]), actor, Ending.KILLED, {}, left)
+    stopped_ones: dict[int, Process] = {pid: how for pid, how in known.items() if how is Process.STOPPED}
+    return Moment(k, last if now is None else max(last, now), actor, Ending.KILLED, stopped_ones, left)
+
+
+def broken_off(trace: Trace) -> list[Moment]:
+    """Waits that ended with no message: a shutdown in the middle of one (Ctrl-C), or the user's own timeout."""
+    found = []
+    kinds = trace.events["kind"]
+    for iterator in trace.index.iterators:
+        main = trace.index.lane(iterator.number, Lane.MAIN).array
+        main = main[: main.searchsorted(trace.complete)]
+        before, after = kinds[main[:-1]], kinds[main[1:]]
+        interrupted = np.isin(before, WAITS) & (after == Kind.SHUTDOWN_BEGIN)
+        timed_out = np.isin(before, WAITS[1:]) & (after == Kind.ERROR_RAISED)
+        for at in main[1:][interrupted | timed_out].tolist():
+            ending = Ending.INTERRUPTED if kinds[at] == Kind.SHUTDOWN_BEGIN else Ending.TIMED_OUT
+            actor = int(trace.events["actor"][at])
+            if trace.actors[actor].role == "main":
+                found.append(Moment(at - 1, int(trace.events["time"][at]), actor, ending, {}, []))
+    return found

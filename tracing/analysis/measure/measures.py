@@ -1,0 +1,250 @@
+"""What a trace says in numbers: where main's time went, what it waited for, when the workers were idle.
+
+tracing.report makes its verdict of these. They come from `trace.tasks` and `trace.events` without a loop over
+events, so a trace of a million is measured in about a second. What is measured is given as stretches of time with the
+events that begin and end them, so that whoever tells a number can name the events that it comes from.
+
+None of it needs what the feeder threads say: torch's say nothing.
+
+Legend
+    request  asked for at 1.00 s, had at 1.25 s: batch 7    main is in the loader, from ASKED to the next YIELDED
+    place    WAITING                                        what main does at a moment: see tracing.trace.places
+    hop      "fetch_begin"                                  a time in trace.tasks, and the event that it is of
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from minidl.events import Kind, Queue
+from tracing.trace.event_index import HOPS, Iterator, Lane
+from tracing.trace.intervals import Grid, Intervals, concatenate
+from tracing.trace.places import Place, places
+from tracing.trace.trace import Trace
+
+NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
+
+# Hops that stand in trace.tasks, but are events without a task.
+OTHER_HOPS = {
+    "asked": (Kind.ASKED, Queue.NONE),
+    "index_arrived": (Kind.ARRIVED, Queue.INDEX),
+    "result_arrived": (Kind.ARRIVED, Queue.RESULT),
+}
+
+
+class Measures:
+    """One DataLoader of a trace, all its epochs together. Times are in ns."""
+
+    def __init__(self, trace: Trace, iterators: list[Iterator], tasks: np.ndarray) -> None:
+        """`iterators`, at least one, and `tasks`, rows of `trace.tasks`: all of that loader."""
+        self.trace, self.iterators, self.tasks = trace, iterators, tasks
+        self.loader = iterators[0].loader
+        self.events = trace.events
+        self.time, self.kind = self.events["time"], self.events["kind"]
+        self.num_workers = max(each.num_workers for each in iterators)
+        self.config: dict[str, Any] = trace.config(iterators[0].number)
+        self.until = int(self.time[-1])
+        self._positions: dict[str, np.ndarray] = {}
+
+    # ---- times, and the events that they are of
+
+    def positions(self, times: np.ndarray, hop: str) -> np.ndarray:
+        """The positions of the events of this loader that a hop took place by, at these times."""
+        if hop not in self._positions:
+            kind, queue = HOPS.get(hop) or OTHER_HOPS[hop]
+            mine = (self.kind == kind) & (self.events["queue"] == queue) & (self.events["loader"] == self.loader)
+            self._positions[hop] = np.flatnonzero(mine)
+        found = self._positions[hop]
+        return found[np.searchsorted(self.time[found], times)]
+
+    def between(self, rows: np.ndarray, begin: str, end: str) -> Intervals:
+        """What lies between two hops of each of these tasks, of those that made both."""
+        rows = rows[(rows[begin] >= 0) & (rows[end] >= 0)]
+        first, last = (self.positions(rows[hop], hop) for hop in (begin, end))
+        return Intervals(rows[begin], rows[end], first, last)
+
+    def stage(self, begin: str, end: str) -> np.ndarray:
+        """How long each task took from one hop to another, for those that made both (ns)."""
+        rows = self.tasks[(self.tasks[begin] >= 0) & (self.tasks[end] >= 0)]
+        return rows[end] - rows[begin]
+
+    def of_events(self, first: np.ndarray, last: np.ndarray) -> Intervals:
+        """From one event to another, given by their positions."""
+        return Intervals(self.time[first], self.time[last], first, last)
+
+    # ---- main
+
+    @cached_property
+    def main(self) -> tuple[Intervals, np.ndarray]:
+        """What main does from each of its events to the next; and the Place of each."""
+        parts, found = [], []
+        for iterator in self.iterators:
+            positions = self.trace.index.lane(iterator.number, Lane.MAIN).array
+            if len(positions) and self.kind[positions[-1]] == Kind.WAIT:  # it still waits
+                positions = np.append(positions, len(self.trace) - 1)
+            parts.append(self.of_events(positions[:-1], positions[1:]))
+            found.append(places(self.kind[positions[:-1]]))
+        return concatenate(parts), np.concatenate(found)
+
+    def main_in(self, place: Place) -> Intervals:
+        intervals, found = self.main
+        return intervals.where(found == place)
+
+    @property
+    def run(self) -> Intervals:
+        """Each epoch (or iterator, where one follows the other at once) from its beginning to its end."""
+        intervals, found = self.main
+        return intervals.where(found != Place.OUTSIDE).joined()
+
+    @cached_property
+    def spent(self) -> dict[Place, int]:
+        """How long main was where."""
+        intervals, found = self.main
+        sums = np.bincount(found, intervals.length, minlength=len(Place))
+        return {place: int(sums[place]) for place in Place}
+
+    @property
+    def total(self) -> int:
+        """From the beginning of each epoch to its end, added up: what shares are shares of. At least 1."""
+        return max(1, sum(self.spent.values()) - self.spent[Place.OUTSIDE])
+
+    # ---- requests: main asks, and has a batch
+
+    @cached_property
+    def requests(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(tasks yielded, when each was asked for, when it was had), but for the first batch of each epoch."""
+        rows = self.tasks[self.tasks["yielded"] >= 0]
+        rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
+        # Where events are missing it may not be known when a batch was asked for.
+        follows = np.flatnonzero((rows["epoch"][1:] == rows["epoch"][:-1]) & (rows["asked"][:-1] >= 0))
+        return rows[follows + 1], rows["asked"][follows], rows["yielded"][follows + 1]
+
+    @property
+    def waits(self) -> Intervals:
+        """From ASKED to YIELDED, for each request."""
+        _, asked, had = self.requests
+        return Intervals(asked, had, self.positions(asked, "asked"), self.positions(had, "yielded"))
+
+    @cached_property
+    def awaited(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Main waits, and the batch that it gets in the end is ... -> (begin, end) for each request.
+
+        made: not sent yet, in its worker's queue, or in its worker's hands; moved: from there to main, or to the pin
+        thread; pinned: from there to main.
+        """
+        rows, asked, had = self.requests
+        made, moved, pinned = (
+            np.clip(np.where(rows[name] >= 0, rows[name], otherwise), asked, had)
+            for name, otherwise in (("collate_end", had), ("result_got", asked), ("data_got", asked))
+        )
+        moved = np.maximum(made, moved)
+        return {"made": (asked, made), "moved": (made, moved), "pinned": (moved, np.maximum(moved, pinned))}
+
+    # ---- workers
+
+    @cached_property
+    def idle(self) -> list[Intervals]:
+        """For each worker: when it waits for a task."""
+        return [self._idle(worker) for worker in range(self.num_workers)]
+
+    def _idle(self, worker: int) -> Intervals:
+        parts = []
+        for iterator in self.iterators:
+            positions = self.trace.index.lane(iterator.number, Lane.WORKER, worker).array
+            waits = np.flatnonzero(self.kind[positions] == Kind.WAIT)
+            after = np.append(positions, len(self.trace) - 1)[waits + 1]
+            parts.append(self.of_events(positions[waits], after))
+        return concatenate(parts)
+
+    def lived(self, worker: int) -> Intervals:
+        """From the first event of each process that was this worker to its last."""
+        lanes = [self.trace.index.lane(each.number, Lane.WORKER, worker).array for each in self.iterators]
+        ends = np.array([(lane[0], lane[-1]) for lane in lanes if len(lane)], np.int64).reshape(-1, 2)
+        return self.of_events(ends[:, 0], ends[:, 1])
+
+    # ---- who did what at the same time
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The time, cut wherever what main waits for, a worker, the pin thread or the reorder buffer changes."""
+        training = self.main_in(Place.TRAINING)
+        edges = [training.begin, training.end, *self.inside("stored", "released"), *self.inside("pin_begin", "pin_end")]
+        edges += [edge for pair in self.awaited.values() for edge in pair]
+        return Grid(*edges, *(edge for each in self.idle for edge in (each.begin, each.end)))
+
+    def inside(self, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
+        """When each task that came between two hops of its way did so; one that is still there: until the end."""
+        rows = self.tasks[self.tasks[begin] >= 0]
+        return rows[begin], np.where(rows[end] >= 0, rows[end], self.until)
+
+    def during(self, *names: str) -> np.ndarray:
+        """Pieces of the grid in which main waits for a batch that is "made", "moved" or "pinned": bool."""
+        return np.logical_or.reduce([self.grid.depth(*self.awaited[name]) > 0 for name in names])
+
+    @cached_property
+    def idle_share(self) -> np.ndarray:
+        """The share of the workers that is idle in each piece of the grid, 0 to 1."""
+        idle = sum(self.grid.depth(each.begin, each.end) for each in self.idle)
+        return np.asarray(idle / max(1, self.num_workers))
+
+    @cached_property
+    def held_up(self) -> np.ndarray:
+        """Whether in each piece of the grid one batch holds up the others: main waits for it while it is being made,
+        finished ones lie in the reorder buffer, and at least half of the other workers have nothing to do. (With all
+        of them at work nothing is lost: another order would bring no batch sooner.)"""
+        finished = self.grid.depth(*self.inside("stored", "released")) > 0
+        idle = self.idle_share * self.num_workers >= max(1, (self.num_workers - 1) / 2)
+        return np.asarray(self.during("made") & finished & idle)
+
+    @cached_property
+    def in_pin_thread(self) -> np.ndarray:
+        """Pieces in which main waits for the pin thread, and at least half of the workers have nothing to do: it pins
+        the batch, or that one still lies in worker_result_queue while the thread pins another."""
+        pins = self.grid.depth(*self.inside("pin_begin", "pin_end")) > 0
+        return np.asarray((self.during("pinned") | (self.during("moved") & pins)) & (self.idle_share >= 0.5))
+
+    @cached_property
+    def on_its_way(self) -> np.ndarray:
+        """Pieces in which main waits for a batch that is made and not with the pin thread, and at least half of the
+        workers have nothing to do. (While they work, they are what limits the load: batches that arrived sooner would
+        not be more.)"""
+        return np.asarray(self.during("moved") & ~self.in_pin_thread & (self.idle_share >= 0.5))
+
+    @cached_property
+    def trains(self) -> np.ndarray:
+        training = self.main_in(Place.TRAINING)
+        return np.asarray(self.grid.depth(training.begin, training.end) > 0)
+
+    def stretches(self, mask: np.ndarray) -> Intervals:
+        """The time of the pieces of the grid that `mask` chooses. (Each edge of the grid is the time of an event.)"""
+        begin, end = self.grid.stretches(mask)
+        return Intervals(begin, end, np.searchsorted(self.time, begin), np.searchsorted(self.time, end))
+
+    def length(self, mask: np.ndarray) -> int:
+        return int(self.grid.length[mask].sum())
+
+    @property
+    def hold_up_gain(self) -> int:
+        """What another order would have saved: what the idle workers could have made meanwhile, of what all make."""
+        return int((self.grid.length * self.held_up * self.idle_share).sum())
+
+    @property
+    def spare(self) -> int:
+        """While main trained, workers were idle for so long, weighted by how many: they could have worked ahead."""
+        return int((self.grid.length * self.trains * self.idle_share).sum())
+
+
+def measure(trace: Trace) -> list[Measures]:
+    """Every DataLoader of a trace that said what it is, in the order in which they began."""
+    iterators: dict[int, list[Iterator]] = {}
+    for each in trace.index.iterators:
+        iterators.setdefault(each.loader, []).append(each)
+    said = {each.loader for each in trace.index.iterators if len(trace.index.group(each.number, Kind.LOADER))}
+    loaders = [loader for loader in iterators if loader in said]
+    # Sorted once: a program may have thousands of loaders, and each need not look through the tasks of all.
+    tasks = trace.tasks[np.argsort(trace.tasks["loader"], kind="stable")]
+    first, end = (np.searchsorted(tasks["loader"], loaders, side) for side in ("left", "right"))
+    return [Measures(trace, iterators[loader], tasks[i:j]) for loader, i, j in zip(loaders, first, end, strict=True)]

@@ -1,0 +1,56 @@
+"""How a run ended: by itself, with an error, or because main was killed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minidl.events import Kind
+from tracing.analysis.measure.measures import Measures
+from tracing.recording import file_format as fmt
+from tracing.recording.record import is_alive
+from tracing.trace.event_index import Iterator, Lane
+from tracing.trace.trace import Trace
+
+# Main's last event of these kinds tells how far its iterator came.
+MARKS = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
+IN_EPOCH = (Kind.EPOCH_BEGIN, Kind.YIELDED)
+
+
+def ended_early(measures: Measures) -> bool:
+    """Whether an error or main's death ended the run."""
+    return failed(measures) or main_was_killed(measures.trace, measures.iterators[-1])
+
+
+def failed(measures: Measures) -> bool:
+    """Whether an error ended the run: that is to be mended before anything else."""
+    return fatal_error(measures.trace, measures.iterators[-1]) is not None
+
+
+def fatal_error(trace: Trace, iterator: Iterator) -> int | None:
+    """The position of the first error after which no batch came."""
+    raised = trace.index.group(iterator.number, Kind.ERROR_RAISED).array
+    mark = _last_mark(trace, iterator, (Kind.YIELDED, Kind.EPOCH_END))
+    after = raised[raised > mark]
+    return int(after[0]) if len(after) else None
+
+
+def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
+    """In mid-epoch. Its workers say so; or it never closed its file, and there is no such process any more."""
+    mark = _last_mark(trace, iterator, MARKS)
+    if mark < 0 or trace.events["kind"][mark] not in IN_EPOCH:
+        return False
+    actor = trace.actors[int(trace.events["actor"][mark])]
+    if actor.role != "main":  # a loader nested in a dataset: a worker died with it, and that is told as such
+        return False
+    lanes = (trace.index.lane(iterator.number, Lane.WORKER, worker).array for worker in range(iterator.num_workers))
+    if any((trace.events["kind"][lane] == Kind.PARENT_DIED).any() for lane in lanes):
+        return True
+    headers = (fmt.read_header(path) for path in trace.path.glob(f"events-{actor.pid}-*.bin"))
+    return any(header is not None and header.used < 0 for header in headers) and not is_alive(actor.pid)
+
+
+def _last_mark(trace: Trace, iterator: Iterator, kinds: tuple[Kind, ...]) -> int:
+    """The position of main's last event of these kinds, or -1."""
+    positions = trace.index.lane(iterator.number, Lane.MAIN).array
+    found = positions[np.isin(trace.events["kind"][positions], kinds)]
+    return int(found[-1]) if len(found) else -1

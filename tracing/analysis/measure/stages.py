@@ -1,0 +1,121 @@
+"""What a batch goes through, one stage after the other: how long each takes, what each worker did, how full the queues
+were, and what a start-up consists of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minidl.events import Kind, Queue
+from tracing.analysis.measure.measures import Measures
+from tracing.trace.intervals import Grid, Intervals, concatenate
+from tracing.trace.places import Place
+from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
+
+QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
+BACKS_UP = 0.25  # of the tasks that may be under way: a queue that holds more than this backs up
+
+IMPORTING = "importing and unpickling"  # or, of a worker started by fork, only the way to its first line
+STARTUP_PARTS = {  # of a worker -> the events between which it lies
+    "starting the process": (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
+    IMPORTING: (Kind.WORKER_STARTED, Kind.WORKER_BEGIN),
+    "worker_init_fn": (Kind.INIT_FN_BEGIN, Kind.INIT_FN_END),
+}
+
+
+def percentiles(lengths: np.ndarray) -> dict[str, float]:
+    """count, and in ns: median, p90, p99, max. Each is the length of one of them, and none is made up between two."""
+    if not len(lengths):
+        return {"count": 0}
+    median, p90, p99 = np.percentile(lengths, (50, 90, 99), method="lower").tolist()
+    return {"count": len(lengths), "median": median, "p90": p90, "p99": p99, "max": float(lengths.max())}
+
+
+def worker_time(measures: Measures, worker: int) -> dict[str, int]:
+    """What a worker did between its first event and its last: the number of batches, then ns."""
+    rows = measures.tasks[(measures.tasks["worker"] == worker) & (measures.tasks["collate_end"] >= 0)]
+    return {
+        "batches": len(rows),
+        "lived": measures.lived(worker).total,
+        "worked": int((rows["collate_end"] - rows["fetch_begin"]).sum()),
+        "cpu": int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum()),
+        "idle": measures.idle[worker].total,
+    }
+
+
+# ---- queues
+
+
+def occupancy(measures: Measures, put: str, got: str) -> dict[str, float]:
+    """Of the tasks that lie between two hops: the mean number, the highest, and the share of the time with none."""
+    begin, end = measures.inside(put, got)
+    grid = Grid(begin, end)
+    if not len(grid.length):
+        return {"mean": 0.0, "max": 0, "empty": 1.0}
+    level, total = grid.depth(begin, end), measures.total
+    filled = int(grid.length[level > 0].sum())
+    mean = float((grid.length * level).sum()) / total
+    return {"mean": mean, "max": int(level.max()), "empty": max(0.0, 1 - filled / total)}
+
+
+def bottleneck(measures: Measures, queues: dict[str, dict[str, float]]) -> str:
+    """Between which queues the level falls most, from high to low: what stands there is the slowest step. "" where no
+    queue backs up."""
+    names = [name for name in QUEUES if name in queues]
+    if not names:
+        return ""
+    levels = [queues[name]["mean"] for name in names]
+    under_way = measures.num_workers * int(measures.config.get("prefetch_factor") or 2)
+    falls = [level - following for level, following in zip(levels, [*levels[1:], 0.0], strict=True)]
+    if max(falls) < BACKS_UP * under_way:
+        return ""
+    at = int(np.argmax(falls))
+    index, result, _, reorder = QUEUES
+    pins = (measures.tasks["pin_begin"] >= 0).any()
+    step = {
+        index: "the workers",
+        result: "the pin thread" if pins else "main, which takes them out",
+        reorder: "the batch whose turn it is, and which is late",
+    }.get(names[at], "main, which takes them out")
+    following = f"{names[at + 1]} ({levels[at + 1]:.1f})" if at + 1 < len(names) else "main"
+    return f"From high to low: {names[at]} ({levels[at]:.1f}) -> {following}. The slowest step: {step}."
+
+
+# ---- start-up
+
+
+def startup_cost(measures: Measures) -> int:
+    """Start-up beyond the time in which a batch is made anyway (ns)."""
+    made = measures.stage("fetch_begin", "collate_end")
+    if not len(made) or not measures.num_workers:
+        return measures.spent[Place.STARTUP]
+    epochs = len(np.unique(measures.tasks["epoch"][measures.tasks["yielded"] >= 0]))
+    return max(0, measures.spent[Place.STARTUP] - epochs * int(np.median(made)))
+
+
+def startup_parts(measures: Measures) -> dict[str, Intervals]:
+    """For each part of a worker's start: that of each worker which went through it. The last one, "first batch", is the
+    making of what each worker process made first."""
+    parts: dict[str, list[Any]] = {name: [] for name in STARTUP_PARTS}
+    for iterator in measures.iterators:
+        for worker in range(iterator.num_workers):
+            for name, kinds in STARTUP_PARTS.items():
+                ends = [measures.trace.index.group(iterator.number, kind, Queue.NONE, worker).array for kind in kinds]
+                if all(len(each) for each in ends):
+                    first, last = ends[0][:1], ends[1][:1]
+                    # A worker that begins while its start() has not returned: nothing lies between.
+                    parts[name].append(measures.of_events(first, np.maximum(first, last)))
+    found = {name: concatenate(each) for name, each in parts.items()}
+    return found | {"first batch": measures.between(first_batches(measures), "fetch_begin", "collate_end")}
+
+
+def first_batches(measures: Measures) -> np.ndarray:
+    """The rows of the tasks that each worker process made first."""
+    made = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["worker"] >= 0)]
+    epochs, which = np.unique(made["epoch"], return_inverse=True)
+    iterator_of = measures.trace.index.iterator_of  # one that persists serves several epochs by the same processes
+    iterators = np.array([iterator_of[measures.loader << 32 | epoch] for epoch in epochs.tolist()], np.int64)[which]
+    order = np.lexsort((made["fetch_begin"], made["worker"], iterators))
+    process = np.column_stack([iterators, made["worker"]])[order]
+    return made[order][np.append(True, (np.diff(process, axis=0) != 0).any(axis=1))[: len(made)]]

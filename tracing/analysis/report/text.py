@@ -1,0 +1,171 @@
+"""The report as text: a screen that says what to do, then tables for whoever wants to see more."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tracing.analysis.measure.measures import NO_LOADER
+from tracing.analysis.report.evidence import Reason
+from tracing.trace.intervals import Span
+from tracing.trace.words import GLOSSES, duration, seconds
+
+if TYPE_CHECKING:
+    from tracing.analysis.report.report import LoaderReport, Report
+
+WIDTH = 76  # characters of a line of text: the demo indents it by 4
+NAMES = {"startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers"}  # of places and causes
+
+
+def text(report: Report) -> str:
+    lines = first_lines(report)
+    for position, each in enumerate(report.loaders):
+        if position:
+            lines += ["", "", f"DataLoader {each.loader}", *_main_part(report, each)]
+        lines += ["", *_tables(each)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def first_lines(report: Report) -> list[str]:
+    lines = [line for note in report.notes for line in _wrap(note, "Note: ")]
+    if not report.loaders:
+        return [*lines, NO_LOADER]
+    first = report.loaders[0]
+    return [*lines, *[f"DataLoader {first.loader}"] * (len(report.loaders) > 1), *_main_part(report, first)]
+
+
+def _main_part(report: Report, each: LoaderReport) -> list[str]:
+    lines, seen = _wrap(each.verdict_line, "Verdict  "), set[Span]()
+    if each.also_line:
+        lines += _wrap(each.also_line, "Also     ")
+    for number, reason in enumerate(each.why):
+        lines += _wrap(reason.text, "         - " if number else "Why      - ")
+        lines += _wrap(_where(report, reason, seen), "           ")
+    for number, advice in enumerate(each.next):
+        lines += _wrap(advice, "         - " if number else "Next     - ")
+    if each.look is not None:
+        lines += _look(report, each, each.look)
+    return lines
+
+
+def _where(report: Report, reason: Reason, seen: set[Span]) -> str:
+    """Where its numbers can be seen: seconds, as the timeline takes them, and positions of events. What was named
+    once is not named again."""
+    parts = []
+    for shown in reason.shown:
+        new = [span for span in shown.longest if span not in seen]
+        seen |= set(new)
+        if new:
+            at = (f"{seconds(*report.at(span))} s [events {span[0]}-{span[1]}]" for span in new)
+            parts.append(f"{shown.name}: {', '.join(at)}")
+    return "; ".join(parts)
+
+
+def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
+    """The command that shows a part of the trace, a little of what is before and after it, and the way of the batch
+    that it ends with."""
+    begin, end = report.at(span)
+    around = max((end - begin) // 2, 1_000_000)
+    since, until = seconds(max(0, begin - around), end + around).split("-")
+    part, last = f"--from {since} --to {until}", report.trace.events[span[1]]
+    if len(report.loaders) > 1:
+        part += f" --loader {each.loader}"
+    if each.epochs > 1:
+        part += f" --epoch {last['epoch']}"
+    if last["task"] >= 0:
+        part += f" --follow {last['task']}"
+    # Not wrapped but at one place: it is there to be copied.
+    return [f"Look     python -m tracing timeline {shlex.quote(report.path)} -o look.png \\", f"           {part}"]
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    blank = " " * len(indent)
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=blank, break_on_hyphens=False)
+
+
+# ---- tables
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], gloss: bool = False) -> list[str]:
+    """The first column is left-aligned, the others right-aligned; a gloss of the first may stand at the end."""
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    lines = [title]
+    for row in (header, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        line = "  " + "  ".join([row[0].ljust(widths[0]), *cells])
+        lines.append(f"{line}  {GLOSSES.get(row[0], '')}" if gloss else line)
+    return [*lines, ""]
+
+
+def _tables(each: LoaderReport) -> list[str]:
+    total = max(1, sum(each.main_ns.values()))
+    lines = _table(
+        f"Where main's time went: {each.batches} batches, epochs: {each.epochs}",
+        ("", "time", "share"),
+        [(NAMES.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in each.main_ns.items() if ns],
+        gloss=True,
+    )
+    lost = sorted(each.causes_ns.items(), key=lambda item: -item[1])
+    lines += _table(
+        "What it was lost to",
+        ("", "time", "share"),
+        [(NAMES.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in lost],
+        gloss=True,
+    )
+    lines += _table(
+        "Stages of a batch",
+        ("", "median", "90 %", "99 %", "longest"),
+        [
+            (name, *(duration(found[key]) for key in ("median", "p90", "p99", "max")))
+            for name, found in each.stages_ns.items()
+        ],
+    )
+    # Beside the table there is no room for these.
+    lines[-1:] = [*_wrap("; ".join(f"{name}: {GLOSSES[name]}" for name in each.stages_ns), "  "), ""]
+    if each.workers:
+        lines += [*_workers(each), *_queues(each)]
+    return lines + _slowest(each) if each.slowest else lines[:-1]
+
+
+def _workers(each: LoaderReport) -> list[str]:
+    rows = [
+        (
+            f"worker {worker}",
+            str(found["batches"]),
+            duration(found["worked"]),
+            f"{found['worked'] / max(1, found['lived']):.0%}",
+            f"{found['cpu'] / max(1, found['worked']):.0%}",
+            f"{found['idle'] / max(1, found['lived']):.0%}",
+        )
+        for worker, found in enumerate(each.workers)
+    ]
+    header = ("", "batches", "at work", "share", "CPU", "idle")
+    return _table("Workers (CPU: how much of their work used a core; idle: without a task)", header, rows)
+
+
+def _queues(each: LoaderReport) -> list[str]:
+    rows = [
+        (name, f"{found['mean']:.1f}", f"{found['max']:.0f}", f"{found['empty']:.0%}")
+        for name, found in each.queues.items()
+    ]
+    lines = _table("Batches in the queues, those of all workers together", ("", "mean", "most", "empty"), rows)
+    return [*lines[:-1], *_wrap(each.bottleneck, "  "), ""] if each.bottleneck else lines
+
+
+def _slowest(each: LoaderReport) -> list[str]:
+    rows = [
+        (
+            f"batch {found['batch']}" + (f" of epoch {found['epoch']}" if each.epochs > 1 else ""),
+            "main" if found["worker"] < 0 else str(found["worker"]),
+            f"{found['at_ns'] / 1e9:.3f} s",
+            duration(found["made_ns"]),
+            duration(found["cpu_ns"]),
+            duration(found["waited_ns"]),
+            textwrap.shorten(str(found["keys"]), 26, placeholder=" ...]"),
+        )
+        for found in each.slowest
+    ]
+    header = ("", "worker", "begun at", "made in", "CPU", "waited", "keys")
+    return _table("The batches that took longest to make (waited: how long main did)", header, rows)[:-1]

@@ -1,0 +1,307 @@
+"""How long everything took that a loader does: what tracing.analysis.whatif.simulated_replay does again, in another
+setting.
+
+Each batch has its own times, whatever worker makes it. What is the same for all is one number: a median, or the least
+that was seen, where a queue can only add to it.
+
+Not everything is in a trace. What is not known, and what is put in its place:
+
+training    only its wall time is known: it is taken to use a core, unless the workers were too quick for that
+            (tracing.analysis.whatif.simulated_replay.fitted); without workers main's CPU time is known, and taken as it
+            is
+waiting     what of a batch's making was not CPU time; if it was for a core, it is not there elsewhere: fitted, too
+moving      how long a message is in a pipe shows only where its reader waited for it: of both queues the least counts
+workers     a trace without any knows nothing of starting one, or of moving a batch: 0
+
+Legend
+    setting  Setting(num_workers=2, prefetch_factor=2, in_order=True, persistent_workers=False)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from minidl.events import NO_WORKER, Kind, Queue
+from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.stages import first_batches
+from tracing.trace.places import Place
+
+SECOND = 1e9  # ns
+BLOCK = 40  # batches that follow each other: what is chosen of a long trace
+QUICKEST = 10  # per cent: of many equal things that few were not held up
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What is tried."""
+
+    num_workers: int
+    prefetch_factor: int = 2
+    in_order: bool = True
+    persistent_workers: bool = False
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What a message takes on a part of its way."""
+
+    always: float  # what the quickest take
+    locked: np.ndarray  # how much longer each takes: its process computes, and has Python's lock
+
+    def of(self, task: int) -> tuple[float, float]:
+        return self.always, float(self.locked[task])
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Of one loader, in seconds. Arrays have an element a batch, in the order in which they were yielded."""
+
+    making_cpu: np.ndarray  # fetch and collate, on a core
+    making_wait: np.ndarray  # ... and the rest of the wall time
+    turning: float  # a worker, from a batch to the next one, if that one's task is there
+    sending: Moving  # a task, from main to a worker who waits for it
+    pickling: Moving  # a batch, from a worker's hands to whoever waits for it
+    unpickling: Moving
+    pinning_cpu: np.ndarray
+    pinning_wait: np.ndarray
+    drawing: np.ndarray  # keys, by main
+    handling_cpu: float  # the loader's own bookkeeping in main, a batch
+    handling_wait: float
+    training: np.ndarray  # the step with the batch
+    trains_on: float  # the share of it that needs a core, 0 to 1
+    trains_known: bool  # whether that was measured
+    pins: bool
+    starting: float  # main's time for each worker it starts
+    preparing_cpu: float  # a worker, from there until it waits for its first task
+    preparing_wait: float
+    warming_cpu: float  # how much longer a worker makes at its first batch than at others: on a core ...
+    warming_wait: float  # ... and the rest
+    stopping: float  # main's time for each worker that it waits for at the end
+    batches: int  # of an epoch
+    epochs: int
+    cores: float  # of the machine
+    setting: Setting  # as recorded
+
+    def __len__(self) -> int:
+        return len(self.training)
+
+    @property
+    def cpu(self) -> float:
+        """The seconds of a core that a batch takes, all that compute for it together."""
+        arrays = (self.making_cpu, self.pinning_cpu, self.drawing, self.trains_on * self.training)
+        return self.handling_cpu + float(sum(each.mean() for each in arrays))
+
+    def part(self, most: int) -> Durations:
+        """At most so many batches, or a few more, and no more than two epochs have: blocks from all over the trace,
+        each of batches that follow each other. (What comes one time in ten comes so in a block, too.)"""
+        most = min(most, 2 * self.batches)
+        if len(self) <= most:
+            return self
+        block = min(BLOCK, most)
+        begins = np.linspace(0, len(self) - block, -(-most // block)).astype(int)
+        chosen = (begins[:, None] + np.arange(block)).ravel()
+        fewer: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                fewer[name] = value[chosen]
+            elif isinstance(value, Moving):
+                fewer[name] = replace(value, locked=value.locked[chosen])
+        return replace(self, **fewer)
+
+
+def durations(measures: Measures) -> Durations:
+    """What the trace says of this loader. ValueError: fewer than two batches were made and yielded."""
+    rows = measures.tasks
+    rows = rows[(rows["yielded"] >= 0) & (rows["collate_end"] >= 0)]
+    if len(rows) < 2:
+        raise ValueError("fewer than two batches were made and yielded: that is too few to tell of others")
+    rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
+    pinning = _seconds(rows, "pin_begin", "pin_end")
+    pinning_cpu = np.minimum(_cpu(rows, "pin_cpu"), pinning)
+    handling_cpu = _handling(measures) / len(rows)
+    preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)
+    preparing_cpu = min(_before_first_batch(measures), preparing)
+    epochs = len(np.unique(rows["epoch"]))
+    return Durations(
+        **_making(measures, rows),
+        turning=_turning(rows),
+        sending=_on_its_way(measures, rows, Queue.INDEX),
+        pickling=_on_its_way(measures, rows, Queue.RESULT),
+        unpickling=_moving(_seconds(rows, "result_arrived", "result_got"), rows["result_arrived"] >= 0),
+        pinning_cpu=pinning_cpu,
+        pinning_wait=pinning - pinning_cpu,
+        drawing=_seconds(rows, "keys_begin", "keys_drawn"),
+        handling_cpu=handling_cpu,
+        handling_wait=measures.spent[Place.HANDLING] / SECOND / len(rows) - handling_cpu,
+        training=_training(rows),
+        trains_on=1.0 if measures.num_workers else _share_on_core(measures, rows),
+        trains_known=not measures.num_workers,
+        pins=bool((rows["pin_begin"] >= 0).any()),
+        starting=_between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED),
+        preparing_cpu=preparing_cpu,
+        preparing_wait=preparing - preparing_cpu,
+        stopping=_stopping(measures),
+        batches=-(-len(rows) // epochs),
+        epochs=epochs,
+        cores=float(measures.trace.about.get("cpus") or 1),  # of a simulated machine there may be a part of one
+        setting=recorded_setting(measures),
+    )
+
+
+def recorded_setting(measures: Measures) -> Setting:
+    """Without workers the other options mean nothing, and are the default ones."""
+    config, workers = measures.config, measures.num_workers
+    if not workers:
+        return Setting(0)
+    prefetch, persistent = config.get("prefetch_factor") or 2, bool(config.get("persistent_workers"))
+    return Setting(workers, int(prefetch), bool(config.get("in_order", True)), persistent)
+
+
+def _seconds(rows: np.ndarray, begin: str, end: str) -> np.ndarray:
+    """From one hop to the other of each batch; 0 where one of them is not known."""
+    known = (rows[begin] >= 0) & (rows[end] >= 0)
+    return np.where(known, np.maximum(0, rows[end] - rows[begin]), 0) / SECOND
+
+
+def _cpu(rows: np.ndarray, *names: str) -> np.ndarray:
+    return np.asarray(sum(np.maximum(0, rows[name]) for name in names) / SECOND)
+
+
+def _moving(lengths: np.ndarray, known: np.ndarray) -> Moving:
+    """What the quickest took, and how much longer the others did; of those that are not known, as of one that is."""
+    if not known.any():
+        return Moving(0.0, np.zeros(len(lengths)))
+    seen = lengths[known]
+    always = float(np.percentile(seen, QUICKEST))
+    filled = np.where(known, lengths, np.resize(seen, len(lengths)))
+    return Moving(always, np.maximum(0, filled - always))
+
+
+def _on_its_way(measures: Measures, rows: np.ndarray, queue: Queue) -> Moving:
+    """From the put of a message until its reader has it, if he waits for it: to the pipe as it took, and from there as
+    the quickest. torch's feeders do not say when a message is in the pipe: there those count whose reader did wait."""
+    name = queue.name.lower()
+    put, sent, arrived = rows[f"{name}_put"], rows[f"{name}_sent"], _arrived(rows, queue)
+    known = (put >= 0) & (sent >= 0)
+    if known.any():
+        return _moving((sent - put) / SECOND + _in_pipe(rows), known)
+    waited = (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived)
+    return _moving((arrived - put) / SECOND, waited)
+
+
+def _arrived(rows: np.ndarray, queue: Queue) -> np.ndarray:
+    """When the reader of a queue had each message: ns; -1 where that is not known."""
+    name = queue.name.lower()
+    return np.where(rows[f"{name}_arrived"] >= 0, rows[f"{name}_arrived"], rows[f"{name}_got"])
+
+
+def _in_pipe(rows: np.ndarray) -> float:
+    """The least that a message of either queue was in its pipe (s). Of both, since where readers are never early
+    nothing shows how quick a pipe is; but who never waits for tasks is waited for, and the other way round."""
+    found = []
+    for queue in (Queue.INDEX, Queue.RESULT):
+        sent, arrived = rows[f"{queue.name.lower()}_sent"], _arrived(rows, queue)
+        found.append((arrived - sent)[(sent >= 0) & (arrived >= 0)])
+    lengths = np.concatenate(found)
+    return max(0.0, float(lengths.min())) / SECOND if len(lengths) else 0.0
+
+
+def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndarray) -> np.ndarray:
+    """Which messages found a consumer that waited when they were put: bool."""
+    waited, put = np.zeros(len(rows), bool), rows[f"{queue.name.lower()}_put"]
+    for consumer in range(measures.num_workers) if queue is Queue.INDEX else [NO_WORKER]:
+        groups = [
+            measures.trace.index.group(each.number, Kind.WAIT, queue, consumer).array for each in measures.iterators
+        ]
+        waits = np.sort(measures.time[np.concatenate(groups)])
+        mine = np.flatnonzero((arrived >= 0) & ((rows["worker"] == consumer) | (consumer == NO_WORKER)))
+        mine = mine[np.argsort(arrived[mine])]
+        since = np.append(-1, waits)[np.searchsorted(waits, arrived[mine])]
+        before = np.append(-1, arrived[mine])[:-1]
+        waited[mine] = (since > before) & (since <= put[mine])
+    return waited
+
+
+def _handling(measures: Measures) -> float:
+    """The CPU time of the loader's own bookkeeping in main, all of it, as if each piece took what the median one did.
+    (What is beyond that, main waited for a core.)"""
+    pieces = measures.main_in(Place.HANDLING).length
+    return min(float(np.median(pieces)) * len(pieces), float(pieces.sum())) / SECOND if len(pieces) else 0.0
+
+
+def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
+    """Fetching and collating. What a worker takes longer for its first batch (it imports, opens files, fills caches)
+    is told apart where it is plain: where each of them took longer than nine in ten of the others."""
+    wall = _seconds(rows, "fetch_begin", "collate_end")
+    cpu = np.minimum(_cpu(rows, "fetch_cpu", "collate_cpu"), wall)
+    first = np.isin(rows["fetch_begin"], first_batches(measures)["fetch_begin"]) & (rows["worker"] >= 0)
+    warming_cpu = warming_wait = 0.0
+    if first.any() and (~first).any() and wall[first].min() > np.percentile(wall[~first], 90):
+        more = wall[first].min() - np.median(wall[~first])
+        warming_cpu = float(np.clip(cpu[first].min() - np.median(cpu[~first]), 0, more))
+        warming_wait = float(more - warming_cpu)
+    cpu, wait = cpu - warming_cpu * first, wall - cpu - warming_wait * first
+    return {
+        "making_cpu": np.maximum(0, cpu),
+        "making_wait": np.maximum(0, wait),
+        "warming_cpu": warming_cpu,
+        "warming_wait": warming_wait,
+    }
+
+
+def _turning(rows: np.ndarray) -> float:
+    """What lies between two batches of a worker whose next task is there already: the median. 0 if none ever was."""
+    rows = rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0)]
+    rows = rows[np.lexsort((rows["fetch_begin"], rows["worker"], rows["epoch"]))]
+    before, after = rows[:-1], rows[1:]
+    follows = (before["epoch"] == after["epoch"]) & (before["worker"] == after["worker"])
+    there = np.where(after["index_sent"] >= 0, after["index_sent"], after["index_put"]) < before["collate_end"]
+    found = (after["fetch_begin"] - before["collate_end"])[follows & there]
+    return max(0.0, float(np.median(found))) / SECOND if len(found) else 0.0
+
+
+def _training(rows: np.ndarray) -> np.ndarray:
+    """The training steps; of one whose end was not seen, the median."""
+    steps, known = _seconds(rows, "yielded", "asked"), rows["asked"] >= 0
+    return np.where(known, steps, np.median(steps[known]) if known.any() else 0.0)
+
+
+def _share_on_core(measures: Measures, rows: np.ndarray) -> float:
+    """Of the training steps, where main makes the batches: the CPU time of its thread is known before and after."""
+    last = "pin_end" if (rows["pin_end"] >= 0).all() else "collate_end"
+    follows = np.flatnonzero((rows["epoch"][1:] == rows["epoch"][:-1]) & (rows["asked"][:-1] >= 0))
+    before, after = rows[follows], rows[follows + 1]
+    steps = _seconds(before, "yielded", "asked").sum()
+    value = measures.events["value"]
+    begin, end = measures.positions(before[last], last), measures.positions(after["fetch_begin"], "fetch_begin")
+    drawn = _seconds(after, "keys_begin", "keys_drawn").sum()
+    used = float((value[end] - value[begin]).sum()) / SECOND - drawn
+    return float(np.clip(used / steps, 0, 1)) if steps else 1.0
+
+
+def _between(measures: Measures, begin: Kind, end: Kind) -> float:
+    """From one event of a worker's start to another: the median of all workers; 0 if it is not known."""
+    found = []
+    for iterator in measures.iterators:
+        for worker in range(iterator.num_workers):
+            first, last = (
+                measures.trace.index.group(iterator.number, kind, Queue.NONE, worker).array for kind in (begin, end)
+            )
+            if len(first) and len(last):
+                found.append(max(0, int(measures.time[last[0]] - measures.time[first[0]])))
+    return float(np.median(found)) / SECOND if found else 0.0
+
+
+def _before_first_batch(measures: Measures) -> float:
+    """The CPU time that a worker has used when it begins with its first batch: the median of all."""
+    begins = first_batches(measures)["fetch_begin"]
+    used = measures.events["value"][measures.positions(begins, "fetch_begin")]
+    return float(np.median(used)) / SECOND if len(used) else 0.0
+
+
+def _stopping(measures: Measures) -> float:
+    started = sum(each.num_workers for each in measures.iterators)
+    return measures.spent[Place.SHUTDOWN] / SECOND / started if started else 0.0

@@ -1,0 +1,40 @@
+"""`live`: watch a run that is being recorded, or replay a finished one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tracing.cli.arguments import add_command, add_trace, positive
+from tracing.recording import file_format as fmt
+from tracing.recording.record import is_alive
+
+
+def add_to(commands: Any) -> None:
+    text = "watch a run that is being recorded, or replay a finished one"
+    live = add_command(commands, "live", run, text, "traces/demo --speed 0.5")
+    add_trace(live)
+    live.add_argument("--speed", type=positive, default=1.0, help="replay so many times as fast (1)")
+    live.add_argument("--once", action="store_true", help="print one frame and end")
+    live.add_argument("--record", type=Path, metavar="FILE.svg", help="save a frame of what was shown")
+
+
+def run(args: argparse.Namespace) -> None:
+    from tracing.views.live.live import watch
+
+    wait_for_first_event(args.trace)
+    watch(args.trace, speed=args.speed, once=args.once, record=args.record)
+
+
+def wait_for_first_event(directory: Path) -> None:
+    """A process that records, and has had nothing to say yet, is waited for: a trace without events looks like one that
+    ended without any. (Its file is there a moment before the header, by which a file is known, is whole.)"""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() tells
+        while not any(fmt.read_header(path) for path in directory.glob("events-*-*.bin")):
+            if not is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"])):
+                return
+            time.sleep(0.05)

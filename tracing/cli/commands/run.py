@@ -1,0 +1,53 @@
+"""`run`: any training script, unchanged, with all its loaders recorded."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tracing.cli.arguments import add_command, positive_count
+
+
+def add_to(commands: Any) -> None:
+    text = "any training script, unchanged: record its loaders, minidl's and torch.utils.data's"
+    parser = add_command(
+        commands,
+        "run",
+        run,
+        text,
+        "train.py --lr 0.1",
+        "--live -o traces/slow train.py",
+        "-m pkg.train --lr 0.1",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/ and the script's name)"
+    )
+    parser.add_argument("--live", action="store_true", help="watch it; what the script prints is shown at the end")
+    parser.add_argument("--memory", action="store_true", help="sample the processes' memory, open files and mappings")
+    parser.add_argument(
+        "--capacity",
+        type=positive_count,
+        default=1_000_000,
+        metavar="N",
+        help="events a process may record (1,000,000)",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as in python -m")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python file")
+    own = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its own arguments")
+    own.required = False  # or an error would ask for them
+
+
+def run(args: argparse.Namespace) -> int:
+    from tracing.cli.run_script import run_script
+
+    name = args.script.rpartition(".")[2] if args.module else Path(args.script).stem
+    return run_script(
+        args.script,
+        args.arguments,
+        module=args.module,
+        directory=args.output or Path("traces", name),
+        live=args.live,
+        memory=args.memory,
+        capacity=args.capacity,
+    )

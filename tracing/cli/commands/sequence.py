@@ -1,0 +1,54 @@
+"""`sequence`: which thread sent what to which."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import tracing
+from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, has_suffix, part_of, positive_count
+
+
+def add_to(commands: Any) -> None:
+    text = "who said what to whom, as text, svg or mermaid"
+    sequence = add_command(commands, "sequence", run, text, "traces/demo", "traces/demo --batches 28:32 -o demo.svg")
+    add_trace(sequence)
+    sequence.add_argument("-o", "--output", type=Path, metavar="FILE", help="an svg, mmd (mermaid) or txt file")
+    sequence.add_argument("--width", type=positive_count, metavar="N", help="columns of the text (the terminal's)")
+    sequence.add_argument("--most", type=positive_count, default=200, metavar="N", help="rows that are shown (200)")
+    sequence.add_argument("--feeders", action="store_true", help="show the feeder threads, too")
+    add_part(sequence)
+    only = sequence.add_mutually_exclusive_group()
+    only.add_argument("--start-up", dest="only", action="store_const", const="START_UP", help="only the start-up")
+    only.add_argument("--shutdown", dest="only", action="store_const", const="SHUTDOWN", help="only the shutdown")
+
+
+def run(args: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from tracing.views import sequence
+
+    kind = has_suffix(args.output, ".svg", ".mmd", ".txt") if args.output else ""
+    trace = tracing.load(args.trace)
+    part = part_of(args) | {
+        "part": sequence.Part[args.only or "ALL"],
+        "most": args.most,
+        "feeders": args.feeders,
+    }
+    console = Console()
+    try:
+        if kind == ".svg":
+            args.output.write_text(sequence.as_svg(trace, **part), encoding="utf-8")
+        elif kind == ".mmd":
+            args.output.write_text(sequence.as_mermaid(trace, **part), encoding="utf-8")
+        else:
+            text = sequence.as_text(trace, width=args.width or (console.width if console.is_terminal else 100), **part)
+            if kind:
+                args.output.write_text(f"{text}\n", encoding="utf-8")
+            elif console.is_terminal:
+                console.print(text)
+            else:
+                print(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,38 @@
+"""`step`: through the events, forwards and backwards, as a page or in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import tracing
+from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, batches, has_suffix, part_of
+
+
+def add_to(commands: Any) -> None:
+    text = "step through the events, forwards and backwards: as a page, or with keys in a terminal"
+    step = add_command(commands, "step", run, text, "traces/demo", "traces/demo --batches 28:32 -o step.html")
+    add_trace(step)
+    step.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write the page; without it: keys")
+    add_part(step)
+    step.add_argument("--events", type=batches, metavar="A:B", help="the page of events A to B - 1")
+
+
+def run(args: argparse.Namespace) -> None:
+    from tracing.views import step_through
+
+    trace = tracing.load(args.trace)
+    try:
+        if args.output is None:
+            step_through.step_through(trace, k=args.events[0] if args.events else 0)
+            return
+        has_suffix(args.output, ".html", ".htm")
+        part = part_of(args)
+        if args.events is not None:
+            part |= {"first": args.events[0], "last": args.events[1] - 1}
+        if left_out := step_through.write_page(trace, args.output, **part):
+            print(left_out, file=sys.stderr)
+    except ValueError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,81 @@
+"""`whatif`: how fast the same load would be with other options."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tracing
+from tracing.cli.arguments import UsageError, add_command, add_trace, count, positive, positive_count
+
+
+def add_to(commands: Any) -> None:
+    text = "how fast the same load would be with other options, and which are best"
+    parser = add_command(
+        commands,
+        "whatif",
+        run,
+        text,
+        "traces/demo",
+        "traces/demo --workers 1,2,4,8 --prefetch 2",
+        "traces/demo --in-order yes,no --persistent yes,no",
+    )
+    add_trace(parser)
+    grid = parser.add_argument_group("what to try", "one value, or several as in 1,2,4: every combination is tried")
+    grid.add_argument(
+        "--workers",
+        type=values(count),
+        metavar="N",
+        help="num_workers (1,2,4,8, as recorded, and more if they may help)",
+    )
+    grid.add_argument("--prefetch", type=values(positive_count), metavar="N", help="prefetch_factor (1,2,4 likewise)")
+    grid.add_argument("--in-order", type=values(yes), metavar="yes|no", help="in_order (as recorded)")
+    grid.add_argument("--persistent", type=values(yes), metavar="yes|no", help="persistent_workers (as recorded)")
+    parser.add_argument("--loader", type=count, metavar="N", help="which DataLoader (the one that took most time)")
+    parser.add_argument("--cpus", type=positive, metavar="N", help="cores of the machine (as recorded)")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(args: argparse.Namespace) -> None:
+    trace = tracing.load(args.trace)
+    shows = sys.stderr.isatty()
+    try:
+        found = tracing.whatif(
+            trace,
+            num_workers=args.workers,
+            prefetch_factor=args.prefetch,
+            in_order=args.in_order,
+            persistent_workers=args.persistent,
+            loader=args.loader,
+            cpus=args.cpus,
+            progress=show_progress if shows else None,
+        )
+    except ValueError as error:  # nothing to replay
+        raise UsageError(f"{args.trace}: {error}") from None
+    finally:
+        if shows:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # Ctrl-C leaves no half a line, either
+    print(found.to_json() if args.json else found)
+
+
+def show_progress(done: int, total: int) -> None:
+    """A line in the terminal that is written over."""
+    print(f"\r\x1b[Kreplaying: {done} of {total}", end="", file=sys.stderr, flush=True)
+
+
+def values(each: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """The type of an argument that takes several values, with commas between."""
+
+    def several(text: str) -> list[Any]:
+        return [each(part) for part in text.split(",")]
+
+    several.__name__ = each.__name__  # as argparse names it, where a part is none
+    return several
+
+
+def yes(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text} is neither yes nor no")
+    return text == "yes"

@@ -1,0 +1,263 @@
+"""The main job: a real load on whatever machine this is, watched live, then its timeline and its report.
+
+The data: the source files of the Python that runs this, some 1,500 files of 0 bytes to hundreds of kilobytes.
+The work: a worker reads a file and tokenises all of it, which takes from microseconds to half a second, so
+batches really finish out of order. The model: from the bytes around it, tell what each byte belongs to
+(a keyword, a string, a comment, ...): what an editor needs to colour code. It learns, on the CPU, in seconds.
+
+This is a user's program: it takes the loader from minidl, and nothing in it knows that it is recorded, but for
+`run_demo()`, which says `with tracing.record(...)`. The live view is a process of its own, `python -m tracing live`: it
+reads the trace while it grows and disturbs nobody.
+
+Legend
+    source   uint8 (1024,)    bytes of one file: a window cut at random, padded with zeros
+    classes  int64 (1024,)    what each byte belongs to: an index into CLASSES; PADDING behind the file's end
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import keyword
+import os
+import platform
+import sys
+import textwrap
+import time
+import tokenize
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import minidl
+import tracing
+from tracing.cli.terminal_handover import OUTPUT, Screen
+from tracing.recording import file_format as fmt
+
+WINDOW = 1024  # bytes of a file that the model sees
+BATCH_SIZE = 8  # files
+CLASSES = ("space", "keyword", "name", "number", "string", "comment", "operator")
+PADDING = -100  # a class that cross_entropy leaves out
+CLASS_OF_TOKEN = {"NUMBER": 3, "STRING": 4, "COMMENT": 5, "OP": 6}  # the others are spaces, or names
+WIDTH = 78  # characters of a line of text
+TIMELINE, REPORT = "timeline.png", "report.txt"  # written beside the trace
+
+
+# ---- the data
+
+
+def find_sources() -> list[Path]:
+    """The Python files of the standard library, in the order of their names; without what was installed later."""
+    found = []
+    for folder, folders, files in os.walk(Path(os.__file__).parent):
+        folders[:] = [name for name in folders if name not in ("site-packages", "dist-packages", "__pycache__")]
+        found += [Path(folder, name) for name in files if name.endswith(".py")]
+    return sorted(path for path in found if os.access(path, os.R_OK))
+
+
+def classify(source: bytes) -> bytearray:
+    """What each byte of a Python file belongs to: as many classes, indices into CLASSES."""
+    classes = bytearray(len(source))
+    lines = list(io.StringIO(source.decode("latin-1")))  # a character a byte, so columns count bytes
+    starts = [0]  # of each line
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    try:
+        for token in tokenize.generate_tokens(iter(lines).__next__):
+            # The last tokens lie behind the last line: a slice never reaches beyond the file.
+            begin, end = (min(starts[min(row, len(lines) + 1) - 1] + column, len(source)) for row, column in token[2:4])
+            classes[begin:end] = bytes([class_of(token)]) * (end - begin)
+    except (tokenize.TokenError, SyntaxError):
+        pass  # among the library's tests are files that are wrong on purpose: what comes after stays a space
+    return classes
+
+
+def class_of(token: tokenize.TokenInfo) -> int:
+    name = tokenize.tok_name[token.type]
+    if name == "NAME":
+        return 1 if keyword.iskeyword(token.string) else 2
+    if name.startswith(("FSTRING", "TSTRING")):  # since Python 3.12 an f-string is several tokens
+        return 4
+    return CLASS_OF_TOKEN.get(name, 0)
+
+
+class SourceFiles(minidl.Dataset):
+    """A sample a file: a window of its bytes, and what they belong to."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        """{"source": uint8 (WINDOW,), "classes": int64 (WINDOW,)}"""
+        data = self.paths[index].read_bytes()
+        classes = classify(data)
+        first = int(torch.randint(max(1, len(data) - WINDOW + 1), ()))
+        size = min(WINDOW, len(data))
+        sample = {"source": torch.zeros(WINDOW, dtype=torch.uint8), "classes": torch.full((WINDOW,), PADDING)}
+        if size:  # some files are empty
+            window = slice(first, first + size)
+            sample["source"][:size] = torch.frombuffer(bytearray(data[window]), dtype=torch.uint8)
+            sample["classes"][:size] = torch.frombuffer(classes[window], dtype=torch.uint8)
+        return sample
+
+
+# ---- the model
+
+
+class Colourer(nn.Module):
+    """Bytes (batch, WINDOW) -> a score for each class, (batch, len(CLASSES), WINDOW)."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(256, width)
+        self.layers = nn.Sequential(
+            nn.Conv1d(width, width, 9, padding=4),
+            nn.GELU(),
+            nn.Conv1d(width, width, 9, padding=16, dilation=4),  # sees 41 bytes
+            nn.GELU(),
+            nn.Conv1d(width, len(CLASSES), 1),
+        )
+
+    def forward(self, source: Tensor) -> Tensor:
+        return self.layers(self.embedding(source.int()).transpose(1, 2))
+
+
+@dataclass
+class Training:
+    """How far the training is."""
+
+    epochs: int
+    losses: list[float] = field(default_factory=list)  # of each batch
+    right: list[float] = field(default_factory=list)  # share of the bytes of each batch that were told rightly
+    ended: str = ""  # why it ended before its time; "" if it did not
+
+
+def train(loader: minidl.DataLoader[Any], training: Training, seconds: float) -> Generator[Training, None, None]:
+    """Train, and say after each batch how far it is. Ends after `epochs`, or early after so many `seconds`."""
+    torch.set_num_threads(1)  # the workers need the cores, too
+    torch.manual_seed(0)
+    model = Colourer()
+    optimiser = torch.optim.AdamW(model.parameters(), 3e-3)
+    deadline = time.monotonic() + seconds
+    for _ in range(training.epochs):
+        for batch in loader:
+            source, classes = batch["source"], batch["classes"]
+            there = (classes != PADDING).sum().clamp(min=1)  # bytes; a batch of empty files has none
+            scores = model(source)
+            loss = nn.functional.cross_entropy(scores, classes, ignore_index=PADDING, reduction="sum") / there
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            training.losses.append(loss.item())
+            training.right.append(((scores.argmax(1) == classes).sum() / there).item())
+            yield training
+            if time.monotonic() > deadline:
+                training.ended = f"stopped after {seconds:g} s"
+                return
+
+
+# ---- the job
+
+
+def run_demo(
+    directory: Path, *, workers: int = 2, epochs: int = 1, files: int | None = None, seconds: float = 25, live: bool
+) -> int:
+    """Load, train, record, show, explain. Returns the exit status: 130 after Ctrl-C, else 0.
+
+    Raises FileExistsError if `directory` holds something that is not a trace.
+    """
+    recording = tracing.record(directory).start()
+    for name in (TIMELINE, REPORT, OUTPUT):
+        (directory / name).unlink(missing_ok=True)  # of the run before: Ctrl-C must not leave them to this one
+    paths = find_sources()[:files]
+    say_what_comes(paths, workers, directory)
+    training = Training(epochs)
+    loader: minidl.DataLoader[Any] = minidl.DataLoader(
+        SourceFiles(paths), BATCH_SIZE, shuffle=True, num_workers=workers
+    )
+    screen = Screen(directory)
+    try:
+        if live:
+            screen.start()
+        follow(train(loader, training, seconds), len(loader) * epochs)
+    except KeyboardInterrupt:
+        training.ended = "interrupted"
+    finally:
+        recording.stop()
+        screen.end()
+    say_how_it_went(training)
+    explain(directory)
+    return 130 if training.ended == "interrupted" else 0
+
+
+def follow(steps: Generator[Training, None, None], batches: int) -> None:
+    """Run the training, and say every two seconds in a line how far it is."""
+    begin = said = time.monotonic()
+    with contextlib.closing(steps):  # after Ctrl-C: the loader is shut down here and now
+        for training in steps:
+            now, done = time.monotonic(), len(training.losses)
+            if now - said >= 2 or done in (1, batches):
+                said = now
+                line = f"{now - begin:5.1f} s   batch {done:3} of {batches}   loss {training.losses[-1]:.3f}"
+                print(f"{line}   {training.right[-1]:4.0%} of the bytes right", flush=True)
+
+
+def say_what_comes(paths: list[Path], workers: int, directory: Path) -> None:
+    size = sum(path.stat().st_size for path in paths)
+    say(
+        f"Loading {len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB), "
+        f"{BATCH_SIZE} to a batch, with {workers} worker processes, and training a model that tells keywords from "
+        f"strings, comments and names. Recording into {shown(directory)}."
+    )
+
+
+def say_how_it_went(training: Training) -> None:
+    text = f"Trained on {len(training.losses)} batches{', ' if training.ended else ''}{training.ended}."
+    if len(training.losses) >= 20:
+        first, last = (sum(part) / len(part) for part in (training.losses[:10], training.losses[-10:]))
+        right = sum(training.right[-10:]) / 10
+        text += f" Loss {first:.2f} -> {last:.2f}; at the end it is right about {right:.0%} of the bytes."
+    print()
+    say(text)
+
+
+def say(text: str) -> None:
+    print(textwrap.fill(text, WIDTH), flush=True)
+
+
+def explain(directory: Path) -> None:
+    """Write the timeline and the report beside the trace; say where, and the report's first lines."""
+    trace = tracing.load(directory)
+    if not trace.loaders:
+        return  # interrupted before the loader had anything to say
+    report = tracing.report(trace)
+    (directory / REPORT).write_text(f"{report}\n", encoding="utf-8")
+    tracing.timeline(trace).savefig(directory / TIMELINE)
+    print(f"\n  trace     {shown(directory)}   ({len(trace):,} events, {size_of(directory):.1f} MB)")
+    print(f"  timeline  {shown(directory / TIMELINE)}")
+    print(f"  report    {shown(directory / REPORT)}, which begins:\n")
+    print("\n".join(f"    {line}".rstrip() for line in report.first_lines()))
+    print("\nLook again:")
+    print(f"  {command('live')} {shown(directory)} --speed 0.5")
+    print(f"  {command('timeline')} {shown(directory)} -o picture.svg")
+
+
+def size_of(directory: Path) -> float:
+    """MB that a trace takes."""
+    return sum(path.stat().st_size for path in fmt.files_of(directory)) / 1e6
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be typed."""
+    return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
+
+
+def command(name: str) -> str:
+    return f"{'python' if sys.prefix == sys.base_prefix else shown(Path(sys.executable))} -m tracing {name}"

@@ -1,0 +1,207 @@
+"""`python -m tracing run`: somebody's training script, unchanged, with all its loaders recorded.
+
+The script runs in this process as `__main__`, as it does under `python script.py` or `python -m pkg.train`: what it
+prints and how it ends is its own. Every loader of minidl is recorded as it is; every one of torch.utils.data is
+attached (tracing.attach) as soon as it is iterated.
+
+    run_script("train.py", ["--lr", "0.1"], module=False, directory=Path("traces/train"))
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import importlib.util
+import io
+import os
+import sys
+import types
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import tracing
+from tracing.cli.terminal_handover import Screen, flush
+from tracing.recording.torch_loader.attach import everything
+
+INTERRUPTED = 130  # the exit status after Ctrl-C
+HERE = Path(tracing.__file__).parent
+OURS = (__file__, str(HERE / "recording" / "torch_loader"))  # frames that no traceback shows
+
+
+def run_script(
+    target: str,
+    args: list[str],
+    *,
+    module: bool,
+    directory: str | os.PathLike[str],
+    live: bool = False,
+    capacity: int = 1_000_000,
+    memory: bool = False,
+) -> int:
+    """Run the script `target`, or the module of that name, with the arguments `args`, and record its loaders into
+    `directory`. Says on stderr what was found. Returns the script's exit status.
+
+    With `live` the live view has the terminal meanwhile; what the script prints goes to `output.txt` beside the trace,
+    and is shown when the view ends. `capacity` and `memory` are those of tracing.record.
+
+    Raises FileNotFoundError: there is no such script or module; FileExistsError: `directory` holds something else.
+    """
+    check_there_is(target, module)
+    options: dict[str, Any] = {"memory": True} if memory else {}
+    recording = tracing.record(directory, capacity=capacity, **options).start()
+    pid = os.getpid()
+    screen = Screen(recording.path) if live else None
+    try:
+        if screen is not None:
+            screen.start()
+        status = execute(target, args, module)
+    finally:
+        if os.getpid() == pid:
+            recording.stop()
+            if screen is not None:
+                screen.end()
+    if os.getpid() == pid:  # else this is a child that the script has forked, at its end
+        gc.freeze()  # an iterator that the script left behind is not ours to collect: torch would wait for its workers
+        try:
+            say_what_was_found(recording.path)
+        finally:
+            gc.unfreeze()
+    return status
+
+
+def check_there_is(target: str, module: bool) -> None:
+    """FileNotFoundError if there is nothing to run. What is wrong inside the script is the script's to say."""
+    if not module and not os.path.isfile(target):
+        raise FileNotFoundError(f"{target} is not a file: run takes a Python script, or with -m a module")
+    if module and importlib.util.find_spec(target.partition(".")[0]) is None:
+        raise FileNotFoundError(f"there is no module named {target.partition('.')[0]}")
+
+
+# ---- the script
+
+
+def execute(target: str, args: list[str], module: bool) -> int:
+    """Run it to the end of its main thread; return its exit status. (Other threads Python waits for when it exits. Not
+    we: some wait for the main thread.)"""
+    before = sys.modules["__main__"], sys.argv, sys.path
+    main = types.ModuleType("__main__")
+    _kept.append(main)
+    try:
+        with everything():
+            status = exit_status_of(lambda: run_as_main(main, target, args, module))
+    finally:
+        sys.modules["__main__"], sys.argv, sys.path = before
+    flush()
+    return status
+
+
+# What the script leaves behind stays until Python exits, as it would without us: it is used by functions to call then.
+_kept: list[types.ModuleType] = []
+
+
+def run_as_main(main: types.ModuleType, target: str, args: list[str], module: bool) -> None:
+    """Make of `main` and of sys what they are for the script alone: a worker started by spawn, too, is told by them
+    what to import."""
+    first = os.getcwd() if module else os.path.dirname(os.path.realpath(target))
+    sys.path = [first, *sys.path[1:]]
+    if PathFinder.find_spec("tracing", sys.path) is None:  # it was found in the current folder: workers must find it
+        sys.path.append(str(HERE.parent))
+    sys.argv = [target, *args]
+    code, main.__file__, spec = find_module(target) if module else find_script(target)
+    if module:
+        main.__spec__, main.__package__ = spec, spec.parent
+        sys.argv[0] = main.__file__
+    main.__loader__ = spec.loader
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def find_script(target: str) -> tuple[types.CodeType, str, ModuleSpec]:
+    path = os.path.abspath(target)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    return code, path, ModuleSpec("__main__", SourceFileLoader("__main__", path))
+
+
+def find_module(name: str) -> tuple[types.CodeType, str, ModuleSpec]:
+    """As `python -m`: of a package its module `__main__`. Imports the packages that it lies in."""
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise  # one of the packages imports something that is not there
+        spec = None
+    code = getattr(spec.loader, "get_code", lambda name: None)(spec.name) if spec is not None else None
+    if spec is None or code is None:
+        sys.exit(f"{sys.executable}: No module named {name}")
+    return code, spec.origin or "", spec
+
+
+# ---- how it ends
+
+
+def exit_status_of(run: Callable[[], None]) -> int:
+    """What Python would exit with after `run`. It prints what Python would print."""
+    try:
+        run()
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        print(error.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        forget_our_frames(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def forget_our_frames(error: BaseException | None) -> None:
+    """Take tracing's frames out of the tracebacks of an exception and of what led to it."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = without_ours(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def without_ours(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    if traceback is None:
+        return None
+    rest = without_ours(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename.startswith(OURS):
+        return rest
+    traceback.tb_next = rest
+    return traceback
+
+
+def say_what_was_found(directory: Path) -> None:
+    """Where the trace is, what it shows, how to look further: on stderr, stdout is the script's."""
+    shown = str(directory)
+    try:
+        if directory.is_relative_to(Path.cwd()):
+            shown = os.path.relpath(directory)
+        trace = tracing.load(directory)
+        if not trace.loaders:
+            lines = [f"no DataLoader was iterated, neither minidl's nor torch.utils.data's: {shown} is empty"]
+        else:
+            lines = [f"{len(trace):,} events of {count(trace)} in {shown}"]
+            lines += [*tracing.report(trace).first_lines()]
+            lines += [f"look further: python -m tracing report {shown}"]
+            lines += [f"              python -m tracing timeline {shown} -o timeline.svg"]
+    except Exception as error:  # whatever is wrong with the trace, the script is done
+        lines = [f"recorded into {shown}, but there is no report: {error!r}"]
+    first, *rest = lines
+    print(
+        "\n".join([f"tracing: {first}", *(f"         {line}".rstrip() for line in rest)]), file=sys.stderr, flush=True
+    )
+
+
+def count(trace: tracing.Trace) -> str:
+    loaders = len({loader.loader for loader in trace.loaders})
+    return f"{loaders} loader{'s' * (loaders != 1)}"

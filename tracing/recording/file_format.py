@@ -1,0 +1,109 @@
+"""The files of a trace: what the recorder writes and the reader reads. Nothing else knows their bytes.
+
+A trace is a directory. One of its files describes it, one names the source lines, and each process adds a pair:
+
+    trace.json             format version, when and where it was recorded
+    sources.json           kind -> the line of minidl that emits it (see tracing.recording.source_lines)
+    events-1234-0.bin      process 1234: a header, then records of a fixed size, in a sparse file
+    text-1234-0.jsonl      its texts, a JSON value a line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
+    memory.bin             samples of memory, if they were asked for (see tracing.recording.memory_sampler)
+
+A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+VERSION = 1
+MAGIC = b"minidl\r\n"  # the line end shows a file that was copied as text
+DESCRIPTION, SOURCES = "trace.json", "sources.json"
+MEMORY = "memory.bin"
+
+# time ns, epoch_id, value, text (0: none, else 1 + its number), task, worker, actor, queue, kind
+RECORD = struct.Struct("<qqqIihHBB2x")
+RECORD_DTYPE = np.dtype(
+    [
+        ("time", "<i8"),
+        ("epoch", "<u4"),  # epoch_id is `loader << 32 | epoch`: read back, it falls into its two halves
+        ("loader", "<u4"),
+        ("value", "<i8"),
+        ("text", "<u4"),
+        ("task", "<i4"),
+        ("worker", "<i2"),
+        ("actor", "<u2"),
+        ("queue", "u1"),
+        ("kind", "u1"),
+        ("pad", "<u2"),
+    ]
+)
+MAX_ACTORS = 1 << 16
+
+# magic, version, record size, pid, parent's pid, monotonic ns, wall-clock ns, capacity, used, dropped
+HEADER = struct.Struct("<8sIIqqqqqqq")
+HEADER_SIZE = 128
+COUNT = struct.Struct("<q")
+USED_AT, DROPPED_AT = HEADER.size - 2 * COUNT.size, HEADER.size - COUNT.size  # where these two stand in it
+
+
+class Header(NamedTuple):
+    """What an events file says about itself."""
+
+    magic: bytes
+    version: int
+    record_size: int
+    pid: int
+    parent: int
+    start: int  # ns, the clock of the events
+    wall: int  # ns since 1970, the same moment: to show a time of day
+    capacity: int  # records the file can hold
+    used: int  # records in it; -1 while its process records, and for ever if that was killed
+    dropped: int  # events that came after it was full
+
+
+def events_file(directory: Path, pid: int, number: int) -> Path:
+    """The events file of a process; `number` tells apart its recordings, and processes that shared a pid."""
+    return directory / f"events-{pid}-{number}.bin"
+
+
+def text_file(events: Path) -> Path:
+    """The text file beside an events file."""
+    return events.with_name(events.name.replace("events-", "text-", 1)).with_suffix(".jsonl")
+
+
+def is_trace(directory: Path) -> bool:
+    """Whether a directory holds a trace, finished or not."""
+    return (directory / DESCRIPTION).is_file()
+
+
+def files_of(directory: Path) -> list[Path]:
+    """Every file of the trace in `directory`, and no other file that may lie there."""
+    patterns = (DESCRIPTION, SOURCES, MEMORY, "events-*-*.bin", "text-*-*.jsonl")
+    return sorted(path for pattern in patterns for path in directory.glob(pattern))
+
+
+def read_header(path: Path) -> Header | None:
+    """What an events file says about itself; None as long as its process has not said it. Raises OSError."""
+    with open(path, "rb") as file:
+        data = file.read(HEADER.size)
+    header = Header(*HEADER.unpack(data)) if len(data) == HEADER.size else None
+    return header if header is not None and header.magic == MAGIC else None
+
+
+def count_records(fd: int, capacity: int, chunk: int = 1 << 14) -> int:
+    """How many records were written to an events file whose process did not say so itself: up to the first
+    stretch of `chunk` empty ones. Shorter gaps are what threads left that died between claim and write."""
+    used = 0
+    for first in range(0, capacity, chunk):
+        data = os.pread(fd, chunk * RECORD.size, HEADER_SIZE + first * RECORD.size)
+        kinds = np.frombuffer(data, RECORD_DTYPE, len(data) // RECORD.size)["kind"]
+        written = np.flatnonzero(kinds)
+        if len(written) == 0:
+            break
+        used = first + int(written[-1]) + 1
+    return used

@@ -1,0 +1,101 @@
+"""A run of the simulated world as a trace: the same files that a recorder writes, so that every view can read them.
+
+A process that ended by itself has closed its file; one that was killed, or never ended, has not. In a deadlock time
+stands still: the trace says that its recording was stopped much later, which is what it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from minidl.world.simulated import Outcome, simulate
+from minidl.world.simulated.faults import Fault
+from tracing.recording import file_format as fmt
+from tracing.recording.event_writer import render
+from tracing.recording.source_lines import sources_as_json
+
+FOR_EVER = 3_600_000_000_000  # ns
+
+
+class NoEvent(TypeError):
+    """What was emitted cannot be written down."""
+
+
+def write_temporary(outcome: Outcome) -> Path:
+    """Write the trace of a run into a temporary folder, which the caller deletes. Raises what `write` raises."""
+    directory = Path(tempfile.mkdtemp(prefix="simulated-"))
+    try:
+        write(outcome, directory)
+    except BaseException:
+        shutil.rmtree(directory)
+        raise
+    return directory
+
+
+def write(outcome: Outcome, directory: Path) -> None:
+    """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run.
+
+    Raises RuntimeError if the run, which is repeated for the events' texts, does not do the same again, NoEvent if an
+    event has something else than numbers where they belong."""
+    again = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
+    for k, (then, now) in enumerate(itertools.zip_longest(outcome.events, again.events, fillvalue=())):
+        if then[:8] != now[:8]:
+            what = f"event {k} was {then[:8]} and is {now[:8]} now"
+            raise RuntimeError(f"the run cannot be repeated, {what}: was something replaced while it ran?")
+    last = again.events[-1][0] if again.events else 0
+    about: dict[str, Any] = {
+        "format": fmt.VERSION,
+        "recorded_by": "minidl's simulated world",
+        "schedule": outcome.token,
+        "pid": again.threads[0][0],
+        "cpus": outcome.options["cpus"],
+        "stopped": last + FOR_EVER if again.deadlock else last,
+        "killed": _killed(again),
+    }
+    if again.deadlock or again.endless:  # how each process was then: elsewhere the operating system is asked
+        about["processes"] = {pid: "closed" if code is None else "gone" for pid, code in again.exitcodes.items()}
+    (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
+    (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
+    for pid in again.parents:
+        _write_process(again, pid, directory)
+
+
+def _killed(outcome: Outcome) -> dict[str, int]:
+    """pid -> time (ns) of each process that the schedule has killed: what no event can tell."""
+    pids = list(outcome.parents)
+    killed = {pids[move.number] for move in outcome.schedule.moves if move.what is Fault.KILL}
+    return {str(pid): round(outcome.ended[pid] * 1e9) for pid in sorted(killed) if pid in outcome.ended}
+
+
+def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
+    """A process's pair of files."""
+    said = [event for event in outcome.events if outcome.threads[event[1]][0] == pid]
+    if not said:
+        return
+    actors: dict[int, int] = {}  # number of a thread -> of the actor in this file
+    records, texts = [], []
+    for time, thread, kind, epoch_id, task, worker, queue, value, text in said:
+        if thread not in actors:
+            actors[thread] = len(actors)
+            texts.append(json.dumps({"actor": actors[thread], "name": outcome.threads[thread][1]}))
+        where = 0
+        if text is not None:
+            where = sum(line.startswith("[") for line in texts) + 1
+            texts.append(f"[{where - 1}, {render(text)}]")
+        try:
+            records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, worker, actors[thread], queue, kind))
+        except struct.error as error:
+            numbers = {"task": task, "worker": worker, "queue": queue, "value": value}
+            raise NoEvent(f"{kind!r} with {numbers} cannot be recorded: {error}") from None
+    path = fmt.events_file(directory, pid, 0)
+    start = outcome.events[0][0]
+    header: tuple[Any, ...] = (fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.parents[pid], start, start)
+    data = fmt.HEADER.pack(*header, len(records), len(records), 0).ljust(fmt.HEADER_SIZE, b"\0")
+    path.write_bytes(data + b"".join(records))
+    fmt.text_file(path).write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")

@@ -1,0 +1,122 @@
+"""The same events from torch's own DataLoader: `tracing.attach(loader)`, and for a whole program `everything()`.
+
+torch is the one that is installed, and stays as it is on disk. In memory one method is replaced, the one by which a
+DataLoader makes its iterator: for a loader that is attached it makes one that loads with torch's own code, and
+says what it does (tracing.recording.torch_loader). Other loaders get what they always got.
+
+torch is imported by whoever uses it, not here: a program may have something to set before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tracing.recording.torch_loader import attached
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+    Loader = TypeVar("Loader", bound=DataLoader[Any])
+
+HOME = "torch.utils.data.dataloader"  # the module that DataLoader is defined in
+
+
+def attach(loader: Loader) -> Loader:
+    """Have a `torch.utils.data.DataLoader`, or one of a subclass, say what it does, as minidl's loader does: each of
+    its iterators from now on, whenever a recording is on (`tracing.record`), in main and in its workers.
+
+    Returns the loader itself. What it yields and raises stays the same. A copy of it is not attached. An iterator that
+    is there already, one of persistent workers, says nothing. Raises TypeError for anything but torch's loader.
+    """
+    from torch.utils.data import DataLoader
+
+    if not isinstance(loader, DataLoader):
+        raise TypeError(f"attach() takes a torch.utils.data.DataLoader, not {_name(type(loader))}")
+    _hook(DataLoader)
+    attached.know(loader)
+    return loader
+
+
+def _name(cls: type) -> str:
+    of_minidl = cls.__module__.partition(".")[0] == "minidl"
+    return f"{cls.__module__}.{cls.__qualname__}" + (", which is recorded without it" if of_minidl else "")
+
+
+def _hook(cls: Any) -> None:
+    """Replace the method, once."""
+    original = cls._get_iterator
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.cache
+    def speaking() -> Callable[[Any], Any]:
+        from tracing.recording.torch_loader import iterators
+
+        return iterators.speaking(original)
+
+    @functools.wraps(original)
+    def _get_iterator(loader: Any) -> Any:
+        return (speaking() if is_everything() or attached.knows(loader) else original)(loader)
+
+    cls._get_iterator = _get_iterator
+
+
+def _unhook(cls: Any) -> None:
+    cls._get_iterator = getattr(cls._get_iterator, "__wrapped__", cls._get_iterator)
+
+
+# ---- a whole program
+
+
+def is_everything() -> bool:
+    """Whether every loader is attached."""
+    return attached.in_workers is everything
+
+
+@contextlib.contextmanager
+def everything() -> Iterator[None]:
+    """Within it every loader of torch is attached as soon as it is iterated, also one of a torch that is not imported
+    yet."""
+    finder = _Finder()
+    if HOME in sys.modules:
+        _hook(sys.modules[HOME].DataLoader)
+    else:
+        sys.meta_path.insert(0, finder)
+    attached.in_workers = everything
+    try:
+        yield
+    finally:
+        attached.in_workers = contextlib.nullcontext
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+        if HOME in sys.modules and not attached.known:
+            _unhook(sys.modules[HOME].DataLoader)
+
+
+class _Finder:
+    """Waits for the import of torch's module: finds it where it would be found anyhow, and acts once it has run."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != HOME:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            loader.exec_module = _and_then_hook(loader.exec_module)
+        return spec
+
+
+def _and_then_hook(exec_module: Callable[[Any], None]) -> Callable[[Any], None]:
+    def run(module: Any) -> None:
+        exec_module(module)
+        if is_everything():
+            _hook(module.DataLoader)
+
+    return run

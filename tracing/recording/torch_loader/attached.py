@@ -1,0 +1,51 @@
+"""Which of torch's loaders are attached, and the numbers of their epochs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from minidl import events
+
+
+class Epochs:
+    """Numbers the passes over one loader."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._loader = self._epoch = 0
+
+    def next(self) -> int:
+        """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a number anew."""
+        if self._pid != os.getpid():
+            self._pid, self._loader, self._epoch = os.getpid(), events.new_loader(), -1
+        self._epoch += 1
+        return events.epoch_id(self._loader, self._epoch)
+
+
+# By id, with a reference that does not keep the loader. Not an attribute of the loader, which is pickled and copied
+# as before, and not a WeakKeyDictionary: a subclass may compare as it likes.
+known: dict[int, tuple[weakref.ref[Any], Epochs]] = {}
+# What a worker's loop runs within: tracing.recording.torch_loader.attach.everything, while that is on, so that loaders
+# nested in a dataset are attached too.
+in_workers: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+
+
+def know(loader: Any) -> Epochs:
+    """Attach a loader: return the count of its epochs, a new one."""
+    key, epochs = id(loader), Epochs()
+    known[key] = weakref.ref(loader, lambda _: known.pop(key, None)), epochs
+    return epochs
+
+
+def knows(loader: Any) -> bool:
+    return id(loader) in known
+
+
+def epochs_of(loader: Any) -> Epochs:
+    """Those of an attached loader, or of one that is attached now."""
+    return known[id(loader)][1] if knows(loader) else know(loader)

@@ -1,0 +1,315 @@
+"""Where in a trace to find what: kept up to date while the trace grows, at a cost in proportion to what is new.
+
+Three tables, all of positions (of events in `trace.events`):
+    groups       (iterator, kind, queue, worker) -> the positions of those events, ascending
+    lanes        (lane, worker) of an iterator   -> the positions of all events that one thread said of it
+    epochs       (loader, epoch)                 -> for each task and each hop of its way, the position of that event
+
+With them the state after event k is a matter of counting positions <= k: see tracing.trace.state_at.
+
+Legend
+    iterator    0             number of an iterator in this trace; a persistent one has several epochs
+    lane        MAIN          which thread: see Lane
+    hop         "fetch_end"   a column of TASK_DTYPE, and the event that it tells the time of
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minidl.events import Kind, Queue
+
+Stream = collections.abc.Iterator  # `Iterator` is something else here
+
+NEVER = np.iinfo(np.int64).max  # the position of what has not happened
+
+
+class Lane(enum.IntEnum):
+    """The threads of an iterator; and the role of a thread in its process."""
+
+    MAIN = 0  # whoever iterates
+    WORKER = 1
+    PIN = 2
+    FEEDER = 3
+
+
+ROLE_SAID_BY: dict[int, Lane] = {
+    Kind.WORKER_BEGIN: Lane.WORKER,
+    Kind.PIN_THREAD_BEGIN: Lane.PIN,
+    Kind.FEEDER_BEGIN: Lane.FEEDER,
+    Kind.SEND_FAILED: Lane.FEEDER,  # all that torch's feeders are heard to say
+}
+
+# The event that each hop is: (kind, queue), the queue for kinds that concern one.
+HOPS: dict[str, tuple[Kind, Queue]] = {
+    "keys_begin": (Kind.KEYS_BEGIN, Queue.NONE),
+    "keys_drawn": (Kind.KEYS_DRAWN, Queue.NONE),
+    "dispatched": (Kind.DISPATCHED, Queue.NONE),
+    "index_put": (Kind.PUT, Queue.INDEX),
+    "index_sending": (Kind.SEND_BEGIN, Queue.INDEX),
+    "index_sent": (Kind.SENT, Queue.INDEX),
+    "index_got": (Kind.GOT, Queue.INDEX),
+    "fetch_begin": (Kind.FETCH_BEGIN, Queue.NONE),
+    "fetch_end": (Kind.FETCH_END, Queue.NONE),
+    "collate_begin": (Kind.COLLATE_BEGIN, Queue.NONE),
+    "collate_end": (Kind.COLLATE_END, Queue.NONE),
+    "result_put": (Kind.PUT, Queue.RESULT),
+    "result_sending": (Kind.SEND_BEGIN, Queue.RESULT),
+    "result_sent": (Kind.SENT, Queue.RESULT),
+    "result_got": (Kind.GOT, Queue.RESULT),
+    "pin_begin": (Kind.PIN_BEGIN, Queue.NONE),
+    "pin_end": (Kind.PIN_END, Queue.NONE),
+    "data_put": (Kind.PUT, Queue.DATA),
+    "data_got": (Kind.GOT, Queue.DATA),
+    "received": (Kind.RECEIVED, Queue.NONE),
+    "stored": (Kind.STORED, Queue.NONE),
+    "released": (Kind.RELEASED, Queue.NONE),
+    "yielded": (Kind.YIELDED, Queue.NONE),
+    "failed": (Kind.FETCH_FAILED, Queue.NONE),
+    "pin_failed": (Kind.PIN_FAILED, Queue.NONE),
+    "stream_end": (Kind.STREAM_END, Queue.NONE),
+    "skipped": (Kind.TASK_SKIPPED, Queue.NONE),
+    "lost": (Kind.TASK_LOST, Queue.NONE),
+}
+HOP = {name: number for number, name in enumerate(HOPS)}
+_HOP_OF = np.full((256, 256), -1, np.int8)  # [kind, queue] -> hop, by its number
+for _name, (_kind, _queue) in HOPS.items():
+    _HOP_OF[_kind, _queue] = HOP[_name]
+
+# Kinds whose events are told apart by worker; the others of one iterator are one group.
+_PER_WORKER = np.zeros((256, 256), bool)
+_PER_WORKER[:, [Queue.INDEX, Queue.RESULT]] = True
+_PER_WORKER[[kind for kind in Kind if kind.name.startswith(("WORKER_", "INIT_", "JOIN_", "RESUME_", "STREAM_"))]] = True
+
+
+class Positions:
+    """A list of positions, ascending, that grows at its end."""
+
+    __slots__ = ("_array", "_length")
+
+    def __init__(self) -> None:
+        self._array = np.empty(16, np.int64)
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def array(self) -> np.ndarray:
+        return self._array[: self._length]
+
+    def extend(self, positions: np.ndarray) -> None:
+        length = self._length + len(positions)
+        if length > len(self._array):
+            self._array = np.concatenate([self.array, np.empty(max(length, 2 * self._length), np.int64)])
+        self._array[self._length : length] = positions
+        self._length = length
+
+    def cut(self, position: int) -> None:
+        """Forget this position and all after it."""
+        self._length = self.count(position - 1)
+
+    def count(self, k: int) -> int:
+        """How many are <= k."""
+        return int(self.array.searchsorted(k, "right"))
+
+    def last(self, k: int) -> int:
+        """The last that is <= k, or -1."""
+        count = self.count(k)
+        return int(self._array[count - 1]) if count else -1
+
+
+NOWHERE = Positions()
+
+
+@dataclass
+class Epoch:
+    """The way of each task of one epoch."""
+
+    loader: int
+    epoch: int
+    # [hop, task] -> position. A hop's row is looked through at every state, so that it should lie in one piece.
+    table: np.ndarray = field(default_factory=lambda: np.full((len(HOPS), 16), NEVER))
+    length: int = 0  # tasks: columns in use
+    changed: int = 0  # tasks from this one on have changed since tracing.trace.tasks last looked
+
+    def hops(self, *names: str) -> list[np.ndarray]:
+        """For each name the positions of that hop, one per task; NEVER where it has not happened."""
+        return [self.table[HOP[name], : self.length] for name in names]
+
+    def add(self, tasks: np.ndarray, hops: np.ndarray, positions: np.ndarray) -> None:
+        room, needed = self.table.shape[1], int(tasks.max()) + 1
+        if needed > room:
+            more = np.full((len(HOPS), max(needed, 2 * room) - room), NEVER)
+            self.table = np.concatenate([self.table, more], axis=1)
+        made = tasks[hops != HOP["keys_begin"]]  # asked for keys, a sampler may have none: there is no task then
+        self.length = max(self.length, int(made.max(initial=-1)) + 1)
+        self.changed = min(self.changed, int(tasks.min()))
+        new = self.table[hops, tasks] == NEVER  # what happened twice counts the first time ...
+        self.table[hops[new][::-1], tasks[new][::-1]] = positions[new][::-1]  # ... so the first is written last
+
+    def remove(self, tasks: np.ndarray, hops: np.ndarray, positions: np.ndarray) -> None:
+        there = self.table[hops, tasks] == positions
+        self.table[hops[there], tasks[there]] = NEVER
+        self.changed = min(self.changed, int(tasks.min()))
+
+
+@dataclass
+class Iterator:
+    """One iterator: what a LOADER event announced."""
+
+    number: int
+    loader: int
+    epochs: list[int] = field(default_factory=list)  # those it went through, in order
+    num_workers: int = 0
+    lanes: dict[tuple[int, int], Positions] = field(default_factory=dict)  # (lane, worker) -> its events
+
+    @property
+    def epoch_ids(self) -> list[int]:
+        return [self.loader << 32 | epoch for epoch in self.epochs]
+
+    def first(self) -> int:
+        """The position of its first event."""
+        return min(int(lane.array[0]) for lane in self.lanes.values() if len(lane))
+
+    def last(self, k: int = NEVER - 1) -> int:
+        """The position of its last event up to `k`, or -1."""
+        return max(lane.last(k) for lane in self.lanes.values())
+
+
+class Index:
+    """The three tables, and the iterators of a trace."""
+
+    def __init__(self) -> None:
+        self.iterators: list[Iterator] = []
+        self.iterator_of: dict[int, int] = {}  # epoch_id -> number of its iterator
+        self.epochs: dict[int, Epoch] = {}  # epoch_id -> its tasks
+        self.groups: dict[tuple[int, int, int, int], Positions] = {}
+        self.roles: list[tuple[int, int, int, int]] = []  # of each actor: role, iterator, queue, worker
+
+    def group(self, iterator: int, kind: int, queue: int = Queue.NONE, worker: int = -1) -> Positions:
+        """The positions of such events. `worker` only for kinds and queues that each worker has."""
+        return self.groups.get((iterator, kind, queue, worker), NOWHERE)
+
+    def lane(self, iterator: int, lane: Lane, worker: int = -1) -> Positions:
+        """The positions of the events of one thread; `worker` is -1 for main and the pin thread."""
+        return self.iterators[iterator].lanes.get((lane, worker), NOWHERE)
+
+    # ---- keeping it up to date
+
+    def add(self, events: np.ndarray, first: int, actors: int) -> bool:
+        """Take in the events from position `first` on. False if the index must be made anew: an epoch turned out
+        to continue an iterator that it was thought to begin."""
+        new = events[first:]
+        if not self._learn_iterators(new):
+            return False
+        self._learn_roles(new, actors)
+        for positions, key in self._by_group(new, first):
+            self.groups.setdefault(key, Positions()).extend(positions)
+        for positions, (iterator, lane) in self._by_lane(new, first):
+            self.iterators[iterator].lanes.setdefault(lane, Positions()).extend(positions)
+        for epoch_id, where, tasks, hops in self._by_epoch(new, first):
+            if epoch_id not in self.epochs:
+                self.epochs[epoch_id] = Epoch(epoch_id >> 32 & 0xFFFFFFFF, epoch_id & 0xFFFFFFFF)
+            self.epochs[epoch_id].add(tasks, hops, where)
+        return True
+
+    def remove(self, events: np.ndarray, first: int) -> None:
+        """Take out the events from position `first` on: some that came late belong before them."""
+        new = events[first:]
+        for _, key in self._by_group(new, first):
+            self.groups[key].cut(first)
+        for _, (iterator, lane) in self._by_lane(new, first):
+            self.iterators[iterator].lanes[lane].cut(first)
+        for epoch_id, where, tasks, hops in self._by_epoch(new, first):
+            self.epochs[epoch_id].remove(tasks, hops, where)
+
+    def _learn_iterators(self, new: np.ndarray) -> bool:
+        epoch_ids = _epoch_ids(new)
+        begins = new["kind"] == Kind.EPOCH_BEGIN
+        continues = dict(zip(epoch_ids[begins].tolist(), new["value"][begins].tolist(), strict=True))
+        for epoch_id in _different(epoch_ids)[0]:
+            if epoch_id not in self.iterator_of:
+                iterator = self.iterator_of.get(continues.get(epoch_id, -1))
+                if iterator is None:
+                    iterator = len(self.iterators)
+                    self.iterators.append(Iterator(iterator, epoch_id >> 32 & 0xFFFFFFFF))
+                self.iterator_of[epoch_id] = iterator
+                self.iterators[iterator].epochs.append(epoch_id & 0xFFFFFFFF)
+        loaders = new["kind"] == Kind.LOADER
+        for epoch_id, num_workers in zip(epoch_ids[loaders].tolist(), new["value"][loaders].tolist(), strict=True):
+            self.iterators[self.iterator_of[epoch_id]].num_workers = num_workers
+        return all(
+            self.iterator_of.get(previous, self.iterator_of[epoch_id]) == self.iterator_of[epoch_id]
+            for epoch_id, previous in continues.items()
+        )
+
+    def _iterators(self, new: np.ndarray) -> np.ndarray:
+        """The iterator of each event."""
+        different, which = _different(_epoch_ids(new))
+        return np.array([self.iterator_of[epoch_id] for epoch_id in different], np.int64)[which]
+
+    def _learn_roles(self, new: np.ndarray, actors: int) -> None:
+        """A thread says what it is in its first event; who says nothing of the kind is main."""
+        self.roles.extend([(Lane.MAIN, -1, 0, -1)] * (actors - len(self.roles)))
+        for event in new[np.isin(new["kind"], list(ROLE_SAID_BY))]:
+            role = ROLE_SAID_BY[int(event["kind"])]
+            iterator = self.iterator_of[int(event["loader"]) << 32 | int(event["epoch"])]
+            self.roles[event["actor"]] = (role, iterator, int(event["queue"]), int(event["worker"]))
+
+    def _by_group(self, new: np.ndarray, first: int) -> Stream[tuple[np.ndarray, tuple[int, int, int, int]]]:
+        kind, queue = new["kind"].astype(np.uint16), new["queue"].astype(np.uint16)
+        worker = np.where(_PER_WORKER[kind, queue], new["worker"], -1)
+        for positions, (iterator, kind_queue, of_worker) in _groups(self._iterators(new), kind << 2 | queue, worker):
+            yield positions + first, (iterator, kind_queue >> 2, kind_queue & 3, of_worker)
+
+    def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[np.ndarray, tuple[int, tuple[int, int]]]]:
+        if not self.roles:
+            return
+        role, belongs_to, _, worker = np.array(self.roles).T[:, new["actor"]]
+        iterator = self._iterators(new)
+        # A worker that iterates over a loader of its own is main to that one.
+        foreign = (role == Lane.MAIN) | (belongs_to != iterator)
+        lane, worker = np.where(foreign, Lane.MAIN, role), np.where(foreign, -1, worker)
+        for positions, (number, of_lane, of_worker) in _groups(iterator, lane, worker):
+            yield positions + first, (number, (of_lane, of_worker))
+
+    def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        hops = _HOP_OF[new["kind"], new["queue"]]
+        positions = np.flatnonzero((hops >= 0) & (new["task"] >= 0))
+        tasks, hops = new["task"][positions], hops[positions]
+        different, which = _different(_epoch_ids(new[positions]))
+        for members, (number,) in _groups(which):
+            yield different[number], positions[members] + first, tasks[members], hops[members]
+
+
+def _epoch_ids(events: np.ndarray) -> np.ndarray:
+    return events["loader"].astype(np.int64) << 32 | events["epoch"]
+
+
+def _different(numbers: np.ndarray) -> tuple[list[int], np.ndarray]:
+    """The different numbers, in the order in which they come first; and which of them each one is."""
+    if len(numbers) == 0 or (numbers == numbers[0]).all():  # the usual case, and quick to see
+        return numbers[:1].tolist(), np.zeros(len(numbers), np.int64)
+    different, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return different[order].tolist(), np.argsort(order)[which]
+
+
+def _groups(*keys: np.ndarray) -> Stream[tuple[np.ndarray, tuple[int, ...]]]:
+    """(positions, key) for each different key: the positions that have it, ascending."""
+    if len(keys[0]) == 0:
+        return
+    # Of numbers of 16 bits numpy sorts a million in some 10 ms (a radix sort), of longer ones in 100.
+    narrow = [key.astype(np.int16) if abs(key).max() < 1 << 15 else key for key in keys]
+    order = np.lexsort(narrow[::-1])
+    ordered = [key[order] for key in narrow]
+    changes = np.logical_or.reduce([key[1:] != key[:-1] for key in ordered])
+    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(order)]
+    for begin, end in itertools.pairwise(bounds):
+        yield order[begin:end], tuple(int(key[begin]) for key in ordered)

@@ -1,0 +1,229 @@
+"""One process's pair of files, read as far as they are written: finished, growing, cut off or damaged.
+
+Nothing here changes a file, and nothing maps one: a mapped file that its process cuts would kill the reader.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minidl.events import DIED, Kind, Queue
+from tracing.recording import file_format as fmt
+
+FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records asked for at once: few at first, more while there are more
+MAX_HOLES = 64  # records that were claimed and not written when we looked, at most: each thread claims one at a time
+MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
+
+KNOWN_KINDS = np.zeros(256, bool)
+KNOWN_KINDS[[0, *Kind]] = True
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read. The message is one line and names the file, and the offset in it (bytes)."""
+
+    def __init__(self, what: str, path: Path, offset: int | None = None) -> None:
+        super().__init__(f"{path}: {what}" if offset is None else f"{path}, byte {offset}: {what}")
+        self.path, self.offset = path, offset
+
+
+class TraceDamage(UserWarning):
+    """Part of a trace cannot be read; everything before the damage was kept."""
+
+
+class ProcessFiles:
+    """What one process recorded. `read()` takes in what is new."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.text_path = fmt.text_file(path)
+        self.header: fmt.Header | None = None  # None: its process has not written it yet
+        self.damage: list[TraceError] = []
+        self.texts: dict[int, bytes] = {}  # number -> JSON
+        self.thread_names: dict[int, str] = {}  # actor -> name
+        self.last_time = 0  # of the last record taken in; the header's start before the first (ns)
+        self._known = 0
+        self._next = 0  # the record to read next
+        self._holes: list[int] = []
+        self._text_at = 0  # where the text file is read next (bytes)
+        self._broken = False  # damaged: nothing more is read
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether its process said more than can be read: its file was full, or is damaged."""
+        return self._broken or (self.header is not None and self.header.dropped > 0)
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether it is damaged from its start."""
+        return self._broken and self._next == 0
+
+    def read(self, known: int) -> np.ndarray:
+        """The records that were written since the last time (RECORD_DTYPE), in the order of their places.
+        `known` is how many events the whole trace had so far: what task ids are plausible depends on it.
+
+        Raises TraceError for a newer format. Other damage is appended to `damage`, and reading ends before it.
+        """
+        if self._broken:
+            return np.empty(0, fmt.RECORD_DTYPE)
+        self._known = known
+        try:
+            records = self._read_events()
+        except FileNotFoundError:
+            self._damaged("gone: the trace was removed, or recorded anew", 0)
+            return np.empty(0, fmt.RECORD_DTYPE)
+        # The texts last: a text is written before the record that points to it.
+        self._read_texts()
+        self._check_texts(records)
+        if len(records):
+            self.last_time = max(self.last_time, int(records["time"].max()))
+        return records
+
+    def _read_events(self) -> np.ndarray:
+        with open(self.path, "rb") as file:
+            # The size first: a process that closes its file says how many records there are, then cuts it.
+            size = os.fstat(file.fileno()).st_size
+            if not self._read_header(file.read(fmt.HEADER.size), size):
+                return np.empty(0, fmt.RECORD_DTYPE)
+            records = np.concatenate([self._read_holes(file.fileno()), *self._read_records(file.fileno())])
+            self._check_size(size)
+            return records
+
+    def _damaged(self, what: str, offset: int) -> None:
+        self.damage.append(TraceError(what, self.path, offset))
+        self._broken = True
+
+    def _read_header(self, data: bytes, size: int) -> bool:
+        """Whether there is a header that we understand."""
+        if size == 0 or (size >= fmt.HEADER_SIZE and not any(data[: len(fmt.MAGIC)])):
+            return False  # it is being made; or its process was killed just then
+        if size < fmt.HEADER_SIZE:
+            self._damaged(f"cut off: a header has {fmt.HEADER_SIZE} bytes", size)
+            return False
+        header = fmt.Header(*fmt.HEADER.unpack(data))
+        if header.magic != fmt.MAGIC:
+            self._damaged("not an events file: it does not begin as one", 0)
+        elif header.version > fmt.VERSION:
+            raise TraceError(f"format {header.version} is newer than this program's, {fmt.VERSION}", self.path, 8)
+        elif header.record_size != fmt.RECORD.size or header.capacity < 0:
+            self._damaged("damaged header", 12)
+        if not self._broken:
+            self.last_time = self.last_time or header.start
+            self.header = header
+        return not self._broken
+
+    def _read_records(self, fd: int) -> list[np.ndarray]:
+        """Block by block, until one ends in places that nobody has written to.
+
+        Not until nothing more is found: a process that goes on recording would keep its reader here for ever.
+        """
+        blocks, length = [], FIRST_READ
+        assert self.header is not None
+        while not self._broken and self._next < self.header.capacity:
+            length = min(length, self.header.capacity - self._next)
+            data = os.pread(fd, length * fmt.RECORD.size, fmt.HEADER_SIZE + self._next * fmt.RECORD.size)
+            block = np.frombuffer(data, fmt.RECORD_DTYPE, len(data) // fmt.RECORD.size)
+            written = np.flatnonzero(block["kind"])
+            if len(written) == 0:
+                break
+            block = block[: int(written[-1]) + 1]
+            if len(written) < len(block):
+                holes = self._next + np.flatnonzero(block["kind"] == 0)
+                self._holes = [*self._holes, *holes.tolist()][-MAX_HOLES:]
+            blocks.append(self._valid(block, self._next))
+            self._next += len(block)
+            if len(block) + MAX_HOLES < length:  # more places than threads can have claimed
+                break
+            length = min(2 * length, LONGEST_READ)
+        return blocks
+
+    def _read_holes(self, fd: int) -> np.ndarray:
+        """A thread that had claimed a record and not written it may have done so since."""
+        found, still = [np.empty(0, fmt.RECORD_DTYPE)], []
+        for place in self._holes:
+            data = os.pread(fd, fmt.RECORD.size, fmt.HEADER_SIZE + place * fmt.RECORD.size)
+            record = np.frombuffer(data, fmt.RECORD_DTYPE, len(data) // fmt.RECORD.size)
+            if len(record) and record["kind"][0]:
+                found.append(self._valid(record, place))
+            else:
+                still.append(place)
+        self._holes = still
+        return np.concatenate(found)
+
+    def _valid(self, block: np.ndarray, first: int) -> np.ndarray:
+        """The records of a block that were written, up to the first impossible one; `first` is the block's place."""
+        reasons = {
+            "an unknown kind of event": ~KNOWN_KINDS[block["kind"]],
+            "an impossible queue": block["queue"] > max(Queue),
+            "an impossible worker": block["worker"] < -1,
+            # Task ids count from 0, and each task makes several events. Tables are as long as the largest id.
+            "an impossible task": (block["task"] < DIED) | (block["task"] > 8 * (self._known + first) + 8192),
+            "an impossible time": block["time"] < 0,
+            "an impossible number of workers": (block["kind"] == Kind.LOADER)
+            & ((block["value"] < 0) | (block["value"] > MAX_WORKERS)),
+            "not a record": block["pad"] != 0,
+        }
+        wrong = np.logical_or.reduce(list(reasons.values())) & (block["kind"] != 0)
+        if wrong.any():
+            where = int(np.argmax(wrong))
+            what = next(reason for reason, is_wrong in reasons.items() if is_wrong[where])
+            self._damaged(what, fmt.HEADER_SIZE + (first + where) * fmt.RECORD.size)
+            block = block[:where]
+        return block if block["kind"].all() else block[block["kind"] != 0]
+
+    def _check_size(self, size: int) -> None:
+        """Whether the file has the size that its header promises."""
+        assert self.header is not None
+        promised = self.header.capacity if self.header.used < 0 else self.header.used
+        if not self._broken and size < fmt.HEADER_SIZE + promised * fmt.RECORD.size:
+            self._damaged(f"cut off: {promised} records were promised, {self._next} are there", size)
+
+    # ---- texts
+
+    def _read_texts(self) -> None:
+        try:
+            with open(self.text_path, "rb") as file:
+                file.seek(self._text_at)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        whole = data.rfind(b"\n") + 1
+        for line in data[:whole].split(b"\n")[:-1]:
+            try:
+                self._take_line(line)
+            except ValueError:
+                self._text_damaged("not a text", self._text_at)
+            self._text_at += len(line) + 1
+
+    def _take_line(self, line: bytes) -> None:
+        if line.startswith(b"["):
+            number, _, text = line.partition(b",")
+            self.texts[int(number[1:])] = text[:-1]
+        else:
+            named = json.loads(line)
+            if not isinstance(named, dict) or not isinstance(named.get("actor"), int):
+                raise ValueError("names no thread")
+            self.thread_names[named["actor"]] = str(named.get("name", ""))
+
+    def _check_texts(self, records: np.ndarray) -> None:
+        wanted = records["text"]
+        for number in wanted[wanted > 0].tolist():
+            if number - 1 not in self.texts:
+                self._text_damaged(f"text {number - 1} is missing, and perhaps others", self._text_at)
+                break
+
+    def _text_damaged(self, what: str, offset: int) -> None:
+        """Said once. The events are whole; only their texts are not."""
+        if not any(error.path == self.text_path for error in self.damage):
+            self.damage.append(TraceError(what, self.text_path, offset))
+
+    def text(self, number: int) -> Any:
+        """The text that a record's field `text` points to; None if it has none or it is lost."""
+        try:
+            return json.loads(self.texts[number - 1])
+        except (KeyError, ValueError):
+            return None

@@ -1,0 +1,280 @@
+"""`trace.state(k)`: the loader's whole state after event k, from events alone.
+
+No event is replayed. A queue is first in, first out, so what is in it follows from three counts: of the messages
+put, sent and got so far. A thread does what its last event says. A task is where its last hop left it. So a state
+deep in a long trace costs no more than one at its start.
+
+What is in a queue (n = so many of its events are at positions <= k)
+    puts    0 1 2 3 4 5 6 7          n_put = 8
+    sents   0 1 2 3 4                n_sent = 5      buffer = puts[5:8]
+    gots    0 1 2                    n_got = 3       pipe = sents[3:5]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minidl.events import DIED, RESUME, STOP, WAKE, Kind, Queue
+from tracing.trace.event_index import Index, Lane, Positions
+from tracing.trace.state import (
+    Label,
+    LoaderState,
+    MainState,
+    MainStatus,
+    PinState,
+    PinStatus,
+    QueueState,
+    State,
+    TaskState,
+    TaskStatus,
+    WorkerState,
+    WorkerStatus,
+)
+from tracing.trace.statuses import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STATUS
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+LABELS = {STOP: "STOP", RESUME: "RESUME", WAKE: "WAKE", DIED: "DIED"}
+
+
+def label(task: int) -> Label:
+    """What a message is, from the field `task` of its event."""
+    return task if task >= 0 else LABELS.get(task, "?")
+
+
+def state(trace: Trace, k: int) -> State:
+    """The state after event `k`, 0 <= k < len(trace), or -1 for an empty trace."""
+    if k < 0:
+        return State(-1, 0, [])
+    index = trace.index
+    shown = [Snapshot(trace, number, k).take() for number in alive(index, k)]
+    if not shown:
+        last = max(index.iterators, key=lambda each: each.last(k), default=None)
+        shown = [Snapshot(trace, last.number, k).take()] if last and last.last(k) >= 0 else []
+    return State(k, int(trace.events["time"][k]), shown)
+
+
+def alive(index: Index, k: int) -> list[int]:
+    """The iterators that have begun and are neither shut down nor, without workers, replaced by a later one."""
+    return [each.number for each in index.iterators if _is_alive(index, each.number, k)]
+
+
+def _is_alive(index: Index, number: int, k: int) -> bool:
+    iterator = index.iterators[number]
+    last = iterator.last(k)
+    if last < 0 or index.group(number, Kind.SHUTDOWN_END).last(k) >= 0:
+        return False
+    if iterator.num_workers > 0:
+        return True
+    if index.group(number, Kind.EPOCH_END).last(k) >= 0:
+        return False
+    # Without workers nothing says that an iterator was dropped half way. It is taken for gone once the loader has
+    # made another one, until it should speak again.
+    later = (each for each in index.iterators[number + 1 :] if each.loader == iterator.loader)
+    return not any(index.group(each.number, Kind.LOADER).last(k) > last for each in later)
+
+
+class Snapshot:
+    """One iterator after event `k`."""
+
+    def __init__(self, trace: Trace, number: int, k: int) -> None:
+        self.trace, self.number, self.k = trace, number, k
+        self.events, self.index = trace.events, trace.index
+        self.iterator = self.index.iterators[number]
+        self.begin = self.last(Kind.EPOCH_BEGIN)  # where the epoch begins, -1 before the first
+        at = self.begin if self.begin >= 0 else self.iterator.first()
+        self.loader, self.epoch = int(self.events["loader"][at]), int(self.events["epoch"][at])
+        self.tasks = self.index.epochs.get(self.loader << 32 | self.epoch)
+
+    def take(self) -> LoaderState:
+        workers = range(self.iterator.num_workers)
+        send_idx, rcvd_idx, in_hand, task_info = self.task_info()
+        stored = [task for task, info in task_info.items() if info.status is TaskStatus.STORED]
+        failed = self.last(Kind.ERROR_RAISED)
+        return LoaderState(
+            iterator=self.number,
+            loader=self.loader,
+            epoch=self.epoch,
+            num_workers=len(workers),
+            alive=_is_alive(self.index, self.number, self.k),
+            send_idx=send_idx,
+            rcvd_idx=rcvd_idx,
+            tasks_outstanding=self.happened(Kind.DISPATCHED) - self.happened(Kind.RECEIVED),
+            yielded=self.happened(Kind.YIELDED),
+            index_queues=[self.queue(Queue.INDEX, worker) for worker in workers],
+            workers=[self.worker(worker) for worker in workers],
+            result_queues=[self.queue(Queue.RESULT, worker) for worker in workers],
+            pin_thread=self.pin_thread(),
+            data_queue=self.queue(Queue.DATA, -1),
+            reorder_buffer=stored,
+            waits_for_task=rcvd_idx if stored else -1,
+            task_info=task_info,
+            main=self.main(rcvd_idx, in_hand),
+            shutdown_step=self.shutdown_step(),
+            error=None if failed < 0 else self.trace.text(failed),
+            config=self.trace.config(self.number),
+        )
+
+    # ---- where to look
+
+    def last(self, kind: Kind, worker: int = -1) -> int:
+        """The position of the last such event of this iterator, -1 if there was none."""
+        return self.index.group(self.number, kind, Queue.NONE, worker).last(self.k)
+
+    def happened(self, kind: Kind) -> int:
+        """How many such events there were in this epoch."""
+        group = self.index.group(self.number, kind)
+        return group.count(self.k) - group.count(self.begin)
+
+    def time(self, position: int) -> int:
+        return int(self.events["time"][position]) if position >= 0 else 0
+
+    def labels(self, positions: np.ndarray) -> list[Label]:
+        return [label(task) for task in self.events["task"][positions].tolist()]
+
+    # ---- queues
+
+    def queue(self, queue: Queue, worker: int) -> QueueState:
+        """First in, first out: see the picture at the top. Where nobody says what is sent (data_queue has no pipe,
+        torch's feeder threads are not seen) all that is not taken is in the buffer."""
+        puts, begun, sents, gots = (
+            self.index.group(self.number, kind, queue, worker)
+            for kind in (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)
+        )
+        n_put, n_sent, n_got = puts.count(self.k), sents.count(self.k), gots.count(self.k)
+        if len(sents) == 0 and len(begun) == 0:
+            n_sent = n_got
+        return QueueState(
+            buffer=self.labels(puts.array[n_sent:n_put]),
+            pipe=self.labels(sents.array[n_got:n_sent]),
+            pickling=begun.count(self.k) > n_sent,
+        )
+
+    # ---- tasks
+
+    def task_info(self) -> tuple[int, int, int, dict[int, TaskState]]:
+        """send_idx, rcvd_idx, the task in main's hands (or -1), and task_info."""
+        if self.tasks is None:
+            return 0, 0, -1, {}
+        sent_by = "dispatched" if self.iterator.num_workers else "keys_drawn"
+        hops = self.tasks.hops(sent_by, "received", "stored", "released", "yielded", "skipped", "lost")
+        sent, received, stored, released, yielded, skipped, lost = (hop <= self.k for hop in hops)
+        in_hand = self.in_hand()
+        here = sent & ~yielded & ~skipped & ~released
+        if in_hand >= 0:
+            here[in_hand] = False
+        info: dict[int, TaskState] = {}
+        for task in np.flatnonzero(here).tolist():
+            status = TaskStatus.OUTSTANDING
+            if stored[task]:
+                status = TaskStatus.STORED
+            elif lost[task]:
+                status = TaskStatus.LOST
+            elif received[task]:
+                if self.main_after(int(hops[1][task])) != Kind.WORKER_EXHAUSTED:
+                    continue  # an exception came in its place, and was raised
+                status = TaskStatus.STREAM_ENDED
+            info[task] = TaskState(int(self.events["worker"][hops[0][task]]), status)
+        send_idx = int(sent.sum())
+        if self.iterator.num_workers == 0:  # one task at a time: all but the last are over
+            last = send_idx - 1
+            begun = last in info and self.last(Kind.ERROR_RAISED) < hops[0][last]
+            return send_idx, last if begun else send_idx, in_hand, {}
+        return send_idx, next(iter(info), send_idx), in_hand, info
+
+    def in_hand(self) -> int:
+        """The task whose batch main has taken and not yet yielded, -1 if there is none. Between the two it draws and
+        sends the next task; a batch that came early is stored at once, and the end of a stream is no batch."""
+        taken_by = (Kind.RECEIVED, Kind.RELEASED) if self.iterator.num_workers else (Kind.COLLATE_END,)
+        taken = max(self.last(kind) for kind in taken_by)
+        over = max(self.last(kind) for kind in (Kind.YIELDED, Kind.ERROR_RAISED, Kind.EPOCH_BEGIN))
+        if taken <= over or self.main_after(taken) in (Kind.STORED, Kind.WORKER_EXHAUSTED):
+            return -1
+        return int(self.events["task"][taken])
+
+    def main_after(self, position: int) -> int:
+        """The kind of what main said next, 0 if that was not up to `k`."""
+        lane = self.index.lane(self.number, Lane.MAIN)
+        after = lane.count(position)
+        return int(self.events["kind"][lane.array[after]]) if after < lane.count(self.k) else 0
+
+    # ---- threads
+
+    def doing(self, lane: Positions, statuses: dict[int, Any], otherwise: Any) -> tuple[Any, int, int]:
+        """What a thread's last event says that it does, the position of that event, and since when (ns): the time
+        of the first event of the unbroken row that says the same."""
+        count = lane.count(self.k)
+        at = count - 1
+        kinds = self.events["kind"]
+        status = since = statuses.get(int(kinds[lane.array[at]]), otherwise)
+        while since is status and at > 0:
+            since = statuses.get(int(kinds[lane.array[at - 1]]), otherwise)
+            at -= since is status
+        return status, int(lane.array[count - 1]), self.time(int(lane.array[at]))
+
+    def task_at(self, position: int) -> int:
+        """The task that an event concerns, -1 if none."""
+        return max(-1, int(self.events["task"][position]))
+
+    def worker(self, worker: int) -> WorkerState:
+        lane = self.index.lane(self.number, Lane.WORKER, worker)
+        started = max(self.last(kind, worker) for kind in (Kind.WORKER_STARTED, Kind.WORKER_BEGIN))
+        exit_code, task = None, -1
+        status, since = WorkerStatus.STARTING, self.time(self.last(Kind.WORKER_STARTING, worker))
+        if lane.count(self.k):
+            status, at, since = self.doing(lane, WORKER_STATUS, WorkerStatus.IDLE)
+            if status is not WorkerStatus.IDLE:
+                task = self.task_at(at)
+            status, since = self.stream_ended(worker, status, since)
+        for kind, final in (Kind.WORKER_DIED, WorkerStatus.DEAD), (Kind.WORKER_JOINED, WorkerStatus.REAPED):
+            at = self.last(kind, worker)
+            if at >= 0:
+                status, since, task, exit_code = final, self.time(at), -1, int(self.events["value"][at])
+        pid = int(self.events["value"][started]) if started >= 0 else 0
+        return WorkerState(worker, pid, status, task, since, exit_code, self.results_put(worker))
+
+    def stream_ended(self, worker: int, status: WorkerStatus, since: int) -> tuple[WorkerStatus, int]:
+        """Once its stream has ended and main was told, a worker only takes what it will not do."""
+        ended = self.last(Kind.STREAM_END, worker)
+        told = self.index.group(self.number, Kind.PUT, Queue.RESULT, worker).last(self.k)
+        active = status in (WorkerStatus.STOPPED, WorkerStatus.RESUMING)
+        if self.last(Kind.WORKER_RESUMED, worker) < ended < told and not active:
+            return WorkerStatus.STREAM_ENDED, self.time(told)
+        return status, since
+
+    def results_put(self, worker: int) -> int:
+        puts = self.index.group(self.number, Kind.PUT, Queue.RESULT, worker)
+        if self.begin < 0 or self.events["value"][self.begin] < 0:
+            return puts.count(self.k)
+        # A resumed epoch begins among results of the last one: its own follow the acknowledgement, a result too.
+        resumed = self.last(Kind.WORKER_RESUMED, worker)
+        return max(0, puts.count(self.k) - puts.count(resumed) - 1) if resumed > self.begin else 0
+
+    def pin_thread(self) -> PinState:
+        lane = self.index.lane(self.number, Lane.PIN)
+        if not lane.count(self.k):
+            return PinState(PinStatus.NONE, -1, 0)
+        status, at, since = self.doing(lane, PIN_STATUS, PinStatus.WAITING)
+        return PinState(status, self.task_at(at), since)
+
+    def main(self, rcvd_idx: int, in_hand: int) -> MainState:
+        lane = self.index.lane(self.number, Lane.MAIN)
+        if not lane.count(self.k):
+            return MainState(MainStatus.STARTING, 0, -1, -1, -1)
+        status, at, since = self.doing(lane, MAIN_STATUS, MainStatus.HANDLING)
+        shutdown, closed = self.last(Kind.SHUTDOWN_BEGIN), self.last(Kind.SHUTDOWN_END)
+        if shutdown > closed:
+            status, since = MainStatus.SHUTTING_DOWN, self.time(shutdown)
+        elif self.begin >= 0 and self.events["value"][self.begin] >= 0 and self.last(Kind.KEYS_BEGIN) < self.begin:
+            status, since = MainStatus.RESUMING, self.time(self.begin)
+        waits_for = rcvd_idx if status in (MainStatus.WAITING, MainStatus.TAKING) else -1
+        return MainState(status, since, waits_for, in_hand, int(self.events["actor"][at]))
+
+    def shutdown_step(self) -> str:
+        workers = [-1, *range(self.iterator.num_workers)]
+        steps = {self.last(kind, worker): kind for kind in SHUTDOWN_STEPS for worker in workers}
+        last = max(steps)
+        return steps[last].name if last >= 0 else ""

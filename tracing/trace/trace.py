@@ -1,0 +1,316 @@
+"""Read side: a directory of files -> one trace in time order.
+
+trace = tracing.load("run.trace")     # finished, still growing, or left behind by a crash
+trace.events                          # numpy structured array, EVENT_DTYPE
+trace.tasks                           # numpy structured array, TASK_DTYPE: a row a batch
+trace.state(k)                        # everything after event k: tracing.trace.state.State
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import shutil
+import warnings
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minidl.events import Kind
+from tracing.recording import file_format as fmt
+from tracing.trace import state_at as replay
+from tracing.trace.event_index import Index, Iterator, Lane
+from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError
+from tracing.trace.state import State
+from tracing.trace.tasks import TaskTable
+
+if TYPE_CHECKING:
+    from minidl.world.simulated import Outcome
+
+EVENT_DTYPE = np.dtype(
+    [
+        ("time", "<i8"),  # ns
+        ("loader", "<u4"),  # number of the DataLoader
+        ("epoch", "<u4"),  # of that loader
+        ("value", "<i8"),  # see minidl.events.Kind
+        ("text", "<u4"),  # for trace.text(); 0: none
+        ("task", "<i4"),  # negative: none, or a message without a task
+        ("actor", "<u4"),  # index into trace.actors
+        ("worker", "<i2"),  # -1: none
+        ("queue", "u1"),  # minidl.events.Queue
+        ("kind", "u1"),  # minidl.events.Kind
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A thread that said something."""
+
+    pid: int
+    thread: str  # its name
+    role: str  # "main", "worker", "pin" or "feeder": what it is to the first loader it spoke of
+    loader: int  # for all but main: the loader it belongs to, else -1
+    epoch: int  # the epoch that was on when it began, -1 for main
+    worker: int  # for a worker, and for a feeder of one worker's queue, else -1
+    queue: int  # for a feeder: minidl.events.Queue; else 0
+
+
+@dataclass(frozen=True)
+class Loader:
+    """One iterator of a DataLoader: with persistent workers it serves several epochs, else one."""
+
+    loader: int  # number of the DataLoader
+    epochs: tuple[int, ...]  # the epochs it served
+    num_workers: int
+    config: dict[str, Any]  # as LOADER's text has it; {} if it was not recorded
+    first: int  # position of its first event
+    last: int  # position of its last event
+
+
+def load(path: str | os.PathLike[str] | Outcome, strict: bool = False) -> Trace:
+    """Read the trace in directory `path`, which may be finished, still growing, or left behind by a crash. Given what
+    `minidl.world.simulated.simulate()` returned, the trace of that run: its files go with it.
+
+    Of a damaged trace everything before the damage is kept; a TraceDamage warning is given, and
+    `trace.damage` tells where. With `strict` that is raised instead.
+
+    Raises TraceError: not a trace, of a newer format, or nothing in it can be read.
+    """
+    if isinstance(path, (str, os.PathLike)):
+        trace = Trace(path)
+    else:
+        from tracing.recording.simulated_run import write_temporary  # imports minidl's loader: few need it
+
+        trace = Trace(write_temporary(path))
+        weakref.finalize(trace, shutil.rmtree, trace.path, ignore_errors=True)
+    if strict and trace.damage:
+        raise trace.damage[0]
+    for error in trace.damage:
+        warnings.warn(str(error), TraceDamage, stacklevel=2)
+    return trace
+
+
+class Trace:
+    """Everything that was recorded. `refresh()` takes in what was recorded since."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not fmt.is_trace(self.path):
+            raise TraceError(
+                f"not a trace (it has no {fmt.DESCRIPTION}): pass the folder that was given to tracing.record()",
+                self.path,
+            )
+        self.about = self._read_json(fmt.DESCRIPTION)  # when and where it was recorded
+        if not isinstance(self.about.get("format", 0), int):
+            raise TraceError("damaged", self.path / fmt.DESCRIPTION, 0)
+        if self.about.get("format", 0) > fmt.VERSION:
+            what = f"format {self.about['format']} is newer than this program's, {fmt.VERSION}"
+            raise TraceError(what, self.path / fmt.DESCRIPTION)
+        self._files: dict[Path, ProcessFiles] = {}
+        self._buffer = np.empty(0, EVENT_DTYPE)
+        self._length = 0
+        self._actors: list[tuple[ProcessFiles, int]] = []  # the file and the number in it of each actor
+        self._actor_of: dict[tuple[Path, int], int] = {}
+        self._index = Index()
+        self._tasks = TaskTable()
+        self.refresh()
+        if self._files and all(files.unreadable for files in self._files.values()):
+            raise self.damage[0]
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        try:
+            content = json.loads((self.path / name).read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise TraceError("damaged", self.path / name, getattr(error, "pos", 0)) from None
+        if not isinstance(content, dict):
+            raise TraceError("damaged", self.path / name, 0)
+        return content
+
+    # ---- what is in it
+
+    @property
+    def events(self) -> np.ndarray:
+        """All events in time order, shape (n,), EVENT_DTYPE. A read-only view: `refresh()` may change its end."""
+        view = self._buffer[: self._length]
+        view.flags.writeable = False
+        return view
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def tasks(self) -> np.ndarray:
+        """A row a task, epoch after epoch in the order they began, shape (n,), tracing.trace.tasks.TASK_DTYPE."""
+        return self._tasks.up_to_date(self.events, self._index)
+
+    @property
+    def memory(self) -> np.ndarray:
+        """Samples of the processes' memory so far, shape (m,), tracing.trace.memory.MEMORY_DTYPE; none if not
+        recorded."""
+        from tracing.trace import memory
+
+        return memory.read(self.path)
+
+    @property
+    def actors(self) -> list[Actor]:
+        """The threads; an event's field `actor` is an index into this list."""
+        found = []
+        for number, (files, local) in enumerate(self._actors):
+            role, iterator, queue, worker = self._index.roles[number]
+            of = None if iterator < 0 else self._index.iterators[iterator]
+            pid = files.header.pid if files.header else 0
+            name = files.thread_names.get(local, "")
+            of_loader = (-1, -1) if of is None else (of.loader, of.epochs[0])
+            found.append(Actor(pid, name, Lane(role).name.lower(), *of_loader, worker, queue))
+        return found
+
+    @property
+    def loaders(self) -> list[Loader]:
+        """The iterators, in the order of their first events; a LoaderState's `iterator` is an index into this list."""
+        return [
+            Loader(
+                each.loader,
+                tuple(each.epochs),
+                each.num_workers,
+                self.config(each.number),
+                each.first(),
+                each.last(),
+            )
+            for each in self._index.iterators
+        ]
+
+    def iterators_of(self, loader: int | None) -> list[Iterator]:
+        """The iterators of a loader, by default of the one with the most batches. ValueError: there is no such one."""
+        every = self._index.iterators
+        if loader is None:
+            tasks = self.tasks["loader"]
+            loader = max((each.loader for each in every), key=lambda number: int((tasks == number).sum()))
+        if not (found := [each for each in every if each.loader == loader]):
+            raise ValueError(f"no loader {loader} in this trace: there are {sorted({each.loader for each in every})}")
+        return found
+
+    def config(self, iterator: int) -> dict[str, Any]:
+        """The configuration that an iterator was built with; {} if it was not recorded."""
+        announced = self._index.group(iterator, Kind.LOADER)
+        text = self.text(int(announced.array[0])) if len(announced) else None
+        return text if isinstance(text, dict) else {}
+
+    def text(self, event: int | np.void) -> Any:
+        """The text of an event, given itself or its position: what JSON made of it. None if it has none."""
+        found = self._buffer[: self._length][event] if isinstance(event, (int, np.integer)) else event
+        files, _ = self._actors[found["actor"]]
+        return files.text(int(found["text"]))
+
+    @property
+    def sources(self) -> dict[str, list[dict[str, Any]]]:
+        """Kind name -> where minidl says it, as tracing.recording.source_lines.Site: file, line, function, first,
+        last."""
+        return self._read_json(fmt.SOURCES)
+
+    @property
+    def start(self) -> int:
+        """Time of the first event (ns); 0 for a trace without events."""
+        return int(self._buffer["time"][0]) if self._length else 0
+
+    @property
+    def duration(self) -> int:
+        """From the first event to the last (ns)."""
+        return int(self._buffer["time"][self._length - 1]) - self.start if self._length else 0
+
+    @property
+    def dropped(self) -> int:
+        """Events that were not recorded because their process's file was full."""
+        return sum(files.header.dropped for files in self._files.values() if files.header)
+
+    @property
+    def damage(self) -> list[TraceError]:
+        """What could not be read, and where."""
+        return [error for files in self._files.values() for error in files.damage]
+
+    @property
+    def complete(self) -> int:
+        """So many of the first events are all that was said in their time: after them some are missing, because a
+        file was full or damaged, or because the recording was stopped while workers went on. The whole length for a
+        sound trace."""
+        ends = [files.last_time for files in self._files.values() if files.incomplete]
+        stopped = self.about.get("stopped")
+        if isinstance(stopped, int):
+            ends.append(stopped)
+        return bisect.bisect_right(self._buffer["time"][: self._length], min(ends)) if ends else self._length
+
+    def wall_clock(self, time: int) -> int:
+        """The time of day (ns since 1970) at a time of this trace."""
+        header = next((files.header for files in self._files.values() if files.header), None)
+        return time + header.wall - header.start if header else 0
+
+    def state(self, k: int = -1) -> State:
+        """Everything after event `k`; negative ones count from the end, so -1 is the last."""
+        if not -self._length <= k < max(self._length, 1) and not (self._length == 0 and k == -1):
+            raise IndexError(f"event {k} of {self._length}")
+        return replay.state(self, k + self._length if k < 0 else k)
+
+    @property
+    def index(self) -> Index:
+        """Where to find what, for those who read many events: see tracing.trace.event_index."""
+        return self._index
+
+    # ---- taking in
+
+    def refresh(self) -> int:
+        """Take in what was recorded since the last time; return how many events that is. Raises TraceError for a
+        newer format; what else is wrong is added to `damage`."""
+        for path in sorted(self.path.glob("events-*-*.bin")):
+            if path not in self._files:
+                self._files[path] = ProcessFiles(path)
+        new = [self._read(files) for files in self._files.values()]
+        events = np.concatenate(new) if new else np.empty(0, EVENT_DTYPE)
+        if len(events):
+            self._insert(events[np.argsort(events["time"], kind="stable")])
+        return len(events)
+
+    def _read(self, files: ProcessFiles) -> np.ndarray:
+        records = files.read(self._length)
+        events = np.empty(len(records), EVENT_DTYPE)
+        for name in EVENT_DTYPE.names or ():
+            if name != "actor":
+                events[name] = records[name]
+        if len(records):
+            actors = np.zeros(int(records["actor"].max()) + 1, np.uint32)
+            for local in np.unique(records["actor"]).tolist():
+                actors[local] = self._actor(files, local)
+            events["actor"] = actors[records["actor"]]
+        return events
+
+    def _actor(self, files: ProcessFiles, local: int) -> int:
+        key = files.path, local
+        if key not in self._actor_of:
+            self._actor_of[key] = len(self._actors)
+            self._actors.append((files, local))
+        return self._actor_of[key]
+
+    def _insert(self, new: np.ndarray) -> None:
+        """Put `new`, in time order, where it belongs: mostly at the end. Processes are read one after the other, so
+        one that is read late can tell of something that another has gone beyond."""
+        first = bisect.bisect_right(self._buffer["time"][: self._length], new["time"][0])
+        tail = self._buffer[first : self._length]
+        if len(tail):
+            self._index.remove(self._buffer[: self._length], first)
+            new = np.concatenate([tail, new])
+            new = new[np.argsort(new["time"], kind="stable")]
+        length = first + len(new)
+        if length > len(self._buffer):
+            more = np.empty(max(length, 2 * first) - first, EVENT_DTYPE)
+            self._buffer = np.concatenate([self._buffer[:first], more])
+        self._buffer[first:length] = new
+        self._length = length
+        if not self._index.add(self._buffer[:length], first, len(self._actors)):
+            self._index = Index()
+            self._index.add(self._buffer[:length], 0, len(self._actors))
+            self._tasks = TaskTable()

@@ -1,0 +1,131 @@
+"""A trace as lines of JSON, for other programs: a header, then one event a line. docs/exports.md tells every field.
+
+SCHEMA and VERSION stand in the header. A field may be added without a new version; when one is removed or means
+something else, VERSION goes up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from minidl.events import CLOCKED, Kind, Queue
+from tracing.trace.state_at import LABELS
+from tracing.views.export import open_for_writing
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Actor, Trace
+
+SCHEMA, VERSION = "minidl.tracing.events", 1
+CHUNK = 1 << 13  # events that are held as Python objects at a time
+
+# Field of an event -> what it is. None of them is ever left out.
+FIELDS = {
+    "k": "position of the event in the trace, from 0",
+    "time": "ns, on the header's `clock`",
+    "kind": "what happened: a name of docs/events.md, `FETCH_BEGIN` say",
+    "loader": "number of the DataLoader",
+    "epoch": "of that loader, from 0",
+    "task": "the batch, from 0 in every epoch; negative: none, or a message without one (the header's `messages`)",
+    "worker": "worker_id, -1 for none",
+    "queue": "`INDEX`, `RESULT`, `DATA`, or null",
+    "value": "what docs/events.md says for this kind: an integer",
+    "actor": "the thread that said it: an index into the header's `actors`",
+    "who": "that thread in words: `main`, `worker 0`, `pin thread`, `feeder`",
+    "text": "what docs/events.md says for this kind, keys or an error say: any JSON, null for none",
+}
+# Field of the header -> what it is.
+HEADER = {
+    "schema": f"always `{SCHEMA}`",
+    "version": "of this schema",
+    "package": "whose loader it is: `minidl`, `torch.utils.data`, or null",
+    "clock": "`time.monotonic_ns`: ns, the same for all processes",
+    "start": "time of the first event (ns)",
+    "wall_clock": "the time of day then (ns since 1970, UTC)",
+    "events": "how many lines follow",
+    "complete": "so many of the first events are all that was said in their time; after them some are missing",
+    "dropped": "events that were not recorded because a file was full",
+    "clocked": "kinds with a number below this one carry the thread's CPU time (ns) in `value`",
+    "kinds": "the number of each kind",
+    "messages": "what a negative `task` is: STOP, RESUME, WAKE or DIED",
+    "actors": "the threads: `pid`, `thread` (its name), `role`, `loader`, `epoch`, `worker`, `queue` (by number)",
+    "loaders": "the iterators: `loader`, `epochs`, `num_workers`, `config`, `first` and `last` (positions)",
+    "sources": "for each kind the lines that say it: `file`, `line`, `function`, `first` and `last` line of that",
+}
+
+
+def write(trace: Trace, target: str | os.PathLike[str] | IO[str]) -> None:
+    """Write `trace` into a file, which is replaced, or a text stream, which stays open. The file is compressed if its
+    name ends in `.gz`. A growing trace is written as far as it is known now.
+
+    Raises OSError when the file cannot be written.
+    """
+    if isinstance(target, (str, os.PathLike)):
+        with open_for_writing(target) as file:
+            _write(trace, file)
+    else:
+        _write(trace, target)
+
+
+def _write(trace: Trace, file: IO[str]) -> None:
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    file.write(encode(header(trace)) + "\n")
+    for event in lines(trace):
+        file.write(encode(event) + "\n")
+
+
+def header(trace: Trace) -> dict[str, Any]:
+    """The first line; its fields are those of HEADER."""
+    loaders = trace.loaders
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "package": next((each.config["package"] for each in loaders if "package" in each.config), None),
+        "clock": "time.monotonic_ns",
+        "start": trace.start,
+        "wall_clock": trace.wall_clock(trace.start),
+        "events": len(trace),
+        "complete": trace.complete,
+        "dropped": trace.dropped,
+        "clocked": CLOCKED,
+        "kinds": {kind.name: kind.value for kind in Kind},
+        "messages": {str(task): name for task, name in LABELS.items()},
+        "actors": [dataclasses.asdict(actor) for actor in trace.actors],
+        "loaders": [dataclasses.asdict(loader) for loader in loaders],
+        "sources": trace.sources,
+    }
+
+
+def lines(trace: Trace) -> Iterator[dict[str, Any]]:
+    """The other lines, one an event; their fields are those of FIELDS."""
+    kinds = {kind.value: kind.name for kind in Kind}
+    queues = {queue.value: queue.name if queue else None for queue in Queue}
+    who = [_who(actor) for actor in trace.actors]
+    events = trace.events
+    for start in range(0, len(events), CHUNK):
+        part = events[start : start + CHUNK]
+        names = ("time", "kind", "loader", "epoch", "task", "worker", "queue", "value", "actor", "text")
+        columns = (part[name].tolist() for name in names)
+        for k, row in enumerate(zip(*columns, strict=True), start):
+            time, kind, loader, epoch, task, worker, queue, value, actor, text = row
+            yield {
+                "k": k,
+                "time": time,
+                "kind": kinds[kind],
+                "loader": loader,
+                "epoch": epoch,
+                "task": task,
+                "worker": worker,
+                "queue": queues[queue],
+                "value": value,
+                "actor": actor,
+                "who": who[actor],
+                "text": trace.text(k) if text else None,
+            }
+
+
+def _who(actor: Actor) -> str:
+    return {"worker": f"worker {actor.worker}", "pin": "pin thread"}.get(actor.role, actor.role)

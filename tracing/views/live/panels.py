@@ -1,0 +1,297 @@
+"""One state of a loader as a picture for the terminal. Clocks, keys and files are tracing.views.live.live's business.
+
+A batch's way reads like a page, from left to right and then on the next line:
+
+    index_queue  ▸  worker  ▸  worker_result_queue         a row for each worker
+    pin thread   ▸  data_queue  ▸  reorder buffer  ▸  main
+
+In a queue, what is taken next stands at the right, nearest to whoever takes it.
+"""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+
+from tracing.trace.state import LoaderState, MainStatus, PinStatus, QueueState, State, WorkerState, WorkerStatus
+from tracing.trace.words import duration
+from tracing.views.live.event_lines import in_words
+from tracing.views.live.recent import Recent, choose
+from tracing.views.terminal import cells
+from tracing.views.terminal.cells import (
+    BAD,
+    BOLD,
+    DIM,
+    GOOD,
+    PLAIN,
+    WAITS,
+    Frame,
+    Line,
+    beside,
+    box,
+    cell,
+    ends,
+    fit,
+    text,
+)
+
+STYLES = {
+    WorkerStatus.FETCHING: GOOD,
+    WorkerStatus.COLLATING: GOOD,
+    WorkerStatus.SENDING: GOOD,
+    WorkerStatus.WAITING: WAITS,
+    WorkerStatus.DEAD: BAD,
+    PinStatus.PINNING: GOOD,
+    MainStatus.TRAINING: GOOD,
+    MainStatus.WAITING: WAITS,
+    MainStatus.RAISED: BAD,
+}
+NUMBERS_WIDTH = 30
+PASSES_HEIGHT = 5  # the second row of boxes
+
+
+def render(
+    state: State, recent: Recent, width: int, height: int, *, title: str = "", mode: str = "", keys: str = "",
+    help: bool = False,
+) -> Frame:  # fmt: skip
+    """The loader that `recent` is about, in `width` columns and at most `height` lines.
+
+    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last. A hang takes a line more.
+    """
+    loader = choose(state, recent.loader)
+    alarm = [fit([text(f" ▸ {line} ", BAD)], width) for line in recent.stuck[:1]]
+    room = max(0, height - 2 - len(alarm))
+    if help:
+        body = box("what you see", HELP, width, room)
+    elif loader is None:
+        body = box("", [[text(" No loader has begun yet.")]], width, room)
+    else:
+        body = _body(loader, recent, width, room)
+    first = ends([text(f" {title} ", BOLD), *_about(state, loader)], [text(f" {mode} ", BOLD)], width)
+    last = ends(_verdict(recent, width - len(keys) - 1), [text(f" {keys}", DIM)], width)
+    return Frame([first, *body, *alarm, last][:height], width)
+
+
+def plain(state: State, recent: Recent) -> str:
+    """The same in one line, for what is not a terminal."""
+    loader = choose(state, recent.loader)
+    if loader is None:
+        return f"{(recent.now - recent.start) / 1e9:.1f} s: no loader has begun yet"
+    parts = [f"{(recent.now - recent.start) / 1e9:.1f} s: loader {loader.loader}, epoch {loader.epoch}"]
+    parts.append(f"{loader.yielded} batches yielded, {recent.batches_per_second:.1f} a second")
+    parts.append(f"main {loader.main.status.value}, in the loader {recent.in_loader:.0%}")
+    if loader.workers:
+        parts.append("index_queues " + "+".join(str(len(queue)) for queue in loader.index_queues))
+        parts.append("worker_result_queue " + "+".join(str(len(queue)) for queue in loader.result_queues))
+        parts.append(f"reorder buffer {len(loader.reorder_buffer)}")
+    return "; ".join([*parts, *(recent.stuck or filter(None, [recent.limit]))])
+
+
+def _about(state: State, loader: LoaderState | None) -> Line:
+    if loader is None:
+        return []
+    count = loader.num_workers
+    parts = [f"loader {loader.loader}", f"epoch {loader.epoch}"]
+    parts.append(f"{count} worker{'s' * (count > 1)}" if count else "no workers")
+    if count and "prefetch_factor" in loader.config:
+        parts.append(f"prefetch {loader.config['prefetch_factor']}")
+    if loader.error is not None:
+        parts.insert(0, f"raised {loader.error}")
+    others = [f"loader {other.loader}" for other in state.loaders if other is not loader]
+    if others:
+        parts.append("also: " + ", ".join(others))
+    return [text(" · ".join(parts), BAD if loader.error is not None else PLAIN)]
+
+
+def _verdict(recent: Recent, width: int) -> Line:
+    if recent.stuck:
+        return [text(f"   {recent.stuck[1]} ", BOLD)]
+    if not recent.limit:
+        return []
+    limit, share = text(f" ▸ {recent.limit} ", BOLD), text(f" main in the loader {recent.in_loader:.0%} ")
+    return [limit, share] if cells.length([limit, share]) <= width else [limit]
+
+
+def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
+    lines = _workers(loader, recent, width, height - PASSES_HEIGHT + 1) if loader.workers else []
+    left = height - len(lines)
+    passes = left if left < PASSES_HEIGHT + 3 else PASSES_HEIGHT  # less than three lines are no box
+    lines += _passes(loader, recent, width, passes)
+    if left > passes:
+        numbers = NUMBERS_WIDTH if width >= 2 * NUMBERS_WIDTH else 0
+        events = box("last events", _events(loader, recent, left - passes - 2), width - numbers, left - passes)
+        boxes = [box("numbers", _numbers(loader, recent), numbers - 1, left - passes)] if numbers else []
+        lines += beside([events, *boxes])
+    return lines
+
+
+# ---- the first row: a line for each worker
+
+
+def _workers(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
+    count = len(loader.workers)
+    shown = min(count, max(1, height - 2))
+    shown -= shown < count and shown > 1  # room to say how many more there are
+    left, right = min(46, int(width * 0.22)), min(46, int(width * 0.275))  # a longer name at the right
+    middle = width - left - right - 2
+    rows = range(shown)
+    index = [_queue(loader.index_queues[number], left - 2) for number in rows]
+    work = [_worker(loader, recent, loader.workers[number], middle - 2) for number in rows]
+    results = [_queue(loader.result_queues[number], right - 2) for number in rows]
+    if shown < count:
+        work.append([text(f" and {count - shown} more workers", DIM)])
+    tall = len(work) + 2
+    boxes = [
+        box("↱ index_queue", index, left, tall, "what to load"),
+        box("workers", work, middle, tall, "load samples and make batches of them"),
+        box("worker_result_queue", results, right, tall, "batches"),
+    ]
+    return beside(boxes, range(1, shown + 1))
+
+
+def _queue(queue: QueueState, width: int) -> Line:
+    return cells.row_of_cells(queue.messages, width, len(queue.buffer))
+
+
+def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int) -> Line:
+    """`0 fetching   7  12.3 ms ▁▃▇█▇ 93%`: id, status, task, for how long, the last seconds, share of them at work."""
+    digits = len(str(loader.num_workers - 1))
+    words = 13 if width >= 50 else 10
+    task = [cell(worker.task)] if worker.task >= 0 else []
+    holds_up = worker.task >= 0 and worker.task == _gap(loader)
+    status = worker.status.value
+    if worker.exit_code is not None:
+        status += f" ({worker.exit_code})" if words > 10 else f" {worker.exit_code}"
+    line = fit([text(f"{worker.worker:{digits}} "), text(status, STYLES.get(worker.status, DIM))], digits + words)
+    line += fit(task, max(5, len(str(loader.send_idx)) + 2), right=True)
+    line += [text(f"{duration(recent.now - worker.since):>8}", BAD if holds_up else PLAIN)]
+    room = width - cells.length(line) - 6
+    if room >= 4 and worker.worker < len(recent.workers):
+        strip = recent.workers[worker.worker].strip(recent.since, recent.now, room)
+        line += [text(" "), *cells.strip(strip)]
+        line += [text(f"{recent.busy[worker.worker]:5.0%}")]
+    return line
+
+
+# ---- the second row: from the workers' results to main's hands
+
+
+def _passes(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
+    boxes = []
+    rest = width
+    if loader.pin_thread.status is not PinStatus.NONE:
+        part = int(width * 0.19)
+        boxes.append(box("↳ pin thread", _pin(loader, recent, part - 2), part, height, "page-locks"))
+        ready = [
+            cells.row_of_cells(loader.data_queue.messages, part - 2),
+            [text(f"{len(loader.data_queue)} ready", DIM)],
+        ]
+        boxes.append(box("data_queue", ready, part, height))
+        rest -= 2 * (part + 1)
+    if loader.workers:
+        part = int(width * (0.26 if boxes else 0.48))
+        boxes.append(box("reorder buffer", _reorder_buffer(loader, part - 2), part, height, "came early"))
+        rest -= part + 1
+    boxes.append(box("main", _main(loader, recent, rest - 2), rest, height, "the training loop"))
+    return beside(boxes, (1,))
+
+
+def _pin(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
+    pin = loader.pin_thread
+    held = [cell(pin.task)] if pin.task >= 0 else [text(duration(recent.now - pin.since))]
+    return [
+        [text(pin.status.value, STYLES.get(pin.status, DIM))],
+        fit(held, width, right=True),
+        [text(f"busy {recent.pin_busy:.0%}", DIM)],
+    ]
+
+
+def _reorder_buffer(loader: LoaderState, width: int) -> list[Line]:
+    if loader.config.get("in_order") is False:
+        return [[text("not used:", DIM)], [text("in_order=False", DIM)]]
+    if not loader.reorder_buffer:
+        return [[text("empty", DIM)], [text("all come in order", DIM)]]
+    waits_for = _gap(loader)
+    if waits_for < 0:
+        kept = cells.row_of_cells(loader.reorder_buffer, width)
+        return [kept, [text(f"{loader.reorder_buffer[0]} is next", DIM)]]
+    gap = [text("  "), text(f"{waits_for}?", BAD)]
+    kept = cells.row_of_cells(loader.reorder_buffer, width - cells.length(gap))
+    entry = loader.task_info.get(waits_for)
+    where = f"worker {entry.worker} has it" if entry is not None else "it is on its way"
+    return [[*kept, *gap], [text(f"until {waits_for} comes,")], [text(where)]]
+
+
+def _gap(loader: LoaderState) -> int:
+    """The task that keeps others in the reorder buffer; -1 if none does."""
+    waits_for = loader.waits_for_task
+    return -1 if waits_for in loader.reorder_buffer else waits_for
+
+
+def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
+    main = loader.main
+    what = [text(main.status.value, STYLES.get(main.status, DIM))]
+    if main.status is MainStatus.TRAINING and recent.training_on >= 0:
+        what += [text(" on "), cell(recent.training_on)]
+    elif main.in_hand >= 0:
+        what += [text(" with "), cell(main.in_hand)]
+    elif main.waits_for >= 0:
+        what += [text(" for "), text(f"{main.waits_for}?", BOLD)]
+    share = f"trained {recent.trained:.0%}, in the loader {recent.in_loader:.0%}"
+    strip = recent.training.strip(recent.since, recent.now, max(1, width))
+    since = text(f" {duration(recent.now - main.since)}")
+    return [
+        ends(what if cells.length([*what, since]) <= width else what[:1], [since], width),
+        cells.strip(strip),
+        [text(share if len(share) <= width else share.partition(", ")[2], DIM)],
+    ]
+
+
+# ---- the third row
+
+
+def _events(loader: LoaderState, recent: Recent, count: int) -> list[Line]:
+    return [in_words(said, loader, recent.start) for said in recent.said[-count:]] if count > 0 else []
+
+
+def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
+    width = NUMBERS_WIDTH - 3
+    rows: list[tuple[str, Line]] = [
+        ("batches a second", [text(f"{recent.batches_per_second:.1f}", BOLD)]),
+        ("in the loader", _share(recent.in_loader, WAITS)),
+    ]
+    if recent.busy:
+        rows.append(("workers busy", _share(sum(recent.busy) / len(recent.busy), GOOD)))
+    rows.append(("batches yielded", [text(str(loader.yielded))]))
+    if loader.workers:
+        rows.append(("tasks outstanding", [text(str(loader.tasks_outstanding))]))
+        rows.append(("send_idx", [text(str(loader.send_idx))]))
+        rows.append(("rcvd_idx", [text(str(loader.rcvd_idx))]))
+    rows.append(("events a second", [text(f"{recent.events_per_second:.0f}")]))
+    rows.append(("events", [text(str(recent.events))]))
+    return [ends([text(name)], value, width) for name, value in rows]
+
+
+def _share(share: float, style: cells.Style) -> Line:
+    return [*cells.bar(share, 8, style), text(f"{share:5.0%}")]
+
+
+HELP: list[Line] = [
+    [],
+    [cell(7), text(" A batch. It keeps its colour from index_queue to the training step.")],
+    [],
+    [Segment(" ╎  "), text("In a queue, the next to be taken stands at the right. Left of this line:")],
+    [text("    messages in the feeder thread's buffer. Right of it: in the pipe.")],
+    [text(" 5? ", BAD), text("The batch that the reorder buffer waits for; those beside it came early.")],
+    [Segment(" ▃▇ "), text("The last five seconds, or less. Higher: busier; the colour is the batch's.")],
+    [Segment("91% "), text("Behind a worker: the share of these seconds that it was busy.")],
+    [],
+    [text(" in the loader ", BOLD), text("main's time outside the training step: it waits, or works there")],
+    [text(" send_idx      ", BOLD), text("the task that main sends next: so many were sent")],
+    [text(" rcvd_idx      ", BOLD), text("the task whose batch main hands to training next")],
+    [],
+    [text(" q     ", BOLD), text("quits; the run that is watched goes on")],
+    [text(" space ", BOLD), text("pauses the picture, and lets it go on")],
+    [text(" ← →   ", BOLD), text("one event back or on (replay)")],
+    [text(" ↓ ↑   ", BOLD), text("half as fast, twice as fast (replay)")],
+    [text(" h     ", BOLD), text("this page, and back")],
+]

@@ -1,0 +1,260 @@
+"""What a loader did lately: the numbers, the strips and the words that stand beside its state in the live view.
+
+Everything is computed from the events of the last few seconds, so a frame costs the same deep in a long run as at
+its start. What a loader *is* comes from `trace.state(k)`; here is only what it *did*.
+
+Legend
+    now       81_234_000_000   ns; events after it have not happened yet
+    window    5 s              how far back "lately" reaches
+    stretch   12.1 to 14.9 ms  one thread was busy without a break, with one task
+    load      [0.2, 1, ...]    the window in equal pieces: of each the share in which a thread was busy
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minidl.events import Kind, Queue
+from tracing.analysis.report.verdicts import Verdict
+from tracing.trace.intervals import spent
+from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, WorkerStatus
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+KINDS = {kind.value: kind for kind in Kind}
+WINDOW = 5_000_000_000  # ns
+MOST_EVENTS = 25_000  # looked at for one frame, in some 2 ms: above 5,000 a second the window gets shorter
+
+# A thread's stretch begins with one of its marks and ends with the next mark, whatever that is.
+IN_LOADER = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.ASKED)
+LEFT_LOADER = (Kind.YIELDED, Kind.PRIMED, Kind.EPOCH_END, Kind.ERROR_RAISED)
+MAIN_MARKS = (*IN_LOADER, *LEFT_LOADER, Kind.SHUTDOWN_BEGIN)
+WORKER_ENDS = (Kind.PUT, Kind.WORKER_DIED, Kind.WORKER_END)
+PIN_ENDS = (Kind.PIN_END, Kind.PIN_FAILED)
+
+
+def _table(*kinds: Kind) -> np.ndarray:
+    """Kind -> whether it is one of these, for a whole array of kinds at once."""
+    table = np.zeros(256, bool)
+    table[list(kinds)] = True
+    return table
+
+
+# What the training loop and whoever watches it care about. A hop that only moves a message says nothing new.
+_TOLD = _table(*Kind)
+_TOLD[[Kind.FETCH_END, Kind.COLLATE_END, Kind.PIN_END, Kind.SEND_BEGIN, Kind.SENT, Kind.WAIT, Kind.ARRIVED]] = False
+_TOLD[[Kind.GOT, Kind.TIMED_OUT, Kind.KEYS_BEGIN, Kind.RECEIVED, Kind.WORKER_SEEDED, Kind.COLLATE_BEGIN]] = False
+_TOLD[[Kind.FEEDER_BEGIN, Kind.FEEDER_END, Kind.CLOSED, Kind.KEYS_DRAWN]] = False
+_MARKS = _table(*MAIN_MARKS, *WORKER_ENDS, *PIN_ENDS, Kind.FETCH_BEGIN, Kind.PIN_BEGIN, Kind.STORED, Kind.RELEASED)
+
+
+@dataclass
+class Stretches:
+    """What one thread was busy with, in ascending order."""
+
+    begins: np.ndarray  # int64 (n,), ns
+    ends: np.ndarray  # int64 (n,), ns
+    tasks: np.ndarray  # int64 (n,); -1: not known
+
+    def total(self, at: np.ndarray) -> np.ndarray:
+        """How long it had been busy at each of these times: float64, ns."""
+        return spent(self.begins, self.ends, at)
+
+    def strip(self, since: int, now: int, width: int) -> list[tuple[float, int]]:
+        """The time in `width` equal pieces: of each its load, 0 to 1, and the task that was last in it."""
+        edges = np.linspace(since, now, width + 1)
+        load = np.diff(self.total(edges)) * width / max(1, now - since)
+        which = np.searchsorted(self.begins, edges[1:]) - 1
+        tasks = self.tasks[which] if len(self.tasks) else which
+        return list(zip(load.tolist(), tasks.tolist(), strict=True))
+
+
+NEVER_BUSY = Stretches(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+@dataclass
+class Said:
+    """An event worth telling."""
+
+    time: int  # ns
+    kind: Kind
+    task: int  # negative: none
+    worker: int  # -1: none
+    queue: Queue
+    value: int
+
+
+@dataclass
+class Recent:
+    """What a frame shows beside the state."""
+
+    loader: int  # the LoaderState.iterator that it is about; -1: there is none
+    since: int = 0  # where the window begins (ns)
+    now: int = 0  # ns
+    start: int = 0  # the first event of the trace (ns)
+    events: int = 0  # so far, of the whole trace
+    events_per_second: float = 0.0
+    batches_per_second: float = 0.0
+    in_loader: float = 0.0  # share of the window that main spent in the loader: waiting, or at work there
+    trained: float = 0.0  # share of it that main spent in the training step
+    started: float = 0.0  # of its time in the loader, the share before the first batch
+    held: float = 0.0  # of that, the share while finished batches lay in the reorder buffer
+    busy: list[float] = field(default_factory=list)  # of each worker: its share of the window
+    pin_busy: float = 0.0
+    training: Stretches = field(default_factory=lambda: NEVER_BUSY)  # main, outside the loader
+    workers: list[Stretches] = field(default_factory=list)
+    training_on: int = -1  # the task whose batch was yielded last
+    said: list[Said] = field(default_factory=list)  # the newest last
+    limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
+    stuck: tuple[str, ...] = ()  # if it hangs, two lines: who keeps whom waiting, and which command says more
+
+
+def is_told(kind: Kind) -> bool:
+    """Whether the last events name it."""
+    return bool(_TOLD[kind])
+
+
+def choose(state: State, shown: int = -1) -> LoaderState | None:
+    """The loader to show: the one that is busiest in this moment. `shown`, the iterator that is on show, stays for
+    as long as any of its threads did something in the last second: a view that jumps cannot be read."""
+    best = max(state.loaders, key=_last_move, default=None)
+    for loader in state.loaders:
+        if best is not None and loader.iterator == shown and _last_move(best) - _last_move(loader) < 1_000_000_000:
+            return loader
+    return best
+
+
+def _last_move(loader: LoaderState) -> int:
+    return max([loader.main.since, *(worker.since for worker in loader.workers)])
+
+
+def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 60) -> Recent:
+    """What the loader `choose(state, shown)` did in the window that ends `now`, seen from event `state.k`.
+
+    `words`: how many events to tell, at most.
+    """
+    loader = choose(state, shown)
+    if loader is None:
+        return Recent(-1, now=now, since=now - WINDOW, start=trace.start, events=state.k + 1)
+    since = now - WINDOW
+    events = trace.events[: state.k + 1]
+    first = int(events["time"].searchsorted(since))
+    if first < len(events) - MOST_EVENTS:
+        first = len(events) - MOST_EVENTS
+        since = int(events["time"][first])
+    several = len(trace.loaders) > 1
+
+    def of_this(events: np.ndarray) -> np.ndarray:
+        return events[events["loader"] == loader.loader] if several else events
+
+    mine = of_this(events[first:])
+    result = Recent(loader.iterator, since, now, trace.start, len(events))
+    result.events_per_second = (len(events) - first) * 1e9 / max(1, now - since)
+    # The last words of a run that stands still are older than the window.
+    latest = of_this(events[min(first, max(0, len(events) - 20 * words)) :])[-20 * words :]
+    told = _TOLD[latest["kind"]] & ~(
+        (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
+    )  # DISPATCHED is told
+    result.said = [_said(event) for event in latest[told][-words:]]
+    _add_stretches(result, loader, mine[np.flatnonzero(_MARKS[mine["kind"]])])
+    result.limit = _limit(result, loader)
+    return result
+
+
+def _said(event: np.void) -> Said:
+    time, kind, task, worker, queue, value = (
+        int(event[name]) for name in ("time", "kind", "task", "worker", "queue", "value")
+    )
+    return Said(time, KINDS[kind], task, worker, Queue(queue), value)
+
+
+def _add_stretches(result: Recent, loader: LoaderState, marks: np.ndarray) -> None:
+    """`marks`: the events of this loader that begin or end something, in time order."""
+    kind = marks["kind"]
+    main = marks[_table(*MAIN_MARKS)[kind]]
+    yields = main["kind"] == Kind.YIELDED
+    is_training = loader.main.status is MainStatus.TRAINING
+    result.training = _stretches(result, main, yields, main["kind"] == Kind.ASKED, is_training)
+    inside = _table(*IN_LOADER)[main["kind"]]
+    loading = _stretches(result, main, inside, ~inside, not is_training and loader.alive)
+    result.training_on = int(main["task"][yields][-1]) if yields.any() else loader.rcvd_idx - 1
+    # A run that began inside the window is measured from its beginning.
+    begins_here = len(main) > 0 and main["kind"][0] == Kind.LOADER
+    span = max(1, result.now - (int(main["time"][0]) if begins_here else result.since))
+
+    def share(of: Stretches) -> float:
+        since, now = of.total(np.array([result.since, result.now])).tolist()
+        return min(1.0, (now - since) / span)
+
+    result.batches_per_second = int(yields.sum()) * 1e9 / span
+    result.in_loader, result.trained = share(loading), share(result.training)
+    whole = max(1.0, result.in_loader * span)
+    if begins_here and yields.any():
+        result.started = float(loading.total(main["time"][yields][:1])[0]) / whole
+    result.held = _held(result, loader, marks, loading) / whole
+    of_workers = marks[_table(Kind.FETCH_BEGIN, *WORKER_ENDS)[kind] & (marks["queue"] != Queue.INDEX)]
+    for worker in loader.workers:
+        of_worker = of_workers[of_workers["worker"] == worker.worker]
+        begins = of_worker["kind"] == Kind.FETCH_BEGIN
+        at_work = _stretches(result, of_worker, begins, of_worker["kind"] == Kind.PUT, worker.task >= 0, worker.task)
+        result.workers.append(at_work)
+        result.busy.append(share(at_work))
+    pin = marks[_table(Kind.PIN_BEGIN, *PIN_ENDS)[kind]]
+    pinning = _stretches(result, pin, pin["kind"] == Kind.PIN_BEGIN, pin["kind"] != Kind.PIN_BEGIN, False)
+    result.pin_busy = share(pinning)
+
+
+def _stretches(
+    result: Recent, marks: np.ndarray, begins: np.ndarray, ends: np.ndarray, busy: bool, task: int = -1
+) -> Stretches:
+    """The stretches between a mark that `begins` one and the next mark. If the first mark `ends` one, that had begun
+    before the window; without any mark, `busy` tells whether the thread was at work all the time, and on what."""
+    times = marks["time"].astype(np.int64)
+    if len(marks) == 0:
+        whole = [np.array([number]) for number in (result.since, result.now, task)]
+        return Stretches(*whole) if busy else NEVER_BUSY
+    following = np.append(times[1:], max(result.now, int(times[-1])))
+    tasks = marks["task"].astype(np.int64)
+    if ends[0]:
+        times, following, tasks = (
+            np.append(first, rest) for first, rest in ((result.since, times), (times[0], following), (tasks[0], tasks))
+        )
+        begins = np.append(True, begins)
+    return Stretches(times[begins], following[begins], tasks[begins])
+
+
+def _held(result: Recent, loader: LoaderState, marks: np.ndarray, loading: Stretches) -> float:
+    """How long main was in the loader while the reorder buffer held a batch (ns)."""
+    moves = marks[_table(Kind.STORED, Kind.RELEASED)[marks["kind"]]]
+    steps = np.where(moves["kind"] == Kind.STORED, 1, -1)
+    # Counted back from what lies in it now.
+    depth = len(loader.reorder_buffer) - np.append(np.cumsum(steps[::-1])[::-1], 0)
+    corners = np.concatenate([[result.since], moves["time"], [result.now]])
+    return float((np.diff(loading.total(corners)) * (depth > 0)).sum())
+
+
+def _limit(result: Recent, loader: LoaderState) -> str:
+    """What limits the load now, from who waits and who works. The report looks closer, in the same words."""
+    if not loader.alive:
+        return "the loader is shut down" if loader.error is None else "the loader has failed"
+    if any(worker.status is WorkerStatus.DEAD for worker in loader.workers):
+        return "a worker has died"
+    if loader.yielded == 0:
+        return "start-up: no batch yet" if loader.epoch == 0 else ""
+    if result.in_loader < 0.05:
+        return Verdict.TRAINING.value
+    if result.started > 0.5:
+        return "start-up was the limit so far"
+    if not loader.workers:
+        return Verdict.NO_WORKERS.value
+    if sum(result.busy) > 0.7 * len(result.busy):
+        return Verdict.WORKERS.value
+    if result.held > 0.5:
+        return Verdict.HOLD_UP.value
+    if loader.pin_thread.status is not PinStatus.NONE and result.pin_busy > 0.7:
+        return Verdict.PINNING.value
+    return "nobody is busy: moving batches, or too little prefetch"

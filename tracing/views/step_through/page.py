@@ -1,0 +1,152 @@
+"""The page: which part of a trace it shows, and everything it needs in one file.
+
+page.html     the skeleton            page.js       reads the film, steps, plays, filters
+page.css      the looks               board.js      draws one state
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracing.trace.event_index import NOWHERE, Lane
+from tracing.trace.state_at import LABELS
+from tracing.views.sequence.svg import BATCH_COLOURS, DARK
+from tracing.views.step_through.event_columns import Columns
+from tracing.views.step_through.state_changes import Camera
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+MOST = 20_000  # events of one page: 2 MB, and with 16 workers 20 s to make it
+SCRIPTS = ("board.js", "page.js", "controls.js")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The events that a page shows: positions in `trace.events`."""
+
+    first: int
+    last: int
+    left_out: str  # one line: what is not shown, and how to get it; "" if nothing is missing
+
+
+def choose(
+    trace: Trace,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    batches: tuple[int, int] | None = None,
+    epoch: int | None = None,
+    loader: int | None = None,
+    most: int | None = MOST,
+) -> Part:
+    """The part that all of these leave.
+
+    first, last: positions of events; negative ones count from the end. start, end: seconds after the first event.
+    batches: (10, 30) is from the first event of batches 10 to 29 to the last. epoch, loader: from its first event to
+    its last. most: so many events at most (None: all), the first of what was chosen.
+
+    Raises ValueError when nothing is left.
+    """
+    length = len(trace)
+    if length == 0:
+        raise ValueError("nothing to step through: the trace has no events")
+    if most is not None and most < 1:
+        raise ValueError(f"nothing to step through: at most {most} events")
+    begin, until = 0, length - 1
+    if first is not None:
+        begin = max(begin, first + length if first < 0 else first)
+    if last is not None:
+        until = min(until, last + length if last < 0 else last)
+    time = trace.events["time"]
+    if start is not None:
+        begin = max(begin, int(time.searchsorted(trace.start + round(start * 1e9), "left")))
+    if end is not None:
+        until = min(until, int(time.searchsorted(trace.start + round(end * 1e9), "right")) - 1)
+    if batches is not None or epoch is not None or loader is not None:  # with what happened meanwhile
+        found = np.flatnonzero(_concerns(trace, batches, epoch, loader))
+        begin, until = (max(begin, int(found[0])), min(until, int(found[-1]))) if len(found) else (length, 0)
+    if begin > until:
+        raise ValueError(f"nothing to step through: none of the trace's {length:,} events is in this part")
+    kept = until if most is None else min(until, begin + most - 1)
+    return Part(begin, kept, _left_out(trace, begin, kept, until) if kept < until else "")
+
+
+def _concerns(trace: Trace, batches: tuple[int, int] | None, epoch: int | None, loader: int | None) -> np.ndarray:
+    events = trace.events
+    found = np.ones(len(events), bool)
+    if loader is not None:
+        found &= events["loader"] == loader
+    if epoch is not None or batches is not None:
+        found &= events["epoch"] == (epoch or 0)
+    if batches is not None:
+        found &= (events["task"] >= batches[0]) & (events["task"] < batches[1])
+    return found
+
+
+def _left_out(trace: Trace, first: int, kept: int, last: int) -> str:
+    after = (int(trace.events["time"][kept]) - trace.start) / 1e9
+    shown = f"This page shows events {first:,} to {kept:,}, up to {after:.3f} s"
+    tasks = trace.events["task"][kept + 1 : last + 1]
+    batch = int(tasks[tasks >= 0][0]) if (tasks >= 0).any() else 0
+    said = f"{shown}; {last - kept:,} more would make it slow."
+    return f"{said} Choose a part by time or by batches: --from {after:.3f}, say, or --batches {batch}:{batch + 20}."
+
+
+def render(trace: Trace, part: Part, title: str) -> str:
+    """The page as HTML."""
+    files = importlib.resources.files(__package__)
+    told = Columns(trace, part.first, part.last)
+    data = {
+        "first": part.first,
+        "length": len(trace),
+        "note": part.left_out,
+        "events": told.as_json(),
+        "names": told.names,
+        "pids": [actor.pid for actor in trace.actors],
+        "threads": [actor.thread for actor in trace.actors],
+        "marks": told.marks(),
+        "kinds": told.kinds(),
+        "iterators": iterators(trace),
+        "labels": {str(task): name for task, name in LABELS.items()},
+        "colours": [[colour, "#ffffff" if colour in DARK else "#000000"] for colour in BATCH_COLOURS],
+        "film": vars(film(trace, part)),
+        "sites": told.code.sites,
+        "functions": told.code.functions,
+    }
+    pieces = {
+        "title": escape(title),
+        "style": files.joinpath("page.css").read_text(encoding="utf-8"),
+        # A text in a trace may hold anything, "</script>" too.
+        "data": json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=repr).replace("<", "\\u003c"),
+        "script": "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
+    }
+    page = files.joinpath("page.html").read_text(encoding="utf-8")
+    before, *parts = page.split("{{")
+    return before + "".join(pieces[name] + rest for name, _, rest in (part.partition("}}") for part in parts))
+
+
+def film(trace: Trace, part: Part) -> Any:
+    camera = Camera(trace)
+    for k in range(part.first, part.last + 1):
+        camera.take(trace.state(k))
+    return camera.done()
+
+
+def iterators(trace: Trace) -> list[dict[str, Any]]:
+    """What the page must know of each before it is shown."""
+    found = []
+    for number, each in enumerate(trace.loaders):
+        pinned = trace.index.lane(number, Lane.PIN) is not NOWHERE
+        package = each.config.get("package", "minidl")
+        epochs = f"epoch {each.epochs[0]}" + (f" to {each.epochs[-1]}" if len(each.epochs) > 1 else "")
+        found.append({"name": f"loader {each.loader}, {epochs}", "pinned": pinned, "package": package})
+    return found

@@ -1,0 +1,125 @@
+"""The step-through with keys in a terminal: the live view's picture, which moves when a key says so.
+
+Legend
+    said   the two lines above the picture: the event in words, and the line of source that emitted it
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from minidl.events import Kind
+from tracing.trace.state_at import label
+from tracing.views.live.live import terminated_as_exit
+from tracing.views.live.recent import recent
+from tracing.views.live.screens import Album, Moment, Picture
+from tracing.views.step_through.event_columns import ERRORS, KINDS, in_words, name_of, value_of
+from tracing.views.step_through.source_code import Code, text_of
+from tracing.views.terminal.cells import BAD, BOLD, DIM, Frame, Line, cell, text
+from tracing.views.terminal.keyboard import Keyboard
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+KEYS = "q quit  ← → step  ↑ ↓ ten  < > ends  e error  o early  space play"
+PLAY_PERIOD = 0.25  # s between two events
+NO_KEY = 0.5  # s until the terminal's size is looked at again
+STEPS = {"left": -1, "right": 1, "up": -10, "down": 10}
+
+
+@dataclass
+class Stop(Moment):
+    """A moment, and what happened in it."""
+
+    said: list[Line] = field(default_factory=list)
+
+    def frame(self, title: str, width: int, height: int) -> Frame:
+        picture = super().frame(title, width, height - len(self.said))
+        return Frame([*self.said, *picture.lines], width)
+
+
+class Steps:
+    """Which event is shown, and what there is to say of it."""
+
+    def __init__(self, trace: Trace, k: int) -> None:
+        self.trace, self.code = trace, Code(trace.sources)
+        self.last = len(trace) - 1
+        self.k = min(max(k, 0), self.last)
+        self.playing = False
+        kinds = trace.events["kind"]
+        self.errors = np.flatnonzero(np.isin(kinds, list(ERRORS))).tolist()
+        self.early = np.flatnonzero(kinds == Kind.STORED).tolist()
+
+    def press(self, key: str) -> None:
+        if key in STEPS:
+            self.k = min(max(self.k + STEPS[key], 0), self.last)
+        elif key in ("<", ">"):
+            self.k = 0 if key == "<" else self.last
+        elif key in ("e", "E", "o", "O"):
+            self.k = _beyond(self.errors if key in "eE" else self.early, self.k, key.islower())
+        self.playing = key == "space" and not self.playing and self.k < self.last
+
+    def play(self) -> None:
+        self.k += self.playing
+        self.playing = self.playing and self.k < self.last
+
+    def stop(self, shown: int) -> Stop:
+        """What is shown now; `shown`: the iterator that was shown last."""
+        state = self.trace.state(self.k)
+        facts = recent(self.trace, state, state.time, shown)
+        mode = f"{'▸' if self.playing else '‖'} event {self.k} of 0 to {self.last}"
+        return Stop(state, facts, mode, KEYS, said=[self._event(), self._source()])
+
+    def _event(self) -> Line:
+        event = self.trace.events[self.k]
+        before, after = in_words(event)
+        batch = [] if after is None else [cell(label(int(event["task"])))]
+        who = name_of(self.trace.actors[int(event["actor"])])
+        style = BAD if self.k in self.errors else BOLD
+        value = value_of(event)
+        said = [text(f" {who} ", style), text(before), *batch, text(after or "")]
+        return said + ([text(f"  {value}", DIM)] if value else [])
+
+    def _source(self) -> Line:
+        event = self.trace.events[self.k]
+        kind = KINDS[int(event["kind"])]
+        site = self.code.site(kind, int(event["queue"]))
+        if site < 0:
+            return [text(f" {kind.name}", DIM)]
+        function, line, _ = self.code.sites[site]
+        file = self.code.functions[function]["file"]
+        return [text(f" {file}:{line}  ", DIM), text(text_of(file).splitlines()[line - 1].strip())]
+
+
+def run(trace: Trace, console: Console | None, k: int) -> None:
+    """Obey the keys until q. The terminal is restored whatever happens."""
+    console = console or Console()
+    if len(trace) == 0:
+        raise ValueError("nothing to step through: the trace has no events")
+    album, steps, shown = Album(console, trace.path.name), Steps(trace, k), -1
+    with terminated_as_exit(), Keyboard() as keyboard:
+        if not (keyboard.active and console.is_terminal and not console.is_dumb_terminal):
+            raise ValueError("no terminal to step through it in: write the page, with -o FILE.html")
+        with Picture(console) as picture:
+            while True:
+                stop = steps.stop(shown)
+                shown = stop.facts.loader
+                picture.show(stop, album)
+                keys = keyboard.read(PLAY_PERIOD if steps.playing else NO_KEY)
+                if "q" in keys or "Q" in keys or not keyboard.active:
+                    return
+                for key in keys:
+                    steps.press(key)
+                if not keys:
+                    steps.play()
+
+
+def _beyond(numbers: list[int], k: int, forwards: bool) -> int:
+    """The first of them after k, or the last before it; k if there is none."""
+    at = bisect.bisect_right(numbers, k) if forwards else bisect.bisect_left(numbers, k) - 1
+    return numbers[at] if 0 <= at < len(numbers) else k
