@@ -1,11 +1,11 @@
-# One command each. `make` alone lists them.
+# The commands; `make` alone lists them.
 # The virtual environment is the project's own, made on first use; PYTHON chooses the interpreter it is made from.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What is installed: a copy of the requirements.txt that pip finished with. Comparing contents, not times, a
-# second run installs nothing, and a fresh clone or a switched branch installs only when the requirements differ.
+# What is installed: a copy of the requirements.txt that pip finished with. Contents are compared, not times: a second
+# run installs nothing, and a switched branch only what its requirements change.
 INSTALLED := $(VENV)/installed.txt
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
@@ -36,19 +36,20 @@ pytest: setup
 	@$(BIN)/python -m pytest -q -n 2 -m "not alone"
 	@$(BIN)/python -m pytest -q -m alone
 
-docs: setup ## rewrite the pages that are made from the code
+docs: setup ## rewrite the pages and pictures in docs/ that are made from the code
 	@$(BIN)/python -m tests.docs.events_page > docs/events.md
 	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
 	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
+	@$(BIN)/python -m tests.docs.rooms docs/pictures/tracing.svg
 
-format: setup ## rewrite the code as the linter wants it
+format: setup ## reformat the code, and mend what the linter can
 	@$(BIN)/python -m ruff check --fix
 	@$(BIN)/python -m ruff format
 
-explore: setup ## the simulated world: every schedule within bounds, and many by chance; EXPLORE_ARGS="--chance 100000"
+explore: setup ## the simulated world: every schedule within bounds, and many random ones; EXPLORE_ARGS="--chance 100000"
 	@$(BIN)/python -m tests.minidl.simulated.exploring $(EXPLORE_ARGS)
 
-course: setup ## the course: its exercises, which are done, and the next one
+course: setup ## the exercises of the course: which are done, and the next one
 	@$(BIN)/python -m notebooks.exercises list
 	@echo "The notebooks: make lab"
 
@@ -56,17 +57,17 @@ lab: setup ## the notebooks of the course, in JupyterLab
 	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
 	@$(BIN)/jupyter lab notebooks/01-a-batchs-journey.ipynb
 
-notebooks: setup ## run the notebooks of the course, and keep what they show
+notebooks: setup ## run the notebooks of the course, and save their outputs
 	@$(BIN)/python -m notebooks.build
 
-mutants: setup ## the bugs put into minidl, found again: pictures and table in docs/simulation.md
+mutants: setup ## known bugs put into minidl and found again: the pictures and the table of docs/simulation.md
 	@$(BIN)/python -m tests.minidl.simulated.gallery docs
 
-bench: setup ## speed beside torch's loader, some 17 minutes; BENCH_ARGS=--quick for a rough look
+bench: setup ## speed beside torch's loader, about 17 minutes; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 PICTURES := docs/pictures
-# The event that is shown of it: the first of these batches that came too early.
+# The event that the step-through shows: the first of these batches to come too early.
 define BUSY
 import tracing
 for k, event in enumerate(tracing.load("traces/pictures").events):
@@ -77,7 +78,7 @@ endef
 export BUSY
 BROWSER ?= $(shell command -v chromium chromium-browser google-chrome | head -n 1)
 
-pictures: setup ## the pictures in docs/pictures, made by the tool itself; the step-through's needs Chromium
+pictures: setup ## the other pictures in docs/, made by the tool itself; the step-through's needs Chromium
 	@mkdir -p $(PICTURES)
 	@$(BIN)/python -m tracing demo --no-live -o traces/pictures
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.png --batches 10:34
@@ -97,7 +98,7 @@ pictures: setup ## the pictures in docs/pictures, made by the tool itself; the s
 	@cp traces/answers/07_next_in_order.png $(PICTURES)/exercise.png
 	@ls -l $(PICTURES)
 
-setup: ## make .venv and install requirements.txt; nothing to do the second time
+setup: ## make .venv and install requirements.txt, if that is not done
 	@if cmp -s requirements.txt $(INSTALLED) && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
 	if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
 	    $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
@@ -107,16 +108,16 @@ setup: ## make .venv and install requirements.txt; nothing to do the second time
 	    echo "Making $(VENV) with $$($(PYTHON) --version)"; \
 	    $(PYTHON) -m venv --clear $(VENV) || exit 1; \
 	fi; \
-	echo "Installing requirements.txt into $(VENV) (some minutes the first time: torch is large)"; \
+	echo "Installing requirements.txt into $(VENV) (a few minutes the first time: torch is large)"; \
 	begin=$$(date +%s); \
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -r requirements.txt || \
-	    { echo "error: pip could not install requirements.txt; its reason stands above" >&2; exit 1; }; \
+	    { echo "error: pip could not install requirements.txt; the reason is above" >&2; exit 1; }; \
 	: "A notebook runs in its own folder: the path file lets this Python find minidl from anywhere"; \
 	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "minidl.pth").write_text(str(pathlib.Path.cwd()))'; \
 	cp requirements.txt $(INSTALLED); \
 	echo "Installed in $$(($$(date +%s) - begin)) s"
 
-clean: ## delete what the tools and the demo left, but not .venv
+clean: ## delete what the tools and the demo left behind, except .venv
 	@rm -rf out traces build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 

@@ -4,11 +4,13 @@ the code makes (docs/events.md, docs/simulation.md and docs/symptoms.md have tes
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.docs import diagrams, house
+from notebooks.exercises.exercise import exercises
+from tests.docs import diagrams, drawing, house, rooms
 from tests.docs.pages import (
     PAGES,
     ROOT,
@@ -20,6 +22,9 @@ from tests.docs.pages import (
     unknown,
     wrong_command,
 )
+from tests.minidl.test_structure import ROOMS, ours
+
+DRAWN = {"architecture": house, "tracing": rooms}  # the pictures of docs/architecture.md
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -52,13 +57,76 @@ def test_the_sequence_diagrams_are_what_the_traces_show():
     assert diagrams.rewritten(text) == text, "run `make docs`"
 
 
-def test_the_picture_of_the_house_is_what_is_drawn():
-    assert (ROOT / "docs/pictures/architecture.svg").read_text(encoding="utf-8") == house.draw(), "run `make docs`"
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_picture_of_architecture_is_what_is_drawn(name: str):
+    assert (ROOT / f"docs/pictures/{name}.svg").read_text(encoding="utf-8") == DRAWN[name].draw(), "run `make docs`"
 
 
-def test_every_module_in_the_picture_of_the_house_is_there():
-    there = [word for word in house.draw().replace("<", ">").split(">") if word.startswith(("minidl/", "tracing/"))]
-    assert len(there) > 10 and all((ROOT / each.partition(":")[0]).exists() for each in there)
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_picture_of_architecture_names_only_files_that_exist(name: str):
+    named = re.findall(r">((?:minidl|tracing)/[^ <]+)<", DRAWN[name].draw())
+    named += [f"tracing/{room}/{file}" for room, boxes in rooms.BOXES.items() for _, file in boxes]
+    assert len(named) > 10 and not [each for each in named if not (ROOT / each).exists()]
+
+
+def test_a_box_that_is_too_narrow_for_its_words_is_not_drawn():
+    with pytest.raises(ValueError, match="wider than its box"):
+        drawing.box(0, 0, 100, 50, "feeder threads", "tracing/recording/event_writer.py")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_module_of_a_room_has_a_line_in_the_rooms_table(room: str):
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| \[`(\S+)`\]\(\.\./tracing/{room}/\1\) \| ", page, re.MULTILINE)
+    modules = {str(path.relative_to(ROOT / "tracing" / room)) for path in (ROOT / "tracing" / room).rglob("*.py")}
+    folders = {row for row in rows if row.endswith("/")}  # a line for all that is in it
+    alone = {each for each in modules if not each.endswith("__init__.py") and not each.startswith(tuple(folders))}
+    assert sorted(rows) == sorted(alone | folders)
+
+
+def test_the_page_names_the_modules_that_use_more_of_minidl_than_its_events():
+    graph = ours()
+    users = {name for name in graph if name.startswith("tracing.") and loaders(graph[name])}
+    (paragraph,) = re.findall(
+        r"imports more of minidl: (.*?)\.\n", (ROOT / "docs/architecture.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    named = {span.removesuffix(".py").removesuffix("/").replace("/", ".") for span in spans(paragraph)}
+    assert not {user for user in users if not user.startswith(tuple(named))}
+    assert not {each for each in named if not any(user.startswith(each) for user in users)}
+    assert not any(loaders(graph[name]) - {"minidl.data"} for name in graph if name.startswith("minidl.data."))
+
+
+def loaders(imported: set[str]) -> set[str]:
+    """The modules of minidl among those imported, except its events and its data."""
+    kept = re.compile(r"minidl\.(events|data\..*)$")
+    return {name for name in imported if name.split(".")[0] == "minidl" and not kept.match(name)}
+
+
+# ---- what is stated in several places is the same in all
+
+
+@pytest.mark.parametrize(
+    ("pattern", "places"),
+    [
+        (r"Python (3\.\d+ to 3\.\d+)", ["README.md", "CONTRIBUTING.md"]),
+        (r"(\d+) minutes", ["Makefile", "CONTRIBUTING.md"]),  # of `make bench`
+    ],
+)
+def test_what_is_stated_twice_is_stated_alike(pattern: str, places: list[str]):
+    found = [set(re.findall(pattern, (ROOT / place).read_text(encoding="utf-8"))) for place in places]
+    assert len(set.union(*found)) == 1 and all(found), found
+
+
+def test_the_oldest_python_is_the_one_that_is_required():
+    (oldest,) = re.findall(r'requires-python = ">=(3\.\d+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"Python {oldest} to" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"({oldest.replace('.', ', ')})" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_readme_counts_the_notebooks_and_the_exercises():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"[{len(list((ROOT / 'notebooks').glob('*.ipynb')))} notebooks]" in readme
+    assert f"[{len(exercises())} exercises]" in readme
 
 
 @pytest.mark.parametrize("picture", diagrams.PICTURES, ids=lambda picture: picture.name)

@@ -1,0 +1,142 @@
+"""The second picture of docs/architecture.md: a trace on its way through the rooms of tracing/. `make docs`, or
+
+python -m tests.docs.rooms docs/pictures/tracing.svg
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.docs.drawing import FAINT, SQUARE, TUBE, Point, arrow, box, floor, picture, rectangle, text
+
+HEIGHT = 756
+COLOURS = {"recording": "#e6ecf6", "trace": "#e4efe4", "analysis": "#f6e9e6", "views": "#efe8f5", "cli": "#eeeeee"}
+FILES = "a directory; each process writes a pair of files of its own, which outlive it"
+
+# Room -> its boxes from left to right: what it does, and the file (or folder) of the room that does it.
+BOXES = {
+    "recording": [
+        ("torch's steps as events", "torch_loader/"),
+        ("events become files", "event_writer.py"),
+        ("start and stop", "record.py"),
+        ("samples memory", "memory_sampler.py"),
+        ("a simulated run's files", "simulated_run.py"),
+    ],
+    "trace": [
+        ("a pair of files", "file_reader.py"),
+        ("events in order", "trace.py"),
+        ("a row per batch", "tasks.py"),
+        ("state after event k", "state.py"),
+        ("main's time", "places.py"),
+        ("memory", "memory.py"),
+    ],
+    "analysis": [
+        ("where time went", "measure/"),
+        ("what limits it", "report/"),
+        ("with other options", "whatif/"),
+        ("is a rule broken?", "check/"),
+        ("why it hangs", "hang/"),
+        ("two runs compared", "compare.py"),
+    ],
+    "views": [
+        ("a lane per thread", "timeline/"),
+        ("while it runs", "live/"),
+        ("who sent what", "sequence/"),
+        ("event by event", "step_through/"),
+        ("for other programs", "export/"),
+        ("cells and keys", "terminal/"),
+    ],
+    "cli": [
+        ("a module per command", "commands/"),
+        ("their arguments", "arguments.py"),
+        ("runs your script", "run_script.py"),
+        ("lends the terminal", "terminal_handover.py"),
+        ("the demo's training", "demo_training.py"),
+    ],
+}
+WIDE, GAP = 172, 20  # px: a box where five are in a row, and from one to the next
+LEFT = [30 + (WIDE + GAP) * column for column in range(5)]
+CENTRE = [x + WIDE // 2 for x in LEFT]
+
+
+def draw() -> str:
+    """The whole file, from the loaders at the top to the command line at the bottom."""
+    title = "tracing: a trace flows from recording through trace, analysis and views to the command line"
+    return picture(HEIGHT, title, *sources(), *recording(), *trace(), *analysis_and_views(), *cli())
+
+
+def sources() -> list[str]:
+    """What is recorded, and what comes of it: each above the box that takes it."""
+    boxes = [
+        ("torch's DataLoader", "torch.utils.data", "its steps"),
+        ("minidl's DataLoader", "minidl/events.py", "events"),
+        ("your program", "tracing.record(path)", "start, stop"),
+        ("the operating system", "/proc", "bytes"),
+        ("a simulated run", "minidl/world/simulated/", "events"),
+    ]
+    parts = []
+    for x, centre, (name, file, what) in zip(LEFT, CENTRE, boxes, strict=True):
+        parts += [*box(x, 14, WIDE, 50, name, file), *flow((centre, 64), (centre, 104), what)]
+    return parts
+
+
+def recording() -> list[str]:
+    parts = [*room("recording", 20, 104, 960, "recording: steps become files"), *row("recording", 132)]
+    parts.append(arrow((LEFT[0] + WIDE, 157), (LEFT[1], 157)))
+    starts = [((LEFT[2], 157), (LEFT[1] + WIDE, 157)), ((LEFT[2] + WIDE, 157), (LEFT[3], 157))]
+    parts += [arrow(*way, dashed=True) for way in starts]
+    parts += [rectangle(LEFT[0], 224, LEFT[4] + WIDE - LEFT[0], 48, TUBE, SQUARE)]
+    parts += [text(500, 243, FILES), text(500, 261, "run.trace/", "file")]
+    return parts + [arrow((CENTRE[column], 182), (CENTRE[column], 224)) for column in (1, 3, 4)]
+
+
+def trace() -> list[str]:
+    """The reader and the order of time; in a frame what is computed from the events once it is asked for."""
+    wide, gap, begin, y = 134, 26, 32, 338
+    frame = begin + 2 * (wide + gap) - 10
+    parts = [*flow((500, 272), (500, 310), "files, finished or still growing")]
+    parts += room("trace", 20, 310, 960, "trace: what happened?", 96)
+    for column, (name, file) in enumerate(BOXES["trace"]):
+        parts += box(begin + (wide + gap) * column, y, wide, 50, name, file)
+    for x in (begin + wide, begin + 2 * wide + gap):
+        parts.append(arrow((x, y + 25), (min(x + gap, frame) if x > 200 else x + gap, y + 25)))
+    return [*parts, rectangle(frame, y - 9, 4 * wide + 3 * gap + 20, 68, "none", 6, FAINT)]
+
+
+def analysis_and_views() -> list[str]:
+    parts = room("analysis", 20, 452, 450, "analysis: what does it mean?", 156)
+    parts += room("views", 530, 452, 450, "views: what does it look like?", 156)
+    for name, left in (("analysis", 32), ("views", 542)):
+        for number, (what, file) in enumerate(BOXES[name]):
+            parts += box(left + 144 * (number % 3), 480 + 62 * (number // 3), 138, 50, what, file)
+    parts += [arrow((245, 406), (245, 452)), arrow((755, 406), (755, 452))]
+    parts += [text(500, 434, "trace.events, trace.tasks, trace.state(k), trace.memory")]
+    return [*parts, arrow((470, 536), (530, 536)), text(500, 528, "verdict"), text(500, 554, "hang")]
+
+
+def cli() -> list[str]:
+    parts = flow((245, 608), (245, 650), "numbers, verdicts, violations")
+    parts += flow((755, 608), (755, 650), "pictures, pages, text, exports")
+    return [*parts, *room("cli", 20, 650, 960, "cli: python -m tracing COMMAND"), *row("cli", 678)]
+
+
+# ---- what rooms have in common
+
+
+def room(name: str, x: int, y: int, width: int, title: str, height: int = 92) -> list[str]:
+    return floor(x, y, width, height, COLOURS[name], title)
+
+
+def row(name: str, y: int) -> list[str]:
+    """The boxes of a room that has five."""
+    return [part for x, (what, file) in zip(LEFT, BOXES[name], strict=True) for part in box(x, y, WIDE, 50, what, file)]
+
+
+def flow(begin: Point, end: Point, what: str) -> list[str]:
+    """An arrow down, and beside it what flows there."""
+    return [arrow(begin, end), text(begin[0] + 8, (begin[1] + end[1]) // 2 + 4, what, "beside")]
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures/tracing.svg").write_text(draw(), encoding="utf-8")
