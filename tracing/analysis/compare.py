@@ -200,11 +200,10 @@ def side(measures: Measures) -> Side:
     batches = int((measures.tasks["yielded"] >= 0).sum())
     periods = _periods(measures)
     stages = {name: measures.stage(*hops) for name, hops in STAGES.items()}
-    verdict, _ = judge(measures)
     return Side(
         loader=measures.loader,
         config=measures.config,
-        verdict=verdict.value,
+        verdict=judge(measures).verdict.value,
         batches=batches,
         total=measures.total,
         per_batch=measures.total / batches,

@@ -19,7 +19,7 @@ from tracing.analysis.measure.capacity import Work, cores_used, more_workers, wo
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.stages import occupancy
 from tracing.analysis.report.text import NAMES
-from tracing.analysis.report.verdicts import CLOSE, MATTERS, WAITS, Verdict, costs, verdicts
+from tracing.analysis.report.verdicts import CLOSE, MATTERS, WAITING_CAUSES, Verdict, costs, judge
 from tracing.trace.places import Place
 from tracing.trace.words import GLOSSES
 
@@ -76,7 +76,7 @@ def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp
     options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later, "collate_fn": list}
     trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.05, **options)
     measures = _measures(trace)
-    assert max(costs(measures)[each] for each in WAITS) > 2 * MATTERS * measures.total
+    assert max(costs(measures)[each] for each in WAITING_CAUSES) > 2 * MATTERS * measures.total
     (loader,) = tracing.report(trace).loaders
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING), str(loader)
     assert any("what is left is" in each.text and "its first one" in each.text for each in loader.why)
@@ -97,12 +97,12 @@ def test_a_cause_that_comes_close_is_told_too(tmp_path: Path) -> None:
     """Slow to begin, and slow to draw."""
     options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "sampler": loads.SlowSampler()}
     trace = loads.record(tmp_path / "run.trace", Samples(60, loads.quick), **options)
-    (first, cost), *close = verdicts(_measures(trace))
-    assert {first, *(verdict for verdict, _ in close)} == {Verdict.STARTUP, Verdict.SAMPLER}
-    assert all(CLOSE * cost <= its_cost <= cost for _, its_cost in close)
+    judgement = judge(_measures(trace))
+    ((other, its_cost),) = judgement.close.items()
+    assert {judgement.verdict, other} == {Verdict.STARTUP, Verdict.SAMPLER}
+    assert CLOSE * judgement.cost <= its_cost <= judgement.cost
     found = tracing.report(trace)
     (loader,) = found.loaders
-    ((other, its_cost),) = close
     assert loader.also == {other: its_cost} and f"Also     {other.value[:10].capitalize()}" in str(found)
     assert loader.next[-1].startswith(f"Then, for {other.value}: ")
 
@@ -123,7 +123,7 @@ def test_a_start_up_that_costs_more_than_the_verdict_is_excused(tmp_path: Path) 
     (loader,) = tracing.report(trace).loaders
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
-    assert "it comes once in an epoch" in excused.text and excused.spans
+    assert "but only once an epoch" in excused.text and excused.spans
     assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
     trace = loads.record(tmp_path / "two.trace", Samples(40, loads.quick), epochs=2, **options)
     (loader,) = tracing.report(trace).loaders
@@ -172,7 +172,7 @@ def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace) -> None:
     before = {(row["epoch"], row["task"] + 1): row["asked"] for row in tasks}
     requests = [int(row["yielded"] - before[row["epoch"], row["task"]]) for row in following]
     assert int(events["time"][wait[1]] - events["time"][wait[0]]) == max(requests)
-    assert waiting.shown[2].ns == sum(requests)
+    assert waiting.numbers[2].ns == sum(requests)
     assert len(held_up.spans) == 3
     for begin, end in busy.spans[:1]:
         assert (events["kind"][begin], events["kind"][end]) == (Kind.FETCH_BEGIN, Kind.COLLATE_END)
@@ -252,7 +252,7 @@ def test_an_error_is_told_once_and_in_one_line(tmp_path: Path, workers: int, sai
     assert note.endswith(f"]: {said}")
     (advice,) = found.loaders[0].next
     where = "on worker" if workers else "in main"
-    assert advice.startswith(f"Mend that first: batch 9 {where}") and "(keys [9])" in advice
+    assert advice.startswith(f"Fix that first: batch 9 {where}") and "(keys [9])" in advice
     assert "The run ended early: see the note. Until then, " in " ".join(str(found).split())
 
 
@@ -283,7 +283,7 @@ def test_no_batch_is_blamed_for_a_worker_that_dies_at_its_start(tmp_path: Path) 
         list(minidl.DataLoader(Samples(30, loads.quick), num_workers=1, worker_init_fn=loads.is_killed_at_once))
     found = tracing.report(tracing.load(tmp_path / "run.trace"))
     (advice,) = found.loaders[0].next
-    assert "about to begin, task 0" in found.notes[0] and advice.startswith("No batch was with worker 0 when it died.")
+    assert "about to begin, task 0" in found.notes[0] and advice.startswith("Worker 0 had no batch when it died.")
 
 
 def test_before_the_first_batch_it_says_how_far_the_workers_are(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_before_the_first_batch_it_says_how_far_the_workers_are(tmp_path: Path) 
         held.in_fetch.acquire(timeout=30)
         (making,) = tracing.report(tracing.load(path)).loaders
         assert "batch 0 had been in the making for" in making.why[1].text
-        assert making.next == ["Make batch 0 alone, in main: dataset[key] for each of its keys."]
+        assert making.next == ["Make batch 0 on its own, in main: dataset[key] for each of its keys."]
         for _ in range(len(held)):
             held.fetch.release()
         assert len(list(batches)) == len(held)

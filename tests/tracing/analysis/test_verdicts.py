@@ -21,9 +21,9 @@ from tests.tracing.report_loads import CAUSES
 from tests.tracing.traces import begin, records_of, write_file
 from tracing.__main__ import main
 from tracing.analysis.measure.measures import measure
-from tracing.analysis.report.evidence import Reason, Shown
+from tracing.analysis.report.evidence import Number, Reason
 from tracing.analysis.report.report import LoaderReport
-from tracing.analysis.report.verdicts import FINE
+from tracing.analysis.report.verdicts import NO_PROBLEM
 from tracing.recording import file_format as fmt
 from tracing.trace.words import duration
 
@@ -123,7 +123,7 @@ def test_every_number_of_a_reason_is_what_its_events_say(caused: Callable[[str],
 def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
     for reason in loader.why:
         assert len(trace) > max(max(span) for span in reason.spans), reason.text
-        lengths = {id(shown): lengths_of(trace, shown) for shown in reason.shown}
+        lengths = {id(number): lengths_of(trace, number) for number in reason.numbers}
         for said in DURATION.findall(reason.text):
             assert said in durations(reason, lengths), f"{said}: {reason.text}"
         for said in SHARE.findall(reason.text):
@@ -134,22 +134,22 @@ def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
             assert not worker or any(int(worker) in part["worker"][part["task"] == int(batch)] for part in named)
 
 
-def lengths_of(trace: tracing.Trace, shown: Shown) -> np.ndarray:
+def lengths_of(trace: tracing.Trace, number: Number) -> np.ndarray:
     """How long each of the stretches is, from nothing but the two events that it names."""
-    values = trace.events[shown.clock].astype(np.int64)
-    lengths: np.ndarray = values[shown.stretches.last] - values[shown.stretches.first]
+    values = trace.events[number.clock].astype(np.int64)
+    lengths: np.ndarray = values[number.stretches.last] - values[number.stretches.first]
     assert len(lengths) and (lengths >= 0).all()
-    assert shown.clock == "time" or (trace.events["kind"][shown.stretches.first] < 16).all()  # CPU time rides there
-    assert (shown.stretches.last >= shown.stretches.first).all()
+    assert number.clock == "time" or (trace.events["kind"][number.stretches.first] < 16).all()  # CPU time rides there
+    assert (number.stretches.last >= number.stretches.first).all()
     return lengths
 
 
 def durations(reason: Reason, lengths: dict[int, np.ndarray]) -> set[str]:
     """What may stand in it: sums, means, single stretches."""
     allowed = set()
-    for shown in reason.shown:
-        each = lengths[id(shown)]
-        allowed |= {duration(each.sum()), duration(each.sum() / (shown.over or len(each)))}
+    for number in reason.numbers:
+        each = lengths[id(number)]
+        allowed |= {duration(each.sum()), duration(each.sum() / (number.over or len(each)))}
         allowed |= {duration(length) for length in np.sort(each)[-3:]}
     return allowed
 
@@ -165,8 +165,8 @@ def test_stretches_do_not_overlap_within_a_thread(caused: Callable[[str], tracin
     (measures,) = measure(caused(name))
     (loader,) = tracing.report(caused(name)).loaders
     for reason in loader.why:
-        for shown in reason.shown:
-            assert shown.ns <= measures.total * max(1, measures.num_workers), (shown.name, reason.text)
+        for number in reason.numbers:
+            assert number.ns <= measures.total * max(1, measures.num_workers), (number.name, reason.text)
     assert sum(loader.causes_ns.values()) + loader.main_ns["training"] <= measures.total
 
 
@@ -179,7 +179,7 @@ def test_the_command_at_the_end_shows_the_place(
     trace = caused(name)
     found = tracing.report(trace)
     (loader,) = found.loaders
-    if loader.verdict in FINE:
+    if loader.verdict in NO_PROBLEM:
         assert loader.look is None and "Look" not in str(found)
         return
     (words,) = looks(str(found))

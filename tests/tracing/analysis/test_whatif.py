@@ -34,7 +34,7 @@ from tests.tracing import report_loads
 from tests.tracing.attached import ATTACHED
 from tracing.__main__ import main
 from tracing.analysis.measure.measures import measure
-from tracing.analysis.report.savings import saving, with_more_workers
+from tracing.analysis.report.savings import more_workers_saving, saving
 from tracing.analysis.whatif import simulated_replay as rehearsal
 from tracing.analysis.whatif.durations import Setting, durations
 from tracing.analysis.whatif.whatif import MOST, Prediction, best
@@ -571,7 +571,7 @@ def test_ctrl_c_ends_it_and_is_not_taken_for_the_simulated_program_s(
 def test_the_report_quotes_a_replay(waiting: tracing.Trace) -> None:
     waiting.about["cpus"] = 2
     (loader,) = tracing.report(waiting).loaders
-    quoted = re.search(r"num_workers=(\d+) instead of 2 should save some .* \(replayed: (.*) → (.*) b", loader.next[0])
+    quoted = re.search(r"num_workers=(\d+) instead of 2 should save about .* \(replayed: (.*) → (.*) b", loader.next[0])
     assert quoted, loader.next
     was, will_be = float(quoted[2]), float(quoted[3])
     found = tracing.whatif(waiting, num_workers=int(quoted[1]), prefetch_factor=2)
@@ -583,8 +583,8 @@ def test_the_report_quotes_a_replay(waiting: tracing.Trace) -> None:
 def test_no_more_workers_than_pay() -> None:
     """Sixteen could work at the same time, but while the last of them start, the first few have made all batches."""
     (measures,) = measure(Load(SlowToStart(60, sleeps)).trace())
-    chosen, text = with_more_workers(measures, 16, 0)
-    assert chosen == 4 and text.startswith("num_workers=4 instead of 2 should save some ")
+    chosen, text = more_workers_saving(measures, 16, 0)
+    assert chosen == 4 and text.startswith("num_workers=4 instead of 2 should save about ")
 
 
 def test_what_saves_nothing_is_said_to(simulated: Callable[[str], tracing.Trace]) -> None:
@@ -603,7 +603,7 @@ def test_while_this_program_records_nothing_is_replayed(
 
 def test_what_cannot_be_replayed_is_estimated(recorded: Callable[[str], tracing.Trace]) -> None:
     measures = next(each for each in measure(recorded("empty")) if not len(each.tasks))
-    assert saving(measures, 2_000_000, num_workers=4) == "should save some 2.0 ms"
+    assert saving(measures, 2_000_000, num_workers=4) == "should save about 2.0 ms"
 
 
 # ---- the benchmark that holds it against real runs

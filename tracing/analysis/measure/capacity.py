@@ -1,4 +1,4 @@
-"""Workers and cores: do the workers compute or wait, are the cores the limit, how many workers could keep up."""
+"""Workers and cores: do the workers compute or wait, are the cores the limit, how many workers could keep up?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tracing.analysis.measure.measures import Measures
 from tracing.trace.places import Place
 
-ALL_CORES = 0.8  # workers that use more than this share of all cores would not do more if they were more
+ALL_CORES = 0.8  # when the workers use more than this share of all cores, more workers would not help
 COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...
 WAITING = 0.1  # ... and below this it waits; between the two it does both, or waits for a core
 
@@ -24,12 +24,12 @@ class Work(enum.Enum):
 
 
 def cores(measures: Measures) -> int:
-    """Those that the recorded program could use; 0 if that is not known."""
+    """How many the recorded program could use; 0 if that is not known."""
     return int(measures.trace.about.get("cpus") or 0)
 
 
 def cores_used(measures: Measures) -> float:
-    """How many cores the workers (and the pin thread) kept busy in the mean, from an epoch's first fetch to its last
+    """How many cores the workers (and the pin thread) kept busy on average, from an epoch's first fetch to its last
     batch. What main uses is not known, and not counted."""
     rows = measures.tasks[measures.tasks["collate_end"] >= 0]
     used = sum(int(np.maximum(rows[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
@@ -42,9 +42,9 @@ def cores_are_the_limit(measures: Measures) -> bool:
 
 
 def work(measures: Measures) -> Work:
-    """CPU time alone does not tell waiting for storage from waiting for a core. The number of cores does, for this
-    program: that the workers use all of them is asked first (`cores_are_the_limit`), and if they do not, they cannot
-    have waited for one while main waited, too. What other programs used is not in the trace."""
+    """CPU time alone does not distinguish waiting for storage from waiting for a core. The number of cores does, as far
+    as this program goes: ask `cores_are_the_limit` first, and if they are not, the workers cannot have waited for a
+    core while main waited too. What other programs used is not in the trace."""
     rows = measures.tasks[measures.tasks["collate_end"] >= 0]
     cpu = int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum())
     share = cpu / max(1, int((rows["collate_end"] - rows["fetch_begin"]).sum()))
@@ -56,7 +56,7 @@ def work(measures: Measures) -> Work:
 
 
 def more_workers(measures: Measures, cost: int) -> tuple[int, int]:
-    """How many workers could keep up with the training, as far as the cores reach; and what they should save (ns)."""
+    """How many workers could keep up with the training, if the cores allow it; and what they should save (ns)."""
     workers, training = measures.num_workers, max(1, measures.spent[Place.TRAINING])
     wanted = min(math.ceil(int(measures.stage("fetch_begin", "collate_end").sum()) / training), 8 * workers)
     if cores(measures):

@@ -1,10 +1,10 @@
-"""What a trace says in numbers: where main's time went, what it waited for, when the workers were idle.
+"""A trace in numbers: where main's time went, what it waited for, when the workers were idle.
 
-tracing.report makes its verdict of these. They come from `trace.tasks` and `trace.events` without a loop over
-events, so a trace of a million is measured in about a second. What is measured is given as stretches of time with the
-events that begin and end them, so that whoever tells a number can name the events that it comes from.
+tracing.report draws its verdict from these. They are computed from `trace.tasks` and `trace.events` without a loop
+over events, so a trace of a million is measured in about a second. Results are stretches of time with the events that
+begin and end them, so that every number can be traced back to its events.
 
-None of it needs what the feeder threads say: torch's say nothing.
+Nothing here needs the events of feeder threads: torch's do not record any.
 
 Legend
     request  asked for at 1.00 s, had at 1.25 s: batch 7    main is in the loader, from ASKED to the next YIELDED
@@ -27,7 +27,7 @@ from tracing.trace.trace import Trace
 
 NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
 
-# Hops that stand in trace.tasks, but are events without a task.
+# Hops in trace.tasks whose events do not carry a task.
 OTHER_HOPS = {
     "asked": (Kind.ASKED, Queue.NONE),
     "index_arrived": (Kind.ARRIVED, Queue.INDEX),
@@ -52,7 +52,7 @@ class Measures:
     # ---- times, and the events that they are of
 
     def positions(self, times: np.ndarray, hop: str) -> np.ndarray:
-        """The positions of the events of this loader that a hop took place by, at these times."""
+        """The positions of this loader's events of a hop, at these times."""
         if hop not in self._positions:
             kind, queue = HOPS.get(hop) or OTHER_HOPS[hop]
             mine = (self.kind == kind) & (self.events["queue"] == queue) & (self.events["loader"] == self.loader)
@@ -61,7 +61,7 @@ class Measures:
         return found[np.searchsorted(self.time[found], times)]
 
     def between(self, rows: np.ndarray, begin: str, end: str) -> Intervals:
-        """What lies between two hops of each of these tasks, of those that made both."""
+        """From one hop to another, for each of these tasks that made both."""
         rows = rows[(rows[begin] >= 0) & (rows[end] >= 0)]
         first, last = (self.positions(rows[hop], hop) for hop in (begin, end))
         return Intervals(rows[begin], rows[end], first, last)
@@ -108,14 +108,14 @@ class Measures:
 
     @property
     def total(self) -> int:
-        """From the beginning of each epoch to its end, added up: what shares are shares of. At least 1."""
+        """All epochs from beginning to end (ns): what shares are shares of. At least 1."""
         return max(1, sum(self.spent.values()) - self.spent[Place.OUTSIDE])
 
     # ---- requests: main asks, and has a batch
 
     @cached_property
     def requests(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(tasks yielded, when each was asked for, when it was had), but for the first batch of each epoch."""
+        """(tasks yielded, when each was asked for, when it was had), except the first batch of each epoch."""
         rows = self.tasks[self.tasks["yielded"] >= 0]
         rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
         # Where events are missing it may not be known when a batch was asked for.
@@ -130,10 +130,10 @@ class Measures:
 
     @cached_property
     def awaited(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Main waits, and the batch that it gets in the end is ... -> (begin, end) for each request.
+        """What is happening to the batch that main waits for -> (begin, end) for each request.
 
-        made: not sent yet, in its worker's queue, or in its worker's hands; moved: from there to main, or to the pin
-        thread; pinned: from there to main.
+        made: it is not sent yet, or with its worker, or in that worker's queue; moved: on its way from there to main
+        or to the pin thread; pinned: from there to main.
         """
         rows, asked, had = self.requests
         made, moved, pinned = (
@@ -165,7 +165,7 @@ class Measures:
         ends = np.array([(lane[0], lane[-1]) for lane in lanes if len(lane)], np.int64).reshape(-1, 2)
         return self.of_events(ends[:, 0], ends[:, 1])
 
-    # ---- who did what at the same time
+    # ---- what happened at the same time
 
     @cached_property
     def grid(self) -> Grid:
@@ -176,7 +176,7 @@ class Measures:
         return Grid(*edges, *(edge for each in self.idle for edge in (each.begin, each.end)))
 
     def inside(self, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
-        """When each task that came between two hops of its way did so; one that is still there: until the end."""
+        """When each task was between two hops; for one that still is, until the end."""
         rows = self.tasks[self.tasks[begin] >= 0]
         return rows[begin], np.where(rows[end] >= 0, rows[end], self.until)
 
@@ -193,8 +193,8 @@ class Measures:
     @cached_property
     def held_up(self) -> np.ndarray:
         """Whether in each piece of the grid one batch holds up the others: main waits for it while it is being made,
-        finished ones lie in the reorder buffer, and at least half of the other workers have nothing to do. (With all
-        of them at work nothing is lost: another order would bring no batch sooner.)"""
+        finished ones are in the reorder buffer, and at least half of the other workers have nothing to do. (While they
+        all work nothing is lost: no batch would come sooner in another order.)"""
         finished = self.grid.depth(*self.inside("stored", "released")) > 0
         idle = self.idle_share * self.num_workers >= max(1, (self.num_workers - 1) / 2)
         return np.asarray(self.during("made") & finished & idle)
@@ -202,15 +202,15 @@ class Measures:
     @cached_property
     def in_pin_thread(self) -> np.ndarray:
         """Pieces in which main waits for the pin thread, and at least half of the workers have nothing to do: it pins
-        the batch, or that one still lies in worker_result_queue while the thread pins another."""
+        the batch, or pins another while this one is still in worker_result_queue."""
         pins = self.grid.depth(*self.inside("pin_begin", "pin_end")) > 0
         return np.asarray((self.during("pinned") | (self.during("moved") & pins)) & (self.idle_share >= 0.5))
 
     @cached_property
     def on_its_way(self) -> np.ndarray:
         """Pieces in which main waits for a batch that is made and not with the pin thread, and at least half of the
-        workers have nothing to do. (While they work, they are what limits the load: batches that arrived sooner would
-        not be more.)"""
+        workers have nothing to do. (While they work, they are the limit: a batch that arrived sooner would not make
+        them faster.)"""
         return np.asarray(self.during("moved") & ~self.in_pin_thread & (self.idle_share >= 0.5))
 
     @cached_property
@@ -228,23 +228,23 @@ class Measures:
 
     @property
     def hold_up_gain(self) -> int:
-        """What another order would have saved: what the idle workers could have made meanwhile, of what all make."""
+        """What another order would have saved: the share of the work that the idle workers could have done."""
         return int((self.grid.length * self.held_up * self.idle_share).sum())
 
     @property
     def spare(self) -> int:
-        """While main trained, workers were idle for so long, weighted by how many: they could have worked ahead."""
+        """How long workers were idle while main trained, weighted by how many: they could have worked ahead."""
         return int((self.grid.length * self.trains * self.idle_share).sum())
 
 
 def measure(trace: Trace) -> list[Measures]:
-    """Every DataLoader of a trace that said what it is, in the order in which they began."""
+    """Every DataLoader of a trace that announced itself, in the order in which they began."""
     iterators: dict[int, list[Iterator]] = {}
     for each in trace.index.iterators:
         iterators.setdefault(each.loader, []).append(each)
-    said = {each.loader for each in trace.index.iterators if len(trace.index.group(each.number, Kind.LOADER))}
-    loaders = [loader for loader in iterators if loader in said]
-    # Sorted once: a program may have thousands of loaders, and each need not look through the tasks of all.
+    announced = {each.loader for each in trace.index.iterators if len(trace.index.group(each.number, Kind.LOADER))}
+    loaders = [loader for loader in iterators if loader in announced]
+    # Sorted once: a program may have thousands of loaders, and none should look through the tasks of all.
     tasks = trace.tasks[np.argsort(trace.tasks["loader"], kind="stable")]
     first, end = (np.searchsorted(tasks["loader"], loaders, side) for side in ("left", "right"))
     return [Measures(trace, iterators[loader], tasks[i:j]) for loader, i, j in zip(loaders, first, end, strict=True)]

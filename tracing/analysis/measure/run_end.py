@@ -11,7 +11,7 @@ from tracing.recording.record import is_alive
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.trace import Trace
 
-# Main's last event of these kinds tells how far its iterator came.
+# Main's last event of these kinds shows how far its iterator got.
 MARKS = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
 IN_EPOCH = (Kind.EPOCH_BEGIN, Kind.YIELDED)
 
@@ -22,7 +22,7 @@ def ended_early(measures: Measures) -> bool:
 
 
 def failed(measures: Measures) -> bool:
-    """Whether an error ended the run: that is to be mended before anything else."""
+    """Whether an error ended the run: that needs fixing before anything else."""
     return fatal_error(measures.trace, measures.iterators[-1]) is not None
 
 
@@ -35,12 +35,12 @@ def fatal_error(trace: Trace, iterator: Iterator) -> int | None:
 
 
 def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
-    """In mid-epoch. Its workers say so; or it never closed its file, and there is no such process any more."""
+    """In mid-epoch: a worker reported it, or main never closed its file and its process is gone."""
     mark = _last_mark(trace, iterator, MARKS)
     if mark < 0 or trace.events["kind"][mark] not in IN_EPOCH:
         return False
     actor = trace.actors[int(trace.events["actor"][mark])]
-    if actor.role != "main":  # a loader nested in a dataset: a worker died with it, and that is told as such
+    if actor.role != "main":  # a loader nested in a dataset: its worker died, which is reported as such
         return False
     lanes = (trace.index.lane(iterator.number, Lane.WORKER, worker).array for worker in range(iterator.num_workers))
     if any((trace.events["kind"][lane] == Kind.PARENT_DIED).any() for lane in lanes):

@@ -1,5 +1,5 @@
-"""What a batch goes through, one stage after the other: how long each takes, what each worker did, how full the queues
-were, and what a start-up consists of."""
+"""What a batch goes through, stage by stage: how long each takes, what each worker did, how full the queues were,
+which batches were slow, and what a start-up consists of."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.analysis.measure.measures import Measures
+from tracing.analysis.task_events import keys_of
 from tracing.trace.intervals import Grid, Intervals, concatenate
 from tracing.trace.places import Place
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
 BACKS_UP = 0.25  # of the tasks that may be under way: a queue that holds more than this backs up
+SLOWEST = 10  # batches
 
-IMPORTING = "importing and unpickling"  # or, of a worker started by fork, only the way to its first line
-STARTUP_PARTS = {  # of a worker -> the events between which it lies
+IMPORTING = "importing and unpickling"  # of a forked worker, only the time until its first line
+STARTUP_PARTS = {  # of a worker -> the events that begin and end it
     "starting the process": (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
     IMPORTING: (Kind.WORKER_STARTED, Kind.WORKER_BEGIN),
     "worker_init_fn": (Kind.INIT_FN_BEGIN, Kind.INIT_FN_END),
@@ -25,7 +27,7 @@ STARTUP_PARTS = {  # of a worker -> the events between which it lies
 
 
 def percentiles(lengths: np.ndarray) -> dict[str, float]:
-    """count, and in ns: median, p90, p99, max. Each is the length of one of them, and none is made up between two."""
+    """count, and in ns: median, p90, p99, max. Each is one of the lengths, never a value between two."""
     if not len(lengths):
         return {"count": 0}
     median, p90, p99 = np.percentile(lengths, (50, 90, 99), method="lower").tolist()
@@ -33,7 +35,7 @@ def percentiles(lengths: np.ndarray) -> dict[str, float]:
 
 
 def worker_time(measures: Measures, worker: int) -> dict[str, int]:
-    """What a worker did between its first event and its last: the number of batches, then ns."""
+    """What a worker did between its first event and its last: batches, and times in ns."""
     rows = measures.tasks[(measures.tasks["worker"] == worker) & (measures.tasks["collate_end"] >= 0)]
     return {
         "batches": len(rows),
@@ -48,7 +50,7 @@ def worker_time(measures: Measures, worker: int) -> dict[str, int]:
 
 
 def occupancy(measures: Measures, put: str, got: str) -> dict[str, float]:
-    """Of the tasks that lie between two hops: the mean number, the highest, and the share of the time with none."""
+    """Of the tasks between two hops: the mean number, the highest, and the share of the time with none."""
     begin, end = measures.inside(put, got)
     grid = Grid(begin, end)
     if not len(grid.length):
@@ -60,8 +62,7 @@ def occupancy(measures: Measures, put: str, got: str) -> dict[str, float]:
 
 
 def bottleneck(measures: Measures, queues: dict[str, dict[str, float]]) -> str:
-    """Between which queues the level falls most, from high to low: what stands there is the slowest step. "" where no
-    queue backs up."""
+    """Between which queues the level falls most: the step between them is the slowest. "" if no queue backs up."""
     names = [name for name in QUEUES if name in queues]
     if not names:
         return ""
@@ -82,6 +83,34 @@ def bottleneck(measures: Measures, queues: dict[str, dict[str, float]]) -> str:
     return f"From high to low: {names[at]} ({levels[at]:.1f}) -> {following}. The slowest step: {step}."
 
 
+# ---- batches
+
+
+def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
+    """The batches that took longest to make, with their keys."""
+    rows = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["fetch_begin"] >= 0)]
+    rows = rows[np.argsort(rows["fetch_begin"] - rows["collate_end"], kind="stable")[:SLOWEST]]
+    made = measures.between(rows, "fetch_begin", "collate_end")
+    asked_for, asked, had = measures.requests
+    found = []
+    for i, row in enumerate(rows):
+        waited = (had - asked)[(asked_for["epoch"] == row["epoch"]) & (asked_for["task"] == row["task"])]
+        found.append(
+            {
+                "epoch": int(row["epoch"]),
+                "batch": int(row["task"]),
+                "worker": int(row["worker"]),
+                "at_ns": int(made.begin[i]) - measures.trace.start,
+                "made_ns": int(made.length[i]),
+                "cpu_ns": int(max(0, row["fetch_cpu"]) + max(0, row["collate_cpu"])),
+                "waited_ns": int(waited.sum()),
+                "keys": keys_of(measures.trace, row["loader"], row["epoch"], row["task"]),
+                "events": made.spans[i],
+            }
+        )
+    return found
+
+
 # ---- start-up
 
 
@@ -95,8 +124,8 @@ def startup_cost(measures: Measures) -> int:
 
 
 def startup_parts(measures: Measures) -> dict[str, Intervals]:
-    """For each part of a worker's start: that of each worker which went through it. The last one, "first batch", is the
-    making of what each worker process made first."""
+    """For each part of a worker's start, how long it took each worker. The last one, "first batch", is the making of
+    the first batch of each worker process."""
     parts: dict[str, list[Any]] = {name: [] for name in STARTUP_PARTS}
     for iterator in measures.iterators:
         for worker in range(iterator.num_workers):
@@ -104,7 +133,7 @@ def startup_parts(measures: Measures) -> dict[str, Intervals]:
                 ends = [measures.trace.index.group(iterator.number, kind, Queue.NONE, worker).array for kind in kinds]
                 if all(len(each) for each in ends):
                     first, last = ends[0][:1], ends[1][:1]
-                    # A worker that begins while its start() has not returned: nothing lies between.
+                    # A worker may begin before start() returns: then this takes no time.
                     parts[name].append(measures.of_events(first, np.maximum(first, last)))
     found = {name: concatenate(each) for name, each in parts.items()}
     return found | {"first batch": measures.between(first_batches(measures), "fetch_begin", "collate_end")}
@@ -114,7 +143,7 @@ def first_batches(measures: Measures) -> np.ndarray:
     """The rows of the tasks that each worker process made first."""
     made = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["worker"] >= 0)]
     epochs, which = np.unique(made["epoch"], return_inverse=True)
-    iterator_of = measures.trace.index.iterator_of  # one that persists serves several epochs by the same processes
+    iterator_of = measures.trace.index.iterator_of  # a persistent one keeps its processes over several epochs
     iterators = np.array([iterator_of[measures.loader << 32 | epoch] for epoch in epochs.tolist()], np.int64)[which]
     order = np.lexsort((made["fetch_begin"], made["worker"], iterators))
     process = np.column_stack([iterators, made["worker"]])[order]

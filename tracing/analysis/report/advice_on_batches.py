@@ -1,11 +1,11 @@
-"""Why, and what next, where the limit lies on the way of a batch: drawn, made in turn, moved, pinned."""
+"""Why, and what next, where the limit is on the way of a batch: drawn, made in turn, moved, pinned."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.report.evidence import Explanation, Reason, Shown, busy, median, of, run, waiting
+from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, median, run, waiting
 from tracing.analysis.report.savings import saving
 from tracing.trace.intervals import Intervals, concatenate
 from tracing.trace.places import Place
@@ -13,14 +13,14 @@ from tracing.trace.words import duration
 
 
 def explain_hold_up(measures: Measures, cost: int) -> Explanation:
-    held = Shown("longest", measures.stretches(measures.held_up), most=3)
+    held = Number("longest", measures.stretches(measures.held_up), most=3)
     blamed = [
         f"batch {task['task']} on worker {task['worker']} ({duration(length)})"
         for task, length in _requests(measures, held.stretches.longest(3))
     ]
     reason = Reason(
-        f"for {held} main waited for a batch while finished ones lay in the reorder buffer and workers were idle, "
-        f"because they had made all they may make ahead; longest for {', '.join(blamed)}",
+        f"for {held} main waited for a batch while finished ones were in the reorder buffer and workers were idle, "
+        f"because they had worked as far ahead as they may; longest for {', '.join(blamed)}",
         [held],
     )
     prefetch = measures.config.get("prefetch_factor") or 2
@@ -50,11 +50,11 @@ def explain_prefetch(measures: Measures, cost: int) -> Explanation:
     idle = [
         measures.stretches(measures.trains & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
     ]
-    steps = Shown("longest step", training)
-    unused = Shown("longest idle", concatenate(idle), most=3, over=measures.num_workers)
+    steps = Number("longest step", training)
+    unused = Number("longest idle", concatenate(idle), most=3, over=measures.num_workers)
     text = (
-        f"while main trained ({steps}), a worker was idle for {duration(unused.mean)} in the mean: they had made all "
-        "they were allowed to make ahead. Then main came back for several batches at once"
+        f"while main trained ({steps}), a worker was idle for {duration(unused.mean)} on average, having worked as far "
+        "ahead as it was allowed to. Then main came back for several batches at once"
     )
     prefetch = measures.config.get("prefetch_factor") or 2
     wanted = max(4, 2 * prefetch)
@@ -63,78 +63,74 @@ def explain_prefetch(measures: Measures, cost: int) -> Explanation:
         [why, Reason(text, [unused, steps]), busy(measures)],
         [
             f"prefetch_factor={wanted} instead of {prefetch}: what the workers make ahead covers longer bursts, and "
-            f"{saving(measures, cost, 'up to', prefetch_factor=wanted)}. It costs memory for as many batches more."
+            f"{saving(measures, cost, 'up to', prefetch_factor=wanted)}. It costs the memory of that many more batches."
         ],
-        why.shown[-1].first,
+        why.numbers[-1].first,
     )
 
 
 def explain_moving(measures: Measures, cost: int) -> Explanation:
-    moving = Shown("longest", measures.stretches(measures.on_its_way), most=3)
+    moving = Number("longest", measures.stretches(measures.on_its_way), most=3)
     stages = {
-        "making one takes": ("made", "fetch_begin", "collate_end"),
+        "making it took": ("made", "fetch_begin", "collate_end"),
         "pickling it": ("pickled", "result_sending", "result_sent"),
         "unpickling it": ("unpickled", "result_arrived", "result_got"),
     }
-    found = {words: median(measures, *stage) for words, stage in stages.items()}
-    # Of stages that were not seen nothing is said: what torch's feeder threads do is not recorded.
-    parts = [f"{words} {shown}" for words, shown in found.items() if shown.longest]
+    # torch's feeder threads are not recorded: stages that were not seen are left out.
+    seen = {words: number for words, stage in stages.items() if (number := median(measures, *stage)).longest}
     text = f"for {moving} main waited for batches that were already made, or unpickled them"
-    if parts:
-        text += f"; in the median {', '.join(parts)}"
-    reasons = [waiting(measures), Reason(text, [moving, *(each for each in found.values() if each.longest)])]
-    sizes = measures.tasks["result_bytes"]
-    if (sizes > 0).any():
-        known = measures.tasks[sizes > 0]
+    if seen:
+        text += f"; for the median batch, {', '.join(f'{words} {number}' for words, number in seen.items())}"
+    reasons = [waiting(measures), Reason(text, [moving, *seen.values()])]
+    known = measures.tasks[measures.tasks["result_bytes"] > 0]
+    if len(known):
         row = known[np.argsort(known["result_bytes"], kind="stable")[(len(known) - 1) // 2 :][:1]]
-        message = Shown("its sending", measures.between(row, "result_sending", "result_sent"))
-        said = f"the message of a batch has {int(row['result_bytes'][0]):,} bytes in the median, tensors not counted"
-        reasons.append(Reason(f"{said}: they lie in shared memory, one file each, which main has to map", [message]))
+        message = Number("its sending", measures.between(row, "result_sending", "result_sent"))
+        text = f"the median message of a batch has {int(row['result_bytes'][0]):,} bytes, without its tensors: those "
+        reasons.append(Reason(f"{text}are in shared memory, one file each, which main has to map", [message]))
     return Explanation(
         reasons,
         [
-            f"Fewer tensors in a batch (each costs a shared-memory file, whatever its size), for example one stacked "
-            f"tensor instead of many, and larger batches: up to {duration(cost)} is to be had."
+            "Fewer tensors in a batch (each costs a shared-memory file, whatever its size), for example one stacked "
+            f"tensor instead of many, and larger batches: up to {duration(cost)} could be saved."
         ],
         moving.first,
     )
 
 
 def explain_pinning(measures: Measures, cost: int) -> Explanation:
-    waited = Shown("longest", measures.stretches(measures.in_pin_thread), most=3)
-    pins = Shown("longest pin", measures.between(measures.tasks, "pin_begin", "pin_end"))
+    waited = Number("longest", measures.stretches(measures.in_pin_thread), most=3)
+    pins = Number("longest pin", measures.between(measures.tasks, "pin_begin", "pin_end"))
     one = median(measures, "a pin", "pin_begin", "pin_end")
-    lay = median(measures, "in the queue", "result_put", "result_got")
+    queued = median(measures, "in the queue", "result_put", "result_got")
     whole = run(measures)
-    reasons = [
-        waiting(measures),
-        Reason(
-            f"for {waited} main waited for the pin thread, while workers were idle; it pinned for {pins} "
-            f"({of(pins, whole)} of the run), {one} a batch in the median",
-            [waited, pins, one, whole],
-        ),
-    ]
-    if lay.longest:
-        reasons.append(Reason(f"worker_result_queue backs up: a batch lies in it for {lay} in the median", [lay]))
+    text = (
+        f"for {waited} main waited for the pin thread, while workers were idle; it pinned for {pins} "
+        f"({pins.share_of(whole)} of the run), the median batch for {one}"
+    )
+    reasons = [waiting(measures), Reason(text, [waited, pins, one, whole])]
+    if queued.longest:
+        text = f"worker_result_queue backs up: the median batch spends {queued} in it"
+        reasons.append(Reason(text, [queued]))
     return Explanation(
         reasons,
         [
-            "Make pinning cheaper: smaller batches (half precision, uint8 images), fewer tensors in one; if the batch "
-            f"has a pin_memory() of its own, look there. Or pin_memory=False. Up to {duration(cost)} is to be had."
+            "Make pinning cheaper: smaller batches (half precision, uint8 images), fewer tensors in each; if the batch "
+            f"has its own pin_memory(), look there. Or pin_memory=False. Up to {duration(cost)} could be saved."
         ],
         waited.first,
     )
 
 
 def explain_sampler(measures: Measures, cost: int) -> Explanation:
-    drawing = Shown("longest", measures.main_in(Place.DRAWING), most=3)
-    one = Shown("a draw", measures.main_in(Place.DRAWING).median())
-    text = f"drawing keys took {drawing}, {one} a batch in the median, in which main does nothing else"
+    drawing = Number("longest", measures.main_in(Place.DRAWING), most=3)
+    one = Number("a draw", measures.main_in(Place.DRAWING).median())
+    text = f"drawing keys took {drawing}, {one} for the median batch, and main does nothing else meanwhile"
     return Explanation(
         [waiting(measures), Reason(text, [drawing, one])],
         [
-            "Draw the keys of the whole epoch at once, in the sampler's __iter__, or make drawing one cheaper. (More "
-            f"workers do not help: it is main that draws.) Up to {duration(cost)} is to be had."
+            "Draw the keys of the whole epoch at once, in the sampler's __iter__, or make drawing each one cheaper. "
+            f"(More workers do not help: main draws the keys.) Up to {duration(cost)} could be saved."
         ],
         drawing.first,
     )

@@ -1,4 +1,4 @@
-"""Why, and what next, where the limit is an epoch's beginning or its end: start-up and shutdown."""
+"""Why, and what next, where the limit is at an epoch's beginning or its end: start-up and shutdown."""
 
 from __future__ import annotations
 
@@ -7,139 +7,141 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import IMPORTING, startup_parts
-from tracing.analysis.report.evidence import Explanation, Reason, Shown, of, run, waiting
+from tracing.analysis.report.evidence import Explanation, Number, Reason, run, waiting
 from tracing.trace.intervals import Intervals
 from tracing.trace.places import Place
 from tracing.trace.words import duration
 
 KIND_NAMES = {int(kind): kind.name for kind in Kind}
-STEPS: dict[int, str] = {  # of main's shutdown, told by the event that begins them
+SHUTDOWN_STEPS: dict[int, str] = {  # the event that begins a step of main's shutdown -> the step
     Kind.PIN_STOPPING: "waiting for the pin thread to end",
     Kind.JOIN_BEGIN: "waiting for worker {} to exit",
     Kind.WORKER_TERMINATED: "waiting for worker {} to end after SIGTERM",
     Kind.WORKER_KILLED: "waiting for worker {} to end after SIGKILL",
 }
-SLOW_PARTS = {  # of a worker's start -> what to do if it is the longest
+SLOW_PARTS = {  # the longest part of a worker's start -> what to do about it
     "starting the process": "Starting the process takes longest: main sends the dataset to each worker. Make it small "
     "to pickle: paths and indices instead of data.",
     IMPORTING: "Importing and unpickling takes longest: a worker started by {method} imports the main "
     "program and the dataset's modules with all that they import, then unpickles the dataset. Import late what workers "
     "do not need, and keep the dataset small to pickle.",
-    "worker_init_fn": "worker_init_fn takes longest: what it imports or opens each worker does again. What can be "
-    "inherited (by fork) main can do once, before it iterates.",
-    "first batch": "The first batch takes longest: what is imported or opened at the first sample each worker does "
-    "again. Do it in main before it iterates (workers started by fork inherit it), or in worker_init_fn.",
+    "worker_init_fn": "worker_init_fn takes longest: each worker repeats what it imports or opens. What can be "
+    "inherited (by fork), main can do once, before it iterates.",
+    "first batch": "The first batch takes longest: each worker repeats what is imported or opened at the first sample. "
+    "Do it in main before it iterates (workers started by fork inherit it), or in worker_init_fn.",
 }
 
 
 def explain_nothing(measures: Measures, cost: int) -> Explanation:
-    """The run ended before its first batch: how far that was."""
-    drawn, whole = Shown("a draw", measures.between(measures.tasks, "keys_begin", "keys_drawn")), run(measures)
-    reasons = [
-        Reason(f"{len(drawn.stretches.first)} tasks were drawn, and no batch was yielded in {whole}", [drawn, whole])
-    ]
+    """The run ended before its first batch: how far it got."""
+    drawn, whole = Number("a draw", measures.between(measures.tasks, "keys_begin", "keys_drawn")), run(measures)
+    text = f"{len(drawn.stretches.first)} tasks were drawn, and no batch was yielded in {whole}"
+    reasons = [Reason(text, [drawn, whole])]
     last, workers = measures.iterators[-1].number, range(measures.num_workers)
     group = measures.trace.index.group
     starting = sum(not len(group(last, Kind.WORKER_READY, Queue.NONE, worker)) for worker in workers)
     if starting:
-        what = f"{'the imports of the program, the unpickling of the dataset, ' * _imports(measures)}worker_init_fn"
+        what = f"{'the imports of the program, unpickling the dataset, ' * _imports(measures)}worker_init_fn"
         advice = f"{starting} of {len(workers)} workers were not ready for a task yet. What comes before that: {what}."
         return Explanation(reasons, [advice], whole.first)
     rows = measures.tasks[(measures.tasks["fetch_begin"] >= 0) & (measures.tasks["collate_end"] < 0)][:1]
     if not len(rows):
         return Explanation(reasons, [])
     begun = measures.positions(rows["fetch_begin"], "fetch_begin")
-    making = Shown("its making", measures.of_events(begun, np.array([whole.stretches.last[-1]])))
+    making = Number("its making", measures.of_events(begun, np.array([whole.stretches.last[-1]])))
     task = rows["task"][0]
     reasons.append(Reason(f"batch {task} had been in the making for {making} by then", [making]))
-    return Explanation(reasons, [f"Make batch {task} alone, in main: dataset[key] for each of its keys."], making.first)
+    advice = f"Make batch {task} on its own, in main: dataset[key] for each of its keys."
+    return Explanation(reasons, [advice], making.first)
 
 
 def explain_startup(measures: Measures, cost: int) -> Explanation:
-    passes = len(np.unique(measures.tasks["epoch"]))
-    startup = Shown("longest start-up", measures.main_in(Place.STARTUP).joined(), most=min(passes, 3))
+    epochs = _epochs(measures)
+    startup = Number("longest start-up", measures.main_in(Place.STARTUP).joined(), most=min(epochs, 3))
     whole = run(measures)
-    text = f"from the beginning of an epoch to its first batch it took {startup} ({of(startup, whole)})"
-    text += f", in {passes} epochs together" if passes > 1 else ""
+    text = f"from the beginning of an epoch to its first batch took {startup} ({startup.share_of(whole)})"
+    text += f", in {epochs} epochs together" if epochs > 1 else ""
     reasons = [waiting(measures), Reason(text, [startup, whole])]
     advice = keep_workers(measures, cost)
-    parts = {name: Shown(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
+    parts = {name: Number(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
     if parts:
         reasons.append(_parts(measures, parts))
         slowest = max(parts, key=lambda name: parts[name].mean)
         if slowest in ("worker_init_fn", "first batch") or _imports(measures):
             advice.append(SLOW_PARTS[slowest].format(method=measures.config.get("start_method") or "spawn"))
-    advice.append(f"It comes once in an epoch: in a longer one (here {duration(whole.mean)}) it weighs less.")
+    advice.append(f"It comes once an epoch: in one longer than {duration(whole.mean)} it matters less.")
     return Explanation(reasons, advice, startup.first)
 
 
 def keep_workers(measures: Measures, startup: int) -> list[str]:
-    """What there is to be had of a start-up that comes in each of several epochs, and took so long in all (ns)."""
-    passes = len(np.unique(measures.tasks["epoch"]))
-    if not measures.num_workers or passes < 2 or measures.config.get("persistent_workers"):
+    """What persistent workers would save of the start-ups, which took this long in all epochs together (ns)."""
+    epochs = _epochs(measures)
+    if not measures.num_workers or epochs < 2 or measures.config.get("persistent_workers"):
         return []
-    saved = duration(startup * (1 - 1 / passes))
+    saved = duration(startup * (1 - 1 / epochs))
     return [
-        f"persistent_workers=True starts the workers once, not in each of {passes} epochs: should save some {saved}."
+        f"persistent_workers=True starts the workers once, not in each of {epochs} epochs: should save about {saved}."
     ]
 
 
+def _epochs(measures: Measures) -> int:
+    return len(np.unique(measures.tasks["epoch"]))
+
+
 def _imports(measures: Measures) -> bool:
-    """Whether workers begin as new interpreters. One that is forked has what main has."""
+    """Whether workers begin as new interpreters. A forked one has what main has."""
     return measures.config.get("start_method") != "fork"
 
 
-def _parts(measures: Measures, parts: dict[str, Shown]) -> Reason:
+def _parts(measures: Measures, parts: dict[str, Number]) -> Reason:
     """What a worker's start consists of."""
     words = {"first batch": "making its first batch"} | ({} if _imports(measures) else {IMPORTING: "its first line"})
     for name, word in words.items():
         if name in parts:
             parts[name].name = f"{word}, longest"
-    later = Shown("a batch", measures.between(measures.tasks, "fetch_begin", "collate_end").median())
-    said = ", ".join(f"{words.get(name, name)} {duration(shown.mean)}" for name, shown in parts.items())
-    return Reason(
-        f"a worker needs, in the mean, for {said} (for any batch {later} in the median)", [*parts.values(), later]
-    )
+    later = Number("a batch", measures.between(measures.tasks, "fetch_begin", "collate_end").median())
+    needs = ", ".join(f"{words.get(name, name)} {duration(number.mean)}" for name, number in parts.items())
+    text = f"a worker needs, on average, for {needs} (the median of all batches: {later})"
+    return Reason(text, [*parts.values(), later])
 
 
 def explain_shutdown(measures: Measures, cost: int) -> Explanation:
-    shutdown, whole = Shown("longest shutdown", measures.main_in(Place.SHUTDOWN).joined()), run(measures)
+    shutdown, whole = Number("longest shutdown", measures.main_in(Place.SHUTDOWN).joined()), run(measures)
     step = measures.main_in(Place.SHUTDOWN).longest(1)
     kind, worker = int(measures.kind[step.first[0]]), int(measures.events["worker"][step.first[0]])
-    name = STEPS.get(kind, f"the step after {KIND_NAMES[kind]}").format(worker)
-    longest = Shown("this step", step)
-    text = f"shutting down took {shutdown} ({of(shutdown, whole)}), of which {longest} went by {name}"
+    name = SHUTDOWN_STEPS.get(kind, f"the step after {KIND_NAMES[kind]}").format(worker)
+    longest = Number("this step", step)
+    text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} went on {name}"
     reasons = [waiting(measures), Reason(text, [shutdown, longest, whole])]
     exiting = _exit(measures, worker, step)
+    saving = f"Up to {duration(cost)} could be saved."
     advice = [
-        "Look at what that worker does when it is told to stop: it looks for that only between two batches, so a long "
-        f"fetch is waited for. Smaller batches, or samples that load faster. Up to {duration(cost)} is to be had."
+        "Look at what that worker does when it is asked to stop: it notices only between two batches, so main waits "
+        f"for a long fetch to end. Smaller batches, or samples that load faster. {saving}"
     ]
     if exiting is not None and exiting.ns > step.total / 2:
-        reasons.append(
-            Reason(f"worker {worker} had left its loop: what took {exiting} is the exit of its process", [exiting])
-        )
+        text = f"worker {worker} had left its loop: what took {exiting} is the exit of its process"
+        reasons.append(Reason(text, [exiting]))
         advice = [
             f"Look at what worker {worker} does at exit: threads that it started and that are not daemons, connections "
-            "and files that are closed, finalizers of multiprocessing.util, data it still sends. Up to "
-            f"{duration(cost)} is to be had."
+            f"and files that are closed, finalizers of multiprocessing.util, data it still sends. {saving}"
         ]
     elif kind == Kind.PIN_STOPPING:
-        advice = [f"The pin thread had a batch in hand: make pinning faster. Up to {duration(cost)} is to be had."]
-    passes = len(np.unique(measures.tasks["epoch"]))
-    if passes > 1 and not measures.config.get("persistent_workers"):
-        saved = duration(cost * (1 - 1 / passes))
+        advice = [f"The pin thread had a batch in hand: make pinning faster. {saving}"]
+    epochs = _epochs(measures)
+    if epochs > 1 and not measures.config.get("persistent_workers"):
+        saved = duration(cost * (1 - 1 / epochs))
         advice.append(
-            f"persistent_workers=True shuts them down once, not in each of {passes} epochs: saves some {saved}."
+            f"persistent_workers=True shuts them down once, not in each of {epochs} epochs: should save about {saved}."
         )
     return Explanation(reasons, advice, step.spans[0])
 
 
-def _exit(measures: Measures, worker: int, step: Intervals) -> Shown | None:
+def _exit(measures: Measures, worker: int, step: Intervals) -> Number | None:
     """The part of this step that comes after the end of the worker's loop."""
     first, last = int(step.first[0]), int(step.last[0])
     for iterator in measures.iterators:
         ended = measures.trace.index.group(iterator.number, Kind.WORKER_END, Queue.NONE, worker).array
         if len(ended) and iterator.first() <= first <= iterator.last() and ended[0] < last:
-            return Shown("its exit", measures.of_events(np.maximum(ended[:1], first), np.array([last])))
+            return Number("its exit", measures.of_events(np.maximum(ended[:1], first), np.array([last])))
     return None

@@ -1,4 +1,4 @@
-"""What a reader of the report must know before he believes the rest: how the run ended, and what the trace lacks."""
+"""What to know before you trust the rest of a report: how the run ended, and what the trace lacks."""
 
 from __future__ import annotations
 
@@ -8,30 +8,24 @@ import signal
 
 import numpy as np
 
-from minidl.events import Kind, Queue
-from tracing.analysis.hang.explain import explain
+from minidl.events import Kind
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
+from tracing.analysis.task_events import keys_of
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
 from tracing.trace.trace import Trace
 
-MOST = 3  # notes of errors, and as many of deaths
+MOST = 3  # errors that are reported, and deaths
 
 
-def notes(trace: Trace) -> list[str]:
-    """Why it stands still, if it does; then how it ended, and what makes the rest less sure."""
-    hang = explain(trace)
-    first = hang.notes() if hang is not None else []
-    return first + beside(trace, " ".join(first))
-
-
-def beside(trace: Trace, told: str) -> list[str]:
-    """All but why it stands still, which is `told`: a death that it names is not told again."""
+def caveats(trace: Trace, already_reported: str = "") -> list[str]:
+    """What to know before you trust the rest. A death that is `already_reported`, or was raised to the training loop
+    (as most are), is not repeated."""
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST]
-    told = " ".join([told, *found])
+    reported = " ".join([already_reported, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
-        if text.partition(": ")[2] not in told:  # most often it is what was raised to the training loop
+        if text.partition(": ")[2] not in reported:
             found.append(f"{text} [event {position}]")
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
@@ -43,24 +37,22 @@ def beside(trace: Trace, told: str) -> list[str]:
 
 
 def _death(trace: Trace, position: int) -> str:
-    """A death of which torch tells the pid alone: of whom, by what, over which batch. (Its keys are drawn by main.)"""
+    """Of a death torch reports only the pid. Here: which worker, killed by what, working on which batch."""
     event = trace.events[position]
     worker, code = int(event["worker"]), int(event["value"])
     by = f"exit code {code}"
     if code < 0:
         with contextlib.suppress(ValueError):
             by = f"signal {signal.Signals(-code).name}"
-    same = (trace.events["loader"] == event["loader"]) & (trace.events["epoch"] == event["epoch"])
-    said = trace.events[same & (trace.events["worker"] == worker)][["kind", "queue", "task", "time"]]
-    got = said[(said["kind"] == Kind.GOT) & (said["queue"] == Queue.INDEX) & (said["task"] >= 0)]
-    done = np.isin(got["task"], said["task"][(said["kind"] == Kind.PUT) & (said["queue"] == Queue.RESULT)])
-    text = f"Worker {worker} died: {by}"
-    if len(got) == 0 or done[-1]:
+    text, tasks = f"Worker {worker} died: {by}", trace.tasks
+    for name in ("loader", "epoch", "worker"):
+        tasks = tasks[tasks[name] == event[name]]
+    last = tasks[np.argsort(tasks["index_got"])][-1:]
+    if not len(last) or last["index_got"] < 0 or last["result_put"] >= 0:
         return f"{text}. It had no task."
-    task = int(got["task"][-1])
-    drawn = np.flatnonzero(same & (trace.events["kind"] == Kind.KEYS_DRAWN) & (trace.events["task"] == task))
-    keys = f", keys {trace.text(int(drawn[0]))}" if len(drawn) else ""
-    return f"{text}. It was working on batch {task}{keys}."
+    task = int(last["task"][0])
+    keys = keys_of(trace, event["loader"], event["epoch"], task)
+    return f"{text}. It was working on batch {task}{f', keys {keys}' if keys is not None else ''}."
 
 
 def _ending(trace: Trace, iterator: Iterator) -> list[str]:
@@ -75,17 +67,17 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
         yielded = len(trace.index.group(iterator.number, Kind.YIELDED))
         return [
             f"Main was killed in the middle of an epoch, after {yielded} batches (or it left without a shutdown, as "
-            "os._exit does). What is told is of the time until then."
+            "os._exit does). The report covers the time until then."
         ]
     return []
 
 
 def _plain(trace: Trace, position: int) -> str:
-    """An error in one line. Of a traceback that came from a worker: its last line, which says what went wrong."""
+    """An error in one line: of a traceback from a worker, the last line, which says what went wrong."""
     text = str(trace.text(position))
     if "Traceback (most recent call last)" in text:
-        # The text is what `repr` made of the error, which for most kinds of error escapes line ends and quotes.
+        # The text is the `repr` of the error, which for most kinds of errors escapes line ends and quotes.
         lines = re.split(r"\n|\\n", text.replace("\\'", "'"))
         text = [line for line in lines if line.strip("'\") ")][-1]
-    # That it is a RuntimeError says nothing; of any other error the type does.
+    # The type says something, unless it is RuntimeError.
     return re.sub(r"^RuntimeError\((['\"])(.*)\1\)$", r"\2", text.strip(), flags=re.DOTALL)

@@ -1,31 +1,28 @@
-"""Why: sentences with numbers, each number with the stretches of the trace that it is computed from.
+"""Why: sentences with numbers, and for each number the stretches of the trace that it is computed from.
 
-A number in a sentence is, of one of its `Shown`: the length of all stretches together, or that of the longest, or the
-mean; or the share that one Shown is of another. A test computes all of them again from the events.
+A number in a sentence comes from one of its `Number`s: the total, the longest or the mean of its stretches, or its
+share of another Number. A test computes them all again from the events.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.report.verdicts import FINE, MATTERS, WAITS, Verdict, costs, warm_up
 from tracing.trace.intervals import Intervals, Span, concatenate
 from tracing.trace.places import Place
 from tracing.trace.words import duration
 
 
 @dataclass
-class Shown:
+class Number:
     """A number, and where in the trace it can be seen."""
 
-    name: str  # of one stretch, "wait", as the report has it before the events of the longest
+    name: str  # of one stretch: the text puts "longest wait" before the events of the longest
     stretches: Intervals = field(repr=False)
-    most: int = 1  # so many of the longest are named
-    clock: str = "time"  # field of the events whose difference counts: "value" for CPU time
-    over: int = 0  # the mean is that of so many, if not of the stretches
+    most: int = 1  # how many of the longest to name
+    clock: str = "time"  # the field of the events whose difference counts: "value" for CPU time
+    over: int = 0  # the mean is per this many, instead of per stretch
 
     @property
     def ns(self) -> int:
@@ -38,13 +35,16 @@ class Shown:
 
     @property
     def longest(self) -> list[Span]:
-        """The events that begin and end the longest ones, longest first."""
+        """The events that begin and end the longest stretches, longest first."""
         return self.stretches.longest(self.most).spans
 
     @property
     def first(self) -> Span | None:
         """The longest of all."""
         return self.longest[0] if self.longest else None
+
+    def share_of(self, whole: Number) -> str:
+        return f"{self.ns / max(1, whole.ns):.0%}"
 
     def __str__(self) -> str:
         return duration(self.ns)
@@ -55,38 +55,36 @@ class Reason:
     """A sentence, and the numbers in it."""
 
     text: str
-    shown: list[Shown] = field(default_factory=list)
+    numbers: list[Number] = field(default_factory=list)
 
     @property
     def spans(self) -> list[Span]:
-        """Of all that is shown."""
-        return [span for each in self.shown for span in each.longest]
+        """The longest stretches of all its numbers."""
+        return [span for number in self.numbers for span in number.longest]
 
 
 @dataclass
 class Explanation:
+    """Why a verdict is right, and what to do next."""
+
     why: list[Reason]
     next: list[str]
-    look: Span | None = None  # the part of the trace to look at
+    look_at: Span | None = None  # the part of the trace that shows it best
 
 
-def of(part: Shown, whole: Shown) -> str:
-    """The share that one is of the other, in words."""
-    return f"{part.ns / max(1, whole.ns):.0%}"
+# ---- what several verdicts report
 
 
-# ---- what several verdicts say
-
-
-def run(measures: Measures) -> Shown:
-    return Shown("the run", measures.run)
+def run(measures: Measures) -> Number:
+    return Number("the run", measures.run)
 
 
 def waiting(measures: Measures) -> Reason:
     """What main's time went to, with its longest requests."""
-    whole, steps = run(measures), Shown("longest step", measures.main_in(Place.TRAINING))
-    waits = Shown("longest wait", measures.waits)
-    text = f"of {whole}, main spent {steps} in the training step and {waits} ({of(waits, whole)}) waiting for batches"
+    whole, steps = run(measures), Number("longest step", measures.main_in(Place.TRAINING))
+    waits = Number("longest wait", measures.waits)
+    text = f"of {whole}, main spent {steps} in the training step and {waits} ({waits.share_of(whole)}) waiting for "
+    text += "batches"
     if waits.longest:
         longest = measures.waits.longest(1)
         task = measures.events["task"][longest.last[0]]
@@ -100,43 +98,15 @@ def busy(measures: Measures) -> Reason:
     value = measures.events["value"]
     on_core = Intervals(value[made.first], value[made.last], made.first, made.last)
     lived = [measures.lived(worker) for worker in range(measures.num_workers)]
-    making, life = Shown("longest to make", made), Shown("a worker's life", concatenate(lived))
-    core = Shown("most on a core", on_core, clock="value")
+    making, life = Number("longest to make", made), Number("a worker's life", concatenate(lived))
+    core = Number("most on a core", on_core, clock="value")
     text = (
-        f"the workers were making batches for {of(making, life)} of their time, {duration(making.mean)} each in the "
-        f"mean; they used a core for {of(core, making)} of that"
+        f"the workers were making batches for {making.share_of(life)} of their time, {duration(making.mean)} each on "
+        f"average; they used a core for {core.share_of(making)} of that"
     )
     return Reason(text, [making, life, core])
 
 
-def median(measures: Measures, name: str, begin: str, end: str) -> Shown:
-    """Of a stage: the batch for which it took as long as in the median."""
-    return Shown(name, measures.between(measures.tasks, begin, end).median())
-
-
-def excused(measures: Measures, verdict: Verdict, cost: int) -> list[Reason]:
-    """What costs something too, and why it is not the verdict."""
-    found, total, fine = costs(measures), measures.total, verdict in FINE
-    reasons = []
-    for once, name, place in (
-        (Verdict.STARTUP, "start-up", Place.STARTUP),
-        (Verdict.SHUTDOWN, "shutdown", Place.SHUTDOWN),
-    ):
-        if once is not verdict and found[once] >= MATTERS * total and (fine or found[once] > cost):
-            took, whole = Shown(name, measures.main_in(place).joined()), run(measures)
-            reasons.append(
-                Reason(
-                    f"{name} took {took} ({of(took, whole)} of all), but it comes once in an epoch: the longer that "
-                    "is, the less it weighs",
-                    [took, whole],
-                )
-            )
-    waits = Shown("longest wait", measures.waits)
-    early = measures.waits.where(np.flatnonzero(warm_up(measures))).total
-    if fine and sum(found.get(each, 0) for each in WAITS) >= 0.01 * total and early > waits.ns / 2:
-        text = (
-            f"what is left is {waits} ({of(waits, run(measures))}) of waiting for batches, most of it before every "
-            "worker had made its first one, which comes once in an epoch too"
-        )
-        reasons.append(Reason(text, [waits, run(measures)]))
-    return reasons
+def median(measures: Measures, name: str, begin: str, end: str) -> Number:
+    """How long a stage took for the median batch."""
+    return Number(name, measures.between(measures.tasks, begin, end).median())

@@ -1,8 +1,14 @@
-"""`tracing.report(trace)`: verdict, why, next; and beside it the tables that they were drawn from.
+"""`tracing.report(trace)`: verdict, why, next; and the tables behind them.
 
-What is measured stands in tracing.analysis.measure.measures and tracing.analysis.measure.stages, the rules in
-tracing.analysis.report.verdicts, the words in tracing.analysis.report.evidence (why) and tracing.analysis.report.advice
-(next), the layout in tracing.analysis.report.text; here it is put together, and given as JSON."""
+The way of a report, from the trace to its text:
+
+    tracing.analysis.measure           what the trace shows, in numbers: Measures
+    report.verdicts                    what limits the load, and what each cause costs: Judgement
+    report.advice, report.advice_on_*  why, with the events that show it (report.evidence), and what to change
+    report.caveats                     what to know before you trust the rest
+    here                               all of it together: Report, its JSON
+    report.text                        its text
+"""
 
 from __future__ import annotations
 
@@ -12,26 +18,26 @@ from typing import Any
 
 import numpy as np
 
+from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.measure.measures import Measures, measure
-from tracing.analysis.measure.run_end import ended_early, failed
-from tracing.analysis.measure.stages import QUEUES, bottleneck, occupancy, percentiles, worker_time
+from tracing.analysis.measure.run_end import ended_early
+from tracing.analysis.measure.stages import QUEUES, bottleneck, occupancy, percentiles, slowest_batches, worker_time
 from tracing.analysis.report import text as report_text
-from tracing.analysis.report.advice import explain, mend
-from tracing.analysis.report.caveats import notes
-from tracing.analysis.report.evidence import Reason, Shown
-from tracing.analysis.report.verdicts import Verdict, costs, verdicts
+from tracing.analysis.report.advice import explain
+from tracing.analysis.report.caveats import caveats
+from tracing.analysis.report.evidence import Number, Reason
+from tracing.analysis.report.verdicts import NO_PROBLEM, Verdict, judge
 from tracing.trace.intervals import Span
 from tracing.trace.places import Place
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
 FORMAT = 1  # of the JSON
-SLOWEST = 10
 
 
 @dataclass
 class LoaderReport:
-    """What there is to say of one DataLoader, all its epochs together."""
+    """What there is to report on one DataLoader, all its epochs together."""
 
     loader: int
     config: dict[str, Any]
@@ -41,17 +47,17 @@ class LoaderReport:
     verdict: Verdict
     share: float  # of main's time, 0 to 1: what the cause costs
     cost_ns: int
-    also: dict[Verdict, int]  # causes that come close to it, and what they cost (ns)
+    also: dict[Verdict, int]  # causes that cost nearly as much, and what they cost (ns)
     why: list[Reason]
     next: list[str]
     look: Span | None  # events that begin and end the part of the trace to look at
     main_ns: dict[str, int]  # name of a Place -> what main spent there
     causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.report.verdicts
     stages_ns: dict[str, dict[str, float]]  # stage -> count, median, p90, p99, max
-    workers: list[dict[str, int]]  # of each: see tracing.analysis.measure.stages.worker_time
+    workers: list[dict[str, int]]  # one each: see tracing.analysis.measure.stages.worker_time
     queues: dict[str, dict[str, float]]  # queue -> mean, max, empty (share of the time)
-    bottleneck: str  # the step from high to low, in a sentence; "" if no queue backs up
-    slowest: list[dict[str, Any]]  # batches
+    bottleneck: str  # the step from a full queue to an empty one, in a sentence; "" if no queue backs up
+    slowest: list[dict[str, Any]]  # batches: see tracing.analysis.measure.stages.slowest_batches
 
     @property
     def verdict_line(self) -> str:
@@ -60,12 +66,12 @@ class LoaderReport:
             return f"{text}."
         if self.ended_early:
             text = f"The run ended early: see the note. Until then, {self.verdict.value}"
-        what = "of the time is training" if self.verdict in (Verdict.TRAINING, Verdict.HEALTHY) else "of the time"
+        what = "of the time is training" if self.verdict in NO_PROBLEM else "of the time"
         return f"{text}: {self.share:.0%} {what} ({duration(self.cost_ns)})."
 
     @property
     def also_line(self) -> str:
-        """The causes that come close; "" without one."""
+        """The causes that cost nearly as much; "" if there are none."""
         total = self.cost_ns / max(self.share, 1e-9)
         close = [f"{each.value}: {ns / total:.0%} ({duration(ns)})" for each, ns in self.also.items()]
         return f"{close[0][0].upper()}{'; '.join(close)[1:]}." if close else ""
@@ -76,7 +82,7 @@ class Report:
     """`str()` is its text."""
 
     trace: Trace
-    notes: list[str]  # what a reader must know before he believes the rest
+    notes: list[str]  # what to know before you trust the rest
     loaders: list[LoaderReport]  # the one that took most of main's time first
 
     @property
@@ -96,9 +102,9 @@ class Report:
         return begin, end
 
     def to_json(self) -> str:
-        """The whole of it. Times in ns, those of `at_ns` since the first event; spans as positions of events in
-        `trace.events`. Of a number in `why`: the length of all its stretches together, how many there are, and which
-        are the longest."""
+        """All of it. Times are in ns, those of `at_ns` since the first event; spans are positions of events in
+        `trace.events`. Each number in `why` comes with the length of all its stretches together, their count, and
+        the longest of them."""
         loaders = []
         for each in self.loaders:
             plain = asdict(replace(each, why=[], also={}))
@@ -114,26 +120,30 @@ class Report:
             "text": reason.text,
             "spans": reason.spans,
             "at_ns": [self.at(span) for span in reason.spans],
-            "numbers": [self._number(shown) for shown in reason.shown],
+            "numbers": [_number(number) for number in reason.numbers],
         }
 
-    def _number(self, shown: Shown) -> dict[str, Any]:
-        count = len(shown.stretches.first)
-        return {"what": shown.name, "clock": shown.clock, "ns": shown.ns, "count": count, "spans": shown.longest}
+
+def _number(number: Number) -> dict[str, Any]:
+    count = len(number.stretches.first)
+    return {"what": number.name, "clock": number.clock, "ns": number.ns, "count": count, "spans": number.longest}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def report(trace: Trace) -> Report:
     """Judge every DataLoader of a trace, finished or not."""
     measured = sorted(measure(trace), key=lambda each: -each.total)
-    return Report(trace, notes(trace), [_judge(each) for each in measured])
+    hang = explain_hang(trace)
+    stuck = hang.notes() if hang is not None else []
+    return Report(trace, stuck + caveats(trace, " ".join(stuck)), [_judge_loader(each) for each in measured])
 
 
-def _judge(measures: Measures) -> LoaderReport:
-    (verdict, cost), *close = verdicts(measures)
-    explanation = explain(measures, verdict, cost)
-    advice = explanation.next
-    for other, its_cost in close:
-        advice.append(f"Then, for {other.value}: {explain(measures, other, its_cost).next[0]}")
+def _judge_loader(measures: Measures) -> LoaderReport:
+    judgement = judge(measures)
+    explanation = explain(measures, judgement)
     stages = {name: percentiles(measures.stage(*hops)) for name, hops in STAGES.items()}
     queues = {name: occupancy(measures, *hops) for name, hops in QUEUES.items()}
     queues = {name: found for name, found in queues.items() if found["max"]}
@@ -143,48 +153,18 @@ def _judge(measures: Measures) -> LoaderReport:
         batches=int((measures.tasks["yielded"] >= 0).sum()),
         epochs=len(np.unique(measures.tasks["epoch"])),
         ended_early=ended_early(measures),
-        verdict=verdict,
-        share=cost / measures.total,
-        cost_ns=cost,
-        also=dict(close),
+        verdict=judgement.verdict,
+        share=judgement.cost / measures.total,
+        cost_ns=judgement.cost,
+        also=judgement.close,
         why=explanation.why,
-        next=mend(measures) if failed(measures) else advice,
-        look=explanation.look,
+        next=explanation.next,
+        look=explanation.look_at,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not Place.OUTSIDE},
-        causes_ns={each.name.lower(): ns for each, ns in costs(measures).items() if ns},
+        causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
         stages_ns={name: found for name, found in stages.items() if found["count"]},
         workers=[worker_time(measures, worker) for worker in range(measures.num_workers)],
         queues=queues,
         bottleneck=bottleneck(measures, queues),
-        slowest=_slowest(measures),
+        slowest=slowest_batches(measures),
     )
-
-
-def _slowest(measures: Measures) -> list[dict[str, Any]]:
-    """The batches that took longest to make, with their keys."""
-    rows = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["fetch_begin"] >= 0)]
-    rows = rows[np.argsort(rows["fetch_begin"] - rows["collate_end"], kind="stable")[:SLOWEST]]
-    made = measures.between(rows, "fetch_begin", "collate_end")
-    drawn = measures.positions(rows["keys_drawn"], "keys_drawn") if (rows["keys_drawn"] >= 0).all() else None
-    asked_for, asked, had = measures.requests
-    found = []
-    for i, row in enumerate(rows):
-        waited = (had - asked)[(asked_for["epoch"] == row["epoch"]) & (asked_for["task"] == row["task"])]
-        found.append(
-            {
-                "epoch": int(row["epoch"]),
-                "batch": int(row["task"]),
-                "worker": int(row["worker"]),
-                "at_ns": int(made.begin[i]) - measures.trace.start,
-                "made_ns": int(made.length[i]),
-                "cpu_ns": int(max(0, row["fetch_cpu"]) + max(0, row["collate_cpu"])),
-                "waited_ns": int(waited.sum()),
-                "keys": measures.trace.text(int(drawn[i])) if drawn is not None else None,
-                "events": made.spans[i],
-            }
-        )
-    return found
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)

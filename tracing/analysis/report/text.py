@@ -1,4 +1,4 @@
-"""The report as text: a screen that says what to do, then tables for whoever wants to see more."""
+"""The report as text: a screen that says what to do, then tables for more detail."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracing.analysis.measure.measures import NO_LOADER
+from tracing.analysis.plain_text import wrap
 from tracing.analysis.report.evidence import Reason
 from tracing.trace.intervals import Span
 from tracing.trace.words import GLOSSES, duration, seconds
@@ -15,8 +16,7 @@ from tracing.trace.words import GLOSSES, duration, seconds
 if TYPE_CHECKING:
     from tracing.analysis.report.report import LoaderReport, Report
 
-WIDTH = 76  # characters of a line of text: the demo indents it by 4
-NAMES = {"startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers"}  # of places and causes
+NAMES = {"startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers"}  # of places and causes, in words
 
 
 def text(report: Report) -> str:
@@ -29,7 +29,7 @@ def text(report: Report) -> str:
 
 
 def first_lines(report: Report) -> list[str]:
-    lines = [line for note in report.notes for line in _wrap(note, "Note: ")]
+    lines = [line for note in report.notes for line in wrap("Note: ", note)]
     if not report.loaders:
         return [*lines, NO_LOADER]
     first = report.loaders[0]
@@ -37,35 +37,35 @@ def first_lines(report: Report) -> list[str]:
 
 
 def _main_part(report: Report, each: LoaderReport) -> list[str]:
-    lines, seen = _wrap(each.verdict_line, "Verdict  "), set[Span]()
+    lines, seen = wrap("Verdict  ", each.verdict_line), set[Span]()
     if each.also_line:
-        lines += _wrap(each.also_line, "Also     ")
+        lines += wrap("Also     ", each.also_line)
     for number, reason in enumerate(each.why):
-        lines += _wrap(reason.text, "         - " if number else "Why      - ")
-        lines += _wrap(_where(report, reason, seen), "           ")
+        lines += wrap("         - " if number else "Why      - ", reason.text)
+        lines += wrap("           ", _where(report, reason, seen))
     for number, advice in enumerate(each.next):
-        lines += _wrap(advice, "         - " if number else "Next     - ")
+        lines += wrap("         - " if number else "Next     - ", advice)
     if each.look is not None:
         lines += _look(report, each, each.look)
     return lines
 
 
 def _where(report: Report, reason: Reason, seen: set[Span]) -> str:
-    """Where its numbers can be seen: seconds, as the timeline takes them, and positions of events. What was named
-    once is not named again."""
+    """Where its numbers can be seen: seconds, as the timeline takes them, and positions of events. No span is named
+    twice."""
     parts = []
-    for shown in reason.shown:
-        new = [span for span in shown.longest if span not in seen]
+    for number in reason.numbers:
+        new = [span for span in number.longest if span not in seen]
         seen |= set(new)
         if new:
             at = (f"{seconds(*report.at(span))} s [events {span[0]}-{span[1]}]" for span in new)
-            parts.append(f"{shown.name}: {', '.join(at)}")
+            parts.append(f"{number.name}: {', '.join(at)}")
     return "; ".join(parts)
 
 
 def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
     """The command that shows a part of the trace, a little of what is before and after it, and the way of the batch
-    that it ends with."""
+    it ends with."""
     begin, end = report.at(span)
     around = max((end - begin) // 2, 1_000_000)
     since, until = seconds(max(0, begin - around), end + around).split("-")
@@ -76,20 +76,15 @@ def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
         part += f" --epoch {last['epoch']}"
     if last["task"] >= 0:
         part += f" --follow {last['task']}"
-    # Not wrapped but at one place: it is there to be copied.
+    # Broken at one place only, so that it can be copied.
     return [f"Look     python -m tracing timeline {shlex.quote(report.path)} -o look.png \\", f"           {part}"]
-
-
-def _wrap(text: str, indent: str) -> list[str]:
-    blank = " " * len(indent)
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=blank, break_on_hyphens=False)
 
 
 # ---- tables
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], gloss: bool = False) -> list[str]:
-    """The first column is left-aligned, the others right-aligned; a gloss of the first may stand at the end."""
+    """The first column is left-aligned, the others right-aligned; a gloss explains the first at the end."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     lines = [title]
     for row in (header, *rows):
@@ -122,8 +117,8 @@ def _tables(each: LoaderReport) -> list[str]:
             for name, found in each.stages_ns.items()
         ],
     )
-    # Beside the table there is no room for these.
-    lines[-1:] = [*_wrap("; ".join(f"{name}: {GLOSSES[name]}" for name in each.stages_ns), "  "), ""]
+    # The table has no room for these.
+    lines[-1:] = [*wrap("  ", "; ".join(f"{name}: {GLOSSES[name]}" for name in each.stages_ns)), ""]
     if each.workers:
         lines += [*_workers(each), *_queues(each)]
     return lines + _slowest(each) if each.slowest else lines[:-1]
@@ -151,7 +146,7 @@ def _queues(each: LoaderReport) -> list[str]:
         for name, found in each.queues.items()
     ]
     lines = _table("Batches in the queues, those of all workers together", ("", "mean", "most", "empty"), rows)
-    return [*lines[:-1], *_wrap(each.bottleneck, "  "), ""] if each.bottleneck else lines
+    return [*lines[:-1], *wrap("  ", each.bottleneck), ""] if each.bottleneck else lines
 
 
 def _slowest(each: LoaderReport) -> list[str]:

@@ -1,27 +1,29 @@
 """The rules of the report: what limits a load.
 
 Each rule estimates how much of main's time its cause costs. Costs do not overlap: a second that main waits is counted
-once, by the rule that explains it. The verdict is the most expensive one, unless all cost too little to matter.
+once, by the rule that explains it. The verdict is the most expensive cause, unless all cost too little to matter.
 
 cause          what it costs
-hold-up        main waits for a batch that is being made, while finished ones lie in the reorder buffer and workers idle
+hold-up        main waits for a batch that is being made, while finished ones are in the reorder buffer and workers idle
 prefetch       of the rest of that waiting: as much as the workers, idle while main trained, could have worked ahead
-pinning        main waits for a batch that the pin thread has, or that waits for that thread, and at least half of the
-               workers have nothing to do
-moving         main waits for a batch that is made and on its way otherwise, and ... as above
-workers        all other waiting: they work, and it is not enough; without workers: main makes the batches itself
+pinning        main waits for a batch that is with the pin thread, or waits for it, and at least half of the workers
+               have nothing to do
+moving         main waits for a batch that is finished and on its way otherwise, and at least half of the workers have
+               nothing to do
+workers        all other waiting: they work, and it is not enough; without workers, main makes the batches itself
 sampler        main asks the sampler for keys
 start-up       from the beginning of an epoch to its first batch, less the time that making a batch takes
 shutdown       from the beginning of the shutdown to its end
 
-Not everything that costs is a problem. What comes once in an epoch may cost more than what comes with every batch; and
-where main hardly waits any more as soon as every worker has made its first batch, its waiting before that is excused.
+Not everything that costs time is a problem. What happens once an epoch may cost more than what happens with every
+batch. And where main hardly waits once every worker has made its first batch, the waiting before that does not count.
 """
 
 from __future__ import annotations
 
 import enum
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,9 +33,9 @@ from tracing.analysis.measure.stages import startup_cost
 from tracing.trace.places import Place
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem ...
-MATTERS_ONCE = 0.25  # ... or, if it comes once in an epoch, less than this: a short load always has to begin and to end
+MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end
 GAINS = 0.03  # what would save less than this share of main's time is not worth changing
-CLOSE = 0.5  # a second cause that costs more than this share of the first is told, too
+CLOSE = 0.5  # a second cause that costs more than this share of the first is reported too
 IDLE = 0.5  # workers that are idle for more than this share of the training could be fewer
 
 
@@ -54,10 +56,43 @@ class Verdict(enum.Enum):
     SHUTDOWN = "shutdown is slow"
 
 
-# Costs of waiting for a batch. They weigh only if main still waits when every worker has made its first one.
-WAITS = (Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.WORKERS, Verdict.MOVING, Verdict.PINNING)
-ONCE = (Verdict.STARTUP, Verdict.SHUTDOWN)  # these come once in an epoch
-FINE = (Verdict.HEALTHY, Verdict.TRAINING)  # nothing is wrong with the loader
+# Causes of waiting for a batch. They count only if main still waits once every worker has made its first one.
+WAITING_CAUSES = (Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.WORKERS, Verdict.MOVING, Verdict.PINNING)
+ONCE_AN_EPOCH = (Verdict.STARTUP, Verdict.SHUTDOWN)
+NO_PROBLEM = (Verdict.HEALTHY, Verdict.TRAINING)  # nothing is wrong with the loader
+
+
+@dataclass
+class Judgement:
+    """What limits a load, and what every cause costs. Costs are in ns of main's time."""
+
+    verdict: Verdict
+    cost: int  # of the verdict's cause; of a load without a problem, what the training takes
+    close: dict[Verdict, int]  # other causes that cost nearly as much, the most expensive first
+    costs: dict[Verdict, int]  # of each cause
+
+
+def judge(measures: Measures) -> Judgement:
+    """What limits the load."""
+    found = costs(measures)
+    if not (measures.tasks["yielded"] >= 0).any():
+        return Judgement(Verdict.NOTHING, 0, {}, found)
+    limits = {verdict: MATTERS_ONCE if verdict in ONCE_AN_EPOCH else MATTERS for verdict in found}
+    if steady_wait(measures) < MATTERS:
+        limits |= dict.fromkeys(WAITING_CAUSES, math.inf)
+    serious = {verdict: cost for verdict, cost in found.items() if cost >= limits[verdict] * measures.total}
+    enough_workers = measures.num_workers == 0
+    if Verdict.WORKERS in serious and not cores_are_the_limit(measures):
+        _, gain = more_workers(measures, serious[Verdict.WORKERS])
+        if gain < GAINS * measures.total:
+            enough_workers = True
+            del serious[Verdict.WORKERS]
+    if serious:
+        (verdict, cost), *others = sorted(serious.items(), key=lambda each: -each[1])
+        return Judgement(verdict, cost, {other: its for other, its in others if its >= CLOSE * cost}, found)
+    training = measures.spent[Place.TRAINING]
+    fast_enough = enough_workers or measures.spare > IDLE * training
+    return Judgement(Verdict.TRAINING if fast_enough else Verdict.HEALTHY, training, {}, found)
 
 
 def costs(measures: Measures) -> dict[Verdict, int]:
@@ -82,33 +117,6 @@ def costs(measures: Measures) -> dict[Verdict, int]:
     }
 
 
-def judge(measures: Measures) -> tuple[Verdict, int]:
-    """The verdict, and what its cause costs (ns); of a load without a problem, what the training takes."""
-    return verdicts(measures)[0]
-
-
-def verdicts(measures: Measures) -> list[tuple[Verdict, int]]:
-    """The verdict and what its cause costs, then the same of those that come close to it, the most expensive first."""
-    if not (measures.tasks["yielded"] >= 0).any():
-        return [(Verdict.NOTHING, 0)]
-    limits = {verdict: (MATTERS_ONCE if verdict in ONCE else MATTERS) * measures.total for verdict in Verdict}
-    if steady_wait(measures) < MATTERS:
-        limits |= dict.fromkeys(WAITS, math.inf)
-    found = {verdict: cost for verdict, cost in costs(measures).items() if cost >= limits[verdict]}
-    enough = False
-    if Verdict.WORKERS in found and not cores_are_the_limit(measures):
-        _, gain = more_workers(measures, found[Verdict.WORKERS])
-        if enough := gain < GAINS * measures.total:
-            del found[Verdict.WORKERS]
-    if found:
-        worst = max(found.values())
-        close = [(verdict, cost) for verdict, cost in found.items() if cost >= CLOSE * worst]
-        return sorted(close, key=lambda each: -each[1])
-    training = measures.spent[Place.TRAINING]
-    enough = enough or measures.num_workers == 0 or measures.spare > IDLE * training
-    return [(Verdict.TRAINING if enough else Verdict.HEALTHY, training)]
-
-
 def warm_up(measures: Measures) -> np.ndarray:
     """Which of `measures.requests` came before every worker had made its first batch of the epoch: bool."""
     epochs = measures.requests[0]["epoch"]
@@ -117,7 +125,7 @@ def warm_up(measures: Measures) -> np.ndarray:
 
 
 def steady_wait(measures: Measures) -> float:
-    """The share of its time that main waits after the warm-up, 0 to 1; 1 for a load too short to have such a time."""
+    """The share of its time that main waits after the warm-up, 0 to 1; 1 if the load is too short to tell."""
     rows, asked, had = measures.requests
     steady = ~warm_up(measures)
     if not measures.num_workers or steady.sum() < measures.num_workers:

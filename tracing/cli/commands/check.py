@@ -1,4 +1,4 @@
-"""`check`: do the protocol's invariants hold, and who waits for whom in a run that hangs."""
+"""`check`: do the protocol's invariants hold, and what waits for what in a run that hangs?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import tracing
 from tracing.analysis.hang.explain import explain
-from tracing.analysis.report.caveats import beside
+from tracing.analysis.report.caveats import caveats
 from tracing.cli.arguments import add_command, add_trace, load_loaders
 
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         print(violation)
     print(f"{len(trace):,} events: {f'{len(violations)} broken invariants' if violations else 'all invariants hold'}")
     hang = explain(trace)
-    for note in beside(trace, str(hang or "")):
+    for note in caveats(trace, str(hang or "")):
         print(f"Note: {note}")
     if hang is not None:
         print(hang)

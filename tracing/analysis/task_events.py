@@ -1,0 +1,23 @@
+"""Which event of a task is where in the trace, and which keys the task was made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracing.trace.event_index import HOP, NEVER
+from tracing.trace.trace import Trace
+
+
+def position_of(trace: Trace, loader: int, epoch: int, task: int, hop: str, k: int = NEVER - 1) -> int:
+    """The position of the event of a task's hop, as "keys_drawn"; -1 if that has not happened up to event k."""
+    found = trace.index.epochs.get(int(loader) << 32 | int(epoch))
+    if found is None or not 0 <= task < found.length:
+        return -1
+    position = int(found.table[HOP[hop], task])
+    return position if position <= k else -1
+
+
+def keys_of(trace: Trace, loader: int, epoch: int, task: int, k: int = NEVER - 1) -> Any:
+    """The keys that were drawn for a task; None if they are not known up to event k."""
+    drawn = position_of(trace, loader, epoch, task, "keys_drawn", k)
+    return trace.text(drawn) if drawn >= 0 else None
