@@ -17,9 +17,8 @@ from typing import Any
 from IPython.display import Image, Markdown, display
 
 import tracing
-from minidl.events import Kind
 from minidl.world.simulated import Outcome, simulate
-from tracing.views.step_through.event_columns import in_words, name_of
+from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.views.step_through.source_code import Code
 
 DPI = 110
@@ -63,11 +62,9 @@ def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
     code = Code(trace.sources)
     rows = ["| ms | who | does what | said in |", "|---:|---|---|---|"]
     for event in trace.events[(trace.events["task"] == task_id) & (trace.events["epoch"] == 0)]:
-        before, after = in_words(event)
-        what = before if after is None else f"{before}**{task_id}**{after}"
-        kind: Kind = Kind(event["kind"])  # type: ignore[call-arg]
+        kind, what = KINDS[int(event["kind"])], sentence(event).text("**{}**")
         function = code.functions[code.sites[code.site(kind, event["queue"])][0]]
-        ms, who = (int(event["time"]) - trace.start) / 1e6, name_of(trace.actors[event["actor"]])
+        ms, who = (int(event["time"]) - trace.start) / 1e6, thread_name(trace.actors[event["actor"]])
         who = who.replace(" ", "\N{NO-BREAK SPACE}")
         rows.append(f"| {ms:.2f} | {who} | {what} | `{function['name']}`, {function['file']} |")
     return Markdown("\n".join(rows))

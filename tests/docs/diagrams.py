@@ -28,6 +28,7 @@ import tracing
 from minidl.events import Kind
 from minidl.world.simulated import Outcome, simulate, sleep
 from tests.benchmarks.table import between_markers
+from tracing.trace.event_words import Sentence
 from tracing.trace.trace import Trace
 from tracing.views.sequence import Sequence, select
 from tracing.views.sequence.mermaid import diagram
@@ -227,8 +228,8 @@ def drawn(picture: Picture) -> str:
 
 def shortened(row: Arrow | Note) -> Arrow | Note:
     """An error's text would make its note wider than the whole picture."""
-    if isinstance(row, Note) and len(row.text) > LONGEST:
-        return dataclasses.replace(row, task=-1, words=(row.text[: LONGEST - 1] + "…", ""))
+    if isinstance(row, Note) and len(row.words.text()) > LONGEST:
+        return dataclasses.replace(row, words=Sentence(row.words.text()[: LONGEST - 1] + "…"))
     return row
 
 
@@ -243,7 +244,7 @@ def with_death(sequence: Sequence, column: str, at: float) -> Sequence:
     """Who is killed says nothing any more, so the trace does not say it either."""
     trace = sequence.trace
     before = int(np.searchsorted(trace.events["time"], round(at * 1e9), "right")) - 1
-    note = Note(before, column, Kind.WORKER_DIED, -1, -1, ("killed: SIGKILL", ""))
+    note = Note(before, column, Kind.WORKER_DIED, -1, Sentence("killed: SIGKILL"))
     place = sum(row.begin <= before for row in sequence.rows)
     return dataclasses.replace(sequence, rows=[*sequence.rows[:place], note, *sequence.rows[place:]])
 

@@ -118,7 +118,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert lines[4] == f"  Why   {Cause.DATASET.why}" and f"py-spy dump --pid {worker.pid}" in lines[5]
         assert "Beside it" in lines and "Last events" in lines
         last = lines[lines.index("Last events") + 1 :]
-        assert any(line.split()[:2] == ["worker", "0"] and "FETCH_BEGIN batch 4" in line for line in last)
+        assert any(line.split()[:2] == ["worker", "0"] and "FETCH_BEGIN: fetches batch 4" in line for line in last)
         assert main(["check", str(trace.path)]) == 0
         assert "all invariants hold" in capsys.readouterr().out  # and no hang: it has not lasted long
         while time.monotonic_ns() < hang.links[0].since + 2 * hang.usual:

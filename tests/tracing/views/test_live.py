@@ -46,9 +46,10 @@ from tracing.trace.state import (
     WorkerState,
     WorkerStatus,
 )
+from tracing.trace.trace import EVENT_DTYPE, Actor
 from tracing.views.live.live import Live, Replay, watch
 from tracing.views.live.panels import HELP, plain, render
-from tracing.views.live.recent import Recent, Said, is_told, recent
+from tracing.views.live.recent import Recent, RecentEvent, is_told, recent
 from tracing.views.terminal.cells import ASCII, Frame, fit, lines_of, row_of_cells
 from tracing.views.terminal.keyboard import names_of
 
@@ -321,11 +322,15 @@ def test_what_is_cut_says_so() -> None:
 
 def test_every_event_has_words_that_fit_into_100_columns() -> None:
     state = busy_state(16, True, 1)
-    told = [Said(10**10, kind, 1234, 12, Queue.RESULT, 1234) for kind in Kind if is_told(kind)]
-    assert len(told) > 30
-    for said in told:
+    event, actor = np.zeros(1, EVENT_DTYPE), Actor(4012, "pin thread", "pin", 1, 12, -1, 0)  # the longest name
+    for field, value in {"time": 10**10, "task": 1234, "worker": 12, "queue": Queue.RESULT, "value": 1234}.items():
+        event[field] = value
+    shown = [kind for kind in Kind if is_told(kind)]
+    assert len(shown) > 30
+    for kind in shown:
+        event["kind"] = kind
         facts = quiet(state)
-        facts.said = [said]
+        facts.said = [RecentEvent(event[0], actor)]
         frame = texts(render(state, facts, 100, 40))
         [line] = [line for line in frame if " 10.000 s " in line]
         assert "…" not in line, line
@@ -380,7 +385,7 @@ def test_nothing_is_told_before_it_happens(recorded: Recorded, load: str) -> Non
     trace = recorded(load)
     for state in moments(trace):
         facts = recent(trace, state, state.time)
-        assert all(said.time <= state.time for said in facts.said)
+        assert all(said.event["time"] <= state.time for said in facts.said)
         for lane in (facts.training, *facts.workers):
             assert (lane.begins <= lane.ends).all() and (lane.begins[1:] >= lane.ends[:-1]).all()
             assert not len(lane.ends) or lane.ends[-1] <= state.time

@@ -120,8 +120,8 @@ def test_deaths_errors_and_the_shutdown_are_noted(recorded: Recorded) -> None:
     for kind in (Kind.WORKER_DIED, Kind.TASK_LOST, Kind.ERROR_RAISED, Kind.SHUTDOWN_BEGIN, Kind.WORKER_JOINED):
         assert kinds[kind] == (trace.events["kind"] == kind).sum() > 0
     [death] = [note for note in notes_of(found) if note.kind == Kind.WORKER_DIED]
-    assert (death.worker, death.text) == (1, "notices the death of worker 1: exit code -9")
-    raised = [note.text for note in notes_of(found) if note.kind == Kind.ERROR_RAISED]
+    assert (death.worker, death.words.text()) == (1, "notices that worker 1 died (SIGKILL)")
+    raised = [note.words.text() for note in notes_of(found) if note.kind == Kind.ERROR_RAISED]
     assert "killed by signal" in raised[0] and set(raised[1:]) == {"raises the same error again"}
     assert {arrow.fate for arrow in arrows_of(found)} >= {Fate.TAKEN, Fate.LOST}
 
@@ -147,7 +147,7 @@ def test_only_some_batches(recorded: Recorded) -> None:
     found = sequence.select(recorded("pinned"), batches=(2, 4))
     assert {arrow.label for arrow in arrows_of(found)} == {2, 3}
     assert len(arrows_of(found)) == 2 * 3  # index, result and data queue
-    assert {note.task for note in notes_of(found) if note.kind == Kind.YIELDED} == {2, 3}
+    assert {note.words.batch for note in notes_of(found) if note.kind == Kind.YIELDED} == {2, 3}
 
 
 def test_only_the_start_up_and_only_the_shutdown(recorded: Recorded) -> None:
@@ -242,7 +242,7 @@ def test_the_text_shows_every_arrow_in_order(recorded: Recorded, name: str) -> N
     assert read_text(drawn, found.columns) == expected
     said = " ".join(drawn.split())
     for note in notes_of(found):
-        assert " ".join(note.text.split()[:3]) in said
+        assert " ".join(note.words.text().split()[:3]) in said
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
@@ -336,7 +336,7 @@ def test_mermaid_gets_every_arrow_and_note_in_order(recorded: Recorded, name: st
             assert (names[each["source"]], names[each["target"]]) == (row.source, row.target)
             assert (each["label"], each["line"] == "->>") == (str(row.label), row.taken)
         else:
-            assert names[each["over"]] == row.column and each["said"] == escape(row.text)
+            assert names[each["over"]] == row.column and each["said"] == escape(row.words.text())
 
 
 def test_mermaid_texts_are_escaped() -> None:

@@ -335,7 +335,7 @@ def test_events_are_told_in_words(recorded: Recorded, open_page: Callable[..., P
     assert told[Kind.SENT]["said"] == "feeder index 0 writes 0 to the pipe of index_queue 0"
     assert re.search(r"· \d+ bytes ·", told[Kind.SENT]["facts"])
     assert re.search(r"· took [\d.]+ .s, [\d.]+ .s of it on the CPU ·", told[Kind.COLLATE_END]["facts"])
-    assert told[Kind.YIELDED]["said"] == "main hands 0 to training"
+    assert told[Kind.YIELDED]["said"] == "main hands 0 to the training loop"
     assert told[Kind.WORKER_END]["facts"].endswith(f"of process {trace.state().loaders[0].workers[0].pid}")
 
 
@@ -687,7 +687,7 @@ def test_a_real_terminal_is_used_and_given_back(recorded: Recorded) -> None:
         env={**os.environ, "TERM": "xterm-256color"}, stdin=slave, stdout=slave, stderr=slave,
     )  # fmt: skip
     shown = ""
-    moves = (b"", "event 0 of"), (b"\x1b[C\x1b[C", "event 2 of"), (b"e", "notices the death"), (b"q", "\x1b[?25h")
+    moves = (b"", "event 0 of"), (b"\x1b[C\x1b[C", "event 2 of"), (b"e", "notices that worker"), (b"q", "\x1b[?25h")
     try:
         for keys, words in moves:
             os.write(master, keys)

@@ -16,9 +16,10 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.stuck_moments import Ending, Moment, broken_off, ends
-from tracing.analysis.hang.threads import KINDS, Link, Seat
+from tracing.analysis.hang.threads import Link, Seat
 from tracing.analysis.hang.wait_chain import Waits
 from tracing.trace.event_index import Lane
+from tracing.trace.event_words import KINDS, sentence
 from tracing.trace.process_status import Process, processes, processes_of_a_simulation
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Actor, Trace
@@ -238,7 +239,5 @@ def _rests(actor: Actor, at: LoaderState) -> bool:
 
 
 def _in_words(event: np.void) -> str:
-    kind = KINDS[int(event["kind"])]
-    of = f" batch {event['task']}" if event["task"] >= 0 else ""
-    on = f" {QUEUE_NAMES[Queue(event['queue'])]}" if event["queue"] else ""
-    return f"{kind.name}{on}{of}: {kind.when}"
+    words = sentence(event).text("batch {}" if event["task"] >= 0 else "{}")
+    return f"{KINDS[int(event['kind'])].name}: {words}"

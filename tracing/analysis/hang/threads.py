@@ -20,8 +20,6 @@ from tracing.trace.process_status import Process
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
-KINDS = {kind.value: kind for kind in Kind}
-
 
 class Seat(NamedTuple):
     """A thread of an iterator."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from minidl.events import RESUME, Kind, Queue
 from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.threads import KINDS, Link, Seat, Seats
+from tracing.analysis.hang.threads import Link, Seat, Seats
 from tracing.trace.event_index import Lane
+from tracing.trace.event_words import KINDS
 from tracing.trace.process_status import Process
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, TaskStatus, WorkerState, WorkerStatus
 from tracing.trace.trace import Trace

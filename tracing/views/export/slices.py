@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from minidl.events import Kind
+from tracing.trace.event_words import WORDS
 from tracing.trace.state_at import label
 
 if TYPE_CHECKING:
@@ -56,36 +57,25 @@ class Slice(NamedTuple):
     end: int  # ns after the trace's start
 
 
-# Kind that begins a span -> its name, the kinds that end it. {} is the task, or the worker for what concerns one.
-SPANS: dict[int, tuple[str, frozenset[int]]] = {
-    begin: (name, frozenset(ends))
-    for begin, name, *ends in (
-        (Kind.LOADER, "start-up", Kind.PRIMED, Kind.ASKED),
-        (Kind.EPOCH_BEGIN, "begin the epoch", Kind.PRIMED, Kind.ASKED),
-        (Kind.WORKER_STARTING, "start worker {}", Kind.WORKER_STARTED, Kind.WORKER_STARTING, Kind.EPOCH_BEGIN),
-        (Kind.ASKED, "next batch", Kind.YIELDED, Kind.EPOCH_END, Kind.ERROR_RAISED),
-        (Kind.KEYS_BEGIN, "draw keys {}", Kind.KEYS_DRAWN, Kind.SAMPLER_END),
-        (Kind.FETCH_BEGIN, "fetch {}", Kind.FETCH_END, Kind.FETCH_FAILED, Kind.STREAM_END),
-        (Kind.COLLATE_BEGIN, "collate {}", Kind.COLLATE_END, Kind.FETCH_FAILED),
-        (Kind.PIN_BEGIN, "pin {}", Kind.PIN_END, Kind.PIN_FAILED),
-        (Kind.WORKER_BEGIN, "start-up", Kind.WORKER_READY, Kind.FETCH_FAILED, Kind.WAIT, Kind.ARRIVED, Kind.GOT),
-        (Kind.INIT_FN_BEGIN, "worker_init_fn", Kind.INIT_FN_END, Kind.FETCH_FAILED),
-        (Kind.SHUTDOWN_BEGIN, "shutdown", Kind.SHUTDOWN_END),
-        (Kind.PIN_STOPPING, "stop the pin thread", Kind.PIN_JOINED),
-        (Kind.JOIN_BEGIN, "join worker {}", Kind.WORKER_JOINED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED),
-    )
-}  # fmt: skip
-OF_WORKER = {Kind.WORKER_STARTING, Kind.JOIN_BEGIN}
-# Kind -> the name of what the thread does until its next event. The get of a queue with a pipe lasts from ARRIVED to
-# GOT; where nobody says ARRIVED (data_queue), from GOT on.
-LEAVES: dict[int, str] = {
-    Kind.PUT: "put {}",
-    Kind.SEND_BEGIN: "pickle {}",
-    Kind.WAIT: "wait",
-    Kind.ARRIVED: "get {}",
-    Kind.GOT: "get {}",
-    Kind.YIELDED: "training step {}",
+# Kind that begins a span -> the kinds that end it. Its name is the slice of tracing.trace.event_words.
+SPANS: dict[int, set[int]] = {
+    Kind.LOADER: {Kind.PRIMED, Kind.ASKED},
+    Kind.EPOCH_BEGIN: {Kind.PRIMED, Kind.ASKED},
+    Kind.WORKER_STARTING: {Kind.WORKER_STARTED, Kind.WORKER_STARTING, Kind.EPOCH_BEGIN},
+    Kind.ASKED: {Kind.YIELDED, Kind.EPOCH_END, Kind.ERROR_RAISED},
+    Kind.KEYS_BEGIN: {Kind.KEYS_DRAWN, Kind.SAMPLER_END},
+    Kind.FETCH_BEGIN: {Kind.FETCH_END, Kind.FETCH_FAILED, Kind.STREAM_END},
+    Kind.COLLATE_BEGIN: {Kind.COLLATE_END, Kind.FETCH_FAILED},
+    Kind.PIN_BEGIN: {Kind.PIN_END, Kind.PIN_FAILED},
+    Kind.WORKER_BEGIN: {Kind.WORKER_READY, Kind.FETCH_FAILED, Kind.WAIT, Kind.ARRIVED, Kind.GOT},
+    Kind.INIT_FN_BEGIN: {Kind.INIT_FN_END, Kind.FETCH_FAILED},
+    Kind.SHUTDOWN_BEGIN: {Kind.SHUTDOWN_END},
+    Kind.PIN_STOPPING: {Kind.PIN_JOINED},
+    Kind.JOIN_BEGIN: {Kind.WORKER_JOINED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED},
 }
+# What lasts until the thread's next event. The get of a queue with a pipe lasts from ARRIVED to GOT; on data_queue,
+# where there is no ARRIVED, from GOT on.
+LEAVES = {Kind.PUT, Kind.SEND_BEGIN, Kind.WAIT, Kind.ARRIVED, Kind.GOT, Kind.YIELDED}
 
 
 class Track:
@@ -116,7 +106,7 @@ class Track:
         lies in that. (So does what begins again without having ended: the trace lacks something.)"""
         for depth, begun in enumerate(self._stack):
             same = begun.loader == event.loader and begun.epoch == event.epoch
-            if same and (event.kind in SPANS[begun.kind][1] or event.kind == begun.kind):
+            if same and (event.kind in SPANS[begun.kind] or event.kind == begun.kind):
                 return depth
         return len(self._stack)
 
@@ -130,11 +120,9 @@ class Track:
 
 def name_of(first: Event, last: Event | None) -> str:
     """In Perfetto slices whose names differ in numbers only have one colour."""
-    words = SPANS[first.kind][0] if first.kind in SPANS else LEAVES[first.kind]
-    if first.kind in OF_WORKER:
-        return words.format(first.worker)
-    message = last if first.kind == Kind.ARRIVED else first  # who reads a pipe learns only then what he has
-    return words.format(label(message.task) if message is not None else "?")
+    message = last if first.kind == Kind.ARRIVED else first  # what it read is known only once it is unpickled
+    batch = label(message.task) if message is not None else "?"
+    return WORDS[first.kind].slice.format(batch=batch, worker=first.worker)
 
 
 def events_of(trace: Trace, positions: np.ndarray, flow: np.ndarray, chunk: int = 1 << 13) -> Iterator[Event]:

@@ -14,7 +14,7 @@ from rich.segment import Segment
 
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, QueueState, State, WorkerState, WorkerStatus
 from tracing.trace.words import duration
-from tracing.views.live.event_lines import in_words
+from tracing.views.live.event_lines import event_line
 from tracing.views.live.recent import Recent, choose
 from tracing.views.terminal import cells
 from tracing.views.terminal.cells import (
@@ -118,7 +118,7 @@ def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[
     lines += _passes(loader, recent, width, passes)
     if left > passes:
         numbers = NUMBERS_WIDTH if width >= 2 * NUMBERS_WIDTH else 0
-        events = box("last events", _events(loader, recent, left - passes - 2), width - numbers, left - passes)
+        events = box("last events", _events(recent, left - passes - 2), width - numbers, left - passes)
         boxes = [box("numbers", _numbers(loader, recent), numbers - 1, left - passes)] if numbers else []
         lines += beside([events, *boxes])
     return lines
@@ -249,8 +249,8 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
 # ---- the third row
 
 
-def _events(loader: LoaderState, recent: Recent, count: int) -> list[Line]:
-    return [in_words(said, loader, recent.start) for said in recent.said[-count:]] if count > 0 else []
+def _events(recent: Recent, count: int) -> list[Line]:
+    return [event_line(each, recent.start) for each in recent.said[-count:]] if count > 0 else []
 
 
 def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:

@@ -23,9 +23,8 @@ from tracing.trace.intervals import spent
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, WorkerStatus
 
 if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
+    from tracing.trace.trace import Actor, Trace
 
-KINDS = {kind.value: kind for kind in Kind}
 WINDOW = 5_000_000_000  # ns
 MOST_EVENTS = 25_000  # looked at for one frame, in some 2 ms: above 5,000 a second the window gets shorter
 
@@ -77,15 +76,11 @@ NEVER_BUSY = Stretches(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 @dataclass
-class Said:
-    """An event worth telling."""
+class RecentEvent:
+    """An event worth showing."""
 
-    time: int  # ns
-    kind: Kind
-    task: int  # negative: none
-    worker: int  # -1: none
-    queue: Queue
-    value: int
+    event: np.void  # one of trace.events
+    actor: Actor  # the thread that emitted it
 
 
 @dataclass
@@ -108,7 +103,7 @@ class Recent:
     training: Stretches = field(default_factory=lambda: NEVER_BUSY)  # main, outside the loader
     workers: list[Stretches] = field(default_factory=list)
     training_on: int = -1  # the task whose batch was yielded last
-    said: list[Said] = field(default_factory=list)  # the newest last
+    said: list[RecentEvent] = field(default_factory=list)  # the newest last
     limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
     stuck: tuple[str, ...] = ()  # if it hangs, two lines: who keeps whom waiting, and which command says more
 
@@ -159,17 +154,10 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
     told = _TOLD[latest["kind"]] & ~(
         (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
     )  # DISPATCHED is told
-    result.said = [_said(event) for event in latest[told][-words:]]
+    result.said = [RecentEvent(event, trace.actors[event["actor"]]) for event in latest[told][-words:]]
     _add_stretches(result, loader, mine[np.flatnonzero(_MARKS[mine["kind"]])])
     result.limit = _limit(result, loader)
     return result
-
-
-def _said(event: np.void) -> Said:
-    time, kind, task, worker, queue, value = (
-        int(event[name]) for name in ("time", "kind", "task", "worker", "queue", "value")
-    )
-    return Said(time, KINDS[kind], task, worker, Queue(queue), value)
 
 
 def _add_stretches(result: Recent, loader: LoaderState, marks: np.ndarray) -> None:

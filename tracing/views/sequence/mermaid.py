@@ -25,7 +25,7 @@ def diagram(sequence: Sequence) -> str:
 
 def _statement(sequence: Sequence, row: Arrow | Note, ids: dict[str, str]) -> str:
     if isinstance(row, Note):
-        return f"note over {ids[row.column]}: {escape(row.text)}"
+        return f"note over {ids[row.column]}: {escape(row.words.text())}"
     line = "->>" if row.taken else "--x"
     return f"{ids[row.source]}{line}{ids[row.target]}: {escape(f'{row.label} ({sequence.lay(row)})')}"
 

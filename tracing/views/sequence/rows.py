@@ -20,20 +20,16 @@ import numpy as np
 
 from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.event_index import Lane
+from tracing.trace.event_words import KINDS, Sentence, sentence
 from tracing.trace.state import Label
 from tracing.trace.state_at import label
 from tracing.trace.words import QUEUE_NAMES, duration
-from tracing.views.live.event_lines import WORDS
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 MAIN, PIN = "main", "pin thread"
 MOST_ROWS = 200
-ALARMING = {
-    Kind.WORKER_DIED, Kind.TASK_LOST, Kind.ERROR_RAISED, Kind.PARENT_DIED, Kind.FETCH_FAILED, Kind.PIN_FAILED,
-    Kind.WORKER_TERMINATED, Kind.WORKER_KILLED,
-}  # fmt: skip
 
 
 class Part(enum.Enum):
@@ -78,12 +74,7 @@ class Note:
     column: str
     kind: Kind
     worker: int  # the worker it concerns, -1 for none
-    task: int  # the batch it names, -1 if it names none
-    words: tuple[str, str]  # before the batch, and after it
-
-    @property
-    def text(self) -> str:
-        return (str(self.task) if self.task >= 0 else "").join(self.words)
+    words: Sentence
 
 
 @dataclass(frozen=True)
@@ -107,25 +98,15 @@ class Sequence:
         return f"{arrow.fate.value}: {arrow.where}"
 
 
-# Kind -> what is said of it. A batch stands for {}; what is missing here is told as the live view tells it.
-NOTES: dict[int, str] = {
-    Kind.LOADER: "builds an iterator",
-    Kind.EPOCH_BEGIN: "begins epoch {epoch}",
-    Kind.ERROR_RAISED: "raises {text}",
-    **{
-        kind: WORDS.get(kind, kind.when)
-        for kind in (
-            Kind.WORKER_STARTING, Kind.WORKER_BEGIN, Kind.WORKER_READY, Kind.INIT_FN_BEGIN, Kind.INIT_FN_END,
-            Kind.PIN_THREAD_BEGIN, Kind.PRIMED, Kind.STORED, Kind.YIELDED, Kind.EPOCH_END, Kind.STREAM_END,
-            Kind.WORKER_EXHAUSTED, Kind.WORKER_RESUMED, Kind.TASK_SKIPPED, Kind.NO_CAPACITY, Kind.FETCH_FAILED,
-            Kind.PIN_FAILED, Kind.WORKER_DIED, Kind.TASK_LOST, Kind.PARENT_DIED, Kind.HEALTH_CHECK, Kind.SHUTDOWN_BEGIN,
-            Kind.PIN_STOPPING, Kind.PIN_THREAD_END, Kind.PIN_JOINED, Kind.DONE_SET, Kind.WORKER_END, Kind.JOIN_BEGIN,
-            Kind.WORKER_JOINED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.SHUTDOWN_END,
-        )
-    },
+NOTED = {
+    Kind.LOADER, Kind.EPOCH_BEGIN, Kind.ERROR_RAISED, Kind.WORKER_STARTING, Kind.WORKER_BEGIN, Kind.WORKER_READY,
+    Kind.INIT_FN_BEGIN, Kind.INIT_FN_END, Kind.PIN_THREAD_BEGIN, Kind.PRIMED, Kind.STORED, Kind.YIELDED, Kind.EPOCH_END,
+    Kind.STREAM_END, Kind.WORKER_EXHAUSTED, Kind.WORKER_RESUMED, Kind.TASK_SKIPPED, Kind.NO_CAPACITY, Kind.FETCH_FAILED,
+    Kind.PIN_FAILED, Kind.WORKER_DIED, Kind.TASK_LOST, Kind.PARENT_DIED, Kind.HEALTH_CHECK, Kind.SHUTDOWN_BEGIN,
+    Kind.PIN_STOPPING, Kind.PIN_THREAD_END, Kind.PIN_JOINED, Kind.DONE_SET, Kind.WORKER_END, Kind.JOIN_BEGIN,
+    Kind.WORKER_JOINED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.SHUTDOWN_END,
 }  # fmt: skip
-KINDS = {kind.value: kind for kind in Kind}
-ALONE = {Kind.FETCH_BEGIN}  # worth a note only without workers: else an arrow tells of it
+NOTED_ALONE = NOTED | {Kind.FETCH_BEGIN}  # without workers: with them, the arrow of its task is enough
 
 
 def select(
@@ -292,24 +273,21 @@ class Source:
 
     def _notes(self, lane: Lane, worker: int, column: str) -> Iterable[Note]:
         positions = self.index.lane(self.number, lane, worker).array
-        noted = NOTES if self.workers else NOTES | {kind: WORDS[kind] for kind in ALONE}
+        noted = NOTED if self.workers else NOTED_ALONE
         for position in positions[np.isin(self.trace.events["kind"][positions], list(noted))].tolist():
             event = self.trace.events[position]
-            kind, task, of = KINDS[int(event["kind"])], int(event["task"]), int(event["worker"])
-            words = noted[kind].format(
-                "\0", worker=of, value=int(event["value"]), epoch=int(event["epoch"]), text=_plain(self.trace, position)
-            )
-            before, batch, after = words.partition("\0")
-            yield Note(position, column, kind, of, task if batch else -1, (before, after))
+            kind = KINDS[int(event["kind"])]
+            words = sentence(event, _error(self.trace, position) if kind is Kind.ERROR_RAISED else "")
+            yield Note(position, column, kind, int(event["worker"]), words)
 
 
 def _feeder(queue: Queue, worker: int) -> str:
     return f"feeder {worker}" if queue is Queue.INDEX else f"feeder of worker {worker}"
 
 
-def _plain(trace: Trace, position: int) -> str:
-    """The text of an event in one line: an error as `KeyError: ...`, and without the traceback it may have brought."""
-    if trace.events["kind"][position] == Kind.ERROR_RAISED and trace.events["value"][position]:
+def _error(trace: Trace, position: int) -> str:
+    """What an ERROR_RAISED raises, in one line: `KeyError: ...`, without the traceback it may have brought."""
+    if trace.events["value"][position]:
         return "the same error again"
     text = str(trace.text(position) or "an error").replace("\\n", "\n")
     line = " ".join(text.split("\n")[0].split())

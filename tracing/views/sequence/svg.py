@@ -14,8 +14,9 @@ from __future__ import annotations
 from html import escape
 
 from minidl.events import Kind
+from tracing.trace.event_words import ALARMING
 from tracing.trace.state import Label
-from tracing.views.sequence.rows import ALARMING, MAIN, Arrow, Fate, Note, Sequence
+from tracing.views.sequence.rows import MAIN, Arrow, Fate, Note, Sequence
 
 # A batch has the colour that it has in the timeline (which needs matplotlib: a test holds that these are its own).
 BATCH_COLOURS = ("#332288", "#117733", "#44aa99", "#ddcc77", "#882255", "#cc6677", "#88ccee")
@@ -164,13 +165,13 @@ class Page:
             f'<line x1="{x}" y1="{y}" x2="{self.words_x - 6}" y2="{y}" stroke="{ALARM if alarming else "#d4d4d4"}" '
             f'stroke-dasharray="1 4"/>'
         )
-        if row.kind == Kind.YIELDED:
-            drawn.append(self._chip(x, y, row.task))
+        if row.kind == Kind.YIELDED and row.words.batch is not None:
+            drawn.append(self._chip(x, y, row.words.batch))
         else:
             drawn.append(f'<circle cx="{x}" cy="{y}" r="3.5" fill="{ALARM if alarming else INK}"/>')
         if row.kind == Kind.WORKER_DIED and f"worker {row.worker}" in self.x:
             drawn.append(_cross(self.x[f"worker {row.worker}"], y, 6))
-        return [*drawn, self._said(y, row.text, alarming), "</g>"]
+        return [*drawn, self._said(y, row.words.text(), alarming), "</g>"]
 
     # ---- bricks
 

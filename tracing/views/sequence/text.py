@@ -22,7 +22,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from minidl.events import Kind
-from tracing.views.sequence.rows import ALARMING, Arrow, Fate, Note, Sequence
+from tracing.trace.event_words import ALARMING
+from tracing.views.sequence.rows import Arrow, Fate, Note, Sequence
 from tracing.views.terminal.cells import BAD, BOLD, COLOURS, DIM, PLAIN, Frame, Line, cell, fit, lines_of, text
 
 LEAST_WIDTH, LEAST_WORDS, WORDS = 40, 18, 34  # columns: of the whole, of the words, of the words where there is room
@@ -97,11 +98,11 @@ class Page:
         mark = "✗" if row.kind == Kind.WORKER_DIED else "●"
         lane[self.at[row.column]] = text(mark, BAD if row.kind in ALARMING else BOLD)
         room = self.width - self.time_width - len(lane)
-        first, *more = textwrap.wrap(row.text, max(room, 1), max_lines=MOST_LINES, placeholder=" …")
+        first, *more = textwrap.wrap(row.words.text(), max(room, 1), max_lines=MOST_LINES, placeholder=" …")
         words = [text(first, style)]
-        if row.task >= 0 and not more:
-            number = text(str(row.task), cell(row.task).style or PLAIN)
-            words = [text(row.words[0], style), number, text(row.words[1], style)]
+        before, batch, after = row.words
+        if batch is not None and not more:
+            words = [text(before, style), text(str(batch), cell(batch).style or PLAIN), text(after, style)]
         below = [[text(" " * self.time_width), *self._lifelines(), text(line, style)] for line in more]
         return [[self._time(row), *lane, *words], *below]
 

@@ -10,41 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from minidl.events import CLOCKED, NO_TASK, Kind, Queue
-from tracing.trace.trace import Actor
-from tracing.trace.words import QUEUE_NAMES, duration
-from tracing.views.live.event_lines import WORDS
-from tracing.views.sequence.rows import ALARMING
+from minidl.events import CLOCKED, Kind
+from tracing.trace.event_words import ALARMING, KINDS, sentence, thread_name
+from tracing.trace.words import duration
 from tracing.views.step_through.source_code import Code
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-KINDS = {kind.value: kind for kind in Kind}
 ERRORS = ALARMING | {Kind.NO_CAPACITY}
-# What the views that sum up leave out, or tell in fewer words; {} is the batch.
-SAYS = {
-    Kind.FETCH_END: "has the samples of {}",
-    Kind.COLLATE_BEGIN: "starts to collate {}",
-    Kind.COLLATE_END: "has made the batch {}",
-    Kind.PIN_END: "has {} in page-locked memory",
-    Kind.PUT: "puts {} on {queue}",
-    Kind.SEND_BEGIN: "takes {} off the buffer of {queue}, and pickles it",
-    Kind.SENT: "writes {} to the pipe of {queue}",
-    Kind.WAIT: "finds nothing in {queue}, and waits",
-    Kind.ARRIVED: "has read a message off the pipe of {queue}, and unpickles it",
-    Kind.GOT: "holds {}, taken from {queue}",
-    Kind.TIMED_OUT: "waited for {queue} in vain",
-    Kind.FEEDER_BEGIN: "starts: it will send what is put on {queue}",
-    Kind.FEEDER_END: "ends: {queue} is closed, and its buffer empty",
-    Kind.CLOSED: "closes {queue}: nothing more will be put on it",
-    Kind.KEYS_BEGIN: "asks the sampler for the keys of {}",
-    Kind.KEYS_DRAWN: "has drawn the keys of {}",
-    Kind.RECEIVED: "takes in {}: {value} still outstanding",
-    Kind.RESUME_ACKNOWLEDGED: "has the acknowledgement of worker {worker}: {value} to come",
-    Kind.LOADER: "builds an iterator",
-    Kind.ERROR_RAISED: "raises an error to the training loop",
-}
 MEANINGS = {  # of a value that stands for something
     Kind.ERROR_RAISED: {1: "again: an earlier error lost a task"},
     Kind.EPOCH_BEGIN: {-1: "of a new iterator"},
@@ -65,7 +39,7 @@ class Columns:
         self.trace, self.code = trace, Code(trace.sources)
         self.events = trace.events[first : last + 1]
         self.first = first
-        self.names = [name_of(actor) for actor in trace.actors]
+        self.names = [thread_name(actor) for actor in trace.actors]
         self.iterators = [
             trace.index.iterator_of[loader << 32 | epoch]
             for loader, epoch in zip(self.events["loader"].tolist(), self.events["epoch"].tolist(), strict=True)
@@ -75,13 +49,13 @@ class Columns:
     def as_json(self) -> dict[str, Any]:
         """A list with an entry for each event, under each name."""
         events = self.events
-        told = [in_words(event) for event in events]
+        sentences = [sentence(event) for event in events]
         columns = {name: events[name].tolist() for name in ("kind", "actor", "task")}
         return columns | {
             "time": (events["time"] - self.trace.start).tolist(),
             "iterator": self.iterators,
-            "before": [self._phrase(before) for before, _ in told],
-            "after": [-1 if after is None else self._phrase(after) for _, after in told],
+            "before": [self._phrase(words.before) for words in sentences],
+            "after": [-1 if words.batch is None else self._phrase(words.after) for words in sentences],
             "site": [self.code.site(KINDS[kind], queue) for kind, queue in events[["kind", "queue"]].tolist()],
             "phrases": list(self._phrases),
             "texts": {number: self.trace.text(event) for number, event in enumerate(events) if event["text"]},
@@ -113,30 +87,6 @@ class Columns:
     def kinds(self) -> dict[int, str]:
         """The names of those that occur."""
         return {kind: KINDS[kind].name for kind in sorted(set(self.events["kind"].tolist()))}
-
-
-def in_words(event: Any) -> tuple[str, str | None]:
-    """What the thread that said it did: (before, after) the batch; after is None where no batch is named."""
-    kind, worker = KINDS[int(event["kind"])], int(event["worker"])
-    queue = QUEUE_NAMES.get(Queue(int(event["queue"])), "the queues")
-    if worker >= 0 and event["queue"] in (Queue.INDEX, Queue.RESULT):
-        queue += f" {worker}"
-    said = SAYS.get(kind) or WORDS.get(kind, kind.when)
-    before, batch, after = said.format("\0", worker=worker, value=int(event["value"]), queue=queue).partition("\0")
-    if batch and event["task"] == NO_TASK:  # a message that could not be read, say
-        return f"{before}a message{after}", None
-    return before, after if batch else None
-
-
-def name_of(actor: Actor) -> str:
-    """Of a thread, for people: "main", "worker 0", "feeder index 0"."""
-    if actor.role == "worker":
-        return f"worker {actor.worker}"
-    if actor.role == "pin":
-        return "pin thread"
-    if actor.role == "feeder":
-        return f"feeder {Queue(actor.queue).name.lower()} {actor.worker}"
-    return "main"
 
 
 def value_of(event: Any) -> str:

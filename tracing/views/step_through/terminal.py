@@ -14,11 +14,11 @@ import numpy as np
 from rich.console import Console
 
 from minidl.events import Kind
-from tracing.trace.state_at import label
+from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.views.live.live import terminated_as_exit
 from tracing.views.live.recent import recent
 from tracing.views.live.screens import Album, Moment, Picture
-from tracing.views.step_through.event_columns import ERRORS, KINDS, in_words, name_of, value_of
+from tracing.views.step_through.event_columns import ERRORS, value_of
 from tracing.views.step_through.source_code import Code, text_of
 from tracing.views.terminal.cells import BAD, BOLD, DIM, Frame, Line, cell, text
 from tracing.views.terminal.keyboard import Keyboard
@@ -77,12 +77,11 @@ class Steps:
 
     def _event(self) -> Line:
         event = self.trace.events[self.k]
-        before, after = in_words(event)
-        batch = [] if after is None else [cell(label(int(event["task"])))]
-        who = name_of(self.trace.actors[int(event["actor"])])
+        before, batch, after = sentence(event)
+        who = thread_name(self.trace.actors[int(event["actor"])])
         style = BAD if self.k in self.errors else BOLD
         value = value_of(event)
-        said = [text(f" {who} ", style), text(before), *batch, text(after or "")]
+        said = [text(f" {who} ", style), text(before), *([] if batch is None else [cell(batch)]), text(after)]
         return said + ([text(f"  {value}", DIM)] if value else [])
 
     def _source(self) -> Line:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind
+from tracing.trace import event_words
 from tracing.trace.event_index import Lane
 from tracing.trace.state import MainStatus
 from tracing.trace.words import STAGES
@@ -111,31 +112,30 @@ class Mark:
     rank: int  # 0 must be named, 1 should be, 2 may be
 
 
-# Kind -> (whose lane, its name, rank). {} is filled with the worker, the value or the text of the event.
-MARKED: dict[int, tuple[Lane, str, int]] = {
-    Kind.WORKER_DIED: (Lane.WORKER, "worker {worker} died ({death})", 0),
-    Kind.ERROR_RAISED: (Lane.MAIN, "{error} raised", 0),
-    Kind.EPOCH_BEGIN: (Lane.MAIN, "epoch {epoch}", 1),
-    Kind.SHUTDOWN_BEGIN: (Lane.MAIN, "shutdown", 1),
-    Kind.FETCH_FAILED: (Lane.WORKER, "fetch failed", 1),
-    Kind.PIN_FAILED: (Lane.PIN, "pin failed", 1),
-    Kind.PARENT_DIED: (Lane.WORKER, "main is dead", 1),
-    Kind.WORKER_TERMINATED: (Lane.WORKER, "SIGTERM to worker {worker}", 1),
-    Kind.WORKER_KILLED: (Lane.WORKER, "SIGKILL to worker {worker}", 1),
-    Kind.STREAM_END: (Lane.WORKER, "stream ended", 2),
-    Kind.EPOCH_END: (Lane.MAIN, "epoch ends", 2),
-    Kind.PIN_STOPPING: (Lane.MAIN, "stop pin thread", 2),
-    Kind.PIN_THREAD_END: (Lane.PIN, "pin thread ends", 2),
-    Kind.PIN_JOINED: (Lane.MAIN, "pin thread joined", 2),
-    Kind.DONE_SET: (Lane.MAIN, "done event set", 2),
-    Kind.WORKER_END: (Lane.WORKER, "worker {worker} leaves its loop", 2),
-    Kind.JOIN_BEGIN: (Lane.MAIN, "wait for worker {worker}", 2),
-    Kind.WORKER_JOINED: (Lane.WORKER, "worker {worker} joined", 2),
-    Kind.SHUTDOWN_END: (Lane.MAIN, "shutdown complete", 2),
+# Kind -> (whose lane, rank). Its text is the mark of tracing.trace.event_words.
+MARKED: dict[int, tuple[Lane, int]] = {
+    Kind.WORKER_DIED: (Lane.WORKER, 0),
+    Kind.ERROR_RAISED: (Lane.MAIN, 0),
+    Kind.EPOCH_BEGIN: (Lane.MAIN, 1),
+    Kind.SHUTDOWN_BEGIN: (Lane.MAIN, 1),
+    Kind.FETCH_FAILED: (Lane.WORKER, 1),
+    Kind.PIN_FAILED: (Lane.PIN, 1),
+    Kind.PARENT_DIED: (Lane.WORKER, 1),
+    Kind.WORKER_TERMINATED: (Lane.WORKER, 1),
+    Kind.WORKER_KILLED: (Lane.WORKER, 1),
+    Kind.STREAM_END: (Lane.WORKER, 2),
+    Kind.EPOCH_END: (Lane.MAIN, 2),
+    Kind.PIN_STOPPING: (Lane.MAIN, 2),
+    Kind.PIN_THREAD_END: (Lane.PIN, 2),
+    Kind.PIN_JOINED: (Lane.MAIN, 2),
+    Kind.DONE_SET: (Lane.MAIN, 2),
+    Kind.WORKER_END: (Lane.WORKER, 2),
+    Kind.JOIN_BEGIN: (Lane.MAIN, 2),
+    Kind.WORKER_JOINED: (Lane.WORKER, 2),
+    Kind.SHUTDOWN_END: (Lane.MAIN, 2),
 }
 NOTE = -1  # the kind of a mark that the caller has asked for
 MOST_MARKS = 150
-SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
 
 
 def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) -> list[Mark]:
@@ -180,13 +180,7 @@ def _thin_out(found: list[Mark]) -> list[Mark]:
 
 def _mark(trace: Trace, position: int) -> Mark:
     event = trace.events[position]
-    lane, words, rank = MARKED[event["kind"]]
-    value = int(event["value"])
-    text = words.format(
-        worker=int(event["worker"]),
-        epoch=int(event["epoch"]),
-        death=SIGNALS.get(value, f"signal {-value}" if value < 0 else f"exit code {value}"),
-        error=str(trace.text(position) or "error").split("(")[0],
-    )
+    lane, rank = MARKED[event["kind"]]
+    text = event_words.mark(event, error=str(trace.text(position) or "error").split("(")[0])
     worker = int(event["worker"]) if lane is Lane.WORKER else -1
     return Mark(int(event["time"]), int(event["kind"]), lane, worker, text, rank)
