@@ -93,7 +93,7 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; the ste
 	@$(BIN)/python -m tracing timeline traces/images -o $(PICTURES)/images-timeline.png
 	@$(BIN)/python -m tracing run --memory -o traces/growing tests/symptoms/growing.py >/dev/null
 	@$(BIN)/python -m tracing timeline traces/growing -o $(PICTURES)/memory-timeline.png
-	@mkdir -p traces/answers && cp tests/exercises/wrong/07/no_buffer.py traces/answers/07_next_in_order.py
+	@mkdir -p traces/answers && $(BIN)/python -m tests.exercises.wrong 07 no_buffer >traces/answers/07_next_in_order.py
 	@MINIDL_ANSWERS=traces/answers $(BIN)/python -m notebooks.exercises check 07 >/dev/null || true
 	@cp traces/answers/07_next_in_order.png $(PICTURES)/exercise.png
 	@ls -l $(PICTURES)

@@ -1,48 +1,57 @@
-"""The graders are graded: the reference passes each, each skeleton counts as not attempted, each wrong answer of
+"""The graders are graded: references pass, skeletons count as not attempted, and each wrong answer of
 tests/exercises/wrong fails with its own message."""
 
 from __future__ import annotations
 
-import ast
-import shutil
-from pathlib import Path
-
 import pytest
 
-from notebooks.exercises.exercise import exercises
+from notebooks.exercises.exercise import exercise, exercises
 from notebooks.exercises.grading import grade
 from notebooks.exercises.skeleton import generate
 from notebooks.exercises.verdict import Status
+from tests.exercises.wrong.e03_batch_sampler import LOOP
+from tests.exercises.wrong.edits import solved, without_emit, wrong_answers
 
-WRONG = sorted((Path(__file__).parent / "wrong").glob("*/*.py"))
 ALL = list(exercises().values())
+WRONG = [(ALL[int(number) - 1], name) for number, named in wrong_answers().items() for name in named]
 
 
 @pytest.fixture
-def answer(tmp_path):
-    """A function that puts an answer where a learner has it."""
+def grade_text(tmp_path):
+    """A function that grades an answer with this text."""
 
-    def put(which, text):
+    def graded(which, text):
         path = tmp_path / which.file
         path.write_text(text, encoding="utf-8")
-        return path
+        return grade(which, path)
 
-    return put
+    return graded
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("which", ALL, ids=lambda each: each.id)
-def test_the_reference_passes(which, answer):
-    verdict = grade(which, answer(which, generate(which, solved=True)))
+def test_the_reference_passes(which, grade_text):
+    verdict = grade_text(which, generate(which, solved=True))
     assert verdict.status is Status.PASSED, verdict
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("which", [each for each in ALL if each.protocol], ids=lambda each: each.id)
+def test_the_reference_passes_without_its_calls_of_emit(which, grade_text):
+    verdict = grade_text(which, without_emit(generate(which, solved=True)))
+    assert verdict.status is Status.PASSED, verdict
+
+
+@pytest.mark.timeout(60)
+def test_another_right_answer_passes(grade_text):
+    which = exercise("03")
+    assert grade_text(which, solved(which, __iter__=LOOP)).status is Status.PASSED
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("which", ALL, ids=lambda each: each.id)
-def test_a_skeleton_counts_as_not_attempted(which, tmp_path):
-    path = tmp_path / which.file
-    shutil.copyfile(which.skeleton, path)
-    assert grade(which, path).status is Status.NOT_ATTEMPTED
+def test_a_skeleton_counts_as_not_attempted(which, grade_text):
+    assert grade_text(which, which.skeleton.read_text(encoding="utf-8")).status is Status.NOT_ATTEMPTED
 
 
 @pytest.mark.parametrize("which", ALL, ids=lambda each: each.id)
@@ -51,17 +60,15 @@ def test_the_skeleton_is_what_is_generated(which):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("path", WRONG, ids=lambda path: f"{path.parent.name} {path.stem}")
-def test_a_wrong_answer_fails_with_its_own_message(path, answer):
-    """The first line of its docstring names the mistake."""
-    which, text = exercises()[path.parent.name], path.read_text(encoding="utf-8")
-    verdict = grade(which, answer(which, text))
+@pytest.mark.parametrize(("which", "name"), WRONG, ids=lambda each: getattr(each, "id", each))
+def test_a_wrong_answer_fails_with_its_own_message(which, name, grade_text):
+    wrong = wrong_answers()[which.id][name]
+    verdict = grade_text(which, wrong.text(which))
     assert verdict.status is Status.FAILED, verdict
-    mistake = ast.get_docstring(ast.parse(text)).splitlines()[0]
-    assert verdict.finding.mistake == mistake, verdict
+    assert verdict.finding.mistake == wrong.mistake, verdict
 
 
 @pytest.mark.parametrize("which", ALL, ids=lambda each: each.id)
 def test_each_exercise_has_three_hints_and_three_wrong_answers(which):
     assert len(set(which.hints)) == 3 and all(which.hints)
-    assert len([path for path in WRONG if path.parent.name == which.id]) >= 3
+    assert len(wrong_answers()[which.id]) >= 3

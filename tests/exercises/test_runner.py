@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from notebooks.exercises.exercise import exercise, exercises
 from notebooks.exercises.grading import grade
 from notebooks.exercises.skeleton import generate
 from notebooks.exercises.verdict import Status
+from tests.exercises.wrong.edits import wrong_answers
 
 ROOT = Path(__file__).parents[2]
 FIRST = exercise("01")
@@ -143,11 +143,11 @@ def test_what_an_answer_prints_is_shown_and_does_no_harm(tmp_path):
 @pytest.mark.timeout(60)
 def test_an_event_that_is_none(tmp_path):
     """Its value is no integer: the failing run cannot be written down."""
-    wrong = (Path(__file__).parent / "wrong" / "06" / "no_resume.py").read_text(encoding="utf-8")
-    wrong = wrong.replace("self.start()", "self.start(); emit(Kind.WORKER_READY, value=0.5)")
-    path = tmp_path / exercise("06").file
-    path.write_text(f"from minidl.events import Kind, emit\n{wrong}", encoding="utf-8")
-    finding = grade(exercise("06"), path).finding
+    which = exercise("06")
+    text = wrong_answers()["06"]["no_resume"].text(which).replace("import NO_TASK", "import Kind, NO_TASK")
+    path = tmp_path / which.file
+    path.write_text(text.replace("while not self", "emit(Kind.WORKER_READY, value=0.5)\n        while not self"))
+    finding = grade(which, path).finding
     assert finding.mistake == "emits what is no event" and "WORKER_READY" in finding.got and "0.5" in finding.got
 
 
@@ -156,7 +156,7 @@ def test_a_run_is_shown_up_to_the_first_long_wait(tmp_path):
     """Everybody waits for ever, and looks around every five seconds: a picture of that would show nothing else."""
     which = exercise("11")
     path = tmp_path / which.file
-    shutil.copyfile(Path(__file__).parent / "wrong" / "11" / "active_at_last.py", path)
+    path.write_text(wrong_answers()["11"]["active_at_last"].text(which), encoding="utf-8")
     assert grade(which, path).finding.broken.picture.exists()
     events = tracing.load(path.with_suffix(".trace")).events
     assert len(events) > 100 and events["time"][-1] - events["time"][0] < 0.01e9  # ns

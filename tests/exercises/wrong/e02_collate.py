@@ -1,0 +1,35 @@
+"""Exercise 2: wrong answers."""
+
+from tests.exercises.wrong.edits import Wrong
+
+WRONG = {
+    "by_place": Wrong(
+        "by place, not by key",
+        (
+            "((key, [sample[key] for sample in batch]) for key in elem)",
+            "zip(elem, map(list, zip(*(sample.values() for sample in batch))))",
+        ),
+    ),
+    "loses_namedtuple": Wrong("loses the namedtuple type", ("if _is_namedtuple(elem):", "if False:")),
+    "loses_table": Wrong(
+        "loses the table",
+        ("collate(column, collate_fn_map=collate_fn_map) for key,", "collate(column) for key,"),
+        ("type(elem)(*(collate(column, collate_fn_map=collate_fn_map)", "type(elem)(*(collate(column)"),
+        ("values = [collate(column, collate_fn_map=collate_fn_map)", "values = [collate(column)"),
+    ),
+    "no_transposition": Wrong("no transposition", ("column in zip(*batch, strict=False)]", "column in batch]")),
+    "table_last": Wrong(
+        "the table comes last",
+        ("if collate_fn_map is not None:", "if False:"),
+        (
+            "    raise TypeError(",
+            "    for types, collate_fn in (collate_fn_map or {}).items():\n"
+            "        if isinstance(elem, types):\n"
+            "            return collate_fn(batch, collate_fn_map=collate_fn_map)\n"
+            "    raise TypeError(",
+        ),
+    ),
+    "truncates": Wrong(
+        "truncates ragged samples", ("if any(len(sample) != len(elem) for sample in batch):", "if False:")
+    ),
+}

@@ -1,0 +1,58 @@
+"""Exercise 3: wrong answers. Most are edits of a loop that gathers keys, which is right."""
+
+from tests.exercises.wrong.edits import Wrong
+
+LOOP = """
+    keys = []
+    for key in self.sampler:
+        keys.append(key)
+        if len(keys) == self.batch_size:
+            yield keys
+            keys = []
+    if keys and not self.drop_last:
+        yield keys
+"""
+WRONG = {
+    "drops_full": Wrong(
+        "drops a full last batch",
+        __iter__="""
+            keys = []
+            for key in self.sampler:
+                if len(keys) == self.batch_size:
+                    yield keys
+                    keys = []
+                keys.append(key)
+            if keys and not self.drop_last:
+                yield keys
+        """,
+    ),
+    "empty": Wrong("an empty list", ("if keys and", "if"), __iter__=LOOP),
+    "loses_tail": Wrong("loses the tail", ("if keys and not self.drop_last:", "if False:"), __iter__=LOOP),
+    "none_ends": Wrong(
+        "takes a key for the end",
+        (
+            "for key in self.sampler:",
+            "source = iter(self.sampler)\n        while (key := next(source, None)) is not None:",
+        ),
+        __iter__=LOOP,
+    ),
+    "reads_ahead": Wrong("reads ahead", ("iter(self.sampler)", "iter(list(self.sampler))")),
+    "reused": Wrong(
+        "one reused list", ("        keys = []\n        if", "        keys.clear()\n        if"), __iter__=LOOP
+    ),
+    "reused_in_place": Wrong(
+        "one reused list",
+        __iter__="""
+            keys = [None] * self.batch_size
+            number = 0
+            for key in self.sampler:
+                keys[number] = key
+                number += 1
+                if number == self.batch_size:
+                    yield keys
+                    number = 0
+            if number and not self.drop_last:
+                yield keys[:number]
+        """,
+    ),
+}

@@ -1,0 +1,22 @@
+"""Exercise 7: wrong answers."""
+
+from tests.exercises.wrong.edits import Wrong
+
+IF_ARRIVED = "if self._task_info[self._rcvd_idx].arrived:"
+IF_ANY = "if task_id is not None and not self._in_order:"
+IF_DUE = "if task_id == self._rcvd_idx:"
+REFILL = "self._try_put_index()"
+WRONG = {
+    "exception_as_batch": Wrong("hands out an exception", ("if isinstance(info.data, ExceptionWrapper):", "if False:")),
+    "keeps": Wrong("keeps what it has handed out", ("self._task_info.pop(task_id)", "self._task_info[task_id]")),
+    "never_looks": Wrong("never looks into the buffer", (IF_ARRIVED, "if False:"), (IF_ANY, IF_DUE)),
+    "no_buffer": Wrong("no buffer", (IF_ARRIVED, "if False:"), (IF_ANY, "if True:"), (IF_DUE, "if True:")),
+    "no_count_of_worker": Wrong(
+        "loses count of a worker's tasks", ("self._workers_num_tasks[result.worker_id] -= 1", "pass")
+    ),
+    "on_receipt": Wrong(
+        "refills on receipt", (REFILL, "pass"), ("return result.task_id", f"{REFILL}\n        return result.task_id")
+    ),
+    "sends_nothing": Wrong("sends nothing new", (REFILL, "pass")),
+    "sends_too_much": Wrong("sends too much", ("self._tasks_outstanding -= 1", "pass")),
+}

@@ -1,0 +1,42 @@
+"""Exercise 10: wrong answers."""
+
+from tests.exercises.wrong.edits import Wrong
+
+UNPINNABLE = "(ExceptionWrapper, StreamEnd)"
+PIN = "pin_batch(result.data, device, epoch_id, task_id, worker_id)"
+WRONG = {
+    "every_message": Wrong(
+        "takes every message for a batch",
+        ("if isinstance(message, Result)", "if not isinstance(message, Failed)"),
+    ),
+    "forgets_the_copy": Wrong(
+        "does not pin",
+        (f"return Result(epoch_id, task_id, worker_id, {PIN})", f"{PIN}\n        return result"),
+    ),
+    "gives_up": Wrong(
+        "ends too early",
+        (
+            "        del message",
+            "        if isinstance(message, Result) and isinstance(message.data, ExceptionWrapper):\n            break",
+        ),
+    ),
+    "loses_it": Wrong("loses a message", ("message = Failed(epoch_id, error)", "print(error)\n            continue")),
+    "no_task": Wrong(
+        "the error has no task",
+        ("return Result(epoch_id, task_id, worker_id, wrapped)", "return Failed(epoch_id, error)"),
+    ),
+    "no_try": Wrong(
+        "an exception kills the thread",
+        pinned="""
+            epoch_id, task_id, worker_id = result.epoch_id, result.task_id, result.worker_id
+            batch = pin_batch(result.data, device, epoch_id, task_id, worker_id)
+            return Result(epoch_id, task_id, worker_id, batch)
+        """,
+    ),
+    "only_stopped": Wrong(
+        "an exception kills the thread", ("except Exception as error:  # unpickling", "except Stopped as error:  #")
+    ),
+    "pins_errors": Wrong("pins a wrapped error", (UNPINNABLE, "StreamEnd")),
+    "pins_the_end": Wrong("pins the end of a stream", (UNPINNABLE, "ExceptionWrapper")),
+    "swallows_stopped": Wrong("goes on after the flag is set", ("        except Stopped:\n            break\n", "")),
+}
