@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from minidl.events import HEALTH_CHECK, NO_TASK, TASK_LOST, WORKER_DIED, emit
+from minidl.events import HEALTH_CHECK, TASK_LOST, WORKER_DIED, emit
 from minidl.states import WorkerState
 from minidl.world import Process, World
 
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
 
 def notice_deaths(iterator: ParallelIterator) -> None:
-    """Raise if a worker has died that still has something to do. Costs one system call if none has."""
-    while not iterator._shutdown and iterator._failure is None and iterator._endings.wait(0):
-        # What it sent before it died; at last its Died, which is raised or ends this loop. Without the user's
-        # timeout, which would be raised between the taking of a batch and its yield.
-        iterator._receive(timeout=0)
+    """Raise if a worker has died that still had work to do. Costs one system call if none has died.
+
+    Its `Died` comes behind everything it sent before: receive until it is there. Then `worker_ended` raises, or, if
+    that worker was told to end, forgets it.
+    """
+    while _death_unnoticed(iterator):
+        iterator._receive(timeout=0)  # not the user's timeout: raised here, it would lose the batch just taken
+
+
+def _death_unnoticed(iterator: ParallelIterator) -> bool:
+    return not iterator._shutdown and iterator._failure is None and bool(iterator._endings.wait(0))
 
 
 def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
@@ -46,7 +52,7 @@ def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
     ]
     worker = iterator._workers[worker_id]
     text = explain_death(iterator._world, worker, worker_id, tasks)
-    emit(WORKER_DIED, iterator._epoch_id, NO_TASK, worker_id, 0, worker.exitcode or 0, text)
+    emit(WORKER_DIED, iterator._epoch_id, worker=worker_id, value=worker.exitcode or 0, text=text)
     for task_id, _ in tasks:
         emit(TASK_LOST, iterator._epoch_id, task_id, worker_id)
     fail(iterator, text)

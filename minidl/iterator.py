@@ -20,8 +20,6 @@ from minidl.events import (
     KEYS_BEGIN,
     KEYS_DRAWN,
     LOADER,
-    NO_TASK,
-    NO_WORKER,
     SAMPLER_END,
     YIELDED,
     emit,
@@ -39,7 +37,7 @@ class BaseIterator:
 
     def __init__(self, loader: DataLoader) -> None:
         self._epoch_id = loader._new_epoch()
-        emit(LOADER, self._epoch_id, NO_TASK, NO_WORKER, 0, loader.num_workers, loader._configuration())
+        emit(LOADER, self._epoch_id, value=loader.num_workers, text=loader._configuration())
         self._dataset = loader.dataset
         self._iterable = isinstance(loader.dataset, IterableDataset)
         self._IterableDataset_len_called = loader._IterableDataset_len_called
@@ -71,7 +69,7 @@ class BaseIterator:
         self._num_yielded = 0
         self._num_drawn = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
-        emit(EPOCH_BEGIN, self._epoch_id, NO_TASK, NO_WORKER, 0, previous_epoch_id)
+        emit(EPOCH_BEGIN, self._epoch_id, value=previous_epoch_id)
 
     def _next_keys(self) -> Any:
         """Draw the keys of one task; StopIteration at the sampler's end. torch: _next_index"""
@@ -79,9 +77,9 @@ class BaseIterator:
         try:
             keys = next(self._sampler_iter)
         except StopIteration:
-            emit(SAMPLER_END, self._epoch_id, NO_TASK, NO_WORKER, 0, self._num_drawn)
+            emit(SAMPLER_END, self._epoch_id, value=self._num_drawn)
             raise
-        emit(KEYS_DRAWN, self._epoch_id, self._num_drawn, NO_WORKER, 0, 0, keys)
+        emit(KEYS_DRAWN, self._epoch_id, self._num_drawn, text=keys)
         self._num_drawn += 1
         return keys
 
@@ -101,16 +99,16 @@ class BaseIterator:
         try:
             task_id, batch = self._next_data()
         except StopIteration:
-            emit(EPOCH_END, self._epoch_id, NO_TASK, NO_WORKER, 0, self._num_yielded)
+            emit(EPOCH_END, self._epoch_id, value=self._num_yielded)
             raise
         except Exception as error:
-            emit(ERROR_RAISED, self._epoch_id, NO_TASK, NO_WORKER, 0, int(known is not None), repr(error))
+            emit(ERROR_RAISED, self._epoch_id, value=int(known is not None), text=repr(error))
             raise
         self._num_yielded += 1
         length = self._IterableDataset_len_called
         if length is not None and self._iterable and self._num_yielded > length:
             self._warn_of_too_many(length)
-        emit(YIELDED, self._epoch_id, task_id, NO_WORKER, 0, self._num_yielded)
+        emit(YIELDED, self._epoch_id, task_id, value=self._num_yielded)
         return batch
 
     def _warn_of_too_many(self, length: int) -> None:

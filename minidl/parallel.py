@@ -31,8 +31,6 @@ from minidl.deaths import check_health, fail_for_death, fail_for_lost_message, n
 from minidl.events import (
     DISPATCHED,
     NO_CAPACITY,
-    NO_TASK,
-    NO_WORKER,
     PRIMED,
     RECEIVED,
     RELEASED,
@@ -125,7 +123,7 @@ class ParallelIterator(BaseIterator):
                 message = self._get_data(self._timeout)
                 if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
                     waiting_for.discard(message.worker_id)
-                    emit(RESUME_ACKNOWLEDGED, self._epoch_id, NO_TASK, message.worker_id, 0, len(waiting_for))
+                    emit(RESUME_ACKNOWLEDGED, self._epoch_id, worker=message.worker_id, value=len(waiting_for))
         except BaseException as error:  # Ctrl-C, or the timeout: the loader starts new workers next time
             self._failure = self._failure or f"the workers were not all ready for the new epoch: {error!r}"
             raise
@@ -139,7 +137,7 @@ class ParallelIterator(BaseIterator):
         that is yielded brings one more. torch: _reset"""
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
-        emit(PRIMED, self._epoch_id, NO_TASK, NO_WORKER, 0, self._send_idx)
+        emit(PRIMED, self._epoch_id, value=self._send_idx)
 
     def _try_put_index(self) -> None:
         """Send one task, if the sampler has keys for one and a worker can take it. torch: _try_put_index"""
@@ -156,7 +154,7 @@ class ParallelIterator(BaseIterator):
         self._task_info[self._send_idx] = TaskInfo(worker_id, keys)
         self._workers_num_tasks[worker_id] += 1
         self._tasks_outstanding += 1
-        emit(DISPATCHED, self._epoch_id, self._send_idx, worker_id, 0, self._tasks_outstanding)
+        emit(DISPATCHED, self._epoch_id, self._send_idx, worker_id, value=self._tasks_outstanding)
         self._index_queues[worker_id].put(Task(self._epoch_id, self._send_idx, keys))
         self._send_idx += 1
 
@@ -200,7 +198,7 @@ class ParallelIterator(BaseIterator):
         if not isinstance(result, Result):
             return None  # a worker that was expected to end has ended
         self._tasks_outstanding -= 1
-        emit(RECEIVED, self._epoch_id, result.task_id, result.worker_id, 0, self._tasks_outstanding)
+        emit(RECEIVED, self._epoch_id, result.task_id, result.worker_id, value=self._tasks_outstanding)
         if isinstance(result.data, StreamEnd):
             self._worker_exhausted(result.worker_id)
             return None
@@ -209,13 +207,13 @@ class ParallelIterator(BaseIterator):
         info.data = result.data
         info.early = self._in_order and result.task_id != self._rcvd_idx
         if info.early:
-            emit(STORED, self._epoch_id, result.task_id, result.worker_id, 0, self._rcvd_idx)
+            emit(STORED, self._epoch_id, result.task_id, result.worker_id, value=self._rcvd_idx)
         return result.task_id
 
     def _worker_exhausted(self, worker_id: int) -> None:
         """A worker's iterable dataset has ended; the others go on."""
         self._workers_status[worker_id] = WorkerState.EXHAUSTED
-        emit(WORKER_EXHAUSTED, self._epoch_id, NO_TASK, worker_id)
+        emit(WORKER_EXHAUSTED, self._epoch_id, worker=worker_id)
         if not self._persistent_workers:
             tell_to_stop(self, worker_id)
         self._try_put_index()  # the task that it did not fulfil is another's chance
@@ -230,21 +228,11 @@ class ParallelIterator(BaseIterator):
             raise RuntimeError(
                 "this iterator was inherited from another process, whose workers would lose batches to it"
             )
-        self._data_queue.waiting = taken = False
-        self._in_use = True
-        try:
-            task_id = self._next_task()
-            taken = True  # from here on a batch has been chosen, and an exception would lose it
-            batch = self._take(task_id)
-            notice_deaths(self)  # last: a death that is not told now is told after the training step
-            return task_id, batch
-        except BaseException as error:
-            # Ctrl-C costs nothing in the wait for a task; anywhere else something may be half done.
-            if not isinstance(error, Exception) and (taken or not self._data_queue.waiting):
-                self._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
-            raise
-        finally:
-            self._in_use = False
+        with signals.Step(self) as step:
+            step.task_id = self._next_task()
+            batch = self._take(step.task_id)
+            notice_deaths(self)  # last: a death that is not raised now is raised after the training step
+        return step.task_id, batch
 
     def _next_task(self) -> int:
         """Wait until a task can be yielded: in order the next one, else any."""

@@ -69,7 +69,7 @@ def pinned(result: Result, device: str | None) -> Result:
     try:
         return Result(epoch_id, task_id, worker_id, pin_batch(result.data, device, epoch_id, task_id, worker_id))
     except Exception as error:
-        emit(PIN_FAILED, epoch_id, task_id, worker_id, 0, 0, repr(error))
+        emit(PIN_FAILED, epoch_id, task_id, worker_id, text=repr(error))
         where = device if device == HOST else torch.accelerator.current_device_index()
         wrapped = ExceptionWrapper(where=f"in pin memory thread for device {where}")
         return Result(epoch_id, task_id, worker_id, wrapped)

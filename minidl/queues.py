@@ -161,7 +161,7 @@ class Producer:
 
     def _say_failed(self, error: Exception, task_id: int) -> None:
         queue, worker_id = self._name
-        emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, 0, repr(error))
+        emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, text=repr(error))
 
 
 @dataclass(eq=False)
@@ -237,7 +237,7 @@ class Consumer:
     def _got(self, channel: Channel, task_id: int, error: str | None = None) -> None:
         """Only now is the message taken off: Ctrl-C while unpickling must not lose it."""
         channel.whole.popleft()
-        emit(GOT, self._epoch_id, task_id, channel.worker_id, self._queue, 0, error)
+        emit(GOT, self._epoch_id, task_id, channel.worker_id, self._queue, text=error)
 
     def _next_channel(self) -> Channel | None:
         """The next pipe in turn with a whole message. In turn, because a tensor comes as the name of a descriptor,
@@ -265,28 +265,33 @@ class Consumer:
                 return channel
 
     def _take_in(self, ready: list[Any]) -> None:
-        """Read what is ready, and note who has ended."""
+        """Do what the waiter woke up for."""
         for label in ready:
             if label is FLAG_SET:
                 raise Stopped
             channel, what = label
-            if what is BYTES and channel.open:
+            if what is ENDED:
+                self._read_to_the_end(channel)
+            elif channel.open:  # unless its ENDED, earlier in this list, has emptied it
                 self._read(channel)
-            elif what is ENDED:
-                # What a process wrote before it ended is still in the pipe. Ask before each read: the pipe need not
-                # be closed yet, some other process may have inherited its writing end.
-                while channel.open and (channel, BYTES) in self._waiter.wait(0):
-                    self._read(channel)
-                if channel.open:
-                    self._waiter.remove(channel.reader)
-                    channel.open = False
-                self._waiter.remove(channel.peer)
-                channel.whole.append(None)
+
+    def _read_to_the_end(self, channel: Channel) -> None:
+        """The process that writes to this pipe has ended. What it wrote is still in the pipe, and counts; after it
+        comes the mark of its death."""
+        # Another process may have inherited the writing end, which keeps the pipe open: reading it once too often would
+        # block, so ask before each read.
+        while channel.open and (channel, BYTES) in self._waiter.wait(0):
+            self._read(channel)
+        if channel.open:
+            self._waiter.remove(channel.reader)
+            channel.open = False
+        self._waiter.remove(channel.peer)
+        channel.whole.append(None)
 
     def _read(self, channel: Channel) -> None:
         channel.read()
         if not channel.open:
-            self._waiter.remove(channel.reader)  # an ended pipe is always ready: waiting for it would spin
+            self._waiter.remove(channel.reader)  # a pipe at its end is always ready: waiting for it would spin
 
     def close(self) -> None:
         self._waiter.close()

@@ -26,8 +26,6 @@ from minidl import signals
 from minidl.events import (
     DONE_SET,
     JOIN_BEGIN,
-    NO_TASK,
-    NO_WORKER,
     PIN_JOINED,
     PIN_STOPPING,
     SHUTDOWN_BEGIN,
@@ -52,21 +50,21 @@ def shut_down(iterator: ParallelIterator) -> None:
     if iterator._shutdown or iterator._world.pid() != iterator._owner_pid:
         return
     iterator._shutdown = True
-    emit(SHUTDOWN_BEGIN, iterator._epoch_id, NO_TASK, NO_WORKER, 0, len(getattr(iterator, "_task_info", ())))
+    emit(SHUTDOWN_BEGIN, iterator._epoch_id, value=len(getattr(iterator, "_task_info", ())))
     try:
-        stop_pin_thread(iterator)
-        tell_workers_to_stop(iterator)
-        wait_for_workers(iterator)
-    except BaseException:
-        end_pin_thread(iterator)  # again: Ctrl-C may have come before it was told, or while it was waited for
-        raise
-    finally:  # also after Ctrl-C in one of the waits, or in the force
         try:
-            use_force(iterator)
+            stop_pin_thread(iterator)
+            tell_workers_to_stop(iterator)
+            wait_for_workers(iterator)
+        except BaseException:  # Ctrl-C skips the waits; the pin thread, though, must end before step 5
+            end_pin_thread(iterator)
+            raise
         finally:
-            close_queues(iterator)
-            signals.unwatch(iterator)
-            emit(SHUTDOWN_END, iterator._epoch_id)
+            use_force(iterator)
+    finally:  # also after Ctrl-C in use_force
+        close_queues(iterator)
+        signals.unwatch(iterator)
+        emit(SHUTDOWN_END, iterator._epoch_id)
 
 
 def stop_pin_thread(iterator: ParallelIterator) -> None:
@@ -76,7 +74,7 @@ def stop_pin_thread(iterator: ParallelIterator) -> None:
         return
     emit(PIN_STOPPING, iterator._epoch_id)
     end_pin_thread(iterator)
-    emit(PIN_JOINED, iterator._epoch_id, NO_TASK, NO_WORKER, 0, int(not thread.is_alive()))
+    emit(PIN_JOINED, iterator._epoch_id, value=int(not thread.is_alive()))
 
 
 def end_pin_thread(iterator: ParallelIterator) -> None:
@@ -110,22 +108,22 @@ def wait_for_workers(iterator: ParallelIterator) -> None:
     deadline = iterator._world.now() + PATIENCE
     for worker_id, worker in enumerate(iterator._workers):
         patience = max(0.0, deadline - iterator._world.now())
-        emit(JOIN_BEGIN, iterator._epoch_id, NO_TASK, worker_id, 0, int(patience * 1e9))
+        emit(JOIN_BEGIN, iterator._epoch_id, worker=worker_id, value=int(patience * 1e9))
         worker.join(patience)
         if not worker.is_alive():
-            emit(WORKER_JOINED, iterator._epoch_id, NO_TASK, worker_id, 0, worker.exitcode or 0)
+            emit(WORKER_JOINED, iterator._epoch_id, worker=worker_id, value=worker.exitcode or 0)
 
 
 def use_force(iterator: ParallelIterator) -> None:
     """Step 4."""
     late = [worker_id for worker_id, worker in enumerate(iterator._workers) if worker.is_alive()]
     for worker_id in late:
-        emit(WORKER_TERMINATED, iterator._epoch_id, NO_TASK, worker_id)
+        emit(WORKER_TERMINATED, iterator._epoch_id, worker=worker_id)
         iterator._workers[worker_id].terminate()
     for worker_id, worker in enumerate(iterator._workers):
         worker.join(PATIENCE)
         if worker.is_alive():
-            emit(WORKER_KILLED, iterator._epoch_id, NO_TASK, worker_id)
+            emit(WORKER_KILLED, iterator._epoch_id, worker=worker_id)
             worker.kill()
             worker.join(PATIENCE)  # bounded, too: one that is stuck in the kernel does not even die of SIGKILL
         if worker.pid and worker.exitcode is not None and (worker.exitcode or worker_id in late):

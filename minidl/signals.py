@@ -1,4 +1,4 @@
-"""SIGCHLD in main: a worker's death is raised even while main trains.
+"""Signals in main: SIGCHLD raises a worker's death even while main trains; Ctrl-C may interrupt next() anywhere.
 
 The loader's own waits wake on a death by themselves (minidl.queues). But main spends most of its time in the
 training step, and may not come back for minutes. So a signal handler looks, and raises there and then.
@@ -17,6 +17,29 @@ from minidl.world import World
 
 if TYPE_CHECKING:
     from minidl.parallel import ParallelIterator
+
+
+class Step:
+    """One next(), and what Ctrl-C costs in it: nothing while a task is waited for. Anywhere else something may be half
+    done, or a batch lost that nobody has seen: then the iterator has failed, and every further next() raises."""
+
+    task_id: int | None = None  # once a task is chosen, it is this step that holds its batch
+
+    def __init__(self, iterator: ParallelIterator) -> None:
+        self._iterator = iterator
+
+    def __enter__(self) -> Step:
+        self._iterator._data_queue.waiting = False
+        self._iterator._in_use = True
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        interrupted = error is not None and not isinstance(error, Exception)
+        only_waited = self._iterator._data_queue.waiting and self.task_id is None
+        if interrupted and not only_waited:
+            self._iterator._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
+        self._iterator._in_use = False
+
 
 _watched: weakref.WeakSet[ParallelIterator] = weakref.WeakSet()
 

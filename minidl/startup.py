@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from minidl import events
-from minidl.events import NO_TASK, WORKER_STARTED, WORKER_STARTING, Queue, emit
+from minidl.events import WORKER_STARTED, WORKER_STARTING, Queue, emit
 from minidl.pinning import HOST, pin_loop
 from minidl.queues import Producer, ThreadQueue
 from minidl.worker import Job, run
@@ -52,7 +52,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
         )
         iterator._index_queues.append(Producer(world, index_writer, Queue.INDEX, worker_id))
         worker = world.process(run, (job,), f"minidl worker {worker_id}")
-        emit(WORKER_STARTING, epoch_id, NO_TASK, worker_id)
+        emit(WORKER_STARTING, epoch_id, worker=worker_id)
         try:
             start(worker)
         finally:
@@ -61,7 +61,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
             # The worker has copies of its own. As long as main held these, the pipe would not end with the worker.
             index_reader.close()
             result_writer.close()
-        emit(WORKER_STARTED, epoch_id, NO_TASK, worker_id, 0, worker.pid or 0)
+        emit(WORKER_STARTED, epoch_id, worker=worker_id, value=worker.pid or 0)
         ending = world.end_of(worker)
         iterator._ending_of.append(ending)
         iterator._endings.add(ending, worker_id)

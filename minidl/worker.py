@@ -76,7 +76,7 @@ def run(job: Job) -> None:
     result_queue = Producer(job.world, job.result_writer, Queue.RESULT, job.worker_id)
     end = End.INTERRUPTED
     try:
-        emit(WORKER_BEGIN, job.epoch_id, NO_TASK, job.worker_id, 0, job.world.pid())
+        emit(WORKER_BEGIN, job.epoch_id, worker=job.worker_id, value=job.world.pid())
         job.world.report_crashes()
         job.world.name_thread("pt_data_worker")
         index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
@@ -87,7 +87,7 @@ def run(job: Job) -> None:
         end = worker.loop()
     except KeyboardInterrupt:
         pass  # the terminal sends Ctrl-C to main as well, and main raises it
-    emit(WORKER_END, job.epoch_id, NO_TASK, job.worker_id, 0, end)
+    emit(WORKER_END, job.epoch_id, worker=job.worker_id, value=end)
     if job.done.is_set() or end is not End.STOPPED:
         # Nobody reads the results any more. A feeder that is blocked on a full pipe would never be joined.
         result_queue.cancel_join_thread()
@@ -106,7 +106,7 @@ def seed_everything(job: Job) -> None:
     torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
         id=job.worker_id, num_workers=job.num_workers, seed=seed, dataset=job.dataset
     )
-    emit(WORKER_SEEDED, job.epoch_id, NO_TASK, job.worker_id, 0, seed)
+    emit(WORKER_SEEDED, job.epoch_id, worker=job.worker_id, value=seed)
 
 
 def generate_state(base_seed: int, worker_id: int) -> list[int]:
@@ -137,7 +137,7 @@ class Worker:
             if isinstance(message, Stop):
                 return End.STOPPED
             if isinstance(message, Died):
-                emit(PARENT_DIED, message.epoch_id, NO_TASK, self.job.worker_id)
+                emit(PARENT_DIED, message.epoch_id, worker=self.job.worker_id)
                 return End.PARENT_DIED
             if isinstance(message, Resume):
                 self.resume(message)
@@ -155,14 +155,14 @@ class Worker:
     def start(self) -> None:
         job = self.job
         if job.init_fn is not None:
-            emit(INIT_FN_BEGIN, job.epoch_id, NO_TASK, job.worker_id)
+            emit(INIT_FN_BEGIN, job.epoch_id, worker=job.worker_id)
             try:
                 job.init_fn(job.worker_id)
             except Exception as error:
                 self.init_failure = self.wrap(error)
-            emit(INIT_FN_END, job.epoch_id, NO_TASK, job.worker_id)
+            emit(INIT_FN_END, job.epoch_id, worker=job.worker_id)
         self.begin_epoch()
-        emit(WORKER_READY, job.epoch_id, NO_TASK, job.worker_id)
+        emit(WORKER_READY, job.epoch_id, worker=job.worker_id)
 
     def begin_epoch(self) -> None:
         """Make a fetcher: an iterable dataset is iterated from its start."""
@@ -183,7 +183,7 @@ class Worker:
     def resume(self, message: Resume) -> None:
         """A new epoch of a persistent worker."""
         self.begin_epoch()
-        emit(WORKER_RESUMED, message.epoch_id, NO_TASK, self.job.worker_id)
+        emit(WORKER_RESUMED, message.epoch_id, worker=self.job.worker_id)
         self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id))
 
     def data_of(self, task: Any) -> Any:

@@ -35,7 +35,7 @@ It belongs to notebooks/04-the-index-queues.ipynb.
 
 from __future__ import annotations
 
-from minidl.events import DISPATCHED, NO_CAPACITY, NO_TASK, NO_WORKER, PRIMED, emit
+from minidl.events import DISPATCHED, NO_CAPACITY, PRIMED, emit
 from minidl.messages import Task
 from minidl.states import TaskInfo, WorkerState
 

@@ -42,7 +42,7 @@ import torch.utils.data
 from torch._utils import ExceptionWrapper
 
 from minidl.data.fetch import load
-from minidl.events import NO_TASK, PARENT_DIED, STREAM_END, emit
+from minidl.events import PARENT_DIED, STREAM_END, emit
 from minidl.messages import Died, Result, Resume, Stop, StreamEnd
 from minidl.worker import End
 

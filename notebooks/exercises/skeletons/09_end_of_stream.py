@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minidl.events import NO_TASK, TASK_SKIPPED, WORKER_EXHAUSTED, emit
+from minidl.events import TASK_SKIPPED, WORKER_EXHAUSTED, emit
 from minidl.shutdown import tell_to_stop
 from minidl.states import WorkerState
 

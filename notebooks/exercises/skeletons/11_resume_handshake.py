@@ -35,7 +35,7 @@ It belongs to notebooks/09-epochs.ipynb.
 from __future__ import annotations
 
 from minidl.deaths import fail_for_death
-from minidl.events import NO_TASK, RESUME_ACKNOWLEDGED, emit
+from minidl.events import RESUME_ACKNOWLEDGED, emit
 from minidl.messages import Resume, Resumed
 from minidl.states import WorkerState
 

@@ -38,7 +38,7 @@ It belongs to notebooks/10-shutting-down.ipynb.
 from __future__ import annotations
 
 from minidl import signals
-from minidl.events import DONE_SET, JOIN_BEGIN, NO_TASK, NO_WORKER, SHUTDOWN_BEGIN, SHUTDOWN_END, WORKER_JOINED, emit
+from minidl.events import DONE_SET, JOIN_BEGIN, SHUTDOWN_BEGIN, SHUTDOWN_END, WORKER_JOINED, emit
 from minidl.parallel import ParallelIterator
 from minidl.shutdown import PATIENCE, close_queues, end_pin_thread, stop_pin_thread, tell_to_stop, use_force
 

@@ -273,7 +273,7 @@ def workers_that_say_that_they_have_finished() -> Iterator[None]:
 NOBODY_LOOKS = (
     Edit(queues.Consumer, "add", "    self._waiter.add(peer, (channel, ENDED))\n", "    pass\n"),
     Edit(deaths, "check_health", "not worker.is_alive()", "False"),
-    Edit(deaths, "notice_deaths", "iterator._endings.wait(0)", "False"),
+    Edit(deaths, "_death_unnoticed", "iterator._endings.wait(0)", "False"),
     Edit(signals, "watch", "world.on_child_exit(_look)", "False"),
 )
 
@@ -340,9 +340,9 @@ MUTANTS = [
             Edit(
                 shutdown,
                 "shut_down",
-                "stop_pin_thread(iterator)\n        tell_workers_to_stop(iterator)\n        "
+                "stop_pin_thread(iterator)\n            tell_workers_to_stop(iterator)\n            "
                 "wait_for_workers(iterator)\n",
-                "tell_workers_to_stop(iterator)\n        wait_for_workers(iterator)\n        "
+                "tell_workers_to_stop(iterator)\n            wait_for_workers(iterator)\n            "
                 "stop_pin_thread(iterator)\n",
             ),
         ),

@@ -10,7 +10,6 @@ from typing import Any
 from minidl import events
 from minidl.events import (
     JOIN_BEGIN,
-    NO_TASK,
     NO_WORKER,
     WORKER_JOINED,
     WORKER_STARTED,
@@ -82,18 +81,18 @@ class Process:
         self.process.daemon = value
 
     def start(self) -> None:
-        emit(WORKER_STARTING, self._seat.epoch_id, NO_TASK, self._worker_id)
+        emit(WORKER_STARTING, self._seat.epoch_id, worker=self._worker_id)
         self.process.start()
-        emit(WORKER_STARTED, self._seat.epoch_id, NO_TASK, self._worker_id, 0, self.process.pid or 0)
+        emit(WORKER_STARTED, self._seat.epoch_id, worker=self._worker_id, value=self.process.pid or 0)
 
     def join(self, timeout: float | None = None) -> None:
         bound = int((timeout or 0) * 1e9)
-        emit(JOIN_BEGIN, self._seat.epoch_id, NO_TASK, self._worker_id, 0, bound)
+        emit(JOIN_BEGIN, self._seat.epoch_id, worker=self._worker_id, value=bound)
         self.process.join(timeout)
         if not self.process.is_alive():
             code = self.process.exitcode or 0
-            emit(WORKER_JOINED, self._seat.epoch_id, NO_TASK, self._worker_id, 0, code)
+            emit(WORKER_JOINED, self._seat.epoch_id, worker=self._worker_id, value=code)
 
     def terminate(self) -> None:
-        emit(WORKER_TERMINATED, self._seat.epoch_id, NO_TASK, self._worker_id)
+        emit(WORKER_TERMINATED, self._seat.epoch_id, worker=self._worker_id)
         self.process.terminate()

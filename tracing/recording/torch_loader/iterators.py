@@ -28,8 +28,6 @@ from minidl.events import (
     KEYS_DRAWN,
     LOADER,
     NO_CAPACITY,
-    NO_TASK,
-    NO_WORKER,
     PIN_BEGIN,
     PIN_END,
     PIN_STOPPING,
@@ -92,7 +90,7 @@ class Telling(Base):
     def _say_loader(self, loader: Any) -> None:
         self._epochs = epochs_of(loader)
         self._seat = Seat(self._epochs.next())
-        emit(LOADER, self._seat.epoch_id, NO_TASK, NO_WORKER, 0, loader.num_workers, configuration(loader))
+        emit(LOADER, self._seat.epoch_id, value=loader.num_workers, text=configuration(loader))
 
     def _next_index(self) -> Any:
         epoch_id, task = self._seat.epoch_id, self._drawn
@@ -100,9 +98,9 @@ class Telling(Base):
         try:
             keys = super()._next_index()
         except StopIteration:
-            emit(SAMPLER_END, epoch_id, NO_TASK, NO_WORKER, 0, task)
+            emit(SAMPLER_END, epoch_id, value=task)
             raise
-        emit(KEYS_DRAWN, epoch_id, task, NO_WORKER, 0, 0, keys)
+        emit(KEYS_DRAWN, epoch_id, task, text=keys)
         self._drawn = task + 1
         return keys
 
@@ -113,15 +111,15 @@ class Telling(Base):
         try:
             batch = super()._next_data()
         except StopIteration:
-            emit(EPOCH_END, seat.epoch_id, NO_TASK, NO_WORKER, 0, self._num_yielded)
+            emit(EPOCH_END, seat.epoch_id, value=self._num_yielded)
             raise
         except Exception as error:
             self._notice_deaths(str(error))
-            emit(ERROR_RAISED, seat.epoch_id, NO_TASK, NO_WORKER, 0, 0, repr(error))
+            emit(ERROR_RAISED, seat.epoch_id, text=repr(error))
             raise
         if self._pins_here:
             emit(PIN_END, seat.epoch_id, seat.task)
-        emit(YIELDED, seat.epoch_id, seat.task, NO_WORKER, 0, self._num_yielded + 1)
+        emit(YIELDED, seat.epoch_id, seat.task, value=self._num_yielded + 1)
         return batch
 
     def _notice_deaths(self, text: str) -> None:
@@ -139,7 +137,7 @@ class Serial(Telling, SerialBase):
         iterable = self._dataset_kind == dataloader._DatasetKind.Iterable
         self._dataset_fetcher = SerialFetcher(self._dataset_fetcher, iterable, self._seat)
         self._dataset_fetcher.pins = self._pins_here = bool(self._pin_memory)
-        emit(EPOCH_BEGIN, self._seat.epoch_id, NO_TASK, NO_WORKER, 0, -1)
+        emit(EPOCH_BEGIN, self._seat.epoch_id, value=-1)
 
     def _next_index(self) -> Any:
         self._seat.task = self._drawn
@@ -188,9 +186,9 @@ class Parallel(Telling, ParallelBase):
             previous, seat.epoch_id = seat.epoch_id, self._epochs.next()
             self._resuming = self._num_workers
         self._drawn = seat.outstanding = 0
-        emit(EPOCH_BEGIN, seat.epoch_id, NO_TASK, NO_WORKER, 0, previous)
+        emit(EPOCH_BEGIN, seat.epoch_id, value=previous)
         super()._reset(loader, first_iter)
-        emit(PRIMED, seat.epoch_id, NO_TASK, NO_WORKER, 0, self._send_idx)
+        emit(PRIMED, seat.epoch_id, value=self._send_idx)
 
     # ---- one step
 
@@ -206,12 +204,12 @@ class Parallel(Telling, ParallelBase):
         if self._resuming:
             if isinstance(idx, _ResumeIteration):  # else it is of the epoch before: it is dropped
                 self._resuming -= 1
-                emit(RESUME_ACKNOWLEDGED, seat.epoch_id, NO_TASK, sender, 0, self._resuming)
+                emit(RESUME_ACKNOWLEDGED, seat.epoch_id, worker=sender, value=self._resuming)
             return message
         seat.outstanding -= 1
-        emit(RECEIVED, seat.epoch_id, idx, sender, 0, seat.outstanding)
+        emit(RECEIVED, seat.epoch_id, idx, sender, value=seat.outstanding)
         if isinstance(data, _IterableDatasetStopIteration):
-            emit(WORKER_EXHAUSTED, seat.epoch_id, NO_TASK, data.worker_id)
+            emit(WORKER_EXHAUSTED, seat.epoch_id, worker=data.worker_id)
         return message
 
     # ---- deaths
@@ -231,7 +229,7 @@ class Parallel(Telling, ParallelBase):
         if worker_id not in self._died:
             self._died.add(worker_id)
             code = self._workers[worker_id].exitcode or 0
-            emit(WORKER_DIED, self._seat.epoch_id, NO_TASK, worker_id, 0, code, text)
+            emit(WORKER_DIED, self._seat.epoch_id, worker=worker_id, value=code, text=text)
             for task, info in self._tasks.items():
                 if info == (worker_id,):
                     emit(TASK_LOST, self._seat.epoch_id, task, worker_id)
@@ -244,7 +242,7 @@ class Parallel(Telling, ParallelBase):
             super()._shutdown_workers()
             return
         epoch_id = self._seat.epoch_id
-        emit(SHUTDOWN_BEGIN, epoch_id, NO_TASK, NO_WORKER, 0, len(self._tasks))
+        emit(SHUTDOWN_BEGIN, epoch_id, value=len(self._tasks))
         if hasattr(self, "_pin_memory_thread"):
             emit(PIN_STOPPING, epoch_id)
         try:
@@ -274,7 +272,7 @@ class TaskInfo(dict[int, Any]):
 
     def __setitem__(self, task: int, info: Any) -> None:
         if len(info) == 2:
-            emit(STORED, self._seat.epoch_id, task, info[0], 0, next(iter(self)))  # the first: they were sent in order
+            emit(STORED, self._seat.epoch_id, task, info[0], value=next(iter(self)))  # the first: sent in order
         dict.__setitem__(self, task, info)
 
     def pop(self, task: int) -> Any:  # type: ignore[override]

@@ -131,7 +131,7 @@ class TracedQueue:
             raise
         except Exception as error:
             if tap.arrived:  # it could not be unpickled. (Else a signal's handler raised, and nothing was taken.)
-                emit(GOT, seat.epoch_id, NO_TASK, tap.sender, name, 0, repr(error))
+                emit(GOT, seat.epoch_id, NO_TASK, tap.sender, name, text=repr(error))
             raise
         task = message[0] if type(message) is tuple else NO_TASK  # most are tasks, and a call costs more
         if type(task) is not int or task < 0:
@@ -163,7 +163,7 @@ class IndexQueue(TracedQueue):
         seat, worker = self.seat, self.worker
         if type(message) is tuple:
             seat.outstanding += 1
-            emit(DISPATCHED, seat.epoch_id, task := message[0], worker, 0, seat.outstanding)
+            emit(DISPATCHED, seat.epoch_id, task := message[0], worker, value=seat.outstanding)
         else:
             task = label(message)
         emit(PUT, seat.epoch_id, task, worker, Queue.INDEX)
@@ -200,7 +200,7 @@ class PinnedResults(TracedQueue):
         return message
 
     def cancel_join_thread(self) -> None:
-        emit(PIN_JOINED, self.seat.epoch_id, NO_TASK, NO_WORKER, 0, 1)  # main does this once it has
+        emit(PIN_JOINED, self.seat.epoch_id, value=1)  # main does this once it has
         super().cancel_join_thread()
 
 
@@ -222,7 +222,7 @@ class DataQueue:
         epoch_id, task = results.epoch_id, label(message)
         if results.pinning == task >= 0:
             failed = message[1].exc_msg if isinstance(message[1], ExceptionWrapper) else None
-            emit(PIN_END if failed is None else PIN_FAILED, epoch_id, task, results.sender, 0, 0, failed)
+            emit(PIN_END if failed is None else PIN_FAILED, epoch_id, task, results.sender, text=failed)
             results.pinning = NO_TASK  # a put that is tried again, on a full queue, ends nothing a second time
         emit(PUT, epoch_id, task, NO_WORKER, Queue.DATA)
         self.queue.put((results.sender, epoch_id, message), block, timeout)
@@ -262,7 +262,7 @@ def tell_of_send_failures(queue: Any, name: Queue) -> None:
 
     def failed(error: BaseException, envelope: Any) -> None:
         worker, epoch_id, message = envelope
-        emit(SEND_FAILED, epoch_id, label(message), worker, name, 0, repr(error))
+        emit(SEND_FAILED, epoch_id, label(message), worker, name, text=repr(error))
         print_error(error, message)
 
     queue._on_queue_feeder_error = failed

@@ -25,7 +25,6 @@ from minidl.events import (
     FETCH_FAILED,
     INIT_FN_BEGIN,
     INIT_FN_END,
-    NO_TASK,
     NO_WORKER,
     PARENT_DIED,
     STOP,
@@ -59,7 +58,7 @@ def run(job: Job, worker_loop: Callable[..., None], args: tuple[Any, ...]) -> No
     events.install(job.recorder)
     events.number_loaders_from(os.getpid())
     parent = os.getppid()
-    emit(WORKER_BEGIN, job.epoch_id, NO_TASK, job.worker_id, 0, os.getpid())
+    emit(WORKER_BEGIN, job.epoch_id, worker=job.worker_id, value=os.getpid())
     seat = Seat(job.epoch_id)
     bound = inspect.signature(worker_loop).bind(*args)
     own = bound.arguments
@@ -74,8 +73,8 @@ def run(job: Job, worker_loop: Callable[..., None], args: tuple[Any, ...]) -> No
     end = STOPPED if seat.task == STOP else INTERRUPTED
     if end is INTERRUPTED and os.getppid() != parent:
         end = PARENT_IS_DEAD
-        emit(PARENT_DIED, seat.epoch_id, NO_TASK, job.worker_id)
-    emit(WORKER_END, seat.epoch_id, NO_TASK, job.worker_id, 0, end)
+        emit(PARENT_DIED, seat.epoch_id, worker=job.worker_id)
+    emit(WORKER_END, seat.epoch_id, worker=job.worker_id, value=end)
 
 
 class WorkersIndexQueue(TracedQueue):
@@ -88,7 +87,7 @@ class WorkersIndexQueue(TracedQueue):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if not self._ready:
             self._ready = True
-            emit(WORKER_READY, self.seat.epoch_id, NO_TASK, self.worker)
+            emit(WORKER_READY, self.seat.epoch_id, worker=self.worker)
         return super().get(block, timeout)
 
 
@@ -100,7 +99,7 @@ class WorkersResultQueue(TracedQueue):
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         idx, data = message
         if isinstance(idx, _ResumeIteration):
-            emit(WORKER_RESUMED, self.seat.epoch_id, NO_TASK, self.worker)
+            emit(WORKER_RESUMED, self.seat.epoch_id, worker=self.worker)
         elif isinstance(data, ExceptionWrapper):
             data.exc_msg = without_frames_of_ours(data.exc_msg)
         super().put(message, block, timeout)
@@ -123,16 +122,16 @@ class InitFn:
     def __call__(self, worker_id: int) -> None:
         epoch_id = self.job.epoch_id
         info = torch.utils.data.get_worker_info()
-        emit(WORKER_SEEDED, epoch_id, NO_TASK, worker_id, 0, info.seed if info else 0)
+        emit(WORKER_SEEDED, epoch_id, worker=worker_id, value=info.seed if info else 0)
         if self.function is not None:
-            emit(INIT_FN_BEGIN, epoch_id, NO_TASK, worker_id)
+            emit(INIT_FN_BEGIN, epoch_id, worker=worker_id)
             try:
                 self.function(worker_id)
             except Exception as error:
-                emit(FETCH_FAILED, epoch_id, NO_TASK, worker_id, text=describe(error))
+                emit(FETCH_FAILED, epoch_id, worker=worker_id, text=describe(error))
                 raise
             finally:
-                emit(INIT_FN_END, epoch_id, NO_TASK, worker_id)
+                emit(INIT_FN_END, epoch_id, worker=worker_id)
 
 
 # ---- the fetcher, in a worker or in main
@@ -145,7 +144,7 @@ def telling_kinds(seat: Seat, worker: int) -> Any:
         try:
             fetcher = Kinds.create_fetcher(kind, *args)
         except Exception as error:  # an iterable dataset could not be iterated
-            emit(FETCH_FAILED, seat.epoch_id, NO_TASK, worker, text=describe(error))
+            emit(FETCH_FAILED, seat.epoch_id, worker=worker, text=describe(error))
             raise
         return Fetcher(fetcher, kind == Kinds.Iterable, seat, worker)
 
