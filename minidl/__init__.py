@@ -1,7 +1,6 @@
 """minidl: see inside PyTorch's DataLoader. The public names are those of `torch.utils.data`: see minidl/public.py.
 
-They are imported when the first of them is used: who only reads traces needs `minidl.events`, and not a second for
-torch.
+They are imported on first use: reading traces takes only `minidl.events`, and need not wait a second for torch.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if util.find_spec(f"minidl.{name}"):
-        raise AttributeError(name)  # a module: `from minidl import events` goes on to import it, and torch stays out
+        raise AttributeError(name)  # a submodule: `from minidl import events` imports it next, without torch
     from minidl import public
 
-    value = globals()[name] = getattr(public, name)  # it is not asked for here again
+    value = globals()[name] = getattr(public, name)  # from now on it is found without this function
     return value
 
 

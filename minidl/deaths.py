@@ -1,9 +1,9 @@
 """Deaths: a worker that ends before its time, a message that cannot be read, a pin thread that is gone.
 
 Guarantees
-1. Whatever costs a task is raised, at once in next() and again at every further next(): nothing is ever silently
+1. Whatever loses a task is raised, at once in next() and again at every further next(): no batch is ever silently
    missing.
-2. A worker that was told to end, since its stream had ended, is no false alarm.
+2. A worker that was told to end, because its stream had ended, raises no false alarm.
 
 The waits wake on a death by themselves (minidl.queues): the news comes as a `Died` among the messages, after the
 last message that the worker sent. torch: _try_get_data, and the handler of SIGCHLD
@@ -36,7 +36,7 @@ def _death_unnoticed(iterator: ParallelIterator) -> bool:
 
 
 def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
-    """A worker's process is no more. That of an exhausted one was told to end."""
+    """A worker's process has ended. An exhausted one was told to."""
     status, iterator._workers_status[worker_id] = iterator._workers_status[worker_id], WorkerState.DEAD
     iterator._endings.remove(iterator._ending_of[worker_id])
     if status is WorkerState.ACTIVE:
@@ -44,7 +44,7 @@ def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
 
 
 def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
-    """Its tasks are lost: say which."""
+    """Raise that this worker is dead, and which tasks died with it."""
     tasks = [
         (task_id, info.keys)
         for task_id, info in iterator._task_info.items()
@@ -59,11 +59,11 @@ def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
 
 
 def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> NoReturn:
-    """A message could not be unpickled: its shared memory cannot be reached. Most often its worker has died
-    meanwhile, which the system may tell a moment later."""
+    """A message could not be unpickled: its shared memory is out of reach. Usually its worker has just died, which
+    may be visible only a moment later."""
     deadline = iterator._world.now() + 0.5
     while iterator._world.now() < deadline:
-        for worker_id, status in enumerate(iterator._workers_status):  # an exhausted one may have ended, too
+        for worker_id, status in enumerate(iterator._workers_status):  # an exhausted one may have ended as it should
             if status is WorkerState.ACTIVE:
                 iterator._workers[worker_id].join(0.01)
                 if not iterator._workers[worker_id].is_alive():
@@ -79,9 +79,9 @@ def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> N
 
 
 def check_health(iterator: ParallelIterator) -> None:
-    """Nothing came for a while: look whether everybody is alive."""
+    """Nothing has come for a while: are the workers and the pin thread alive?"""
     emit(HEALTH_CHECK, iterator._epoch_id)
-    if iterator._failure is not None:  # told by the signal handler, just when another thread began to wait
+    if iterator._failure is not None:  # set by the signal handler, just as another thread began to wait
         raise RuntimeError(iterator._failure)
     for worker_id, worker in enumerate(iterator._workers):
         if iterator._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
@@ -92,7 +92,7 @@ def check_health(iterator: ParallelIterator) -> None:
 
 def fail(iterator: ParallelIterator, text: str, cause: BaseException | None = None) -> NoReturn:
     """Raise, now and at every further next(). The text is kept, not the exception: its traceback would hold the
-    iterator, and so its workers, until the garbage collector comes."""
+    iterator, and so its workers, until the garbage collector runs."""
     iterator._failure = text
     raise RuntimeError(text) from cause
 
@@ -112,10 +112,10 @@ CAUSES = {
 
 
 def explain_death(world: World, process: Process, worker_id: int, tasks: list[tuple[int, Any]]) -> str:
-    """One paragraph on a worker that has ended: who, by what, during which `(task_id, keys)`, and the likely cause.
-    Of several tasks it was one of the first: those before it were done, but still in the worker's feeder. Whether it
-    had begun with any, main cannot know.
-    It begins with torch's words. torch: _error_if_any_worker_fails"""
+    """One paragraph on a worker that has ended: torch's words first, then which worker it was, what it was working on,
+    and the likely cause. `tasks` are its `(task_id, keys)`, in the order they were sent. It was on one of the first:
+    those before may be done, and still in its feeder. Whether it had begun any, main cannot know.
+    torch: _error_if_any_worker_fails"""
     process.join(1.0)  # it has ended: this reaps it, so that its exit code is known
     code = process.exitcode
     cause = ""

@@ -1,10 +1,10 @@
-"""Ground floor: the vocabulary of what a loader says while it works, and `emit()`, the one way to say it.
+"""The ground floor: the events that a loader reports while it works, and `emit()`, which reports them.
 
 Principles
-1. An event is said before what it announces can be seen by anybody else (a put before the message is in
-   the buffer, a take after it has left), so that sorting by time never shows an effect before its cause.
-2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no
-   lock, no system call (tracing.recording.event_writer keeps that promise).
+1. An event is emitted before any other thread can see what it announces (a put before the message is in the
+   buffer, a take after it has left), so that sorting by time never shows an effect before its cause.
+2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no lock, and
+   no system call but one to write a text, and one to read the CPU clock (tracing.recording.event_writer).
 3. A recorder that raises is removed and reported once; it never breaks the loader.
 4. Each kind is emitted by exactly one line of minidl (a test holds this; data_queue, the one queue without a
    pipe, has lines of its own), so the line that emitted an event follows from its kind and its queue and need
@@ -33,7 +33,7 @@ NO_WORKER = -1
 
 
 class Queue(enum.IntEnum):
-    """Which queue an event speaks of. The names are torch's."""
+    """Which queue an event concerns. The names are torch's."""
 
     NONE = 0
     INDEX = 1  # index_queue: main to one worker; `worker` says which
@@ -42,9 +42,9 @@ class Queue(enum.IntEnum):
 
 
 class Kind(enum.IntEnum):
-    """What happened. Each member: its number, who says it, when, and what `value` and `text` hold.
+    """What happened. Each member: its number, what emits it, when, and what `value` and `text` hold.
 
-    Every event also has a time, the thread that said it, an epoch_id, and, where they apply, a task, a
+    Every event also has a time, the thread that emitted it, an epoch_id, and, where they apply, a task, a
     worker and a queue. Kinds below `CLOCKED` carry in `value` the CPU time (ns) that their thread had used:
     the difference between a begin and its end, beside the wall time, tells computing from waiting.
     """
@@ -139,9 +139,9 @@ class Kind(enum.IntEnum):
     # fmt: on
 
 
-# Each kind's number is also a name of this module, so that a call reads `emit(PUT, ...)`: until Python 3.12 looking
-# a member up in its enum takes longer than the whole of an `emit` that nobody records; and a recorder packs a plain
-# int faster than a member.
+# Each kind's number is also a name of this module, so that a call reads `emit(PUT, ...)`: before Python 3.12 looking
+# a member up in its enum takes longer than a whole `emit` without a recorder; and a recorder packs a plain int faster
+# than a member.
 globals().update({kind.name: kind.value for kind in Kind})
 if TYPE_CHECKING:
 
@@ -172,8 +172,7 @@ def emit(
     value: int = 0,
     text: object = None,
 ) -> None:
-    """Say that something happened. `text` is anything JSON or `repr` can render; nothing renders it when
-    nobody records."""
+    """Report that something happened. `text` is anything that JSON or `repr` can render; only a recorder renders it."""
     if _recorder is None:
         return
     try:
@@ -185,14 +184,14 @@ def emit(
 
 
 def install(recorder: Recorder | None) -> Recorder | None:
-    """Make `recorder` the one that `emit` speaks to in this process; return the one it replaces."""
+    """Make `recorder` the one that `emit` calls in this process; return the one it replaces."""
     global _recorder
     previous, _recorder = _recorder, recorder
     return previous
 
 
 def installed() -> Recorder | None:
-    """The recorder in force: what a worker process is given to take over."""
+    """The recorder in use, which a worker process is given, too."""
     return _recorder
 
 
@@ -205,7 +204,7 @@ def new_loader() -> int:
 
 
 def number_loaders_from(pid: int) -> None:
-    """A worker numbers the loaders nested in its dataset from its pid, so that they meet no other's."""
+    """A worker numbers the loaders nested in its dataset from its pid, so that no two get the same."""
     global _loaders
     _loaders = itertools.count((pid & 0x1FFFFF) << 10)
 

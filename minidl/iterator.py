@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class BaseIterator:
-    """One pass over a DataLoader, or, with persistent workers, one after the other."""
+    """One pass over a DataLoader; with persistent workers, one pass after another."""
 
-    _failure: str | None = None  # what every further next() raises: a task is lost
+    _failure: str | None = None  # a task is lost: every further next() raises this
 
     def __init__(self, loader: DataLoader) -> None:
         self._epoch_id = loader._new_epoch()
@@ -44,13 +44,13 @@ class BaseIterator:
         self._auto_collation = loader._auto_collation
         self._drop_last = loader.drop_last
         self._index_sampler = loader._index_sampler
-        self._num_workers = operator.index(loader.num_workers)  # 1.5 constructs, as in torch, and fails here
+        self._num_workers = operator.index(loader.num_workers)  # as in torch, a loader with 1.5 workers fails only here
         self._pin_memory_device = pin_device(loader)
         self._pin_memory = self._pin_memory_device is not None
         self._timeout = loader.timeout
         self._collate_fn = loader.collate_fn
         # The order of the next two lines is torch's: a sampler that draws in its __iter__ must do so before the
-        # base seed is drawn from the same generator, or no batch would be the same as torch's.
+        # base seed is drawn from the same generator, or no batch would equal torch's.
         self._sampler_iter = iter(self._index_sampler)
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         self._persistent_workers = loader.persistent_workers
@@ -126,7 +126,7 @@ class BaseIterator:
 
 
 def pin_device(loader: DataLoader) -> str | None:
-    """Where batches are to be pinned for: an accelerator's type, "host", or None for not at all."""
+    """What batches are pinned for: an accelerator's type, "host", or None if they are not."""
     if loader.pin_memory == HOST:
         return HOST
     if not loader.pin_memory:

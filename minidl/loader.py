@@ -1,4 +1,4 @@
-"""DataLoader: what is to be loaded, how, and which of the two iterators does it.
+"""DataLoader: its options, what contradicts what, and which of the two iterators does the work.
 
 torch: dataloader.py, class DataLoader
 """
@@ -23,12 +23,12 @@ from minidl.serial import SerialIterator
 
 T_co = TypeVar("T_co", covariant=True)
 
-# Attributes that the sampler was made from: changing one afterwards would change nothing, or half of it.
+# Attributes that the samplers were made from: changing one later would have no effect, or half of one.
 FROZEN = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
 class DataLoader(Generic[T_co]):
-    """Iterates over a dataset in batches, with worker processes if wanted. A drop-in for torch's.
+    """Iterates over a dataset in batches, in worker processes if you like. A drop-in replacement for torch's.
 
     Args:
         dataset: map-style (`__getitem__`, `__len__`) or an `IterableDataset`.
@@ -37,18 +37,18 @@ class DataLoader(Generic[T_co]):
         sampler: an iterable of keys, instead of `shuffle`.
         batch_sampler: an iterable of lists of keys, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`.
         num_workers: worker processes; 0 loads in the caller's thread.
-        collate_fn: makes a batch of a list of samples; `default_collate` stacks tensors.
+        collate_fn: makes a batch from a list of samples; `default_collate` stacks tensors.
         pin_memory: True copies batches to memory that a GPU reads directly, where there is an accelerator;
             "host" lets the operating system lock the pages, on any machine.
         drop_last: leave out the last batch if it is not full.
-        timeout: seconds to wait for a batch of the workers before a RuntimeError; 0 waits for ever.
+        timeout: seconds to wait for a batch from the workers before a RuntimeError; 0 waits for ever.
         worker_init_fn: called in each worker with its worker_id, after seeding.
         multiprocessing_context: "fork", "spawn", "forkserver", or a context; None is the system's default.
         generator: draws the random order and the workers' base seed; None is torch's default generator.
-        prefetch_factor: batches that each worker makes ahead (2 by default with workers).
+        prefetch_factor: batches that each worker makes in advance (2 by default with workers).
         persistent_workers: keep the workers from one epoch to the next.
         pin_memory_device: deprecated; ignored with a warning.
-        in_order: False yields batches as they come, in any order.
+        in_order: False yields batches as they arrive, in any order.
 
     Raises:
         ValueError, TypeError: arguments that contradict each other; the message says which.
@@ -101,13 +101,13 @@ class DataLoader(Generic[T_co]):
         check_sampling_options(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if sampler is None:
             if iterable:
-                # Endless, however long the dataset says it is: every worker goes through a dataset of its own, and a
-                # sampler that ended with the dataset's length would cut them off.
+                # Endless, whatever the dataset's length: every worker goes through a copy of its own, and a sampler as
+                # long as the dataset would cut them off.
                 sampler = InfiniteConstantSampler()
             else:
                 sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         if batch_sampler is not None:
-            batch_size = None  # it decides how large a batch is
+            batch_size = None  # it decides the batch sizes
         elif batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -118,7 +118,7 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
 
-        self._IterableDataset_len_called: int | None = None  # what len(self) last said of an iterable dataset
+        self._IterableDataset_len_called: int | None = None  # what len(self) last returned for an iterable dataset
         self._iterator = None  # of persistent workers
         self._numbered: tuple[int, int] | None = None  # pid, and this loader's number in the trace
         self._initialized = True
@@ -156,8 +156,8 @@ class DataLoader(Generic[T_co]):
         return self.batch_sampler if self._auto_collation else self.sampler
 
     def __iter__(self) -> Any:
-        """A new iterator; with persistent workers the one there is, begun again. If that one has failed, it is
-        dropped, and new workers are started: an error concerns the epoch in which it was raised."""
+        """A new iterator; with persistent workers the same one, reset. One that has failed is replaced, workers and
+        all: an error concerns only the epoch in which it was raised."""
         if not self.persistent_workers or self.num_workers == 0:
             return self._get_iterator()
         iterator: Any = self._iterator
@@ -176,8 +176,8 @@ class DataLoader(Generic[T_co]):
         return ParallelIterator(self)
 
     def __len__(self) -> int:
-        """Batches in an epoch: the sampler's length. For an iterable dataset an estimate from its own `__len__`, which
-        the iterator holds against it (a warning) if more is yielded."""
+        """Batches in an epoch: the sampler's length. For an iterable dataset an estimate from its own `__len__`;
+        the iterator warns if it yields more."""
         if not isinstance(self.dataset, IterableDataset):
             return len(self._index_sampler)
         length = self._IterableDataset_len_called = len(self.dataset)  # type: ignore[arg-type]
@@ -207,7 +207,7 @@ class DataLoader(Generic[T_co]):
     # ---- for the trace
 
     def _new_epoch(self) -> int:
-        """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a number anew."""
+        """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a new number."""
         pid = worlds.current().pid()
         if self._numbered is None or self._numbered[0] != pid:
             self._numbered = pid, events.new_loader()
@@ -235,7 +235,7 @@ class DataLoader(Generic[T_co]):
 def check_worker_options(
     num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
 ) -> None:
-    """ValueError if what concerns the workers contradicts itself."""
+    """ValueError if the options for the workers contradict each other."""
     if num_workers < 0:
         raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
     if timeout < 0:
@@ -247,7 +247,7 @@ def check_worker_options(
         )
     if prefetch_factor is not None and prefetch_factor < 0:
         raise ValueError("prefetch_factor option should be non-negative")
-    if prefetch_factor == 0:  # torch takes it, and fails with an AssertionError when the loader is iterated
+    if prefetch_factor == 0:  # torch accepts it, and fails with an AssertionError when the loader is iterated
         raise ValueError(
             "prefetch_factor option should be at least 1, or None for the default of 2: with 0 no worker would ever "
             "be given a task. Use num_workers=0 to load without prefetching."
@@ -259,8 +259,8 @@ def check_worker_options(
 def check_sampling_options(
     iterable: bool, batch_size: int | None, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
 ) -> None:
-    """ValueError if what concerns the keys contradicts itself. An iterable dataset decides itself what comes next,
-    so it takes none of these; that is said first."""
+    """ValueError if the options for the keys contradict each other. An iterable dataset decides for itself what comes
+    next, so it takes none of them; that is checked first."""
     if iterable:
         for name, value in (
             ("shuffle", None if shuffle in (False, None) else shuffle),

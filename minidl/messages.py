@@ -1,8 +1,8 @@
 """What travels on the queues, as small frozen dataclasses.
 
 torch tells these apart by their shape: `(idx, index)`, `(idx, data)`, `(r, None)`, `None`, `(None, None)`.
-Here each has a name. All of them answer `epoch_id` and `task_id`, so that a queue can say which message it
-moves without knowing what it is; one that carries no task answers with its negative code.
+Here each has a name. All of them have an `epoch_id` and a `task_id`, so that a queue can report which message it moves
+without knowing its type; the `task_id` of one that carries no task is its negative code.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Died:
-    """Never crosses a pipe: a Consumer makes it when the process at the other end has ended, a worker for main, or,
-    in a worker, main. The pin thread passes it on. torch has none; see docs/differences.md."""
+    """Never crosses a pipe: a Consumer makes it when the process at the other end has ended: in main a worker, in a
+    worker main. The pin thread passes it on. torch has none; see docs/differences.md."""
 
     epoch_id: int
     worker_id: int

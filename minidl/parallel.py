@@ -8,13 +8,13 @@ Legend
     _rcvd_idx            4    the next task to be yielded (in order)
     _task_info           {4: TaskInfo(worker_id=0, keys=[8, 9]), 5: ...}   tasks in [_rcvd_idx, _send_idx) not yet
                               yielded; those whose batch has arrived early are the reorder buffer
-    _tasks_outstanding   2    sent, and no result received; never more than prefetch_factor * num_workers. What an
-                              exhausted worker skips without a result stays counted, as in torch
+    _tasks_outstanding   2    sent, with no result received yet; never more than prefetch_factor * num_workers.
+                              Tasks that an exhausted worker skips stay counted, as in torch
 
 Principles
-1. One new task is sent for each batch yielded, not for each received: what is held stays bounded.
-2. Tasks go round the active workers in turn, so that the same seeds make the same batches on the same workers.
-3. A task is yielded, or skipped because its worker's stream ended, or lost with an error that stays.
+1. One new task is sent for each batch yielded, not for each received, so that memory stays bounded.
+2. The active workers get tasks in turn, so that the same seeds make the same batches on the same workers.
+3. Every task is yielded, or skipped because its worker's stream has ended, or lost, which every further next() raises.
 
 torch: _MultiProcessingDataLoaderIter
 """
@@ -51,19 +51,19 @@ from minidl.states import TaskInfo, WorkerState
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
 
-STATUS_CHECK_INTERVAL = 5.0  # seconds; the last line of defence: every wait wakes on a death by itself
+STATUS_CHECK_INTERVAL = 5.0  # seconds; only the last line of defence, since every wait wakes on a death
 
 
 class ParallelIterator(BaseIterator):
-    """One pass over a DataLoader with the help of worker processes."""
+    """Passes over a DataLoader, with worker processes."""
 
     _shutdown = True  # until there is something to shut down
-    _in_use = False  # True while some thread is in next(), which will notice a death by itself
+    _in_use = False  # True while a thread is in next(), which notices deaths without the signal handler
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         self._world = worlds.current(loader.multiprocessing_context)
-        self._owner_pid = self._world.pid()  # a forked worker inherits this object, but it is not his to shut down
+        self._owner_pid = self._world.pid()  # a forked worker inherits this object, but must not shut it down
         self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
         self._in_order = loader.in_order
         self._workers: list[worlds.Process] = []
@@ -91,25 +91,25 @@ class ParallelIterator(BaseIterator):
             raise
 
     def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
-        """Begin an epoch. With persistent workers every one after the first comes here again."""
+        """Begin an epoch: the first, or, with persistent workers, another one."""
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
-        self._sampler_iter = iter(self._index_sampler)  # in the first epoch again, after __init__ did: as torch
+        self._sampler_iter = iter(self._index_sampler)  # in the first epoch a second time, as in torch
         self._begin_epoch(loader, previous)
         self._send_idx = 0
         self._rcvd_idx = 0
         self._task_info: dict[int, TaskInfo] = {}
         self._tasks_outstanding = 0
         self._next_worker = 0  # whose turn it is; every epoch begins with worker 0 (pytorch#73603)
-        self._workers_num_tasks = [0] * self._num_workers  # sent to each and not received
+        self._workers_num_tasks = [0] * self._num_workers  # for each worker: sent, and not received yet
         if not first_iter:
             self._resume_workers()
         self._prime()
 
     def _resume_workers(self) -> None:
         """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What
-        else arrives meanwhile belongs to an epoch that was abandoned, and is dropped."""
+        else arrives meanwhile belongs to the abandoned epoch, and is dropped."""
         for worker_id, status in enumerate(self._workers_status):
             if status is WorkerState.DEAD:  # it died after its last task of the epoch before
                 fail_for_death(self, worker_id)
@@ -133,8 +133,8 @@ class ParallelIterator(BaseIterator):
     # ---- hand out
 
     def _prime(self) -> None:
-        """At the beginning of an epoch give every worker `prefetch_factor` tasks, in turns: from then on each batch
-        that is yielded brings one more. torch: _reset"""
+        """Give every worker `prefetch_factor` tasks, in turn; from then on each batch yielded brings one more.
+        torch: _reset"""
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
         emit(PRIMED, self._epoch_id, value=self._send_idx)
@@ -159,8 +159,8 @@ class ParallelIterator(BaseIterator):
         self._send_idx += 1
 
     def _choose_worker(self, max_tasks: int) -> int | None:
-        """The next active worker in turn; without order, the next that has room. In order a worker cannot have
-        too many: its batches are waited for in turn."""
+        """The next active worker in turn; without order, the next that has room. In order no worker can
+        have too many, since its batches are waited for in turn."""
         active = self._workers_status.count(WorkerState.ACTIVE)
         for _ in range(self._num_workers):
             worker_id = self._next_worker
@@ -174,8 +174,8 @@ class ParallelIterator(BaseIterator):
     # ---- take in
 
     def _get_data(self, timeout: float) -> Any:
-        """The next message of a worker. One that costs something, a death or a lost batch, is raised. RuntimeError if
-        none comes within `timeout` seconds; 0 waits for ever. torch: _get_data, _try_get_data"""
+        """The next message from a worker. A death or a lost batch is raised, and so is a RuntimeError if nothing comes
+        within `timeout` seconds (0: wait for ever). torch: _get_data, _try_get_data"""
         while True:
             try:
                 message = self._data_queue.get(timeout or STATUS_CHECK_INTERVAL)

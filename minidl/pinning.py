@@ -1,7 +1,7 @@
 """Page-locked memory: `pin_memory()`, and the thread that does it while main trains.
 
 A GPU copies from page-locked ("pinned") memory without the processor, so a batch that is pinned beforehand can be
-sent to it while the last one is still worked on. The copy into pinned memory takes time: a thread of main does
+sent to it while it works on the one before. The copy into pinned memory takes time: a thread of main does
 it, between worker_result_queue and data_queue.
 
 torch: _utils/pin_memory.py
@@ -44,7 +44,7 @@ def pin_loop(
     epoch_id: int,
 ) -> None:
     """The pin thread: every message of `results` goes to `data_queue`, batches pinned on the way, until the flag
-    that `results` watches is set. An exception goes on in the batch's place. torch: _pin_memory_loop"""
+    that `results` watches is set. An exception travels on in the batch's place. torch: _pin_memory_loop"""
     emit(PIN_THREAD_BEGIN, epoch_id)
     world.name_thread("pt_data_pin")
     torch.set_num_threads(1)  # of this thread: the copy must not take the cores from the training step
@@ -76,7 +76,7 @@ def pinned(result: Result, device: str | None) -> Result:
 
 
 def pin_batch(batch: Any, device: str | None, epoch_id: int, task_id: int, worker_id: int = NO_WORKER) -> Any:
-    """`pin_memory`, said to the recorder."""
+    """`pin_memory`, and its events."""
     emit(PIN_BEGIN, epoch_id, task_id, worker_id)
     batch = pin_memory(batch, device)
     emit(PIN_END, epoch_id, task_id, worker_id)
@@ -84,7 +84,7 @@ def pin_batch(batch: Any, device: str | None, epoch_id: int, task_id: int, worke
 
 
 def pin_memory(data: Any, device: str | None = None) -> Any:
-    """A copy of `data` whose tensors lie in page-locked memory, in the same mappings, sequences and namedtuples.
+    """A copy of `data` whose tensors are in page-locked memory, in the same mappings, sequences and namedtuples.
 
     An object with a method `pin_memory()` is replaced by what that returns; strings and anything else stay as
     they are. With device "host" tensors are locked by the operating system (`mlock`), or merely copied where its

@@ -4,11 +4,11 @@
     put() -> buffer -> feeder thread -> pickle -> pipe -> read -> frames -> unpickle -> get()
 
 Principles
-1. A queue has one producer and one consumer. No lock is shared by processes, so none can be held by a dead
-   one. torch's worker_result_queue is one pipe that all workers write to under one lock; here it is one pipe
+1. A queue has one producer and one consumer. Processes share no lock, so a dead one cannot hold any.
+   torch's worker_result_queue is one pipe that all workers write to under one lock; here it is one pipe
    per worker, read by one Consumer that waits on all of them, so half a message spoils one pipe, not all.
 2. `put` never blocks: a feeder thread does the pickling and the writing, which can.
-3. Waiting wakes on death: whoever waits for a message waits for the end of the process that owes it, too.
+3. Waiting wakes on death: a wait for a message is also a wait for the end of the process that is to send it.
 4. `get` never blocks on half a message: bytes are gathered as they come, until a frame is whole.
 
 torch: multiprocessing.Queue, torch.multiprocessing.queue.Queue
@@ -48,7 +48,7 @@ from minidl.world import Flag, Reader, Waitable, World, Writer
 FLAG_SET, BYTES, ENDED = object(), object(), object()  # what a consumer was woken for
 ONE_WRITE = 1 << 14  # bytes; up to here copying a message costs less than a second system call
 LAST = object()  # what `close` puts into the buffer
-LENGTH = struct.Struct("<Q")  # what stands before each message in a pipe: its size in bytes
+LENGTH = struct.Struct("<Q")  # precedes each message in a pipe: its size in bytes
 
 
 class Stopped(Exception):
@@ -70,7 +70,7 @@ class Producer:
         self._closed = False
         self._join_cancelled = False
         self._feeder: Any = None
-        self._epoch_id = 0  # of the last message: events that concern no message belong there
+        self._epoch_id = 0  # of the last message, and of the events that concern no message
 
     def put(self, message: Any) -> None:
         queue, worker_id = self._name
@@ -83,13 +83,13 @@ class Producer:
             self._feeder = self._world.thread(self._feed, (), f"feeder {queue.name} {worker_id}")
             try:
                 self._feeder.start()
-            except RuntimeError:  # Python 3.12 starts no thread any more once the interpreter exits
+            except RuntimeError:  # Python 3.12 starts no more threads once the interpreter exits
                 self._feeder = None
                 with contextlib.suppress(OSError):  # as in _feed
                     self._send(self._buffer.get())  # cannot block: the pipe is empty, and Stop is small
 
     def close(self) -> None:
-        """Nothing more will be put. Closing twice is closing once."""
+        """Nothing more will be put. A second call does nothing."""
         queue, worker_id = self._name
         if self._closed:
             return
@@ -98,7 +98,7 @@ class Producer:
             self._writer.close()
         else:
             self._buffer.put(LAST)
-        self._closed = True  # last: after Ctrl-C in the lines above it is closed again, and a second LAST harms nobody
+        self._closed = True  # last: after Ctrl-C above it can be closed again, and a second LAST does no harm
 
     @property
     def closed(self) -> bool:
@@ -113,15 +113,15 @@ class Producer:
             emit(FEEDER_JOINED, self._epoch_id, NO_TASK, worker_id, queue)
 
     def cancel_join_thread(self) -> None:
-        """Let the process exit with messages unsent. At shutdown nobody reads any more: a feeder that is blocked
-        on a full pipe never ends, and joining it would be a deadlock (pytorch#48666)."""
+        """Let the process exit with messages unsent. At shutdown nothing reads the pipe any more: a feeder that
+        is blocked on a full one never ends, and joining it would be a deadlock (pytorch#48666)."""
         queue, worker_id = self._name
         self._join_cancelled = True
         emit(JOIN_CANCELLED, self._epoch_id, NO_TASK, worker_id, queue)
 
     def wait_for_feeder(self, timeout: float) -> None:
-        """After `close`, once nobody can read any more: a write fails at once then, so the feeder ends at once. (Unless
-        some other process has inherited the reading end; hence the timeout.)"""
+        """After `close`, once the reading end is gone: a write then fails at once, so the feeder ends at once. (Unless
+        another process has inherited the reading end; hence the timeout.)"""
         if self._feeder is not None and not self._world.is_current(self._feeder):
             self._feeder.join(timeout)
 
@@ -134,7 +134,7 @@ class Producer:
                 self._send(message)
                 del message  # or the batch would live until the next one comes
         except OSError as error:  # the reader is gone, and with it the need to send
-            self._say_failed(error, NO_TASK)
+            self._emit_send_failed(error, NO_TASK)
         finally:
             self._writer.close()
             emit(FEEDER_END, self._epoch_id, NO_TASK, worker_id, queue)
@@ -145,11 +145,11 @@ class Producer:
         try:
             data = self._world.pickle(message)
         except Exception as error:
-            # multiprocessing prints the error and drops the message: whoever waits for it waits for ever.
-            self._say_failed(error, message.task_id)
+            # multiprocessing prints the error and drops the message: main would wait for it for ever.
+            self._emit_send_failed(error, message.task_id)
             try:
                 data = self._world.pickle(message.unsendable(error))
-            except Exception:  # an error of a type that cannot be pickled, either
+            except Exception:  # nor can the error
                 named = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
                 data = self._world.pickle(message.unsendable(named))
         emit(SENT, message.epoch_id, message.task_id, worker_id, queue, len(data))
@@ -159,7 +159,7 @@ class Producer:
             while rest:
                 rest = rest[self._writer.write(rest) :]
 
-    def _say_failed(self, error: Exception, task_id: int) -> None:
+    def _emit_send_failed(self, error: Exception, task_id: int) -> None:
         queue, worker_id = self._name
         emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, text=repr(error))
 
@@ -172,7 +172,7 @@ class Channel:
     reader: Reader
     peer: Waitable  # ready once the process that writes to this pipe has ended
     gathered: bytearray = field(default_factory=bytearray)  # bytes of a message that is not whole yet
-    whole: deque[bytes | None] = field(default_factory=deque)  # messages; at last None, when the peer has ended
+    whole: deque[bytes | None] = field(default_factory=deque)  # messages; then None, once the peer has ended
     open: bool = True  # False once the writing end is closed
 
     def read(self) -> None:
@@ -201,8 +201,8 @@ class Consumer:
         self._queue = queue
         self._epoch_id = epoch_id  # of the last message
         self._waiter = world.waiter()
-        self._channels: deque[Channel] = deque()  # the one served last stands last
-        self.waiting = False  # nothing is half done: an exception that a signal raises here costs nothing
+        self._channels: deque[Channel] = deque()  # the one served last is last
+        self.waiting = False  # True: nothing is half done, and what a signal raises here loses nothing
         if until is not None:
             self._waiter.add(until, FLAG_SET)
 
@@ -235,7 +235,7 @@ class Consumer:
         return message
 
     def _got(self, channel: Channel, task_id: int, error: str | None = None) -> None:
-        """Only now is the message taken off: Ctrl-C while unpickling must not lose it."""
+        """Take the message off only now: Ctrl-C while unpickling must not lose it."""
         channel.whole.popleft()
         emit(GOT, self._epoch_id, task_id, channel.worker_id, self._queue, text=error)
 
@@ -272,7 +272,7 @@ class Consumer:
             channel, what = label
             if what is ENDED:
                 self._read_to_the_end(channel)
-            elif channel.open:  # unless its ENDED, earlier in this list, has emptied it
+            elif channel.open:  # unless its ENDED, earlier in this list, has read it to the end
                 self._read(channel)
 
     def _read_to_the_end(self, channel: Channel) -> None:
@@ -311,7 +311,7 @@ class ThreadQueue:
         self._epoch_id = epoch_id  # of the last message
         self._messages: deque[Any] = deque()
         self._news = world.mailbox()  # holds one item at most: there are messages, look
-        self.waiting = False  # as of a Consumer
+        self.waiting = False  # as in Consumer
 
     def put(self, message: Any) -> None:
         emit(PUT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
@@ -330,8 +330,8 @@ class ThreadQueue:
         return message
 
     def _wait(self, timeout: float | None) -> None:
-        """Until there are messages. What is waited for is the news of them, not they themselves: an interrupt that
-        comes with it costs nothing."""
+        """Until there are messages. It waits for the news of them, not for them: an interrupt that comes with the news
+        loses nothing."""
         emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
         deadline = None if timeout is None else self._world.now() + timeout
         self.waiting = True

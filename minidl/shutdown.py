@@ -1,7 +1,7 @@
 """The shutdown protocol: five steps, each with the reason for its place.
 
 It runs when the epoch is over, when the iterator is dropped half way, and when the interpreter exits; after the
-death of a worker as well. It must come to an end whatever the workers do, so every wait is bounded. Death of
+death of a worker as well. It must come to an end whatever the workers do, so every wait is bounded. The death of
 main is not handled here but in the workers: each watches its parent.
 
 Step                        Why here
@@ -46,7 +46,7 @@ PATIENCE = 5.0  # seconds for the pin thread, and for all workers together, to e
 
 def shut_down(iterator: ParallelIterator) -> None:
     """Leave no process, thread or pipe behind. Called a second time, or in a process that merely inherited the
-    iterator by fork, it does nothing: the workers there are another's children."""
+    iterator by fork, it does nothing: the workers are another process's children."""
     if iterator._shutdown or iterator._world.pid() != iterator._owner_pid:
         return
     iterator._shutdown = True
@@ -81,7 +81,7 @@ def end_pin_thread(iterator: ParallelIterator) -> None:
     """Before step 5 closes what it reads: a thread that waits for something closed waits for ever."""
     thread = iterator._pin_memory_thread
     iterator._pin_memory_thread_done_event.set()
-    if thread is not None and not iterator._world.is_current(thread):  # the collector may run this in any thread
+    if thread is not None and not iterator._world.is_current(thread):  # garbage is collected in any thread
         thread.join(PATIENCE)
 
 
@@ -131,10 +131,10 @@ def use_force(iterator: ParallelIterator) -> None:
 
 
 def close_queues(iterator: ParallelIterator) -> None:
-    """Step 5. The feeders are waited for: SHUTDOWN_END is the last that this iterator says.
+    """Step 5. Wait for the feeders, so that SHUTDOWN_END is this iterator's last event.
 
-    A pin thread for which there was no patience left has yet to look at its flag. It could not, if that were closed;
-    what it holds goes with it."""
+    A pin thread that did not end in time has yet to look at its flag. It could not if that were closed, so what it
+    waits for stays open, and is closed when the thread is gone."""
     deadline = iterator._world.now() + PATIENCE
     for index_queue in iterator._index_queues:
         index_queue.cancel_join_thread()

@@ -45,9 +45,9 @@ _watched: weakref.WeakSet[ParallelIterator] = weakref.WeakSet()
 
 
 def watch(world: World, iterator: ParallelIterator) -> None:
-    """Look after this iterator's workers whenever a child of this process ends. The thread that builds the iterator is
-    taken for the one that uses it: on any other than the main thread the handler would raise in the wrong place,
-    and is not installed."""
+    """Look at this iterator's workers whenever a child of this process ends. The thread that builds the iterator is
+    taken for the one that uses it: if that is not the main thread, the handler would raise in the wrong place, and is
+    not installed."""
     if world.on_child_exit(_look):
         _watched.add(iterator)
 
@@ -56,8 +56,8 @@ def unwatch(iterator: ParallelIterator) -> None:
     _watched.discard(iterator)
 
 
-# Libraries that must not be interrupted: weak references and multiprocessing's finalizers call back from where Python
-# swallows what is raised, and multiprocessing may be about to note an exit code that it has just read.
+# Libraries that must not be interrupted: weak references and multiprocessing's finalizers run where Python swallows
+# exceptions, and multiprocessing may be about to store an exit code that it has just read.
 DELICATE = ("multiprocessing.", "weakref", "_weakrefset")
 
 
@@ -71,7 +71,7 @@ def _look(frame: Any) -> None:
         frame = frame.f_back
     for iterator in list(_watched):
         if iterator._owner_pid != iterator._world.pid():
-            continue  # this process has inherited the handler and the iterator by a fork
+            continue  # this process has inherited the handler and the iterator through a fork
         if iterator._in_use:
             continue  # main trains, but another thread loads: its wait notices, and two must not read one queue
         if all(iterator._workers[worker_id].exitcode == 0 for worker_id in iterator._endings.wait(0)):

@@ -1,8 +1,8 @@
-"""The start-up of a ParallelIterator: for each worker two pipes, a process, and somebody who watches its end; then,
-if batches are to be pinned, the pin thread.
+"""The start-up of a ParallelIterator: for each worker two pipes, a process, and a watch on its end; then, if
+batches are pinned, the pin thread.
 
 Every worker is started before the first thread is (the feeders start at the first put): a fork while another
-thread holds a lock would give the child a lock that nobody releases.
+thread holds a lock would give the child a lock that is never released.
 
 torch: torch.utils.data.dataloader._MultiProcessingDataLoaderIter.__init__
 """
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
-    """All workers, one after the other; each joins the iterator's lists once it runs, so that a failure half way
-    leaves lists of what there is to shut down."""
+    """One worker after another. Each joins the iterator's lists once it runs, so that after a failure half way they
+    hold what there is to shut down."""
     world, epoch_id = iterator._world, iterator._epoch_id
     for worker_id in range(loader.num_workers):
         index_reader, index_writer = world.pipe()
@@ -56,9 +56,9 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
         try:
             start(worker)
         finally:
-            if worker.pid is not None:  # also if Ctrl-C came just when it had started
+            if worker.pid is not None:  # also if Ctrl-C came just after it started
                 iterator._workers.append(worker)
-            # The worker has copies of its own. As long as main held these, the pipe would not end with the worker.
+            # The worker has copies of its own. If main kept these, the pipe would not end with the worker.
             index_reader.close()
             result_writer.close()
         emit(WORKER_STARTED, epoch_id, worker=worker_id, value=worker.pid or 0)

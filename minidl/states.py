@@ -1,5 +1,5 @@
-"""What main notes of each worker and of each task. torch keeps both in lists and tuples: a bool a worker, and a tuple
-a task that grows longer when its batch is there.
+"""What main knows about each worker and each task. torch keeps a bool for each worker, and for each task a tuple that
+grows when its batch arrives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TaskInfo:
     worker_id: int
     keys: Any
     data: Any = NOT_ARRIVED
-    early: bool = False  # it arrived before its turn: it is in the reorder buffer
+    early: bool = False  # it arrived before its turn, and is in the reorder buffer
 
     @property
     def arrived(self) -> bool:

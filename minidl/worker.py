@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.random  # here, once: numpy imports it on first use, which would be in every forked worker anew
+import numpy.random  # here, once: numpy imports it on first use, which would be in every forked worker
 import torch
 import torch.utils.data
 from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
 from minidl import events
-from minidl.data.fetch import create_fetcher, load, say_failed
+from minidl.data.fetch import create_fetcher, emit_failed, load
 from minidl.events import (
     INIT_FN_BEGIN,
     INIT_FN_END,
@@ -43,7 +43,7 @@ __all__ = ["Job", "generate_state", "get_worker_info", "run"]
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker is told when it starts. Under spawn and forkserver it is pickled."""
+    """All that a worker is given when it starts. Under spawn and forkserver it is pickled."""
 
     world: World
     recorder: events.Recorder | None
@@ -64,9 +64,9 @@ class Job:
 class End(enum.IntEnum):
     """Why a worker left its loop."""
 
-    STOPPED = 0  # main said so
+    STOPPED = 0  # by main
     PARENT_DIED = 1  # main is dead
-    INTERRUPTED = 2  # Ctrl-C: main is interrupted too, and says so
+    INTERRUPTED = 2  # by Ctrl-C: main is interrupted too, and raises it
 
 
 def run(job: Job) -> None:
@@ -89,20 +89,20 @@ def run(job: Job) -> None:
         pass  # the terminal sends Ctrl-C to main as well, and main raises it
     emit(WORKER_END, job.epoch_id, worker=job.worker_id, value=end)
     if job.done.is_set() or end is not End.STOPPED:
-        # Nobody reads the results any more. A feeder that is blocked on a full pipe would never be joined.
+        # The results are no longer read: joining a feeder that is blocked on a full pipe would never end.
         result_queue.cancel_join_thread()
     result_queue.close()
     result_queue.join_thread()
 
 
 def seed_everything(job: Job) -> None:
-    """Give the worker random numbers of its own: the same in every run, others than its siblings'."""
+    """Give the worker random numbers of its own: the same in every run, and not its siblings'."""
     torch.set_num_threads(1)  # as many workers as cores, with as many threads each, would fight for the cores
     seed = job.base_seed + job.worker_id
     random.seed(seed)
     torch.manual_seed(seed)
     numpy.random.seed(generate_state(job.base_seed, job.worker_id))
-    # One state for both packages: torch's get_worker_info() works in here, and minidl's in a worker of torch.
+    # One state for both packages: torch's get_worker_info() works in here, and minidl's in a worker of torch's.
     torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
         id=job.worker_id, num_workers=job.num_workers, seed=seed, dataset=job.dataset
     )
@@ -177,7 +177,7 @@ class Worker:
 
     def wrap(self, error: Exception) -> ExceptionWrapper:
         """What answers every task of an epoch that could not be begun."""
-        say_failed(error, self.job.epoch_id, NO_TASK, self.job.worker_id)
+        emit_failed(error, self.job.epoch_id, NO_TASK, self.job.worker_id)
         return ExceptionWrapper(where=f"in DataLoader worker process {self.job.worker_id}")
 
     def resume(self, message: Resume) -> None:

@@ -9,7 +9,7 @@ into mappings, namedtuples and other sequences and come back with the same struc
 Legend
     batch     [s12, s13, ...]   a list of samples, all of one structure (here, before it is collated)
     elem      s12               the first sample: it stands for the structure of all
-    column    [x12, x13, ...]   the values at one place of the structure, one of each sample
+    column    [x12, x13, ...]   the values at one place in the structure, one from each sample
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def default_collate(batch: Any) -> Any:
 
 
 def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
-    """Like `default_collate`, with a table of one's own.
+    """Like `default_collate`, with a table of your own.
 
     Args:
         batch: the samples.
-        collate_fn_map: {type, or tuple of types: function}. The first sample's very type counts first; after
-            it the first entry, in the table's order, that the sample is an instance of. The function is
-            called with the batch and with `collate_fn_map=`, for going on inside.
+        collate_fn_map: {type, or tuple of types: function}. The first sample's exact type is looked for first; then
+            the first entry, in the table's order, that the sample is an instance of. The function is called
+            with the batch and with `collate_fn_map=`, which it needs for what is inside.
     """
     elem = batch[0]
     if collate_fn_map is not None:
@@ -136,7 +136,7 @@ def sequence_like(elem: Any, values: list[Any]) -> Any:
 
 
 def _has_no_tensor(array: np.ndarray[Any, Any]) -> bool:
-    """True of arrays of str, bytes or object: no torch dtype holds these."""
+    """True for arrays of str, bytes or object: no torch dtype holds these."""
     return array.dtype.kind in "SUO"
 
 
@@ -197,7 +197,7 @@ def collate_int_fn(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
 
 
 def collate_str_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """Text stays what it is, and is not taken for a sequence of letters."""
+    """Text stays as it is: it is not a sequence of letters here."""
     return batch
 
 

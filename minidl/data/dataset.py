@@ -218,7 +218,7 @@ class Subset(Dataset[T_co]):
 
     Raises:
         NotImplementedError: a subclass changed `__getitem__` alone. The fetcher prefers `__getitems__`, and
-            would go round the change without a word.
+            would bypass the change in silence.
     """
 
     dataset: Any
@@ -258,7 +258,7 @@ def random_split(
     lengths: Sequence[int | float],
     generator: torch.Generator | None = torch.default_generator,
 ) -> list[Subset[Any]]:
-    """Cut `dataset` at random into subsets that do not overlap, and together are the whole.
+    """Split `dataset` at random into subsets that do not overlap and together are the whole.
 
     Args:
         dataset: map-style, with a length.

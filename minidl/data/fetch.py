@@ -1,4 +1,4 @@
-"""How samples are asked of a dataset: one fetcher for each kind; and `load`, the work of one task.
+"""How a dataset is asked for samples: one fetcher for each kind; and `load`, the work of one task.
 
 A fetcher knows nothing of processes. A worker has one, made from its copy of the dataset; the single-process
 iterator has one in main. Both make every batch by calling `load`.
@@ -24,7 +24,7 @@ from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FE
 class Fetcher:
     """What both kinds hold.
 
-    `auto_collation` is true where a task has a list of keys, so that samples are put together to a batch
+    `auto_collation` is true where a task has a list of keys, so that samples are put together into a batch
     (`batch_size` or `batch_sampler` given), and false where it has one key. torch: `_BaseDatasetFetcher`
     """
 
@@ -96,10 +96,10 @@ def create_fetcher(dataset: Any, auto_collation: bool, collate_fn: Callable[[Any
 
 
 def load(fetcher: Fetcher, keys: Any, epoch_id: int, task_id: int, worker_id: int = NO_WORKER) -> Any:
-    """Do one task: fetch its samples, collate them, return the batch. Says each step as an event.
+    """Do one task: fetch its samples, collate them, return the batch. Each step is an event.
 
-    An exception of the dataset or of collate_fn goes on to the caller as it came. FETCH_FAILED tells of it,
-    unless it is the StopIteration by which an iterable dataset says that it has no more samples.
+    What the dataset or collate_fn raises reaches the caller as it is. It is also the event FETCH_FAILED, unless it is
+    the StopIteration that ends an iterable dataset.
     """
     try:
         emit(FETCH_BEGIN, epoch_id, task_id, worker_id)
@@ -112,11 +112,11 @@ def load(fetcher: Fetcher, keys: Any, epoch_id: int, task_id: int, worker_id: in
     except BaseException as error:  # KeyboardInterrupt too: a step that has begun must be seen to end
         end_of_stream = isinstance(error, StopIteration) and isinstance(fetcher, IterableFetcher)
         if not end_of_stream:
-            say_failed(error, epoch_id, task_id, worker_id)
+            emit_failed(error, epoch_id, task_id, worker_id)
         raise
 
 
-def say_failed(error: BaseException, epoch_id: int, task_id: int, worker_id: int) -> None:
+def emit_failed(error: BaseException, epoch_id: int, task_id: int, worker_id: int) -> None:
     """The event that a task failed. On its own for the worker, where a task can fail before it is begun."""
     emit(FETCH_FAILED, epoch_id, task_id, worker_id, text=describe(error))
 

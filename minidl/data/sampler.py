@@ -5,7 +5,7 @@ the workers, and a new iterator of it is made for every epoch. Every draw from a
 order, so that the same seed gives the same keys in both packages.
 
 Legend
-    key      12                 one sample's name; here, mostly, a number below len(data_source)
+    key      12                 one sample's name; here usually an integer below len(data_source)
     keys     [12, 13, 14, 15]   what `BatchSampler` makes of the keys: the content of one task
 """
 

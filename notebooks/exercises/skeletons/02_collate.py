@@ -37,12 +37,12 @@ from minidl.data.collate import _is_namedtuple, default_collate_err_msg_format, 
 
 
 def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
-    """Like `default_collate`, with a table of one's own.
+    """Like `default_collate`, with a table of your own.
 
     Args:
         batch: the samples.
-        collate_fn_map: {type, or tuple of types: function}. The first sample's very type counts first; after
-            it the first entry, in the table's order, that the sample is an instance of. The function is
-            called with the batch and with `collate_fn_map=`, for going on inside.
+        collate_fn_map: {type, or tuple of types: function}. The first sample's exact type is looked for first; then
+            the first entry, in the table's order, that the sample is an instance of. The function is called
+            with the batch and with `collate_fn_map=`, which it needs for what is inside.
     """
     raise NotImplementedError

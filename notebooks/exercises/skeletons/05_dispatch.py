@@ -42,8 +42,8 @@ from minidl.states import TaskInfo, WorkerState
 
 class ParallelIterator:
     def _prime(self) -> None:
-        """At the beginning of an epoch give every worker `prefetch_factor` tasks, in turns: from then on each batch
-        that is yielded brings one more. torch: _reset
+        """Give every worker `prefetch_factor` tasks, in turn; from then on each batch yielded brings one more.
+        torch: _reset
         """
         raise NotImplementedError
 
@@ -52,7 +52,7 @@ class ParallelIterator:
         raise NotImplementedError
 
     def _choose_worker(self, max_tasks: int) -> int | None:
-        """The next active worker in turn; without order, the next that has room. In order a worker cannot have
-        too many: its batches are waited for in turn.
+        """The next active worker in turn; without order, the next that has room. In order no worker can
+        have too many, since its batches are waited for in turn.
         """
         raise NotImplementedError

@@ -51,8 +51,8 @@ from minidl.states import WorkerState
 
 class ParallelIterator:
     def _choose_worker(self, max_tasks: int) -> int | None:
-        """The next active worker in turn; without order, the next that has room. In order a worker cannot have
-        too many: its batches are waited for in turn.
+        """The next active worker in turn; without order, the next that has room. In order no worker can
+        have too many, since its batches are waited for in turn.
         """
         raise NotImplementedError
 

@@ -55,7 +55,7 @@ def pin_loop(
     epoch_id: int,
 ) -> None:
     """The pin thread: every message of `results` goes to `data_queue`, batches pinned on the way, until the flag
-    that `results` watches is set. An exception goes on in the batch's place. torch: _pin_memory_loop
+    that `results` watches is set. An exception travels on in the batch's place. torch: _pin_memory_loop
     """
     raise NotImplementedError
 

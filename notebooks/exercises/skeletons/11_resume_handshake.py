@@ -43,6 +43,6 @@ from minidl.states import WorkerState
 class ParallelIterator:
     def _resume_workers(self) -> None:
         """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What
-        else arrives meanwhile belongs to an epoch that was abandoned, and is dropped.
+        else arrives meanwhile belongs to the abandoned epoch, and is dropped.
         """
         raise NotImplementedError

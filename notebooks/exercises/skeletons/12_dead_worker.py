@@ -40,10 +40,10 @@ from minidl.states import WorkerState
 
 
 def check_health(iterator: ParallelIterator) -> None:
-    """Nothing came for a while: look whether everybody is alive."""
+    """Nothing has come for a while: are the workers and the pin thread alive?"""
     raise NotImplementedError
 
 
 def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
-    """A worker's process is no more. That of an exhausted one was told to end."""
+    """A worker's process has ended. An exhausted one was told to."""
     raise NotImplementedError

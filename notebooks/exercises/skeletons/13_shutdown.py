@@ -45,7 +45,7 @@ from minidl.shutdown import PATIENCE, close_queues, end_pin_thread, stop_pin_thr
 
 def shut_down(iterator: ParallelIterator) -> None:
     """Leave no process, thread or pipe behind. Called a second time, or in a process that merely inherited the
-    iterator by fork, it does nothing: the workers there are another's children.
+    iterator by fork, it does nothing: the workers are another process's children.
     """
     raise NotImplementedError
 

@@ -59,7 +59,7 @@ class Producer:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing more will be put. Closing twice is closing once."""
+        """Nothing more will be put. A second call does nothing."""
         raise NotImplementedError
 
     def _feed(self) -> None:
