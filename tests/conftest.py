@@ -1,4 +1,4 @@
-"""What every test is held to: it leaves no process behind."""
+"""What holds for every test: Ctrl-C interrupts it and its children, and it leaves no process behind."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")  # they live as long as pytest does
-PATIENCE = 5.0  # seconds for a process that is on its way out
+# Under nohup, in a shell's background or under many CI runners, SIGINT is ignored: Python then installs no handler, and
+# tests of Ctrl-C would wait for ever. A child inherits a signal that is ignored, even through exec; one that has a
+# handler here is back to its default there.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")  # these live as long as pytest
+PATIENCE = 5.0  # seconds for a process that is about to end
 
 
 def children() -> list[psutil.Process]:
-    """The living processes below this one, without multiprocessing's own helpers. Zombies do not count: whoever
-    started them is about to reap them."""
+    """The living descendants of this process, except multiprocessing's own helpers. Zombies do not count: their
+    parents are about to reap them."""
     return [process for process in psutil.Process().children(recursive=True) if not is_over(process)]
 
 
@@ -23,7 +28,7 @@ def is_over(process: psutil.Process) -> bool:
     try:
         command = " ".join(process.cmdline())
         helper = any(name in command for name in HELPERS) and "spawn_main" not in command
-        # A worker of the forkserver is forked from it, and has the same command line: it is the helper's child.
+        # A worker forked from the forkserver has its command line; unlike the forkserver it is a helper's child.
         parent = process.parent()
         forked = parent is not None and any(name in " ".join(parent.cmdline()) for name in HELPERS)
         return process.status() == psutil.STATUS_ZOMBIE or (helper and not forked)
@@ -40,7 +45,7 @@ def no_leftovers() -> Iterator[None]:
     if left:
         gc.collect()  # an iterator in a reference cycle (a traceback's frame, say) lives until now
         _, left = psutil.wait_procs(left, timeout=PATIENCE)
-    # The loader's own handler would raise here, and so in pytest.
+    # The loader's own handler would raise here, inside pytest.
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for process in left:
         process.kill()

@@ -63,7 +63,6 @@ class Really:
 
 def _run(name: str, post: Any) -> None:
     os.setsid()  # a group of its own: for Ctrl-C, and for the end
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been started in the background
     worldly.post = post
     worldly.tell(PROGRAMS[name](worlds.current(multiprocessing.get_context(start_method(name)))))
 
