@@ -1,17 +1,15 @@
-"""How long everything took that a loader does: what tracing.analysis.whatif.simulated_replay does again, in another
-setting.
+"""How long each thing took that a loader does, for tracing.analysis.whatif.simulated_replay to replay.
 
-Each batch has its own times, whatever worker makes it. What is the same for all is one number: a median, or the least
-that was seen, where a queue can only add to it.
+Each batch has its own times, whichever worker makes it. What is the same for all is one number: a median, or the least
+seen where queueing can only add to it.
 
-Not everything is in a trace. What is not known, and what is put in its place:
+Not everything is in a trace. What is not known, and what is assumed instead:
 
-training    only its wall time is known: it is taken to use a core, unless the workers were too quick for that
-            (tracing.analysis.whatif.simulated_replay.fitted); without workers main's CPU time is known, and taken as it
-            is
-waiting     what of a batch's making was not CPU time; if it was for a core, it is not there elsewhere: fitted, too
-moving      how long a message is in a pipe shows only where its reader waited for it: of both queues the least counts
-workers     a trace without any knows nothing of starting one, or of moving a batch: 0
+training    only its wall time is known: it is assumed to use a core, unless the workers were too quick for that
+            (tracing.analysis.whatif.simulated_replay.fitted); without workers main's CPU time is known, and is used
+waiting     the part of a batch's making that was not CPU time; waiting for a core must not be replayed: fitted, too
+hops        how long a message is in a pipe shows only if its reader waited for it: the least of both queues counts
+workers     a trace without any does not show what it takes to start one, or to send a batch: 0
 
 Legend
     setting  Setting(num_workers=2, prefetch_factor=2, in_order=True, persistent_workers=False)
@@ -30,13 +28,13 @@ from tracing.analysis.measure.stages import first_batches
 from tracing.trace.places import Place
 
 SECOND = 1e9  # ns
-BLOCK = 40  # batches that follow each other: what is chosen of a long trace
-QUICKEST = 10  # per cent: of many equal things that few were not held up
+BLOCK = 40  # consecutive batches: an excerpt of a long trace consists of such blocks
+QUICKEST = 10  # per cent of many similar times are taken for not held up
 
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What is tried."""
+    """The options of a DataLoader that are tried."""
 
     num_workers: int
     prefetch_factor: int = 2
@@ -45,41 +43,41 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Moving:
-    """What a message takes on a part of its way."""
+class HopTimes:
+    """How long messages take for one hop."""
 
-    always: float  # what the quickest take
-    locked: np.ndarray  # how much longer each takes: its process computes, and has Python's lock
+    least: float  # what the quickest take
+    held_up: np.ndarray  # how much longer each takes: its process computes, and holds Python's lock
 
     def of(self, task: int) -> tuple[float, float]:
-        return self.always, float(self.locked[task])
+        return self.least, float(self.held_up[task])
 
 
 @dataclass(frozen=True)
 class Durations:
-    """Of one loader, in seconds. Arrays have an element a batch, in the order in which they were yielded."""
+    """Of one loader, in seconds. Arrays have one element per batch, in the order in which they were yielded."""
 
     making_cpu: np.ndarray  # fetch and collate, on a core
     making_wait: np.ndarray  # ... and the rest of the wall time
-    turning: float  # a worker, from a batch to the next one, if that one's task is there
-    sending: Moving  # a task, from main to a worker who waits for it
-    pickling: Moving  # a batch, from a worker's hands to whoever waits for it
-    unpickling: Moving
+    turning: float  # a worker, from one batch to the next, if the next task is there already
+    sending: HopTimes  # a task, from main to a worker that waits for it
+    pickling: HopTimes  # a batch, from its worker to a reader that waits for it
+    unpickling: HopTimes
     pinning_cpu: np.ndarray
     pinning_wait: np.ndarray
     drawing: np.ndarray  # keys, by main
-    handling_cpu: float  # the loader's own bookkeeping in main, a batch
+    handling_cpu: float  # the loader's own bookkeeping in main, per batch
     handling_wait: float
     training: np.ndarray  # the step with the batch
     trains_on: float  # the share of it that needs a core, 0 to 1
     trains_known: bool  # whether that was measured
     pins: bool
     starting: float  # main's time for each worker it starts
-    preparing_cpu: float  # a worker, from there until it waits for its first task
+    preparing_cpu: float  # a worker, from its start until it waits for its first task
     preparing_wait: float
-    warming_cpu: float  # how much longer a worker makes at its first batch than at others: on a core ...
+    warming_cpu: float  # how much longer a worker takes for its first batch than for others: on a core ...
     warming_wait: float  # ... and the rest
-    stopping: float  # main's time for each worker that it waits for at the end
+    stopping: float  # main's time for each worker at the end
     batches: int  # of an epoch
     epochs: int
     cores: float  # of the machine
@@ -90,13 +88,13 @@ class Durations:
 
     @property
     def cpu(self) -> float:
-        """The seconds of a core that a batch takes, all that compute for it together."""
+        """Core seconds that a batch takes, in main and its worker together."""
         arrays = (self.making_cpu, self.pinning_cpu, self.drawing, self.trains_on * self.training)
         return self.handling_cpu + float(sum(each.mean() for each in arrays))
 
-    def part(self, most: int) -> Durations:
-        """At most so many batches, or a few more, and no more than two epochs have: blocks from all over the trace,
-        each of batches that follow each other. (What comes one time in ten comes so in a block, too.)"""
+    def excerpt(self, most: int) -> Durations:
+        """About `most` batches, and no more than two epochs have: blocks of consecutive ones from all over the trace.
+        (What happens to every tenth batch happens to every tenth of a block, too.)"""
         most = min(most, 2 * self.batches)
         if len(self) <= most:
             return self
@@ -107,17 +105,17 @@ class Durations:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 fewer[name] = value[chosen]
-            elif isinstance(value, Moving):
-                fewer[name] = replace(value, locked=value.locked[chosen])
+            elif isinstance(value, HopTimes):
+                fewer[name] = replace(value, held_up=value.held_up[chosen])
         return replace(self, **fewer)
 
 
 def durations(measures: Measures) -> Durations:
-    """What the trace says of this loader. ValueError: fewer than two batches were made and yielded."""
+    """What the trace shows of this loader. ValueError: fewer than two batches were made and yielded."""
     rows = measures.tasks
     rows = rows[(rows["yielded"] >= 0) & (rows["collate_end"] >= 0)]
     if len(rows) < 2:
-        raise ValueError("fewer than two batches were made and yielded: that is too few to tell of others")
+        raise ValueError("fewer than two batches were made and yielded: too few to predict others")
     rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
     pinning = _seconds(rows, "pin_begin", "pin_end")
     pinning_cpu = np.minimum(_cpu(rows, "pin_cpu"), pinning)
@@ -128,9 +126,9 @@ def durations(measures: Measures) -> Durations:
     return Durations(
         **_making(measures, rows),
         turning=_turning(rows),
-        sending=_on_its_way(measures, rows, Queue.INDEX),
-        pickling=_on_its_way(measures, rows, Queue.RESULT),
-        unpickling=_moving(_seconds(rows, "result_arrived", "result_got"), rows["result_arrived"] >= 0),
+        sending=_from_put_to_reader(measures, rows, Queue.INDEX),
+        pickling=_from_put_to_reader(measures, rows, Queue.RESULT),
+        unpickling=_hop_times(_seconds(rows, "result_arrived", "result_got"), rows["result_arrived"] >= 0),
         pinning_cpu=pinning_cpu,
         pinning_wait=pinning - pinning_cpu,
         drawing=_seconds(rows, "keys_begin", "keys_drawn"),
@@ -146,13 +144,13 @@ def durations(measures: Measures) -> Durations:
         stopping=_stopping(measures),
         batches=-(-len(rows) // epochs),
         epochs=epochs,
-        cores=float(measures.trace.about.get("cpus") or 1),  # of a simulated machine there may be a part of one
+        cores=float(measures.trace.about.get("cpus") or 1),  # a simulated machine may have a part of one
         setting=recorded_setting(measures),
     )
 
 
 def recorded_setting(measures: Measures) -> Setting:
-    """Without workers the other options mean nothing, and are the default ones."""
+    """As recorded; without workers the other options mean nothing, and have their defaults."""
     config, workers = measures.config, measures.num_workers
     if not workers:
         return Setting(0)
@@ -161,7 +159,7 @@ def recorded_setting(measures: Measures) -> Setting:
 
 
 def _seconds(rows: np.ndarray, begin: str, end: str) -> np.ndarray:
-    """From one hop to the other of each batch; 0 where one of them is not known."""
+    """From `begin` to `end` of each batch; 0 where either is not known."""
     known = (rows[begin] >= 0) & (rows[end] >= 0)
     return np.where(known, np.maximum(0, rows[end] - rows[begin]), 0) / SECOND
 
@@ -170,37 +168,38 @@ def _cpu(rows: np.ndarray, *names: str) -> np.ndarray:
     return np.asarray(sum(np.maximum(0, rows[name]) for name in names) / SECOND)
 
 
-def _moving(lengths: np.ndarray, known: np.ndarray) -> Moving:
-    """What the quickest took, and how much longer the others did; of those that are not known, as of one that is."""
+def _hop_times(lengths: np.ndarray, known: np.ndarray) -> HopTimes:
+    """What the quickest took, and how much longer the others. One that is not known gets the time of one that is."""
     if not known.any():
-        return Moving(0.0, np.zeros(len(lengths)))
+        return HopTimes(0.0, np.zeros(len(lengths)))
     seen = lengths[known]
-    always = float(np.percentile(seen, QUICKEST))
+    least = float(np.percentile(seen, QUICKEST))
     filled = np.where(known, lengths, np.resize(seen, len(lengths)))
-    return Moving(always, np.maximum(0, filled - always))
+    return HopTimes(least, np.maximum(0, filled - least))
 
 
-def _on_its_way(measures: Measures, rows: np.ndarray, queue: Queue) -> Moving:
-    """From the put of a message until its reader has it, if he waits for it: to the pipe as it took, and from there as
-    the quickest. torch's feeders do not say when a message is in the pipe: there those count whose reader did wait."""
+def _from_put_to_reader(measures: Measures, rows: np.ndarray, queue: Queue) -> HopTimes:
+    """From the put of a message until its reader has it, if that waits for it: as recorded as far as the pipe, and as
+    the quickest from there. torch's feeders do not record when a message is in the pipe: there only messages count
+    whose reader did wait."""
     name = queue.name.lower()
     put, sent, arrived = rows[f"{name}_put"], rows[f"{name}_sent"], _arrived(rows, queue)
     known = (put >= 0) & (sent >= 0)
     if known.any():
-        return _moving((sent - put) / SECOND + _in_pipe(rows), known)
+        return _hop_times((sent - put) / SECOND + _in_pipe(rows), known)
     waited = (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived)
-    return _moving((arrived - put) / SECOND, waited)
+    return _hop_times((arrived - put) / SECOND, waited)
 
 
 def _arrived(rows: np.ndarray, queue: Queue) -> np.ndarray:
-    """When the reader of a queue had each message: ns; -1 where that is not known."""
+    """When the reader of a queue had each message (ns); -1: not known."""
     name = queue.name.lower()
     return np.where(rows[f"{name}_arrived"] >= 0, rows[f"{name}_arrived"], rows[f"{name}_got"])
 
 
 def _in_pipe(rows: np.ndarray) -> float:
-    """The least that a message of either queue was in its pipe (s). Of both, since where readers are never early
-    nothing shows how quick a pipe is; but who never waits for tasks is waited for, and the other way round."""
+    """The least time that a message of either queue was in its pipe (s). A queue whose reader never waits does not show
+    how quick a pipe is; but if workers never wait for tasks, main waits for batches, and the other way round."""
     found = []
     for queue in (Queue.INDEX, Queue.RESULT):
         sent, arrived = rows[f"{queue.name.lower()}_sent"], _arrived(rows, queue)
@@ -210,7 +209,7 @@ def _in_pipe(rows: np.ndarray) -> float:
 
 
 def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndarray) -> np.ndarray:
-    """Which messages found a consumer that waited when they were put: bool."""
+    """Whether the consumer was waiting for each message when it was put: bool."""
     waited, put = np.zeros(len(rows), bool), rows[f"{queue.name.lower()}_put"]
     for consumer in range(measures.num_workers) if queue is Queue.INDEX else [NO_WORKER]:
         groups = [
@@ -226,15 +225,15 @@ def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndar
 
 
 def _handling(measures: Measures) -> float:
-    """The CPU time of the loader's own bookkeeping in main, all of it, as if each piece took what the median one did.
-    (What is beyond that, main waited for a core.)"""
+    """The CPU time of all of the loader's own bookkeeping in main (s), as if each piece took as long as the median one.
+    (For the rest of the time main waited for a core.)"""
     pieces = measures.main_in(Place.HANDLING).length
     return min(float(np.median(pieces)) * len(pieces), float(pieces.sum())) / SECOND if len(pieces) else 0.0
 
 
 def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
-    """Fetching and collating. What a worker takes longer for its first batch (it imports, opens files, fills caches)
-    is told apart where it is plain: where each of them took longer than nine in ten of the others."""
+    """Fetching and collating. What a worker takes longer for its first batch (it imports, opens files, fills caches) is
+    kept apart if it is plain: if each first batch took longer than nine in ten of the others."""
     wall = _seconds(rows, "fetch_begin", "collate_end")
     cpu = np.minimum(_cpu(rows, "fetch_cpu", "collate_cpu"), wall)
     first = np.isin(rows["fetch_begin"], first_batches(measures)["fetch_begin"]) & (rows["worker"] >= 0)
@@ -253,7 +252,7 @@ def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
 
 
 def _turning(rows: np.ndarray) -> float:
-    """What lies between two batches of a worker whose next task is there already: the median. 0 if none ever was."""
+    """The median time between two batches of a worker whose next task was there already (s); 0 if none ever was."""
     rows = rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0)]
     rows = rows[np.lexsort((rows["fetch_begin"], rows["worker"], rows["epoch"]))]
     before, after = rows[:-1], rows[1:]
@@ -264,13 +263,14 @@ def _turning(rows: np.ndarray) -> float:
 
 
 def _training(rows: np.ndarray) -> np.ndarray:
-    """The training steps; of one whose end was not seen, the median."""
+    """The training steps (s); the median for one whose end was not recorded."""
     steps, known = _seconds(rows, "yielded", "asked"), rows["asked"] >= 0
     return np.where(known, steps, np.median(steps[known]) if known.any() else 0.0)
 
 
 def _share_on_core(measures: Measures, rows: np.ndarray) -> float:
-    """Of the training steps, where main makes the batches: the CPU time of its thread is known before and after."""
+    """The share of the training steps that used a core, 0 to 1. Without workers main makes the batches, and so records
+    its thread's CPU time before and after each step."""
     last = "pin_end" if (rows["pin_end"] >= 0).all() else "collate_end"
     follows = np.flatnonzero((rows["epoch"][1:] == rows["epoch"][:-1]) & (rows["asked"][:-1] >= 0))
     before, after = rows[follows], rows[follows + 1]
@@ -283,7 +283,7 @@ def _share_on_core(measures: Measures, rows: np.ndarray) -> float:
 
 
 def _between(measures: Measures, begin: Kind, end: Kind) -> float:
-    """From one event of a worker's start to another: the median of all workers; 0 if it is not known."""
+    """From one event of a worker's start to another: the median of all workers (s); 0 if not known."""
     found = []
     for iterator in measures.iterators:
         for worker in range(iterator.num_workers):
@@ -296,7 +296,7 @@ def _between(measures: Measures, begin: Kind, end: Kind) -> float:
 
 
 def _before_first_batch(measures: Measures) -> float:
-    """The CPU time that a worker has used when it begins with its first batch: the median of all."""
+    """The CPU time that a worker has used when it begins its first batch: the median of all workers (s)."""
     begins = first_batches(measures)["fetch_begin"]
     used = measures.events["value"][measures.positions(begins, "fetch_begin")]
     return float(np.median(used)) / SECOND if len(used) else 0.0

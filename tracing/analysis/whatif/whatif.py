@@ -159,15 +159,15 @@ def predict(
 ) -> WhatIf:
     """`settings`: the first one is the recorded one. At most so many batches are replayed, or four for each that may be
     under way."""
-    from tracing.analysis.whatif.simulated_replay import fitted, rehearse  # imports minidl's loader, a second
+    from tracing.analysis.whatif.simulated_replay import fitted, replay_load  # imports minidl's loader: a second
 
-    times = fitted(whole.part(max(most, *(4 * each.num_workers * each.prefetch_factor for each in settings))))
+    times = fitted(whole.excerpt(max(most, *(4 * each.num_workers * each.prefetch_factor for each in settings))))
     cores = cpus or times.cores
     rows = []
     for done, setting in enumerate(settings):
         if progress is not None:
             progress(done, len(settings))
-        run = rehearse(times, setting, cores)
+        run = replay_load(times, setting, cores)
         rate = whole.batches * whole.epochs / run.total
         rows.append(Prediction(setting, rate, 1 - run.trained / run.total, times.cpu * rate))
     total, trained = measures.total, measures.spent[Place.TRAINING]
