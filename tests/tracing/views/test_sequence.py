@@ -1,4 +1,4 @@
-"""Every put and its got is one arrow between the right columns, in order: in the rows, and in each drawing of them."""
+"""Every put and its got are one arrow between the right columns, in order: in the rows, and in each drawing of them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.loads import LOADS
 from tests.tracing.traces import begin, copy, steady
+from tracing.trace.event_words import thread_name
 from tracing.trace.state_at import label
 from tracing.views import sequence
-from tracing.views.sequence import Part, svg
+from tracing.views.sequence import Phase, svg
 from tracing.views.sequence.mermaid import escape
-from tracing.views.sequence.rows import Arrow, Fate, Note
+from tracing.views.sequence.rows import Arrow, Delivery, Note
 from tracing.views.timeline import artists
 
 pytestmark = pytest.mark.timeout(60)
@@ -40,9 +41,8 @@ def notes_of(found: sequence.Sequence) -> list[Note]:
 
 
 def column_of(trace: tracing.Trace, position: int) -> str:
-    """The thread that said something."""
-    actor = trace.actors[trace.events["actor"][position]]
-    return {"worker": f"worker {actor.worker}", "pin": "pin thread"}.get(actor.role, actor.role)
+    """The thread that emitted an event."""
+    return thread_name(trace.actors[trace.events["actor"][position]])
 
 
 def iterators(trace: tracing.Trace) -> list[tuple[int, sequence.Sequence]]:
@@ -58,7 +58,7 @@ def iterators(trace: tracing.Trace) -> list[tuple[int, sequence.Sequence]]:
 
 
 @pytest.mark.parametrize("name", PARALLEL)
-def test_every_message_is_one_arrow_between_those_who_said_so(recorded: Recorded, name: str) -> None:
+def test_every_message_is_one_arrow_from_its_sender_to_its_receiver(recorded: Recorded, name: str) -> None:
     trace = recorded(name)
     events = trace.events
     count = 0
@@ -80,8 +80,8 @@ def test_every_message_is_one_arrow_between_those_who_said_so(recorded: Recorded
                 got = events[arrow.end]
                 assert (got["queue"], got["worker"]) == (put["queue"], put["worker"]) and arrow.end > arrow.begin
                 assert arrow.target == column_of(trace, arrow.end)
-                assert got["task"] == put["task"] or arrow.fate is Fate.BROKEN
-            assert (arrow.end < 0) == (arrow.fate in (Fate.LOST, Fate.WAITING))
+                assert got["task"] == put["task"] or arrow.delivery is Delivery.BROKEN
+            assert (arrow.end < 0) == (arrow.delivery in (Delivery.LOST, Delivery.WAITING))
         count += len(found)
     assert count >= 4
 
@@ -94,7 +94,7 @@ def test_rows_are_in_the_order_of_their_events(recorded: Recorded, name: str) ->
         assert {row.column for row in notes_of(found)} <= set(found.columns)
 
 
-def test_columns_are_the_threads_that_were_there(recorded: Recorded) -> None:
+def test_columns_are_the_threads_of_the_load(recorded: Recorded) -> None:
     assert sequence.select(recorded("pinned")).columns == ["main", "pin thread", "worker 0", "worker 1"]
     assert sequence.select(recorded("in_order")).columns == ["main", "worker 0", "worker 1", "worker 2"]
     assert sequence.select(recorded("serial")).columns == ["main"]
@@ -103,7 +103,7 @@ def test_columns_are_the_threads_that_were_there(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("name", ["in_order", "pinned", "dying"])
-def test_with_feeders_a_message_goes_through_their_hands(recorded: Recorded, name: str) -> None:
+def test_with_feeders_every_message_passes_through_a_feeder(recorded: Recorded, name: str) -> None:
     trace = recorded(name)
     found = arrows_of(sequence.select(trace, feeders=True, most=None))
     for kind, at in ((Kind.PUT, "begin"), (Kind.GOT, "end"), (Kind.SEND_BEGIN, "end"), (Kind.SENT, "begin")):
@@ -123,10 +123,10 @@ def test_deaths_errors_and_the_shutdown_are_noted(recorded: Recorded) -> None:
     assert (death.worker, death.words.text()) == (1, "notices that worker 1 died (SIGKILL)")
     raised = [note.words.text() for note in notes_of(found) if note.kind == Kind.ERROR_RAISED]
     assert "killed by signal" in raised[0] and set(raised[1:]) == {"raises the same error again"}
-    assert {arrow.fate for arrow in arrows_of(found)} >= {Fate.TAKEN, Fate.LOST}
+    assert {arrow.delivery for arrow in arrows_of(found)} >= {Delivery.TAKEN, Delivery.LOST}
 
 
-def test_what_is_in_a_queue_when_the_trace_ends_is_still_there(recorded: Recorded, tmp_path: Path) -> None:
+def test_a_message_in_a_queue_when_the_trace_ends_is_still_there(recorded: Recorded, tmp_path: Path) -> None:
     whole = recorded("pinned")
     for length in range(20, len(whole), 15):
         trace = copy(whole, whole.events[:length], tmp_path / f"{length}.trace")
@@ -134,7 +134,7 @@ def test_what_is_in_a_queue_when_the_trace_ends_is_still_there(recorded: Recorde
         [state] = trace.state().loaders
         queues = [*state.index_queues, *state.result_queues, state.data_queue]
         if state.alive:
-            waiting = [arrow.label for arrow in arrows_of(found) if arrow.fate is Fate.WAITING]
+            waiting = [arrow.label for arrow in arrows_of(found) if arrow.delivery is Delivery.WAITING]
             assert Counter(waiting) == Counter(message for queue in queues for message in queue.messages)
         for drawn in (str(sequence.as_text(trace)), sequence.as_svg(trace), sequence.as_mermaid(trace)):
             assert drawn
@@ -153,10 +153,10 @@ def test_only_some_batches(recorded: Recorded) -> None:
 def test_only_the_start_up_and_only_the_shutdown(recorded: Recorded) -> None:
     trace = recorded("pinned")
     kinds = trace.events["kind"]
-    start = sequence.select(trace, part=Part.START_UP)
+    start = sequence.select(trace, phase=Phase.START_UP)
     assert start.rows[0].kind == Kind.LOADER
     assert start.rows[-1].begin == np.flatnonzero(kinds == Kind.YIELDED)[0]
-    end = sequence.select(trace, part=Part.SHUTDOWN)
+    end = sequence.select(trace, phase=Phase.SHUTDOWN)
     assert {arrow.label for arrow in arrows_of(end)} == {"STOP"}
     assert min(row.begin for row in end.rows) == np.flatnonzero(kinds == Kind.SHUTDOWN_BEGIN)[0]
 
@@ -178,7 +178,7 @@ def test_an_epoch_of_a_persistent_loader(recorded: Recorded) -> None:
     assert sum(map(len, parts)) == len(set.union(*parts))
 
 
-def test_a_long_one_says_what_it_leaves_out(tmp_path: Path) -> None:
+def test_a_long_diagram_names_what_it_leaves_out(tmp_path: Path) -> None:
     steady(tmp_path / "long.trace", tasks=300)
     trace = tracing.load(tmp_path / "long.trace")
     whole, part = sequence.select(trace, most=None), sequence.select(trace)
@@ -209,8 +209,8 @@ def test_what_cannot_be_drawn_is_one_clear_line(recorded: Recorded, options: dic
 def test_other_things_that_cannot_be_drawn(recorded: Recorded, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no events"):
         sequence.as_text(tracing.load(begin(tmp_path / "empty.trace")))
-    with pytest.raises(ValueError, match="does not begin to shut down"):
-        sequence.as_text(recorded("serial"), part=Part.SHUTDOWN)
+    with pytest.raises(ValueError, match="does not start to shut down"):
+        sequence.as_text(recorded("serial"), phase=Phase.SHUTDOWN)
     with pytest.raises(ValueError, match="40 columns"):
         sequence.as_text(recorded("pinned"), width=39)
 
@@ -240,14 +240,14 @@ def test_the_text_shows_every_arrow_in_order(recorded: Recorded, name: str) -> N
     drawn = str(sequence.as_text(recorded(name), width=110, most=None))
     expected = [(arrow.source, arrow.target, str(arrow.label)) for arrow in arrows_of(found)]
     assert read_text(drawn, found.columns) == expected
-    said = " ".join(drawn.split())
+    shown = " ".join(drawn.split())
     for note in notes_of(found):
-        assert " ".join(note.words.text().split()[:3]) in said
+        assert " ".join(note.words.text().split()[:3]) in shown
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 @pytest.mark.parametrize("feeders", [False, True])
-def test_the_text_fits_its_width_or_says_what_does_not(recorded: Recorded, width: int, feeders: bool) -> None:
+def test_the_text_fits_its_width_or_names_what_does_not(recorded: Recorded, width: int, feeders: bool) -> None:
     for name in ("in_order", "pinned", "persistent", "dying"):
         text = sequence.as_text(recorded(name), width=width, feeders=feeders, most=None)
         lines = str(text).split("\n")
@@ -263,7 +263,7 @@ def test_the_text_fits_its_width_or_says_what_does_not(recorded: Recorded, width
             assert "No room" not in str(wide)
 
 
-def test_a_terminal_gets_colours_and_a_plain_one_ascii(recorded: Recorded) -> None:
+def test_a_terminal_with_colours_gets_them_and_an_ascii_one_gets_ascii(recorded: Recorded) -> None:
     text = sequence.as_text(recorded("dying"), width=100)
     colours = io.StringIO()
     Console(file=colours, force_terminal=True, width=100, color_system="truecolor").print(text)
@@ -271,7 +271,7 @@ def test_a_terminal_gets_colours_and_a_plain_one_ascii(recorded: Recorded) -> No
     plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Console(file=plain, width=100).print(text)
     plain.seek(0)
-    assert "STOP" in plain.read()  # and nothing was said that ASCII cannot say
+    assert "STOP" in plain.read()  # and no character was printed that ASCII lacks
 
 
 # ---- svg
@@ -282,7 +282,7 @@ def test_the_picture_shows_every_arrow_from_line_to_line(recorded: Recorded, nam
     found = sequence.select(recorded(name), most=None)
     drawn = sequence.as_svg(recorded(name), most=None)
     root = ET.fromstring(drawn)
-    page = svg.Page(found)
+    page = svg.SvgLayout(found)
     groups = [group for group in root.findall(".//{*}g") if group.get("data-end")]
     assert [int(group.get("data-k")) for group in groups] == [arrow.begin for arrow in arrows_of(found)]
     for group, arrow in zip(groups, arrows_of(found), strict=True):
@@ -297,7 +297,7 @@ def test_the_picture_shows_every_arrow_from_line_to_line(recorded: Recorded, nam
     assert len(set(page.y.values())) == len(page.y)  # two events never share a line
 
 
-def test_the_picture_needs_nothing_else(recorded: Recorded) -> None:
+def test_the_picture_is_self_contained(recorded: Recorded) -> None:
     drawn = sequence.as_svg(recorded("pinned"))
     assert re.findall(r"https?://[^\"']+", drawn) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"<script|@import|@font-face|url\(", drawn)
@@ -315,14 +315,14 @@ STATEMENT = re.compile(
     r"""(?: title\ .+
         | participant\ (?P<id>P\d+)\ as\ (?P<name>.+)
         | (?P<source>P\d+)(?P<line>->>|--x)(?P<target>P\d+):\ (?P<label>\w+|\#63;)\ \(.+\)
-        | note\ over\ (?P<over>P\d+):\ (?P<said>.+)
+        | note\ over\ (?P<over>P\d+):\ (?P<note>.+)
     )""",
     re.VERBOSE,
 )
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_mermaid_gets_every_arrow_and_note_in_order(recorded: Recorded, name: str) -> None:
+def test_mermaid_shows_every_arrow_and_note_in_order(recorded: Recorded, name: str) -> None:
     found = sequence.select(recorded(name), most=None)
     head, *lines = sequence.as_mermaid(recorded(name), most=None).splitlines()
     statements = [STATEMENT.fullmatch(line.strip()) for line in lines]
@@ -336,7 +336,7 @@ def test_mermaid_gets_every_arrow_and_note_in_order(recorded: Recorded, name: st
             assert (names[each["source"]], names[each["target"]]) == (row.source, row.target)
             assert (each["label"], each["line"] == "->>") == (str(row.label), row.taken)
         else:
-            assert names[each["over"]] == row.column and each["said"] == escape(row.words.text())
+            assert names[each["over"]] == row.column and each["note"] == escape(row.words.text())
 
 
 def test_mermaid_texts_are_escaped() -> None:

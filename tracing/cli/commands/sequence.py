@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     kind = has_suffix(args.output, ".svg", ".mmd", ".txt") if args.output else ""
     trace = tracing.load(args.trace)
     part = part_of(args) | {
-        "part": sequence.Part[args.only or "ALL"],
+        "phase": sequence.Phase[args.only or "ALL"],
         "most": args.most,
         "feeders": args.feeders,
     }

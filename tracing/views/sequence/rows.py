@@ -1,10 +1,10 @@
 """What a sequence diagram shows: which threads, which messages between them, which notes beside them.
 
 Legend
-    arrow     main -> worker 0, 3, index_queue      a message: the first one put on a queue is the first one got
-    note      main, "hands 3 to training"           what one thread did
+    arrow     main -> worker 0, 3, index_queue           a message, from its put to its got
+    note      main, "hands 3 to the training loop"       what one thread did
     row       either; rows are in the order in which they begin
-    column    "worker 0"                            a thread
+    column    "worker 0"                                 a thread
 """
 
 from __future__ import annotations
@@ -32,70 +32,70 @@ MAIN, PIN = "main", "pin thread"
 MOST_ROWS = 200
 
 
-class Part(enum.Enum):
-    """Of an iterator's life."""
+class Phase(enum.Enum):
+    """A part of an iterator's life."""
 
     ALL = "all of it"
-    START_UP = "the start-up"  # up to the first batch that is yielded
+    START_UP = "the start-up"  # up to the first batch yielded
     SHUTDOWN = "the shutdown"
 
 
-class Fate(enum.Enum):
+class Delivery(enum.Enum):
     """What became of a message."""
 
     TAKEN = "taken"
-    WAITING = "still there"  # in its queue, when the trace ends
-    LOST = "never taken"  # its queue is gone
-    BROKEN = "could not be read"  # by who took it: half of it, of a sender that was killed
+    WAITING = "still there"  # in its queue when the trace ends
+    LOST = "never taken"  # and its queue is gone
+    BROKEN = "could not be read"  # half a message, of a sender that was killed
 
 
 @dataclass(frozen=True)
 class Arrow:
     """A message on its way from one thread to another."""
 
-    begin: int  # position of the event with which it leaves: its PUT
-    end: int  # ... and of that with which it is taken: its GOT; -1 if it never was
-    source: str  # columns
-    target: str
+    begin: int  # position of the event that sends it: its PUT
+    end: int  # ... and of the one that takes it: its GOT; -1 if there is none
+    source: str  # a column
+    target: str  # a column
     label: Label
-    where: str  # it is meanwhile: "index_queue"
-    fate: Fate
+    where: str  # it is in between: "index_queue"
+    delivery: Delivery
 
     @property
     def taken(self) -> bool:
-        return self.fate is Fate.TAKEN
+        return self.delivery is Delivery.TAKEN
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something that a thread did."""
+    """What a thread did."""
 
     begin: int  # position of its event
     column: str
     kind: Kind
-    worker: int  # the worker it concerns, -1 for none
+    worker: int  # the worker that it concerns, -1 for none
     words: Sentence
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """What is drawn."""
+    """A diagram: what is drawn, and what it is called."""
 
     trace: Trace
     title: str
     columns: list[str]
     rows: list[Arrow | Note]
-    left_out: str  # one line: what is not shown and how to get it; "" if nothing is missing
+    left_out: str  # one line: what is not shown, and how to get it; "" if nothing is missing
 
     def time(self, position: int) -> int:
-        """Of an event: ns after the trace's first one."""
+        """Of an event, in ns after the first one of the trace."""
         return int(self.trace.events["time"][position]) - self.trace.start
 
-    def lay(self, arrow: Arrow) -> str:
-        """Where a message was meanwhile, and for how long, or what became of it."""
+    def delivery_in_words(self, arrow: Arrow) -> str:
+        """Where a message was, and for how long; or what became of it."""
         if arrow.taken:
             return f"{duration(self.time(arrow.end) - self.time(arrow.begin))} in {arrow.where}"
-        return f"{arrow.fate.value}: {arrow.where}"
+        return f"{arrow.delivery.value}: {arrow.where}"
 
 
 NOTED = {
@@ -112,7 +112,7 @@ NOTED_ALONE = NOTED | {Kind.FETCH_BEGIN}  # without workers: with them, the arro
 def select(
     trace: Trace,
     *,
-    part: Part = Part.ALL,
+    phase: Phase = Phase.ALL,
     batches: tuple[int, int] | None = None,
     start: float | None = None,
     end: float | None = None,
@@ -121,36 +121,36 @@ def select(
     feeders: bool = False,
     most: int | None = MOST_ROWS,
 ) -> Sequence:
-    """What to draw of a trace: one iterator, by default the first one of the loader with most batches.
+    """What to draw of a trace: one iterator, by default the first one of the loader with the most batches.
 
-    part: of that iterator's life. batches: (4, 8) is only what concerns batches 4 to 7 of `epoch`, by default the
-    first. start, end: seconds after the trace's first event. loader: the number of a DataLoader. feeders: with the
-    feeder threads, where they were seen, as columns. most: rows; None for all.
+    phase: of that iterator's life. batches: (4, 8) selects what concerns batches 4 to 7 of `epoch`, by default the
+    first. start, end: seconds after the trace's first event. loader: the number of a DataLoader. feeders: the feeder
+    threads get columns too, if the trace has their events. most: rows; None for all.
 
-    Raises ValueError when there is nothing to draw: no such loader, epoch or batch, no shutdown, an empty window.
+    Raises ValueError if there is nothing to draw: no such loader, epoch or batch, no shutdown, an empty window.
     """
     if len(trace) == 0:
         raise ValueError("nothing to draw: the trace has no events")
     if most is not None and most < 1:
         raise ValueError(f"nothing to draw: at most {most} rows")
     number = _iterator(trace, loader, epoch, start)
-    first, last = _window(trace, number, part, start, end)
-    source = Source(trace, number, feeders)
-    rows = [row for row in source.rows() if row.begin <= last and source.until(row) >= first]
+    first, last = _window(trace, number, phase, start, end)
+    iterator = IteratorRows(trace, number, feeders)
+    rows = [row for row in iterator.rows() if row.begin <= last and iterator.last_event(row) >= first]
     if epoch is not None:
         rows = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
     if batches is not None:
         rows = _of_batches(trace, rows, batches, trace.index.iterators[number].epochs[0] if epoch is None else epoch)
     if not rows:
-        raise ValueError(f"nothing to draw: loader {trace.index.iterators[number].loader} said nothing in this part")
+        raise ValueError(f"nothing to draw: loader {trace.index.iterators[number].loader} has no events in this part")
     rows.sort(key=lambda row: row.begin)
     shown = rows if most is None else rows[:most]
-    title = _title(trace, number, part, batches)
-    return Sequence(trace, title, source.columns, shown, _left_out(trace, rows, len(shown), batches))
+    title = _title(trace, number, phase, batches)
+    return Sequence(trace, title, iterator.columns, shown, _left_out(trace, rows, len(shown), batches))
 
 
 def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float | None) -> int:
-    """Which one is drawn: the first one that fits."""
+    """The number of the first one that fits."""
     found = trace.iterators_of(loader)
     if epoch is not None:
         loader, found = found[0].loader, [each for each in found if epoch in each.epochs]
@@ -163,17 +163,17 @@ def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float 
     return found[0].number
 
 
-def _window(trace: Trace, number: int, part: Part, start: float | None, end: float | None) -> tuple[int, int]:
-    """(position of the first event, of the last one)."""
+def _window(trace: Trace, number: int, phase: Phase, start: float | None, end: float | None) -> tuple[int, int]:
+    """The positions of its first event and of its last one."""
     index, time = trace.index, trace.events["time"]
     first, last = 0, len(trace) - 1
-    if part is Part.START_UP:
+    if phase is Phase.START_UP:
         yielded = index.group(number, Kind.YIELDED).array
         last = int(yielded[0]) if len(yielded) else last
-    elif part is Part.SHUTDOWN:
+    elif phase is Phase.SHUTDOWN:
         begun = index.group(number, Kind.SHUTDOWN_BEGIN).array
         if len(begun) == 0:
-            raise ValueError(f"nothing to draw: loader {index.iterators[number].loader} does not begin to shut down")
+            raise ValueError(f"nothing to draw: loader {index.iterators[number].loader} does not start to shut down")
         first = int(begun[0])
     if start is not None:
         first = max(first, int(np.searchsorted(time, trace.start + round(start * 1e9), "left")))
@@ -183,7 +183,7 @@ def _window(trace: Trace, number: int, part: Part, start: float | None, end: flo
 
 
 def _of_batches(trace: Trace, rows: list[Arrow | Note], batches: tuple[int, int], epoch: int) -> list[Arrow | Note]:
-    """Only what concerns these batches: from the first one's put to the last one's yield."""
+    """Only what concerns these batches of this epoch."""
     of_epoch = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
     found = [row for row in of_epoch if batches[0] <= trace.events["task"][row.begin] < batches[1]]
     if not found:
@@ -191,12 +191,12 @@ def _of_batches(trace: Trace, rows: list[Arrow | Note], batches: tuple[int, int]
     return found
 
 
-def _title(trace: Trace, number: int, part: Part, batches: tuple[int, int] | None) -> str:
+def _title(trace: Trace, number: int, phase: Phase, batches: tuple[int, int] | None) -> str:
     iterator = trace.index.iterators[number]
     words = [f"Loader {iterator.loader}"] if len({each.loader for each in trace.index.iterators}) > 1 else []
     words.append(f"epoch {iterator.epochs[0]}" + (f" to {iterator.epochs[-1]}" if len(iterator.epochs) > 1 else ""))
     words.append({0: "no workers", 1: "1 worker"}.get(iterator.num_workers, f"{iterator.num_workers} workers"))
-    words += [part.value] if part is not Part.ALL else []
+    words += [phase.value] if phase is not Phase.ALL else []
     words += [f"batches {batches[0]} to {batches[1] - 1}"] if batches is not None else []
     title = ", ".join(words)
     return title[0].upper() + title[1:]
@@ -205,20 +205,20 @@ def _title(trace: Trace, number: int, part: Part, batches: tuple[int, int] | Non
 def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple[int, int] | None) -> str:
     if shown == len(rows):
         return ""
-    said = f"Left out: the last {len(rows) - shown:,} of {len(rows):,} rows. All of them: --most {len(rows)}"
+    line = f"Left out: the last {len(rows) - shown:,} of {len(rows):,} rows. All of them: --most {len(rows)}"
     after = [int(trace.events["task"][row.begin]) for row in rows[shown:]]
     task = next((task for task in after if task >= 0), -1)
-    return said + (f"; a part: --batches {task}:{task + 4}." if task >= 0 and batches is None else ".")
+    return line + (f"; a part: --batches {task}:{task + 4}." if task >= 0 and batches is None else ".")
 
 
-class Source:
-    """The rows of one iterator, all of them."""
+class IteratorRows:
+    """All rows of one iterator."""
 
     def __init__(self, trace: Trace, number: int, feeders: bool) -> None:
         self.trace, self.number, self.index = trace, number, trace.index
         self.iterator = trace.index.iterators[number]
         self.workers = range(self.iterator.num_workers)
-        self.closed = self.index.group(number, Kind.SHUTDOWN_END).last(len(trace))  # its queues are gone then; or -1
+        self.closed = self.index.group(number, Kind.SHUTDOWN_END).last(len(trace))  # -1: its queues still exist
         self.feeders = feeders and any(
             len(self.index.group(number, Kind.SENT, queue, worker))
             for queue in (Queue.INDEX, Queue.RESULT)
@@ -241,14 +241,15 @@ class Source:
         yield from self._notes(Lane.PIN, -1, PIN)
         yield from self._notes(Lane.MAIN, -1, MAIN)
 
-    def until(self, row: Arrow | Note) -> int:
-        """The position of the last event that it concerns."""
+    def last_event(self, row: Arrow | Note) -> int:
+        """The position of the last event that a row covers."""
         if isinstance(row, Note):
             return row.begin
         return row.end if row.end >= 0 else self.iterator.last()
 
     def _arrows(self, queue: Queue, worker: int, source: str, target: str) -> Iterator[Arrow]:
-        """First in, first out. With the feeder threads in the picture a message makes its way in two parts."""
+        """Queues are first in, first out, so the n-th got takes the n-th put. With feeder threads in the picture a
+        message makes its way in two arrows."""
         kinds = (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)
         puts, begun, sent, gots = (self.index.group(self.number, kind, queue, worker).array for kind in kinds)
         labels = [label(task) for task in self.trace.events["task"][puts].tolist()]
@@ -264,12 +265,12 @@ class Source:
     def _pairs(
         self, begins: np.ndarray, ends: np.ndarray, labels: list[Label], source: str, target: str, where: str
     ) -> Iterator[Arrow]:
-        for begin, end, said in itertools.zip_longest(begins.tolist(), ends[: len(begins)].tolist(), labels):
+        for begin, end, message in itertools.zip_longest(begins.tolist(), ends[: len(begins)].tolist(), labels):
             if end is None:
-                fate = Fate.LOST if self.closed >= 0 else Fate.WAITING
+                delivery = Delivery.LOST if self.closed >= 0 else Delivery.WAITING
             else:
-                fate = Fate.BROKEN if self.trace.events["task"][end] == NO_TASK else Fate.TAKEN
-            yield Arrow(begin, -1 if end is None else end, source, target, said, where, fate)
+                delivery = Delivery.BROKEN if self.trace.events["task"][end] == NO_TASK else Delivery.TAKEN
+            yield Arrow(begin, -1 if end is None else end, source, target, message, where, delivery)
 
     def _notes(self, lane: Lane, worker: int, column: str) -> Iterable[Note]:
         positions = self.index.lane(self.number, lane, worker).array

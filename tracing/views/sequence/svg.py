@@ -1,8 +1,8 @@
-"""The sequence diagram as a picture: SVG in one piece, without script, font or network.
+"""The sequence diagram as a picture: one self-contained SVG, without script, font or network.
 
-Down the page goes what happened, one event under the other (in their order, not to scale: the times stand on the
-left). A message begins in the line of its put and ends in the line of its got, so that what lies in a queue for long
-falls steeply. A bar on a thread's line is the batch in its hands.
+Time goes down the page, one event per line (in order, not to scale: the times are on the left). A message begins in the
+line of its put and ends in the line of its got, so the longer it is in a queue, the steeper it falls. A bar on a
+thread's line is the batch that the thread has.
 
     stub   ──[3]──╲             the sender's end: its put, with the batch
                    ╲
@@ -16,30 +16,30 @@ from html import escape
 from minidl.events import Kind
 from tracing.trace.event_words import ALARMING
 from tracing.trace.state import Label
-from tracing.views.sequence.rows import MAIN, Arrow, Fate, Note, Sequence
+from tracing.views.sequence.rows import MAIN, Arrow, Delivery, Note, Sequence
 
-# A batch has the colour that it has in the timeline (which needs matplotlib: a test holds that these are its own).
+# Those of the timeline, whose module needs matplotlib: a test compares them.
 BATCH_COLOURS = ("#332288", "#117733", "#44aa99", "#ddcc77", "#882255", "#cc6677", "#88ccee")
-DARK = {"#332288", "#117733", "#882255"}  # light digits on these
+DARK = {"#332288", "#117733", "#882255"}  # these need light digits
 INK, FAINT, ALARM, MESSAGE = "#222222", "#767676", "#c02020", "#555555"
 
-LINE, TOP, LEFT, RIGHT = 16, 92, 130, 380  # pixels: of a line, above and beside the threads
-CHIP, STUB, HEAD = 30, 40, 26  # a label's width; the level ends of an arrow
-REPEAT = 45  # lines after which the threads' names stand again
-LEGEND = "Time goes down, event by event. The longer a message lies in its queue, the steeper it falls."
+LINE, TOP, LEFT, RIGHT = 16, 92, 130, 380  # pixels: a line's height; the space above the threads, left, right
+CHIP, STUB, HEAD = 30, 40, 26  # a label's width; the level parts of an arrow
+REPEAT = 45  # lines after which the threads' names are repeated
+LEGEND = "Time goes down, event by event. The longer a message is in its queue, the steeper it falls."
 
 
 def draw(sequence: Sequence) -> str:
     """The whole file."""
-    page = Page(sequence)
-    body = [*page.lifelines(), *page.bars()]
+    layout = SvgLayout(sequence)
+    body = [*layout.lifelines(), *layout.bars()]
     for row in sequence.rows:
-        body += page.arrow(row) if isinstance(row, Arrow) else page.note(row)
-    return "\n".join([*page.head(), *body, *page.foot(), "</svg>", ""])
+        body += layout.arrow(row) if isinstance(row, Arrow) else layout.note(row)
+    return "\n".join([*layout.head(), *body, *layout.foot(), "</svg>", ""])
 
 
-class Page:
-    """Where everything stands."""
+class SvgLayout:
+    """Where everything goes, and the elements that draw it."""
 
     def __init__(self, sequence: Sequence) -> None:
         self.sequence = sequence
@@ -48,7 +48,7 @@ class Page:
         self.x = {column: LEFT + self.step * number for number, column in enumerate(sequence.columns)}
         positions = {row.begin for row in sequence.rows}
         positions |= {row.end for row in sequence.rows if isinstance(row, Arrow) and row.end >= 0}
-        self.repeats = range(REPEAT, len(positions) - REPEAT // 3, REPEAT)  # before these lines is room for the names
+        self.repeats = range(REPEAT, len(positions) - REPEAT // 3, REPEAT)  # names are repeated above these lines
         self.y = {position: self._line(number) for number, position in enumerate(sorted(positions))}
         self.bottom = self._line(len(positions) - 1) + LINE
         self.words_x = LEFT + self.step * (count - 1) + 34
@@ -57,7 +57,7 @@ class Page:
     def _line(self, number: int) -> int:
         return TOP + LINE * (number + 2 * sum(number >= repeat for repeat in self.repeats))
 
-    # ---- what stands still
+    # ---- the background
 
     def head(self) -> list[str]:
         style = (
@@ -78,7 +78,7 @@ class Page:
         ]
 
     def lifelines(self) -> list[str]:
-        """A line for each thread, broken once it is known to have ended; and the names, again and again."""
+        """A line for each thread, dotted once it is known to have ended; and the names, every so often."""
         drawn = []
         for column, x in self.x.items():
             end = self._end_of(column)
@@ -96,14 +96,14 @@ class Page:
         return drawn
 
     def _end_of(self, column: str) -> int:
-        """Where it is told that this thread has ended; else the bottom."""
+        """Where a note shows that this thread has ended; else the bottom."""
         for row in self.sequence.rows:
             if isinstance(row, Note) and column == _ended_by(row):
                 return self.y[row.begin]
         return self.bottom
 
     def bars(self) -> list[str]:
-        """The batch in the hands of a worker, or of the pin thread: from its got to its put."""
+        """The batch that a worker or the pin thread has: from its got to its put."""
         drawn = []
         got: dict[str, Arrow] = {}
         arrows = [row for row in self.sequence.rows if isinstance(row, Arrow)]
@@ -126,13 +126,13 @@ class Page:
         )
 
     def foot(self) -> list[str]:
-        said = escape(self.sequence.left_out)
-        return [f'<text x="16" y="{self.height - 14}" class="f">{said}</text>'] if said else []
+        line = escape(self.sequence.left_out)
+        return [f'<text x="16" y="{self.height - 14}" class="f">{line}</text>'] if line else []
 
     # ---- rows
 
     def arrow(self, row: Arrow) -> list[str]:
-        """From where it is put to where it is taken; broken, and ended by a cross, where nobody takes it."""
+        """From where it is put to where it is taken; dashed, with a cross at its end, if it never is."""
         x1, y1, x2 = self.x[row.source], self.y[row.begin], self.x[row.target]
         side = 1 if x2 > x1 else -1
         colour = _colour(row.label)
@@ -151,11 +151,11 @@ class Page:
                 f'<text x="{x2 - side * 17}" y="{y2 - 3}" class="c" fill="{colour}" '
                 f'style="font-size:9.5px;fill:{_ink(colour)}">{row.label if isinstance(row.label, int) else ""}</text>'
             )
-        elif row.fate is not Fate.WAITING:
+        elif row.delivery is not Delivery.WAITING:
             drawn.append(_cross(x2 - side * (8 if row.end >= 0 else 0), y2))
         drawn.append(self._chip(x1 + side * (STUB / 2 + 2), y1, row.label))
         if not row.taken:
-            drawn.append(self._said(y1, self.sequence.lay(row), row.fate is not Fate.WAITING))
+            drawn.append(self._words(y1, self.sequence.delivery_in_words(row), row.delivery is not Delivery.WAITING))
         return [*drawn, self._time(row.begin), self._time(row.end) if row.end >= 0 else "", "</g>"]
 
     def note(self, row: Note) -> list[str]:
@@ -171,18 +171,18 @@ class Page:
             drawn.append(f'<circle cx="{x}" cy="{y}" r="3.5" fill="{ALARM if alarming else INK}"/>')
         if row.kind == Kind.WORKER_DIED and f"worker {row.worker}" in self.x:
             drawn.append(_cross(self.x[f"worker {row.worker}"], y, 6))
-        return [*drawn, self._said(y, row.words.text(), alarming), "</g>"]
+        return [*drawn, self._words(y, row.words.text(), alarming), "</g>"]
 
-    # ---- bricks
+    # ---- parts of these
 
     def _tooltip(self, row: Arrow) -> str:
-        return f"{row.label}: {row.source} → {row.target}, {self.sequence.lay(row)} (event {row.begin})"
+        return f"{row.label}: {row.source} → {row.target}, {self.sequence.delivery_in_words(row)} (event {row.begin})"
 
     def _time(self, position: int) -> str:
         time = f"{self.sequence.time(position) / 1e6:.3f}"
         return f'<text x="{LEFT - 46}" y="{self.y[position] + 4}" class="t">{time}</text>'
 
-    def _said(self, y: int, words: str, alarming: bool) -> str:
+    def _words(self, y: int, words: str, alarming: bool) -> str:
         shown = words if len(words) <= 62 else words[:61] + "…"
         return (
             f'<text x="{self.words_x}" y="{y + 4}"{" class=" + chr(34) + "a" + chr(34) if alarming else ""}>'
@@ -201,7 +201,7 @@ class Page:
 
 
 def _ended_by(note: Note) -> str:
-    """The thread whose end it tells, "" if none."""
+    """The thread whose end it shows, "" if none."""
     if note.kind in (Kind.WORKER_DIED, Kind.WORKER_JOINED):
         return f"worker {note.worker}"
     return note.column if note.kind == Kind.PIN_THREAD_END else ""
@@ -212,7 +212,7 @@ def _colour(label: Label) -> str:
 
 
 def _ink(colour: str) -> str:
-    """For small digits on white: light colours would not be read."""
+    """For small digits on white: light colours are hard to read."""
     return colour if colour in DARK else INK
 
 

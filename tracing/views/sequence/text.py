@@ -1,4 +1,4 @@
-"""The sequence diagram in a terminal: a line a row. Time on the left, the threads in the middle, words on the right.
+"""The sequence diagram in a terminal: one line per row. Time on the left, threads in the middle, words on the right.
 
       time  main          worker 0      worker 1
      8.952   ●             │             │          begins epoch 0
@@ -6,11 +6,11 @@
      9.298   ├──── 1 ──────┼────────────▸│          13.8 ms in index_queue
     14.031   │◂───── 0 ────┤             │          470 µs in worker_result_queue
 
-An arrow stands where its message is put; the words say how long it lay in the queue before it was taken. What was
-never taken is a broken line.
+An arrow is in the line of its put; the words give the time that the message spent in the queue. A message that was
+never taken is a dashed line.
 
 Legend
-    step     14                      columns from one thread's line to the next
+    step    14    columns from one thread's line to the next
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rich.style import Style
 
 from minidl.events import Kind
 from tracing.trace.event_words import ALARMING
-from tracing.views.sequence.rows import Arrow, Fate, Note, Sequence
+from tracing.views.sequence.rows import Arrow, Delivery, Note, Sequence
 from tracing.views.terminal.cells import BAD, BOLD, COLOURS, DIM, PLAIN, Frame, Line, cell, fit, lines_of, text
 
-LEAST_WIDTH, LEAST_WORDS, WORDS = 40, 18, 34  # columns: of the whole, of the words, of the words where there is room
+LEAST_WIDTH, LEAST_WORDS, WORDS = 40, 18, 34  # columns: of the whole; of the words, and if there is room
 WIDEST_STEP = 16
 MOST_LINES = 5  # of one note
-LEGEND = "An arrow stands where its message is put. How long that lay in its queue stands on the right."
-ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # what tracing.views.terminal.cells does not know
+LEGEND = "An arrow is where its message is put. On the right: how long the message was in its queue."
+ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # beyond those that tracing.views.terminal.cells translates
 
 
-class Text(Frame):
-    """The picture: rich prints it in colour, `str` is plain."""
+class Drawing(Frame):
+    """The finished diagram: rich prints it in colour, `str` is plain."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in super().__rich_console__(console, options):
@@ -47,22 +47,22 @@ class Text(Frame):
         return "\n".join(line.rstrip() for line in lines_of(self))
 
 
-def draw(sequence: Sequence, width: int) -> Text:
-    """In exactly `width` columns. Threads for which there is no room are left out, and a line says which."""
+def draw(sequence: Sequence, width: int) -> Drawing:
+    """In exactly `width` columns. Threads for which there is no room are left out, and a line names them."""
     if width < LEAST_WIDTH:
         raise ValueError(f"a sequence diagram needs {LEAST_WIDTH} columns or more, not {width}")
-    page = Page(sequence, width)
-    lines = [[text(sequence.title, BOLD)], *_wrapped(LEGEND, width), page.head()]
-    for row in page.rows:
-        lines += page.arrow(row) if isinstance(row, Arrow) else page.note(row)
-    lines += [page.head()] if len(page.rows) > 30 else []
-    for words in page.missing():
+    layout = TextLayout(sequence, width)
+    lines = [[text(sequence.title, BOLD)], *_wrapped(LEGEND, width), layout.head()]
+    for row in layout.rows:
+        lines += layout.arrow(row) if isinstance(row, Arrow) else layout.note(row)
+    lines += [layout.head()] if len(layout.rows) > 30 else []
+    for words in layout.left_out():
         lines += _wrapped(words, width)
-    return Text(lines, width)
+    return Drawing(lines, width)
 
 
-class Page:
-    """Where everything stands."""
+class TextLayout:
+    """Where everything goes, and the lines that draw it."""
 
     def __init__(self, sequence: Sequence, width: int) -> None:
         self.sequence, self.width, columns = sequence, width, sequence.columns
@@ -79,7 +79,7 @@ class Page:
         self.needed = self.time_width + LEAST_WORDS + least * len(columns)
 
     def head(self) -> Line:
-        """The threads' names, short ones where the columns are narrow."""
+        """The threads' names, shortened if the columns are narrow."""
         line = [text("ms".rjust(self.time_width - 2) + "  ", DIM)]
         for name in self.shown:
             if len(name) >= self.step:
@@ -88,11 +88,11 @@ class Page:
         return line
 
     def arrow(self, row: Arrow) -> list[Line]:
-        style = DIM if row.taken else PLAIN if row.fate is Fate.WAITING else BAD
-        return [[self._time(row), *self._shaft(row), text(self.sequence.lay(row), style)]]
+        style = DIM if row.taken else PLAIN if row.delivery is Delivery.WAITING else BAD
+        return [[self._time(row), *self._shaft(row), text(self.sequence.delivery_in_words(row), style)]]
 
     def note(self, row: Note) -> list[Line]:
-        """In as many lines as its words need."""
+        """As many lines as its words need."""
         lane = self._lifelines()
         style = BAD if row.kind in ALARMING else PLAIN
         mark = "✗" if row.kind == Kind.WORKER_DIED else "●"
@@ -110,14 +110,14 @@ class Page:
         return text(f"{self.sequence.time(row.begin) / 1e6:.3f}".rjust(self.time_width - 2) + "  ", DIM)
 
     def _lifelines(self) -> Line:
-        """One segment a column of the screen."""
+        """One segment per column of the screen."""
         lane = [text(" ")] * (self.step * len(self.shown) + 1)
         for x in self.at.values():
             lane[x] = text("│", DIM)
         return lane
 
     def _shaft(self, row: Arrow) -> Line:
-        """From the sender's line to the taker's."""
+        """From the sender's line to the receiver's."""
         lane = self._lifelines()
         begin, end = self.at[row.source], self.at[row.target]
         right = end > begin
@@ -126,7 +126,7 @@ class Page:
             crossed = lane[x].text == "│"
             lane[x] = text("┼" if crossed else "─" if row.taken else "╌", ink)
         lane[begin] = text("├" if right else "┤", ink)
-        head = {Fate.TAKEN: "▸" if right else "◂", Fate.WAITING: "…"}.get(row.fate, "✗")
+        head = {Delivery.TAKEN: "▸" if right else "◂", Delivery.WAITING: "…"}.get(row.delivery, "✗")
         lane[end - 1 if right else end + 1] = text(head, BAD if head == "✗" else ink)
         self._put_label(lane, row, begin, right)
         return [segment for segment in lane if segment.text]
@@ -143,15 +143,15 @@ class Page:
         for x in range(left + 1, left + len(shown.text)):
             lane[x] = text("")
 
-    def missing(self) -> list[str]:
-        """What is not shown, a line each."""
-        said = [self.sequence.left_out] if self.sequence.left_out else []
+    def left_out(self) -> list[str]:
+        """What is not shown, one line each."""
+        lines = [self.sequence.left_out] if self.sequence.left_out else []
         hidden = self.sequence.columns[len(self.shown) :]
         if hidden:
             rows = len(self.sequence.rows) - len(self.rows)
             names = hidden[0] if len(hidden) == 1 else f"{hidden[0]} to {hidden[-1]}"
-            said.append(f"No room for {names} ({rows:,} rows): --width {self.needed}")
-        return said
+            lines.append(f"No room for {names} ({rows:,} rows): --width {self.needed}")
+        return lines
 
 
 def _wrapped(words: str, width: int) -> list[Line]:
