@@ -1,11 +1,11 @@
-"""The files of a trace: what the recorder writes and the reader reads. Nothing else knows their bytes.
+"""The files of a trace, byte by byte: what event_writer writes and tracing.trace.file_reader reads.
 
-A trace is a directory. One of its files describes it, one names the source lines, and each process adds a pair:
+A trace is a directory. One file describes it, one names the source lines, and each process adds a pair:
 
     trace.json             format version, when and where it was recorded
     sources.json           kind -> the line of minidl that emits it (see tracing.recording.source_lines)
-    events-1234-0.bin      process 1234: a header, then records of a fixed size, in a sparse file
-    text-1234-0.jsonl      its texts, a JSON value a line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
+    events-1234-0.bin      process 1234: a header, then fixed-size records, in a sparse file
+    text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
     memory.bin             samples of memory, if they were asked for (see tracing.recording.memory_sampler)
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 VERSION = 1
-MAGIC = b"minidl\r\n"  # the line end shows a file that was copied as text
+MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION, SOURCES = "trace.json", "sources.json"
 MEMORY = "memory.bin"
 
@@ -48,11 +48,11 @@ MAX_ACTORS = 1 << 16
 HEADER = struct.Struct("<8sIIqqqqqqq")
 HEADER_SIZE = 128
 COUNT = struct.Struct("<q")
-USED_AT, DROPPED_AT = HEADER.size - 2 * COUNT.size, HEADER.size - COUNT.size  # where these two stand in it
+USED_AT, DROPPED_AT = HEADER.size - 2 * COUNT.size, HEADER.size - COUNT.size  # where these two are in it
 
 
 class Header(NamedTuple):
-    """What an events file says about itself."""
+    """The header of an events file."""
 
     magic: bytes
     version: int
@@ -62,8 +62,8 @@ class Header(NamedTuple):
     start: int  # ns, the clock of the events
     wall: int  # ns since 1970, the same moment: to show a time of day
     capacity: int  # records the file can hold
-    used: int  # records in it; -1 while its process records, and for ever if that was killed
-    dropped: int  # events that came after it was full
+    used: int  # records in it; -1 while its process records, and for ever if it was killed
+    dropped: int  # events after it was full
 
 
 def events_file(directory: Path, pid: int, number: int) -> Path:
@@ -82,13 +82,13 @@ def is_trace(directory: Path) -> bool:
 
 
 def files_of(directory: Path) -> list[Path]:
-    """Every file of the trace in `directory`, and no other file that may lie there."""
+    """Every file of the trace in `directory`, and no other file that may be there."""
     patterns = (DESCRIPTION, SOURCES, MEMORY, "events-*-*.bin", "text-*-*.jsonl")
     return sorted(path for pattern in patterns for path in directory.glob(pattern))
 
 
 def read_header(path: Path) -> Header | None:
-    """What an events file says about itself; None as long as its process has not said it. Raises OSError."""
+    """The header of an events file; None until its process has written it. Raises OSError."""
     with open(path, "rb") as file:
         data = file.read(HEADER.size)
     header = Header(*HEADER.unpack(data)) if len(data) == HEADER.size else None
@@ -96,8 +96,8 @@ def read_header(path: Path) -> Header | None:
 
 
 def count_records(fd: int, capacity: int, chunk: int = 1 << 14) -> int:
-    """How many records were written to an events file whose process did not say so itself: up to the first
-    stretch of `chunk` empty ones. Shorter gaps are what threads left that died between claim and write."""
+    """How many records are in an events file whose process did not write that down: up to the first stretch of
+    `chunk` empty ones. Threads that died between claim and write leave shorter gaps."""
     used = 0
     for first in range(0, capacity, chunk):
         data = os.pread(fd, chunk * RECORD.size, HEADER_SIZE + first * RECORD.size)

@@ -1,17 +1,16 @@
-"""Beside a recording: samples the memory of a process and its children, until it ends or says so.
+"""Samples the memory of a process and its children beside a recording, until the process ends or asks it to stop.
 
-    python memory_sampler.py FILE PID        it is told on its standard input when the recording stops
+    python memory_sampler.py FILE PID        a line on its standard input stops it
 
-A process of its own: a thread in main would be there at every fork, and would want Python's lock. It is run as a script
-and imports nothing but the standard library, so that it is there within milliseconds. What it writes is read by
-tracing.trace.memory.
+A separate process: a thread in main would be there at every fork, and would want Python's lock. It is run as a script
+and imports only the standard library, so that it starts within milliseconds. tracing.trace.memory reads what it writes.
 
 Legend
-    rss       312_000_000   resident memory (bytes): also what is shared with others
-    pss       180_000_000   proportional: of pages that n processes share, each is told one n-th
-    private    95_000_000   of pages that no other process has: what it would free if it ended
-    mappings  1290          the process's memory mappings, of which the system allows so many; shared: those of
-                            shared memory, as each tensor is that came from a worker
+    rss       312_000_000   resident memory (bytes), including what is shared with others
+    pss       180_000_000   proportional: each of n processes that share a page is charged one n-th of it
+    private    95_000_000   pages that no other process has: what it would free if it ended
+    mappings  1290          the process's memory mappings, which the system limits. Shared ones are of shared memory:
+                            each tensor that came from a worker is one
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ import time
 from pathlib import Path
 
 # time (ns, the clock of the events), pid, rss, pss, private, open files, mappings, shared mappings, and how many open
-# files and mappings it may have; -1: not known
+# files and mappings it may have; -1: unknown
 SAMPLE = struct.Struct("<10q")
 PERIOD = 0.1  # seconds between two samples of all processes, or more:
-COST = 10  # times the CPU time that taking one takes, so that watching costs at most a tenth of a core
-PATIENCE = 5.0  # seconds for it to take its last sample
+COST = 10  # times the CPU time that a sample costs, so that watching takes at most a tenth of a core
+PATIENCE = 5.0  # seconds in which it must take its last sample
 SHARED = (b"/torch_", b"/memfd:torch", b"/dev/shm/")  # what the names of torch's shared memory begin with or contain
 
 
-class Sampler:
+class MemorySampler:
     """Starts the process that samples this one, and stops it."""
 
     def __init__(self, file: Path) -> None:
         command = [sys.executable, "-I", "-S", __file__, str(file), str(os.getpid())]
-        # In a session of its own: Ctrl-C is for the program.
+        # In its own session: Ctrl-C is for the program.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
 
     def stop(self) -> None:
-        """Wait for its last sample. Can be called twice."""
+        """Stop it, and wait for its last sample. Can be called twice."""
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # a word, not only the pipe's end: forked workers hold copies of it
+        with contextlib.suppress(OSError):  # a line, not only the pipe's end: forked workers hold copies of it
             self._process.stdin.write(b"\n")
             self._process.stdin.close()
         try:
@@ -58,7 +57,7 @@ class Sampler:
 
 
 def family(pid: int) -> list[int]:
-    """The process and all below it."""
+    """The process and all its descendants."""
     found = [pid]
     for each in found:
         with contextlib.suppress(OSError):
@@ -69,11 +68,11 @@ def family(pid: int) -> list[int]:
 
 
 def sample(pid: int) -> tuple[int, ...]:
-    """All that SAMPLE holds. Raises OSError: there is no such process any more, or it is another user's."""
+    """All that SAMPLE holds. Raises OSError: the process is gone, or is another user's."""
     with open(f"/proc/{pid}/maps", "rb") as maps:
         mapped = maps.read()
     files, now = len(os.listdir(f"/proc/{pid}/fd")), time.monotonic_ns()
-    # The sizes last: of a process on its way out the others are merely empty, and this raises.
+    # The sizes last: of a process that is exiting the others are merely empty, and this raises.
     with open(f"/proc/{pid}/smaps_rollup") as rollup:
         lines = rollup.readlines()
     sizes: dict[str, int] = {}
@@ -89,7 +88,7 @@ def sample(pid: int) -> tuple[int, ...]:
 
 
 def limits(pid: int) -> tuple[int, int]:
-    """How many open files and mappings a process may have. (The first it may change.)"""
+    """How many open files and mappings a process may have. (It may change the first.)"""
     files = mappings = -1
     with open(f"/proc/{pid}/limits") as file:
         for line in file:
@@ -110,8 +109,8 @@ def is_over(pid: int) -> bool:
 
 
 def watch(path: str, main: int) -> None:
-    """Sample until standard input says something, or main has ended. (That is no end of the pipe: workers that were
-    forked hold copies of its other end.) A last sample is taken when it stops."""
+    """Sample until there is a line on standard input, or main has ended (which does not close the pipe: forked workers
+    hold copies of its other end). A last sample is taken when it stops."""
     with open(path, "ab", buffering=0) as file:
         stopped = last = False
         while not last and not is_over(main):

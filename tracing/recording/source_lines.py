@@ -1,5 +1,5 @@
-"""Which line of minidl says what: each kind is emitted from one line, so the line need not be recorded with every
-event. It is looked up once, in the package's source, when a recording starts.
+"""Which line of minidl emits which kind of event. Each kind is emitted from one line, so the line is not recorded
+with every event: it is looked up once, in the package's source, when a recording starts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minidl.events import Kind
 class Site(NamedTuple):
     """A call of `emit` in minidl's source."""
 
-    file: str  # relative to where the package lies: "minidl/queues.py"
+    file: str  # relative to the folder that the package is in: "minidl/queues.py"
     line: int  # of the call, counted from 1
     function: str  # qualified name: "Queue.put"
     first: int  # the first line of that function ...
@@ -43,11 +43,11 @@ def emit_sites() -> dict[str, list[Site]]:
 
 
 def _calls(node: ast.AST, file: str, scopes: list[ast.AST]) -> Iterator[tuple[str, Site]]:
-    """The calls of `emit` under `node`, which lies in these classes and functions."""
+    """The calls of `emit` under `node`, which is in these classes and functions."""
     if isinstance(node, ast.Call) and _name(node.func) == "emit" and node.args:
         scope = scopes[-1] if scopes else node
         qualified = ".".join(getattr(each, "name", "") for each in scopes)
-        for each in ast.walk(node.args[0]):  # walked: `emit(A if x else B)` is a place of both
+        for each in ast.walk(node.args[0]):  # walked: `emit(A if x else B)` is a site of both
             if _name(each) in Kind.__members__:
                 yield _name(each), Site(file, node.lineno, qualified, scope.lineno, scope.end_lineno or 0)  # type: ignore[attr-defined]
     inner = [*scopes, node] if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) else scopes

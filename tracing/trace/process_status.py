@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
-from tracing.recording.record import is_alive
+from tracing.recording.trace_directory import is_alive
 
 
 class Process(enum.Enum):

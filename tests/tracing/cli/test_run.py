@@ -18,7 +18,7 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.cli.test_demo import IN_TERMINAL, read_until
 from tracing.cli import run_script as running
-from tracing.recording.record import is_alive
+from tracing.recording.trace_directory import is_alive
 
 pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")]
 ROOT = Path(__file__).parents[3]

@@ -27,7 +27,7 @@ import tracing
 from minidl import events
 from minidl.events import CLOCKED, NO_TASK, NO_WORKER, Kind, Queue, emit
 from tracing.recording import file_format as fmt
-from tracing.recording.event_writer import CHUNK, MAX_TEXT, Host, Recorder
+from tracing.recording.event_writer import CHUNK, MAX_TEXT, EventWriter, Host
 
 EPOCH = events.epoch_id(7, 3)
 
@@ -345,10 +345,10 @@ def test_a_simulated_world_brings_its_own_clock_threads_and_pids(tmp_path: Path)
 
         clock = lambda: next(ticks)  # noqa: E731 - five of the six things a host is asked for
         host = Host(clock, clock, clock, lambda: 42, lambda: 41, Threads, lambda: names[current[0]])
-        recorder = Recorder(directory, 100, host)
+        writer = EventWriter(directory, 100, host)
         for current[0] in (0, 1, 0):
-            recorder.record(Kind.FETCH_BEGIN, EPOCH, current[0], -1, 0, 0, "text")
-        recorder.close()
+            writer.record(Kind.FETCH_BEGIN, EPOCH, current[0], -1, 0, 0, "text")
+        writer.close()
         (directory / fmt.DESCRIPTION).write_text(json.dumps({"format": fmt.VERSION}))
         return {path.name: path.read_bytes() for path in directory.iterdir()}
 

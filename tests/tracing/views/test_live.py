@@ -32,7 +32,7 @@ from minidl.events import Kind, Queue
 from tests.tracing.hanging import hanging
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.stuck_moments import Ending
-from tracing.recording.record import in_progress
+from tracing.recording.trace_directory import in_progress
 from tracing.trace.state import (
     LoaderState,
     MainState,

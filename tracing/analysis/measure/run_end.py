@@ -7,7 +7,7 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures
 from tracing.recording import file_format as fmt
-from tracing.recording.record import is_alive
+from tracing.recording.trace_directory import is_alive
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.trace import Trace
 

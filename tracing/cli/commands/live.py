@@ -11,7 +11,7 @@ from typing import Any
 
 from tracing.cli.arguments import add_command, add_trace, positive
 from tracing.recording import file_format as fmt
-from tracing.recording.record import is_alive
+from tracing.recording.trace_directory import is_alive
 
 
 def add_to(commands: Any) -> None:

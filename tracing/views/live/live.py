@@ -34,7 +34,7 @@ from rich.console import Console
 
 from tracing.analysis.hang.explain import explain
 from tracing.recording import file_format as fmt
-from tracing.recording.record import in_progress
+from tracing.recording.trace_directory import in_progress
 from tracing.trace.state import State
 from tracing.trace.trace import Trace, load
 from tracing.views.live.event_lines import stuck_in_words
