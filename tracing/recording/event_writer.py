@@ -108,7 +108,7 @@ class EventWriter:
         self._phase = Phase.NEW
         self._lock = threading.RLock()  # for opening and growing, never for recording
         self._files: _Files | None = None
-        self._memory: mmap.mmap | None = None
+        self._memory: Any = None  # the mapping of the events file
         self._threads: Any = None
         self._offsets = itertools.count(fmt.HEADER_SIZE, fmt.RECORD.size)
 
