@@ -1,11 +1,14 @@
-"""torch's own loader, made to say what it does. Nothing of it is rewritten: its iterator is subclassed, and through
-the multiprocessing_context that it accepts its queues, its event and its processes are wrapped.
+"""torch's own loader, made to emit what it does. None of it is rewritten: its iterator is subclassed, and through the
+multiprocessing_context that it accepts its queues, its done event and its processes are wrapped.
 
-queues.py      the queues' two ends: what is put and what is taken
-context.py     main: what makes the queues and processes
-iterators.py   main: the two iterators
-worker.py      a worker, around torch's `_worker_loop`
-signals.py     the news of a death, put off until an event is written
+attach.py                      `tracing.attach(loader)`: replaces the one method that makes iterators
+attached_loaders.py            which loaders are attached, and their epochs
+iterators.py                   main: the two iterators
+multiprocessing_context.py     main: what makes the queues and the workers' processes
+queues.py                      the queues' two ends: what is put and what is taken
+worker.py                      a worker, around torch's `_worker_loop`
+fetcher.py                     its fetcher and collate_fn
+delayed_sigchld.py             a worker's death is not raised while main emits an event
 
-What torch does out of sight (its feeder threads, the last line of its pin thread) is not guessed: no event tells of it.
+What torch does out of sight (its feeder threads, the last line of its pin thread) is not guessed: it has no events.
 """

@@ -1,10 +1,10 @@
 """The same events from torch's own DataLoader: `tracing.attach(loader)`, and for a whole program `everything()`.
 
-torch is the one that is installed, and stays as it is on disk. In memory one method is replaced, the one by which a
-DataLoader makes its iterator: for a loader that is attached it makes one that loads with torch's own code, and
-says what it does (tracing.recording.torch_loader). Other loaders get what they always got.
+The installed torch is used, and stays as it is on disk. In memory one method is replaced, the one with which a
+DataLoader makes its iterator: for an attached loader it makes one that loads with torch's own code and emits what it
+does (tracing.recording.torch_loader). Other loaders get the iterator they always got.
 
-torch is imported by whoever uses it, not here: a program may have something to set before.
+The user's program imports torch, not this module: it may have something to set before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tracing.recording.torch_loader import attached
+from tracing.recording.torch_loader import attached_loaders
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -28,18 +28,18 @@ HOME = "torch.utils.data.dataloader"  # the module that DataLoader is defined in
 
 
 def attach(loader: Loader) -> Loader:
-    """Have a `torch.utils.data.DataLoader`, or one of a subclass, say what it does, as minidl's loader does: each of
+    """Make a `torch.utils.data.DataLoader`, or one of a subclass, emit what it does, as minidl's loader does: each of
     its iterators from now on, whenever a recording is on (`tracing.record`), in main and in its workers.
 
     Returns the loader itself. What it yields and raises stays the same. A copy of it is not attached. An iterator that
-    is there already, one of persistent workers, says nothing. Raises TypeError for anything but torch's loader.
+    exists already, one with persistent workers, emits nothing. Raises TypeError for anything but torch's loader.
     """
     from torch.utils.data import DataLoader
 
     if not isinstance(loader, DataLoader):
         raise TypeError(f"attach() takes a torch.utils.data.DataLoader, not {_name(type(loader))}")
     _hook(DataLoader)
-    attached.know(loader)
+    attached_loaders.add(loader)
     return loader
 
 
@@ -49,20 +49,21 @@ def _name(cls: type) -> str:
 
 
 def _hook(cls: Any) -> None:
-    """Replace the method, once."""
+    """Replace `_get_iterator`, once."""
     original = cls._get_iterator
     if hasattr(original, "__wrapped__"):
         return
 
     @functools.cache
-    def speaking() -> Callable[[Any], Any]:
-        from tracing.recording.torch_loader import iterators
+    def emitting() -> Callable[[Any], Any]:
+        from tracing.recording.torch_loader.iterators import with_emitting_iterators
 
-        return iterators.speaking(original)
+        return with_emitting_iterators(original)
 
     @functools.wraps(original)
     def _get_iterator(loader: Any) -> Any:
-        return (speaking() if is_everything() or attached.knows(loader) else original)(loader)
+        attached = is_everything() or attached_loaders.is_attached(loader)
+        return (emitting() if attached else original)(loader)
 
     cls._get_iterator = _get_iterator
 
@@ -76,31 +77,30 @@ def _unhook(cls: Any) -> None:
 
 def is_everything() -> bool:
     """Whether every loader is attached."""
-    return attached.in_workers is everything
+    return attached_loaders.in_workers is everything
 
 
 @contextlib.contextmanager
 def everything() -> Iterator[None]:
-    """Within it every loader of torch is attached as soon as it is iterated, also one of a torch that is not imported
-    yet."""
+    """Within it every loader of torch is attached as soon as it is iterated, even if torch is not imported yet."""
     finder = _Finder()
     if HOME in sys.modules:
         _hook(sys.modules[HOME].DataLoader)
     else:
         sys.meta_path.insert(0, finder)
-    attached.in_workers = everything
+    attached_loaders.in_workers = everything
     try:
         yield
     finally:
-        attached.in_workers = contextlib.nullcontext
+        attached_loaders.in_workers = contextlib.nullcontext
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
-        if HOME in sys.modules and not attached.known:
+        if HOME in sys.modules and not attached_loaders.known:
             _unhook(sys.modules[HOME].DataLoader)
 
 
 class _Finder:
-    """Waits for the import of torch's module: finds it where it would be found anyhow, and acts once it has run."""
+    """Waits for the import of torch's module: finds it where it would be found anyway, and hooks it once it has run."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != HOME:

@@ -1,15 +1,14 @@
-"""Main: torch's two iterators, which say what they do.
+"""Main: torch's two iterators, which emit what they do.
 
-Each method here says something and calls torch's. What has no method of its own is seen where it shows: the reorder
-buffer is a dict, and so is `TaskInfo`, which tells of the tasks that are stored, taken and passed over.
+Each method here emits an event and calls torch's. Some steps have no method in torch: it stores, takes and skips tasks
+by setting, popping and deleting items of the dict `_task_info`. So that dict is replaced by one that emits: TaskInfo.
 
 Legend
-    seat    Seat(epoch_id=...)    what the iterator and its queues share
+    progress    Progress(epoch_id=...)    how far the iterator is; its queues share it
 """
 
 from __future__ import annotations
 
-import operator
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from minidl.events import (
     KEYS_DRAWN,
     LOADER,
     NO_CAPACITY,
+    NO_TASK,
     PIN_BEGIN,
     PIN_END,
     PIN_STOPPING,
@@ -46,13 +46,14 @@ from minidl.events import (
     YIELDED,
     emit,
 )
-from tracing.recording.torch_loader.attached import epochs_of
-from tracing.recording.torch_loader.context import Context, Relay
-from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue, Seat
-from tracing.recording.torch_loader.signals import put_deaths_off
-from tracing.recording.torch_loader.worker import Fetcher
+from tracing.recording.torch_loader.attached_loaders import epochs_of
+from tracing.recording.torch_loader.delayed_sigchld import delay_sigchld
+from tracing.recording.torch_loader.fetcher import TracedFetcher
+from tracing.recording.torch_loader.multiprocessing_context import LoaderInContext, TracedContext
+from tracing.recording.torch_loader.progress import Progress
+from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue
 
-if TYPE_CHECKING:  # torch's own types know nothing of what is private
+if TYPE_CHECKING:  # torch's types leave out what is private
     from typing import Any as Base
     from typing import Any as ParallelBase
     from typing import Any as SerialBase
@@ -62,7 +63,7 @@ else:
 
 
 def configuration(loader: Any) -> dict[str, Any]:
-    """What LOADER tells, as minidl's loader does."""
+    """The text of LOADER, as minidl's loader emits it."""
     context = loader.multiprocessing_context or torch.multiprocessing
     return {
         "package": "torch.utils.data",
@@ -80,20 +81,20 @@ def configuration(loader: Any) -> dict[str, Any]:
     }
 
 
-class Telling(Base):
-    """What both iterators say."""
+class Emitting(Base):
+    """What both iterators emit."""
 
-    _seat: Seat
+    _progress: Progress
     _drawn = 0  # tasks in this epoch
-    _pins_here = False  # this thread, as the last thing it does to a batch
+    _pins_here = False  # whether this thread pins, as the last thing it does to a batch
 
-    def _say_loader(self, loader: Any) -> None:
+    def _emit_loader(self, loader: Any) -> None:
         self._epochs = epochs_of(loader)
-        self._seat = Seat(self._epochs.next())
-        emit(LOADER, self._seat.epoch_id, value=loader.num_workers, text=configuration(loader))
+        self._progress = Progress(self._epochs.next())
+        emit(LOADER, self._progress.epoch_id, value=loader.num_workers, text=configuration(loader))
 
     def _next_index(self) -> Any:
-        epoch_id, task = self._seat.epoch_id, self._drawn
+        epoch_id, task = self._progress.epoch_id, self._drawn
         emit(KEYS_BEGIN, epoch_id, task)
         try:
             keys = super()._next_index()
@@ -106,89 +107,108 @@ class Telling(Base):
 
     def _next_data(self) -> Any:
         """One step. Here and not in `__next__`, whose warnings name the line that called it."""
-        seat = self._seat
-        emit(ASKED, seat.epoch_id)
+        progress = self._progress
+        emit(ASKED, progress.epoch_id)
         try:
             batch = super()._next_data()
         except StopIteration:
-            emit(EPOCH_END, seat.epoch_id, value=self._num_yielded)
+            emit(EPOCH_END, progress.epoch_id, value=self._num_yielded)
             raise
         except Exception as error:
             self._notice_deaths(str(error))
-            emit(ERROR_RAISED, seat.epoch_id, text=repr(error))
+            emit(ERROR_RAISED, progress.epoch_id, text=repr(error))
             raise
+        task = self._task_in_hand()
         if self._pins_here:
-            emit(PIN_END, seat.epoch_id, seat.task)
-        emit(YIELDED, seat.epoch_id, seat.task, value=self._num_yielded + 1)
+            emit(PIN_END, progress.epoch_id, task)
+        emit(YIELDED, progress.epoch_id, task, value=self._num_yielded + 1)
         return batch
+
+    def _task_in_hand(self) -> int:
+        """The task whose batch `_next_data` returns."""
+        raise NotImplementedError
 
     def _notice_deaths(self, text: str) -> None:
         """Without workers there are none."""
 
 
-class Serial(Telling, SerialBase):
+class Serial(Emitting, SerialBase):
     """num_workers=0."""
 
     _dataset_fetcher: Any
 
     def __init__(self, loader: Any) -> None:
-        self._say_loader(loader)
+        self._emit_loader(loader)
         super().__init__(loader)
         iterable = self._dataset_kind == dataloader._DatasetKind.Iterable
-        self._dataset_fetcher = SerialFetcher(self._dataset_fetcher, iterable, self._seat)
+        self._dataset_fetcher = SerialFetcher(self._dataset_fetcher, iterable, self._progress)
         self._dataset_fetcher.pins = self._pins_here = bool(self._pin_memory)
-        emit(EPOCH_BEGIN, self._seat.epoch_id, value=-1)
+        emit(EPOCH_BEGIN, self._progress.epoch_id, value=-1)
 
     def _next_index(self) -> Any:
-        self._seat.task = self._drawn
+        self._progress.task = self._drawn  # what follows, up to the yield, is work on this task
         return super()._next_index()
 
+    def _task_in_hand(self) -> int:
+        return self._progress.task
 
-class SerialFetcher(Fetcher):
-    """What comes next in main is pinning, if anything."""
+
+class SerialFetcher(TracedFetcher):
+    """In main: pinning comes next, if at all."""
 
     pins = False
 
     def fetch(self, keys: Any) -> Any:
         batch = super().fetch(keys)
         if self.pins:
-            emit(PIN_BEGIN, self.seat.epoch_id, self.seat.task)
+            emit(PIN_BEGIN, self.progress.epoch_id, self.progress.task)
         return batch
 
 
-class Parallel(Telling, ParallelBase):
+class Parallel(Emitting, ParallelBase):
     """num_workers > 0."""
 
     _resuming = 0  # workers that have not acknowledged the new epoch
-    _task_info = property(operator.attrgetter("_tasks"), lambda self, value: self._set_task_info(value))
-    _data_queue = property(operator.attrgetter("_data"), lambda self, value: self._set_data_queue(value))
 
     def __init__(self, loader: Any) -> None:
-        self._say_loader(loader)
-        self._set_task_info({})
+        self._emit_loader(loader)
+        self._task_info = {}
         self._died: set[int] = set()
-        put_deaths_off()
+        delay_sigchld()
         pins = loader.pin_memory and torch.accelerator.is_available()
         context = loader.multiprocessing_context or torch.multiprocessing
-        super().__init__(Relay(loader, Context(context, self._seat, PinnedResults if pins else ResultQueue)))
+        results = PinnedResults if pins else ResultQueue
+        super().__init__(LoaderInContext(loader, TracedContext(context, self._progress, results)))
 
-    def _set_task_info(self, value: Any) -> None:
-        self._tasks = TaskInfo(value, self._seat)
+    # Where torch assigns these two attributes, an object that emits takes the place of what it assigns.
 
-    def _set_data_queue(self, value: Any) -> None:
-        """worker_result_queue, or with a pin thread a queue of its own."""
+    @property
+    def _task_info(self) -> TaskInfo:
+        return self._emitting_task_info
+
+    @_task_info.setter
+    def _task_info(self, tasks: dict[int, Any]) -> None:
+        self._emitting_task_info = TaskInfo(tasks, self._progress)
+
+    @property
+    def _data_queue(self) -> Any:
+        return self._emitting_data_queue
+
+    @_data_queue.setter
+    def _data_queue(self, queue: Any) -> None:
+        """With a pin thread it is a queue of its own, else worker_result_queue, which emits already."""
         results = self._worker_result_queue
-        self._data = value if value is results else DataQueue(value, results)
+        self._emitting_data_queue = queue if queue is results else DataQueue(queue, results)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        seat, previous = self._seat, -1
+        progress, previous = self._progress, -1
         if not first_iter:
-            previous, seat.epoch_id = seat.epoch_id, self._epochs.next()
+            previous, progress.epoch_id = progress.epoch_id, self._epochs.next()
             self._resuming = self._num_workers
-        self._drawn = seat.outstanding = 0
-        emit(EPOCH_BEGIN, seat.epoch_id, value=previous)
+        self._drawn = progress.outstanding = 0
+        emit(EPOCH_BEGIN, progress.epoch_id, value=previous)
         super()._reset(loader, first_iter)
-        emit(PRIMED, seat.epoch_id, value=self._send_idx)
+        emit(PRIMED, progress.epoch_id, value=self._send_idx)
 
     # ---- one step
 
@@ -196,53 +216,56 @@ class Parallel(Telling, ParallelBase):
         drawn, sent = self._drawn, self._send_idx
         super()._try_put_index()
         if self._drawn > drawn and self._send_idx == sent:
-            emit(NO_CAPACITY, self._seat.epoch_id, sent)
+            emit(NO_CAPACITY, self._progress.epoch_id, sent)
 
     def _get_data(self) -> Any:
         idx, data = message = super()._get_data()
-        seat, sender = self._seat, self._data.sender
+        progress, sender = self._progress, self._data_queue.sender
         if self._resuming:
-            if isinstance(idx, _ResumeIteration):  # else it is of the epoch before: it is dropped
+            if isinstance(idx, _ResumeIteration):  # else it is a result of the epoch before: torch drops it
                 self._resuming -= 1
-                emit(RESUME_ACKNOWLEDGED, seat.epoch_id, worker=sender, value=self._resuming)
+                emit(RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
             return message
-        seat.outstanding -= 1
-        emit(RECEIVED, seat.epoch_id, idx, sender, value=seat.outstanding)
+        progress.outstanding -= 1
+        emit(RECEIVED, progress.epoch_id, idx, sender, 0, progress.outstanding)
         if isinstance(data, _IterableDatasetStopIteration):
-            emit(WORKER_EXHAUSTED, seat.epoch_id, worker=data.worker_id)
+            emit(WORKER_EXHAUSTED, progress.epoch_id, worker=data.worker_id)
         return message
+
+    def _task_in_hand(self) -> int:
+        return self._task_info.taken  # in order or not, torch has popped the task that it returns the batch of
 
     # ---- deaths
 
     def _mark_worker_as_unavailable(self, worker_id: int, shutdown: bool = False) -> None:
         if not shutdown and not self._workers[worker_id].is_alive():
-            self._say_died(worker_id, None)
+            self._emit_death(worker_id, None)
         super()._mark_worker_as_unavailable(worker_id, shutdown)
 
     def _notice_deaths(self, text: str) -> None:
-        """An error was raised, maybe by the handler of SIGCHLD: torch says in it that a worker is dead."""
+        """An error was raised, perhaps by the handler of SIGCHLD, whose message is that a worker is dead."""
         for worker_id, available in enumerate(self._workers_status):
             if available and not self._workers[worker_id].is_alive():
-                self._say_died(worker_id, text)
+                self._emit_death(worker_id, text)
 
-    def _say_died(self, worker_id: int, text: str | None) -> None:
+    def _emit_death(self, worker_id: int, text: str | None) -> None:
         if worker_id not in self._died:
             self._died.add(worker_id)
             code = self._workers[worker_id].exitcode or 0
-            emit(WORKER_DIED, self._seat.epoch_id, worker=worker_id, value=code, text=text)
-            for task, info in self._tasks.items():
+            emit(WORKER_DIED, self._progress.epoch_id, worker=worker_id, value=code, text=text)
+            for task, info in self._task_info.items():
                 if info == (worker_id,):
-                    emit(TASK_LOST, self._seat.epoch_id, task, worker_id)
+                    emit(TASK_LOST, self._progress.epoch_id, task, worker_id)
 
     # ---- the end
 
     def _shutdown_workers(self) -> None:
-        # torch does nothing a second time, nor once the interpreter exits; the module may be gone by then.
+        # torch does nothing a second time, or while the interpreter exits; the module may be gone by then.
         if getattr(self, "_shutdown", True) or getattr(_utils, "python_exit_status", True):
             super()._shutdown_workers()
             return
-        epoch_id = self._seat.epoch_id
-        emit(SHUTDOWN_BEGIN, epoch_id, value=len(self._tasks))
+        epoch_id = self._progress.epoch_id
+        emit(SHUTDOWN_BEGIN, epoch_id, value=len(self._task_info))
         if hasattr(self, "_pin_memory_thread"):
             emit(PIN_STOPPING, epoch_id)
         try:
@@ -251,37 +274,44 @@ class Parallel(Telling, ParallelBase):
             emit(SHUTDOWN_END, epoch_id)
 
 
-def speaking(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """torch's `_get_iterator`, which finds our two iterators where torch's stand. (Not one of our own, so that its
-    warnings name the lines that they always named.)"""
-    classes: dict[str, type] = {}
-    for ours, base in (Serial, SerialBase), (Parallel, ParallelBase):
-        name = getattr(base, "__name__", "")
-        ours.__name__ = ours.__qualname__ = name  # it stands in errors and profiles, too
-        classes[name] = ours
+# torch's names, under which `_get_iterator` looks the two classes up, and which errors and profiles show.
+OURS = {"_SingleProcessDataLoaderIter": Serial, "_MultiProcessingDataLoaderIter": Parallel}
+for _name, _class in OURS.items():
+    _class.__name__ = _class.__qualname__ = _name
+
+
+def with_emitting_iterators(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """torch's `_get_iterator`, which finds our two iterators where it looks for torch's. (It stays torch's code: in a
+    function of ours its warnings would name other lines.)"""
     function: Any = get_iterator
-    return types.FunctionType(function.__code__, {**function.__globals__, **classes}, function.__name__)
+    return types.FunctionType(function.__code__, {**function.__globals__, **OURS}, function.__name__)
 
 
 class TaskInfo(dict[int, Any]):
-    """torch's `_task_info`: a task -> (worker_id,), and once its batch came early (worker_id, batch)."""
+    """torch's `_task_info`: task -> (worker_id,), or (worker_id, batch) once its batch came early.
 
-    def __init__(self, tasks: Any, seat: Seat) -> None:
+    What torch does to an item is a step of the task: it sets the second form to store the batch in the reorder buffer,
+    pops the item to return the batch, and deletes it to skip a task whose worker's stream has ended.
+    """
+
+    def __init__(self, tasks: dict[int, Any], progress: Progress) -> None:
         super().__init__(tasks)
-        self._seat = seat
+        self._progress = progress
+        self.taken = NO_TASK  # the last task popped
 
     def __setitem__(self, task: int, info: Any) -> None:
         if len(info) == 2:
-            emit(STORED, self._seat.epoch_id, task, info[0], value=next(iter(self)))  # the first: sent in order
-        dict.__setitem__(self, task, info)
+            awaited = next(iter(self))  # the first one: tasks are sent in order
+            emit(STORED, self._progress.epoch_id, task, info[0], 0, awaited)
+        super().__setitem__(task, info)
 
     def pop(self, task: int) -> Any:  # type: ignore[override]
-        info = dict.pop(self, task)
-        self._seat.task = task
+        info = super().pop(task)
+        self.taken = task
         if len(info) == 2:
-            emit(RELEASED, self._seat.epoch_id, task, info[0])
+            emit(RELEASED, self._progress.epoch_id, task, info[0])
         return info
 
     def __delitem__(self, task: int) -> None:
-        emit(TASK_SKIPPED, self._seat.epoch_id, task, self[task][0])
+        emit(TASK_SKIPPED, self._progress.epoch_id, task, self[task][0])
         super().__delitem__(task)

@@ -1,11 +1,11 @@
-"""Queues that say what is put and what is taken. Each wraps one of multiprocessing's, which does the work.
+"""Queues that emit what is put and what is taken. Each wraps one of multiprocessing's, which does the work.
 
 The wrappers are at both ends, so a message can travel in an envelope:
 
     put((4, [16, 17]))  ->  (worker_id, epoch_id, (4, [16, 17]))  ->  get() == (4, [16, 17])
 
-By it main knows of each result whose it is: the queue is one for all workers, but each worker's messages are told
-as those of a queue of its own, as minidl has them. And it tells results of an epoch that was abandoned from others.
+The envelope tells main which worker sent a result: torch's workers share one queue, and the events describe a queue
+per worker, as minidl has them. It also tells main whether the result is of an epoch that was abandoned.
 
 Legend
     message   (4, [16, 17])       a task, on index_queue: `(idx, index)` in torch's names
@@ -50,37 +50,29 @@ from minidl.events import (
     Queue,
     emit,
 )
+from tracing.recording.torch_loader.progress import Progress
 
-ENVELOPE_AT = 11  # bytes; before the first thing in a pickle stand its protocol (2) and the length of its frame (9)
-BYTE = ord("K")  # what a pickle says before an int below 256
+ENVELOPE_AT = 11  # bytes: a pickle begins with its protocol (2) and the length of its frame (9)
+BYTE = ord("K")  # precedes an int below 256 in a pickle
 
 
 def label(message: Any) -> int:
-    """What an event says of a message: its task, or the negative code of one that has none."""
+    """A message as an event names it: by its task, or by the negative code of one that has none."""
     if type(message) is tuple:
         idx = message[0]
         return idx if type(idx) is int else RESUME if isinstance(idx, _ResumeIteration) else WAKE
     return STOP if message is None else RESUME
 
 
-class Seat:
-    """What one side of an iterator knows at the moment: main, or one of its workers."""
+class PipeTap:
+    """Between a queue and its pipe: emits when a whole message has been read, before it is unpickled. It refers to the
+    pipe and not to the queue, which refers to it: no cycle delays the end of either."""
 
-    def __init__(self, epoch_id: int) -> None:
-        self.epoch_id = epoch_id  # of the last message; events that concern no message belong there
-        self.task = NO_TASK  # a worker's: what it does; main's: what it holds the batch of
-        self.outstanding = 0  # main's: tasks sent, and no result received
-
-
-class Tap:
-    """Between a queue and its pipe: says when a whole message has been read, before it is unpickled. It knows the pipe
-    and not the queue, which holds it: no cycle delays the end of either."""
-
-    def __init__(self, queue: Any, name: Queue, worker: int, seat: Seat) -> None:
-        self._name, self._worker, self._seat = name, worker, seat
-        self.arrived = False  # a message, since `get` began
-        self.sender = worker  # whose that was
-        # poll(0) is empty if there is nothing to read. The queue's own poll makes a selector each time, for 15 us.
+    def __init__(self, queue: Any, name: Queue, worker: int, progress: Progress) -> None:
+        self._name, self._worker, self._progress = name, worker, progress
+        self.arrived = False  # whether a message has, since `get` began
+        self.sender = worker  # the worker that sent it
+        # poll(0) is empty if there is nothing to read. The queue's own poll makes a selector each time: 15 µs.
         poller = select.poll()
         poller.register(queue._reader.fileno(), select.POLLIN)
         self.poll: Callable[[int], Any] = poller.poll
@@ -89,41 +81,41 @@ class Tap:
     def receive(self) -> bytes:
         data: bytes = self._receive()
         self.arrived = True
-        if self._worker == NO_WORKER:  # the envelope begins with it
+        if self._worker == NO_WORKER:  # so the envelope says: it begins with the sender
             known = len(data) > ENVELOPE_AT + 1 and data[ENVELOPE_AT] == BYTE
             self.sender = data[ENVELOPE_AT + 1] if known else NO_WORKER
-        emit(ARRIVED, self._seat.epoch_id, NO_TASK, self.sender, self._name, len(data))
+        emit(ARRIVED, self._progress.epoch_id, NO_TASK, self.sender, self._name, len(data))
         return data
 
 
 class TracedQueue:
-    """One end of a queue. What is not said here is the wrapped queue's."""
+    """One end of a queue. Everything else is the wrapped queue's."""
 
     name = Queue.NONE
-    follows = False  # whether what is taken decides what the seat's side works on: so it is in a worker
+    leads = False  # whether what is taken is what this side works on next, as in a worker
 
-    def __init__(self, queue: Any, worker: int, seat: Seat) -> None:
+    def __init__(self, queue: Any, worker: int, progress: Progress) -> None:
         self.queue = queue
-        self.worker = worker  # whose messages are put and taken here; NO_WORKER: every worker's
-        self.seat = seat
-        self.sender, self.epoch_id = NO_WORKER, seat.epoch_id  # of the message that was taken last
-        self.tap: Tap | None = None  # made by the process that takes: a fork forgets it
+        self.worker = worker  # whose messages pass here; NO_WORKER: every worker's
+        self.progress = progress
+        self.sender, self.epoch_id = NO_WORKER, progress.epoch_id  # of the message that was taken last
+        self.tap: PipeTap | None = None  # made by the process that takes, at its first get
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.queue, name)
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
-        epoch_id = self.seat.epoch_id
+        epoch_id = self.progress.epoch_id
         emit(PUT, epoch_id, label(message), self.worker, self.name)
         self.queue.put((self.worker, epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        tap, seat, name = self.tap, self.seat, self.name
+        tap, progress, name = self.tap, self.progress, self.name
         if tap is None:
-            tap = self.tap = Tap(self.queue, name, self.worker, seat)
+            tap = self.tap = PipeTap(self.queue, name, self.worker, progress)
         tap.arrived = False
         if not tap.poll(0):
-            emit(WAIT, seat.epoch_id, NO_TASK, self.worker, name, int((timeout or 0) * 1e9))
+            emit(WAIT, progress.epoch_id, NO_TASK, self.worker, name, int((timeout or 0) * 1e9))
         try:
             self.sender, self.epoch_id, message = self.queue.get(block, timeout)
         except Empty:
@@ -131,26 +123,26 @@ class TracedQueue:
             raise
         except Exception as error:
             if tap.arrived:  # it could not be unpickled. (Else a signal's handler raised, and nothing was taken.)
-                emit(GOT, seat.epoch_id, NO_TASK, tap.sender, name, text=repr(error))
+                emit(GOT, progress.epoch_id, worker=tap.sender, queue=name, text=repr(error))
             raise
         task = message[0] if type(message) is tuple else NO_TASK  # most are tasks, and a call costs more
         if type(task) is not int or task < 0:
             task = label(message)
-        if self.follows:
-            seat.epoch_id, seat.task = self.epoch_id, task
+        if self.leads:
+            progress.epoch_id, progress.task = self.epoch_id, task
         emit(GOT, self.epoch_id, task, self.sender, name)
         return message
 
     def timed_out(self) -> None:
-        emit(TIMED_OUT, self.seat.epoch_id, NO_TASK, self.worker, self.name)
+        emit(TIMED_OUT, self.progress.epoch_id, worker=self.worker, queue=self.name)
 
     def cancel_join_thread(self) -> None:
-        emit(JOIN_CANCELLED, self.seat.epoch_id, NO_TASK, self.worker, self.name)
+        emit(JOIN_CANCELLED, self.progress.epoch_id, worker=self.worker, queue=self.name)
         self.queue.cancel_join_thread()
 
     def close(self) -> None:
         buffered = len(getattr(self.queue, "_buffer", ()))
-        emit(CLOSED, self.seat.epoch_id, NO_TASK, self.worker, self.name, buffered)
+        emit(CLOSED, self.progress.epoch_id, worker=self.worker, queue=self.name, value=buffered)
         self.queue.close()
 
 
@@ -160,14 +152,15 @@ class IndexQueue(TracedQueue):
     name = Queue.INDEX
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
-        seat, worker = self.seat, self.worker
+        progress, worker = self.progress, self.worker
         if type(message) is tuple:
-            seat.outstanding += 1
-            emit(DISPATCHED, seat.epoch_id, task := message[0], worker, value=seat.outstanding)
+            progress.outstanding += 1
+            task = message[0]
+            emit(DISPATCHED, progress.epoch_id, task, worker, 0, progress.outstanding)
         else:
             task = label(message)
-        emit(PUT, seat.epoch_id, task, worker, Queue.INDEX)
-        self.queue.put((worker, seat.epoch_id, message), block, timeout)
+        emit(PUT, progress.epoch_id, task, worker, Queue.INDEX)
+        self.queue.put((worker, progress.epoch_id, message), block, timeout)
 
 
 class ResultQueue(TracedQueue):
@@ -177,12 +170,11 @@ class ResultQueue(TracedQueue):
 
     def timed_out(self) -> None:
         super().timed_out()
-        emit(HEALTH_CHECK, self.seat.epoch_id)  # main looks whether all workers are alive. torch: `_try_get_data`
+        emit(HEALTH_CHECK, self.progress.epoch_id)  # main looks whether all workers are alive. torch: `_try_get_data`
 
 
 class PinnedResults(TracedQueue):
-    """What the pin thread reads: between a get and the next put on data_queue it does nothing but pin. torch:
-    `_pin_memory_loop`"""
+    """The pin thread's end: between a get and the next put on data_queue it only pins. torch: `_pin_memory_loop`"""
 
     name = Queue.RESULT
     pinning = NO_TASK
@@ -191,7 +183,7 @@ class PinnedResults(TracedQueue):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if not self._begun:
             self._begun = True
-            emit(PIN_THREAD_BEGIN, self.seat.epoch_id)
+            emit(PIN_THREAD_BEGIN, self.progress.epoch_id)
         message = super().get(block, timeout)
         batch = label(message) >= 0 and not isinstance(message[1], (ExceptionWrapper, _IterableDatasetStopIteration))
         self.pinning = message[0] if batch else NO_TASK
@@ -200,7 +192,7 @@ class PinnedResults(TracedQueue):
         return message
 
     def cancel_join_thread(self) -> None:
-        emit(PIN_JOINED, self.seat.epoch_id, value=1)  # main does this once it has
+        emit(PIN_JOINED, self.progress.epoch_id, value=1)  # main does this once it has
         super().cancel_join_thread()
 
 
@@ -223,19 +215,19 @@ class DataQueue:
         if results.pinning == task >= 0:
             failed = message[1].exc_msg if isinstance(message[1], ExceptionWrapper) else None
             emit(PIN_END if failed is None else PIN_FAILED, epoch_id, task, results.sender, text=failed)
-            results.pinning = NO_TASK  # a put that is tried again, on a full queue, ends nothing a second time
+            results.pinning = NO_TASK  # a put that is repeated, on a full queue, does not end it again
         emit(PUT, epoch_id, task, NO_WORKER, Queue.DATA)
         self.queue.put((results.sender, epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        seat = self.results.seat
+        progress = self.results.progress
         if self.queue.empty():
-            emit(WAIT, seat.epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
+            emit(WAIT, progress.epoch_id, queue=Queue.DATA, value=int((timeout or 0) * 1e9))
         try:
             self.sender, epoch_id, message = self.queue.get(block, timeout)
         except Empty:
-            emit(TIMED_OUT, seat.epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
-            emit(HEALTH_CHECK, seat.epoch_id)
+            emit(TIMED_OUT, progress.epoch_id, queue=Queue.DATA)
+            emit(HEALTH_CHECK, progress.epoch_id)
             raise
         emit(GOT, epoch_id, label(message), NO_WORKER, Queue.DATA)
         return message
@@ -244,20 +236,20 @@ class DataQueue:
 class DoneEvent:
     """workers_done_event, in main."""
 
-    def __init__(self, event: Any, seat: Seat) -> None:
+    def __init__(self, event: Any, progress: Progress) -> None:
         self.event = event
-        self.seat = seat
+        self.progress = progress
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.event, name)
 
     def set(self) -> None:
-        emit(DONE_SET, self.seat.epoch_id)
+        emit(DONE_SET, self.progress.epoch_id)
         self.event.set()
 
 
-def tell_of_send_failures(queue: Any, name: Queue) -> None:
-    """A message that cannot be pickled is lost, in torch: its feeder thread prints the error. It says so here, too."""
+def emit_send_failures(queue: Any, name: Queue) -> None:
+    """torch loses a message that cannot be pickled: its feeder thread prints the error. Here it emits it, too."""
     print_error = queue._on_queue_feeder_error
 
     def failed(error: BaseException, envelope: Any) -> None:

@@ -1,7 +1,7 @@
-"""A worker's death must not be heard in the middle of an event.
+"""Delays torch's handler of SIGCHLD while main is emitting an event.
 
-torch's handler of SIGCHLD raises wherever main happens to be. Raised inside `emit`, that would be taken for a failure
-of the recorder, which is removed then, and nobody would hear of the death. So there it is put off.
+The handler raises wherever main happens to be. Raised inside `emit`, its error would be taken for a failure of the
+recorder: the recorder would be removed, and the worker's death would go unreported.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from minidl.events import emit
 AGAIN = 0.001  # seconds; an event takes a thousandth of it
 
 
-def put_deaths_off() -> None:
-    """Put a handler before torch's, once. Only the main thread can; without it torch has none either."""
+def delay_sigchld() -> None:
+    """Put a handler in front of torch's, once. Only the main thread can; elsewhere torch has no handler either."""
     if not hasattr(signal, "SIGCHLD") or threading.current_thread() is not threading.main_thread():
         return
     _set_SIGCHLD_handler()  # torch does so at its first iterator, and only once

@@ -20,32 +20,32 @@ class Epochs:
         self._loader = self._epoch = 0
 
     def next(self) -> int:
-        """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a number anew."""
+        """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a new number."""
         if self._pid != os.getpid():
             self._pid, self._loader, self._epoch = os.getpid(), events.new_loader(), -1
         self._epoch += 1
         return events.epoch_id(self._loader, self._epoch)
 
 
-# By id, with a reference that does not keep the loader. Not an attribute of the loader, which is pickled and copied
-# as before, and not a WeakKeyDictionary: a subclass may compare as it likes.
+# By id, with a weak reference. Not an attribute of the loader, which is pickled and copied as before, and not a
+# WeakKeyDictionary: a subclass may compare as it likes.
 known: dict[int, tuple[weakref.ref[Any], Epochs]] = {}
-# What a worker's loop runs within: tracing.recording.torch_loader.attach.everything, while that is on, so that loaders
+# What a worker's loop runs within: tracing.recording.torch_loader.attach.everything while that is on, so that loaders
 # nested in a dataset are attached too.
 in_workers: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
 
-def know(loader: Any) -> Epochs:
-    """Attach a loader: return the count of its epochs, a new one."""
+def add(loader: Any) -> Epochs:
+    """Attach a loader, and count its epochs anew."""
     key, epochs = id(loader), Epochs()
     known[key] = weakref.ref(loader, lambda _: known.pop(key, None)), epochs
     return epochs
 
 
-def knows(loader: Any) -> bool:
+def is_attached(loader: Any) -> bool:
     return id(loader) in known
 
 
 def epochs_of(loader: Any) -> Epochs:
     """Those of an attached loader, or of one that is attached now."""
-    return known[id(loader)][1] if knows(loader) else know(loader)
+    return known[id(loader)][1] if is_attached(loader) else add(loader)

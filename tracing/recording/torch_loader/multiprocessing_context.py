@@ -1,0 +1,101 @@
+"""Main: the multiprocessing_context through which torch's iterator makes its queues, its done event and its workers'
+processes. Here each of them emits what is done to it. The user's loader stays as it is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from minidl import events
+from minidl.events import (
+    JOIN_BEGIN,
+    NO_WORKER,
+    WORKER_JOINED,
+    WORKER_STARTED,
+    WORKER_STARTING,
+    WORKER_TERMINATED,
+    emit,
+)
+from tracing.recording.torch_loader import attached_loaders
+from tracing.recording.torch_loader.progress import Progress
+from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, TracedQueue
+from tracing.recording.torch_loader.worker import WorkerSetup, run
+
+
+class LoaderInContext:
+    """What torch's iterator is given as its loader: the user's, except for the context."""
+
+    def __init__(self, loader: Any, context: TracedContext) -> None:
+        self._loader = loader
+        self.multiprocessing_context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class TracedContext:
+    """Makes queues, events and processes by the user's context, or torch's default one, and wraps each."""
+
+    def __init__(self, context: Any, progress: Progress, results: type[TracedQueue]) -> None:
+        self._context, self._progress, self._results = context, progress, results
+        self._queues = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def Queue(self) -> TracedQueue:
+        """First worker_result_queue, then each worker's index_queue: torch makes them in this order."""
+        self._queues += 1
+        if self._queues == 1:
+            return self._results(self._context.Queue(), NO_WORKER, self._progress)
+        return IndexQueue(self._context.Queue(), self._queues - 2, self._progress)
+
+    def Event(self) -> DoneEvent:
+        return DoneEvent(self._context.Event(), self._progress)
+
+    def Process(self, target: Callable[..., None], args: tuple[Any, ...]) -> TracedProcess:
+        worker_id = inspect.signature(target).bind(*args).arguments["worker_id"]
+        bare = tuple(
+            arg.queue if isinstance(arg, TracedQueue) else arg.event if isinstance(arg, DoneEvent) else arg
+            for arg in args
+        )
+        setup = WorkerSetup(events.installed(), self._progress.epoch_id, worker_id, attached_loaders.in_workers)
+        process = self._context.Process(target=run, args=(setup, target, bare))
+        return TracedProcess(process, worker_id, self._progress)
+
+
+class TracedProcess:
+    """A worker's process, as main sees it."""
+
+    def __init__(self, process: Any, worker_id: int, progress: Progress) -> None:
+        self.process, self._worker_id, self._progress = process, worker_id, progress
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.process, name)
+
+    def _emit(self, kind: int, value: int = 0) -> None:
+        emit(kind, self._progress.epoch_id, worker=self._worker_id, value=value)
+
+    @property
+    def daemon(self) -> bool:
+        return bool(self.process.daemon)
+
+    @daemon.setter
+    def daemon(self, value: bool) -> None:
+        self.process.daemon = value
+
+    def start(self) -> None:
+        self._emit(WORKER_STARTING)
+        self.process.start()
+        self._emit(WORKER_STARTED, self.process.pid or 0)
+
+    def join(self, timeout: float | None = None) -> None:
+        self._emit(JOIN_BEGIN, int((timeout or 0) * 1e9))
+        self.process.join(timeout)
+        if not self.process.is_alive():
+            self._emit(WORKER_JOINED, self.process.exitcode or 0)
+
+    def terminate(self) -> None:
+        self._emit(WORKER_TERMINATED)
+        self.process.terminate()
