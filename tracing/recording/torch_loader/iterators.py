@@ -227,7 +227,7 @@ class Parallel(Emitting, ParallelBase):
                 emit(RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
             return message
         progress.outstanding -= 1
-        emit(RECEIVED, progress.epoch_id, idx, sender, 0, progress.outstanding)
+        emit(RECEIVED, progress.epoch_id, idx, sender, value=progress.outstanding)
         if isinstance(data, _IterableDatasetStopIteration):
             emit(WORKER_EXHAUSTED, progress.epoch_id, worker=data.worker_id)
         return message
@@ -302,7 +302,7 @@ class TaskInfo(dict[int, Any]):
     def __setitem__(self, task: int, info: Any) -> None:
         if len(info) == 2:
             awaited = next(iter(self))  # the first one: tasks are sent in order
-            emit(STORED, self._progress.epoch_id, task, info[0], 0, awaited)
+            emit(STORED, self._progress.epoch_id, task, info[0], value=awaited)
         super().__setitem__(task, info)
 
     def pop(self, task: int) -> Any:  # type: ignore[override]

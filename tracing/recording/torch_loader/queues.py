@@ -156,7 +156,7 @@ class IndexQueue(TracedQueue):
         if type(message) is tuple:
             progress.outstanding += 1
             task = message[0]
-            emit(DISPATCHED, progress.epoch_id, task, worker, 0, progress.outstanding)
+            emit(DISPATCHED, progress.epoch_id, task, worker, value=progress.outstanding)
         else:
             task = label(message)
         emit(PUT, progress.epoch_id, task, worker, Queue.INDEX)
