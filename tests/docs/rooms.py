@@ -93,7 +93,7 @@ def recording() -> list[str]:
 
 def trace() -> list[str]:
     """The reader and the order of time; in a frame what is computed from the events once it is asked for."""
-    wide, gap, begin, y = 134, 26, 32, 338
+    wide, gap, begin, y = 134, 25, 32, 338
     frame = begin + 2 * (wide + gap) - 10
     parts = [*flow((500, 272), (500, 310), "files, finished or still growing")]
     parts += room("trace", 20, 310, 960, "trace: what happened?", 96)

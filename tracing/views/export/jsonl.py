@@ -26,34 +26,34 @@ CHUNK = 1 << 13  # events that are held as Python objects at a time
 FIELDS = {
     "k": "position of the event in the trace, from 0",
     "time": "ns, on the header's `clock`",
-    "kind": "what happened: a name of docs/events.md, `FETCH_BEGIN` say",
+    "kind": "what happened: a name from docs/events.md, such as `FETCH_BEGIN`",
     "loader": "number of the DataLoader",
     "epoch": "of that loader, from 0",
-    "task": "the batch, from 0 in every epoch; negative: none, or a message without one (the header's `messages`)",
+    "task": "the batch, from 0 in every epoch; negative for none, or a message without one (the header's `messages`)",
     "worker": "worker_id, -1 for none",
     "queue": "`INDEX`, `RESULT`, `DATA`, or null",
-    "value": "what docs/events.md says for this kind: an integer",
-    "actor": "the thread that said it: an index into the header's `actors`",
+    "value": "an integer; docs/events.md has its meaning for this kind",
+    "actor": "the thread that emitted it: an index into the header's `actors`",
     "who": "that thread in words: `main`, `worker 0`, `pin thread`, `feeder`",
-    "text": "what docs/events.md says for this kind, keys or an error say: any JSON, null for none",
+    "text": "keys, an error or the like; docs/events.md has its meaning for this kind: any JSON, null for none",
 }
 # Field of the header -> what it is.
 HEADER = {
     "schema": f"always `{SCHEMA}`",
-    "version": "of this schema",
+    "version": "the version of this schema",
     "package": "whose loader it is: `minidl`, `torch.utils.data`, or null",
     "clock": "`time.monotonic_ns`: ns, the same for all processes",
     "start": "time of the first event (ns)",
     "wall_clock": "the time of day then (ns since 1970, UTC)",
     "events": "how many lines follow",
-    "complete": "so many of the first events are all that was said in their time; after them some are missing",
+    "complete": "how many events, from the first, have none missing among them",
     "dropped": "events that were not recorded because a file was full",
     "clocked": "kinds with a number below this one carry the thread's CPU time (ns) in `value`",
     "kinds": "the number of each kind",
     "messages": "what a negative `task` is: STOP, RESUME, WAKE or DIED",
     "actors": "the threads: `pid`, `thread` (its name), `role`, `loader`, `epoch`, `worker`, `queue` (by number)",
     "loaders": "the iterators: `loader`, `epochs`, `num_workers`, `config`, `first` and `last` (positions)",
-    "sources": "for each kind the lines that say it: `file`, `line`, `function`, `first` and `last` line of that",
+    "sources": "for each kind the lines that emit it: `file`, `line`, `function`, `first` and `last` line of that",
 }
 
 
