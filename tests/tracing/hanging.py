@@ -177,7 +177,9 @@ def hanging(name: str, directory: Path, *ends: Any) -> Iterator[tuple[Trace, Han
             time.sleep(0.01)
 
 
-def until_it_hangs(directory: Path, cause: Cause, ending: Ending = Ending.NOT, what: str = "") -> tuple[Trace, Hang]:
+def until_it_hangs(
+    directory: Path, cause: Cause, ending: Ending = Ending.ONGOING, what: str = ""
+) -> tuple[Trace, Hang]:
     """Look until it is seen that it hangs for this cause, and that main does this. (It comes to that by itself; if not,
     the test runs out of time.)"""
     while not any(directory.glob("events-*-*.bin")):

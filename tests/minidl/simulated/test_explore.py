@@ -241,5 +241,5 @@ def test_a_deadlock_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.counterexample is not None and found.broken[0].startswith("deadlock")
     told = str(explain(tracing.load(found.counterexample)))
     assert "main (pid 5000001) waits on worker_result_queue for batch" in told
-    assert "worker 0 (pid 5000002)" in told and "It is dead, and who waits for it has not noticed" in told
+    assert "worker 0 (pid 5000002)" in told and "It is dead, and the thread that waits for it has not noticed" in told
     assert "Last events" in told and "[event " in told

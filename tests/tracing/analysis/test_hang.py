@@ -48,7 +48,7 @@ HANGS: dict[str, tuple[Cause, list[tuple[str, str]]]] = {
         Cause.DATASET,
         [
             ("main", f"waits on data_queue for {KEYS}"),
-            ("the pin thread", "waits on worker_result_queue, where no whole message is"),
+            ("the pin thread", "waits on worker_result_queue, where there is no whole message"),
             ("worker 0", FETCHES),
         ],
     ),
@@ -80,7 +80,7 @@ def test_every_program_that_hangs_is_looked_at() -> None:
 @pytest.mark.parametrize("name", HANGS)
 def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
     cause, chain = HANGS[name]
-    with hanging(name, tmp_path / "trace", cause, Ending.NOT, chain[0][1]) as (trace, hang, pid):
+    with hanging(name, tmp_path / "trace", cause, Ending.ONGOING, chain[0][1]) as (trace, hang, pid):
         assert explain(trace, later(trace, FLOOR // 2)) is None  # it may only be slow
         tasks = trace.tasks
         has_it = f"worker {tasks['worker'][tasks['task'] == 4].item()}" if (tasks["task"] == 4).any() else ""
@@ -105,18 +105,18 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
 
 def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By `check`, the whole; by the report, first of all, in short."""
-    with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.NOT, WAITS) as (trace, hang, pid):
+    with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, WAITS) as (trace, hang, pid):
         worker = hang.links[1]
         lines = str(hang).splitlines()
         assert re.match(
-            rf"It looks stuck: main \(pid {pid}\) has not got on for 30\.\d s \(before, it took at most", lines[0]
+            rf"It looks stuck: main \(pid {pid}\) has made no progress for 30\.\d s \(before, it took at most", lines[0]
         )
         assert re.match(rf"  main \(pid {pid}\) {re.escape(WAITS)}: for 30\.\d s, since ", lines[1])
         assert lines[2] == "    what would wake it: a message of worker 0, or its end"
         assert lines[3].startswith(f"  worker 0 (pid {worker.pid}) {FETCHES}: for ")
         assert lines[3].endswith(f"[event {worker.event}]")
         assert lines[4] == f"  Why   {Cause.DATASET.why}" and f"py-spy dump --pid {worker.pid}" in lines[5]
-        assert "Beside it" in lines and "Last events" in lines
+        assert "Other workers" in lines and "Last events" in lines
         last = lines[lines.index("Last events") + 1 :]
         assert any(line.split()[:2] == ["worker", "0"] and "FETCH_BEGIN: fetches batch 4" in line for line in last)
         assert main(["check", str(trace.path)]) == 0
@@ -130,17 +130,18 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert main(["check", str(trace.path)]) == 0
         printed = capsys.readouterr().out
         assert (
-            f"When main (pid {pid}) was killed, or left without a shutdown, it had not got on for at least" in printed
+            f"When main (pid {pid}) was killed, or left without a shutdown, it had made no progress for at least"
+            in printed
         )
         assert f"{WAITS}:" in printed and f"{FETCHES}:" in printed
-        assert "Without main these live on: kill" in printed and str(worker.pid) in printed
+        assert "Without main, these live on: kill" in printed and str(worker.pid) in printed
         first, second = tracing.report(tracing.load(trace.path)).notes[:2]
         assert first.startswith(f"When main (pid {pid}) was killed") and FETCHES in first
         assert second.startswith("Last events: ") and f"worker 0 (pid {worker.pid})" in second
 
 
 def test_a_process_that_is_stopped(tmp_path: Path) -> None:
-    with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.NOT, WAITS) as (trace, hang, pid):
+    with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, WAITS) as (trace, hang, pid):
         for stopped, links in ((hang.links[1].pid, 2), (pid, 1)):
             os.kill(stopped, signal.SIGSTOP)
             while psutil.Process(stopped).status() != psutil.STATUS_STOPPED:
@@ -158,7 +159,7 @@ def test_a_wait_that_the_loader_itself_found_too_long(tmp_path: Path) -> None:
 
 def test_a_wait_that_was_interrupted(tmp_path: Path) -> None:
     shuts_down = "shuts the loader down, and waits for worker 0 to exit"
-    with hanging("interrupted", tmp_path / "trace", Cause.DATASET, Ending.NOT, shuts_down) as (trace, hang, _):
+    with hanging("interrupted", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, shuts_down) as (trace, hang, _):
         assert FETCHES in hang.links[1].what
         begin = int(np.flatnonzero(trace.events["kind"] == Kind.SHUTDOWN_BEGIN)[0])
         events, later_events = trace.events[: begin + 1].copy(), trace.events[: begin + 1].copy()
@@ -213,7 +214,10 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Tr
     def of(name: str) -> tracing.Trace:
         if name not in traces:
             cause, chain = HANGS[name]
-            with hanging(name, tmp_path_factory.mktemp(name) / "trace", cause, Ending.NOT, chain[0][1]) as (trace, *_):
+            with hanging(name, tmp_path_factory.mktemp(name) / "trace", cause, Ending.ONGOING, chain[0][1]) as (
+                trace,
+                *_,
+            ):
                 traces[name] = trace
         return traces[name]
 
@@ -238,7 +242,7 @@ def test_the_present_is_the_default(hung: Recorded, tmp_path: Path) -> None:
     events["time"] += 1 - events["time"][0]  # when the clock began
     trace = part(hung("blocks"), events, tmp_path / "trace", living(hung("blocks")), room=1)
     found = explain(trace)
-    assert found is not None and found.cause is Cause.INTERRUPTED and found.ending is Ending.NOT
+    assert found is not None and found.cause is Cause.INTERRUPTED and found.ending is Ending.ONGOING
     path = trace.path / f"events-{os.getpid()}-0.bin"
     records = np.memmap(path, fmt.RECORD_DTYPE, "r+", fmt.HEADER_SIZE)
     records[-1] = records[-2]
@@ -278,7 +282,7 @@ def test_a_task_that_nobody_has(hung: Recorded, tmp_path: Path) -> None:
     waits = said(events[fetches], kind=Kind.WAIT, queue=Queue.INDEX, task=-1, time=events["time"][-1])
     found = explain_part(hung("blocks"), np.concatenate([kept, waits]), tmp_path)
     assert found.cause is Cause.LOST
-    assert found.links[-1].what == "waits on index_queue 0, which is empty: nobody owes it anything"
+    assert found.links[-1].what == "waits on index_queue 0, which is empty: nothing will be sent to it"
 
 
 def result(events: np.ndarray, *kinds: Kind) -> list[np.ndarray]:

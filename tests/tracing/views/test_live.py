@@ -509,7 +509,7 @@ def test_a_run_that_hangs_is_said_to(tmp_path: Path) -> None:
     """By whom it is kept waiting; and no more once it gets on."""
     later = [0]
     waits = "waits on worker_result_queue for batch 4"
-    with hanging("blocks", tmp_path / "run.trace", Cause.DATASET, Ending.NOT, waits) as (trace, _, _):
+    with hanging("blocks", tmp_path / "run.trace", Cause.DATASET, Ending.ONGOING, waits) as (trace, _, _):
         source = Live(trace, lambda: False, lambda: time.monotonic_ns() + later[0])
         source.look()
         assert source.stuck == ()

@@ -1,5 +1,4 @@
-"""`tracing.check(trace)`: does the protocol hold in this trace? What must hold stands in
-tracing.analysis.check.invariants."""
+"""`tracing.check(trace)`: does the protocol hold in this trace? tracing.analysis.check.invariants is what must hold."""
 
 from __future__ import annotations
 
@@ -8,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracing.analysis.check.invariants import INVARIANTS
-from tracing.analysis.check.iterator_events import Part
+from tracing.analysis.check.iterator_events import IteratorEvents
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-MOST = 20  # violations of one invariant that are told for one iterator
+MOST = 20  # violations of one invariant that are reported for one iterator
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,12 @@ class Violation:
 def check(trace: Trace) -> list[Violation]:
     """The violated invariants; an empty list when all hold.
 
-    Where a file was full or damaged, only the events up to there are judged: what misses afterwards proves nothing.
+    Where a file was full or damaged, only the events up to there are judged: what is missing after that proves nothing.
     """
     found = []
     for iterator in trace.index.iterators:
-        part = Part(trace, iterator.number)
+        of_iterator = IteratorEvents(trace, iterator.number)
         for each in INVARIANTS:
-            for what, events in itertools.islice(each.breaches(part), MOST):
+            for what, events in itertools.islice(each.breaches(of_iterator), MOST):
                 found.append(Violation(each.name, each.sentence, what, sorted(events)))
     return found

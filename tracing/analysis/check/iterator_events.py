@@ -1,4 +1,4 @@
-"""One iterator of a trace, as the invariants look at it: see tracing.analysis.check.invariants."""
+"""The events of one iterator of a trace, as tracing.analysis.check.invariants looks at them."""
 
 from __future__ import annotations
 
@@ -14,43 +14,54 @@ if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 
-class Part:
-    """What one iterator said, for the invariants to look at."""
+class IteratorEvents:
+    """The events of one iterator. All methods return positions of events in `trace.events`, ascending."""
 
     def __init__(self, trace: Trace, number: int) -> None:
-        self.events, self.index, self.end = trace.events, trace.index, trace.complete
-        self.iterator = trace.index.iterators[number]
-        self.number, self.workers = number, range(self.iterator.num_workers)
+        self.events, self.index = trace.events, trace.index
+        self.number, self._end, self._iterator = number, trace.complete, trace.index.iterators[number]
+        self.workers = range(self._iterator.num_workers)
+        self.epoch_ids = self._iterator.epoch_ids
         config = trace.config(number)
         self.in_order: bool = config.get("in_order", True)
         self.prefetch_factor: int | None = config.get("prefetch_factor")
 
     def _complete(self, positions: Positions) -> np.ndarray:
-        return positions.array[: positions.count(self.end - 1)]
+        return positions.array[: positions.count(self._end - 1)]
 
     def all(self, kind: Kind, queue: Queue = Queue.NONE, worker: int = -1) -> np.ndarray:
-        """The positions of such events."""
         return self._complete(self.index.group(self.number, kind, queue, worker))
 
-    def lane(self, lane: Lane, worker: int = -1) -> np.ndarray:
-        """The positions of what one thread said."""
+    def of_workers(self, kind: Kind) -> np.ndarray:
+        """Of every worker."""
+        return np.sort(np.concatenate([np.empty(0, np.int64), *(self.all(kind, Queue.NONE, w) for w in self.workers)]))
+
+    def of_thread(self, lane: Lane, worker: int = -1) -> np.ndarray:
         return self._complete(self.index.lane(self.number, lane, worker))
 
-    def of_workers(self, kind: Kind) -> np.ndarray:
-        """The positions of such events, of every worker, ascending."""
-        return np.sort(np.concatenate([np.empty(0, np.int64), *(self.all(kind, Queue.NONE, w) for w in self.workers)]))
+    def epochs(self, *kinds: Kind) -> Iterator[tuple[int, list[np.ndarray]]]:
+        """For each epoch its epoch_id, and its events of each kind."""
+        groups = [self.all(kind) for kind in kinds]
+        for epoch_id in self.epoch_ids:
+            yield epoch_id, [self.where(group, epoch=epoch_id & 0xFFFFFFFF) for group in groups]
+
+    def where(self, positions: np.ndarray, **fields: int) -> np.ndarray:
+        """Those of these events whose fields have these values."""
+        for name, value in fields.items():
+            positions = positions[self.events[name][positions] == value]
+        return positions
+
+    # ---- tasks
 
     def task(self, positions: np.ndarray) -> np.ndarray:
         return self.events["task"][positions]
 
-    def epochs(self, *kinds: Kind) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """For each epoch its epoch_id, and the positions of its events of each kind."""
-        groups = [self.all(kind) for kind in kinds]
-        for epoch, epoch_id in zip(self.iterator.epochs, self.iterator.epoch_ids, strict=True):
-            yield epoch_id, [group[self.events["epoch"][group] == epoch] for group in groups]
+    def without(self, positions: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Those of these events of one epoch whose task has none among the others."""
+        return positions[~np.isin(self.task(positions), self.task(others))]
 
-    def twice(self, positions: np.ndarray) -> Iterator[tuple[int, list[int]]]:
-        """The tasks that several of these events of one epoch concern, and those events."""
+    def repeated(self, positions: np.ndarray) -> Iterator[tuple[int, list[int]]]:
+        """The tasks that have several of these events of one epoch, and those events."""
         tasks, counts = np.unique(self.task(positions), return_counts=True)
         for task in tasks[counts > 1].tolist():
             yield task, positions[self.task(positions) == task].tolist()

@@ -1,10 +1,10 @@
-"""The moments at which a thread that iterates may be stuck: the end of a trace, and waits that were broken off."""
+"""The moments at which a thread that iterates may be stuck: the end of a trace, and waits that were cut short."""
 
 from __future__ import annotations
 
 import enum
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,25 +17,25 @@ WAITS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)
 
 
 class Ending(enum.Enum):
-    """How the thread that is stuck went on."""
+    """What ended the wait of the thread that is stuck, if anything."""
 
-    NOT = "It looks stuck: {who} has not got on for {age}"  # it is still there
-    KILLED = "When {who} was killed, or left without a shutdown, it had not got on for at least {age}"
-    RECORDED = "It was stuck: {who} had not got on for {age} when the recording ended"
-    INTERRUPTED = "It was stuck: {who} had not got on for {age} when it was interrupted"
+    ONGOING = "It looks stuck: {who} has made no progress for {age}"
+    KILLED = "When {who} was killed, or left without a shutdown, it had made no progress for at least {age}"
+    RECORDED = "It was stuck: {who} had made no progress for {age} when the recording ended"
+    INTERRUPTED = "It was stuck: {who} had made no progress for {age} when it was interrupted"
     TIMED_OUT = "It was stuck: {who} had waited {age} when its timeout ran out"
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A thread that iterates, at some time."""
+    """A thread that iterates, at some time, and what is known of the processes then."""
 
     k: int  # after this event
     until: int  # ns
     actor: int  # of the thread
     ending: Ending
-    known: dict[int, Process]  # what is known of the processes at this time
-    left: list[int]  # pids of workers that live on without main
+    known: dict[int, Process] = field(default_factory=dict)  # pid -> how it is
+    left: list[int] = field(default_factory=list)  # pids of workers that outlived main
 
 
 def ends(trace: Trace, known: dict[int, Process], now: int | None) -> list[Moment]:
@@ -52,18 +52,18 @@ def _end(trace: Trace, k: int, actor: int, known: dict[int, Process], now: int |
     pid, last = trace.actors[actor].pid, int(trace.events["time"][k])
     process = known.get(pid, Process.GONE)
     if trace.complete < len(trace) or trace.dropped or trace.damage:
-        return Moment(k, last, actor, Ending.RECORDED, {}, [])
+        return Moment(k, last, actor, Ending.RECORDED)
     if process in (Process.LIVES, Process.STOPPED):
         if now is None:
             pids = np.array([each.pid for each in trace.actors])
-            said = int((pids[trace.events["actor"]] == pid).sum())
-            now = last if has_unread(trace.path, pid, said) else max(last, time.monotonic_ns())
-        return Moment(k, now, actor, Ending.NOT, known, [])
+            recorded = int((pids[trace.events["actor"]] == pid).sum())
+            now = last if has_unread(trace.path, pid, recorded) else max(last, time.monotonic_ns())
+        return Moment(k, now, actor, Ending.ONGOING, known)
     if process is Process.CLOSED:
         stopped = trace.about.get("stopped")
         ended = stopped if isinstance(stopped, int) and stopped > last else last
-        return Moment(k, ended if now is None else min(now, ended), actor, Ending.RECORDED, {}, [])
-    # Killed. Its workers notice that at once, if they can notice anything; how they are now says nothing of then.
+        return Moment(k, ended if now is None else min(now, ended), actor, Ending.RECORDED)
+    # Killed. Its workers notice at once, if they can notice anything. How they are now says nothing about then.
     left = [pid for pid, how in known.items() if how in (Process.LIVES, Process.STOPPED)]
     died = np.flatnonzero(trace.events["kind"][: k + 1] == Kind.PARENT_DIED)
     if len(died) and died[0] > 0:
@@ -72,8 +72,8 @@ def _end(trace: Trace, k: int, actor: int, known: dict[int, Process], now: int |
     return Moment(k, last if now is None else max(last, now), actor, Ending.KILLED, stopped_ones, left)
 
 
-def broken_off(trace: Trace) -> list[Moment]:
-    """Waits that ended with no message: a shutdown in the middle of one (Ctrl-C), or the user's own timeout."""
+def waits_cut_short(trace: Trace) -> list[Moment]:
+    """Waits that ended without a message: by a shutdown (Ctrl-C), or by the user's own timeout."""
     found = []
     kinds = trace.events["kind"]
     for iterator in trace.index.iterators:
@@ -86,5 +86,5 @@ def broken_off(trace: Trace) -> list[Moment]:
             ending = Ending.INTERRUPTED if kinds[at] == Kind.SHUTDOWN_BEGIN else Ending.TIMED_OUT
             actor = int(trace.events["actor"][at])
             if trace.actors[actor].role == "main":
-                found.append(Moment(at - 1, int(trace.events["time"][at]), actor, ending, {}, []))
+                found.append(Moment(at - 1, int(trace.events["time"][at]), actor, ending))
     return found

@@ -1,27 +1,28 @@
-"""The threads of a trace after event k: their names, what each said last, what is known of their processes.
+"""The threads of a trace after event k: their names, the last event of each, what is known of their processes.
 
 Legend
-    seat    Seat(Lane.WORKER, 0, 1)    a thread: of which iterator, and for which worker
-    at      the LoaderState of an iterator
+    thread     ThreadId(Lane.WORKER, 0, 1)    of iterator 0, for worker 1
+    loader     the LoaderState of an iterator
 """
 
 from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.analysis.hang.causes import Cause
-from tracing.trace.event_index import HOP, Lane
+from tracing.analysis.task_events import keys_of
+from tracing.trace.event_index import Lane
 from tracing.trace.process_status import Process
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
 
-class Seat(NamedTuple):
+class ThreadId(NamedTuple):
     """A thread of an iterator."""
 
     lane: Lane
@@ -42,109 +43,105 @@ class Link:
     pid: int
 
 
-class Seats:
+class Threads:
     """All threads of the iterators that are alive in `state`."""
 
     def __init__(self, trace: Trace, state: State, processes: dict[int, Process]) -> None:
         self.trace, self.state, self.processes = trace, state, processes
-        self.at = {each.iterator: each for each in state.loaders}
+        self.loaders = {each.iterator: each for each in state.loaders}
         self._actors = trace.actors
 
     # ---- processes
 
-    def pid(self, seat: Seat) -> int:
+    def pid(self, thread: ThreadId) -> int:
         """Of the process that the thread belongs to; 0 if it is not known."""
-        at = self.at[seat.iterator]
-        if seat.lane is Lane.WORKER or (seat.lane is Lane.FEEDER and seat.queue == Queue.RESULT):
-            return at.workers[seat.worker].pid
-        return self._actors[at.main.actor].pid if at.main.actor >= 0 else 0
+        loader = self.loaders[thread.iterator]
+        if thread.lane is Lane.WORKER or (thread.lane is Lane.FEEDER and thread.queue == Queue.RESULT):
+            return loader.workers[thread.worker].pid
+        return self._actors[loader.main.actor].pid if loader.main.actor >= 0 else 0
 
-    def unfit(self, seat: Seat) -> Cause | None:
-        """What keeps the whole process from doing anything, as far as is known."""
-        return {Process.STOPPED: Cause.STOPPED, Process.GONE: Cause.DEAD}.get(
-            self.processes.get(self.pid(seat), Process.LIVES)
-        )
+    def blocked_process(self, thread: ThreadId) -> Cause | None:
+        """What keeps its whole process from doing anything, as far as is known."""
+        how = self.processes.get(self.pid(thread))
+        return {Process.STOPPED: Cause.STOPPED, Process.GONE: Cause.DEAD}.get(how) if how is not None else None
 
     # ---- names
 
     def owner(self, iterator: int) -> str:
-        """The worker that iterates over it, if its loader is nested in a dataset: "worker 1"; else ""."""
-        pid = self.pid(Seat(Lane.MAIN, iterator))
-        for number, at in self.at.items():
-            for worker in at.workers:
+        """The worker that iterates over it, if its loader is nested in a dataset: "worker 1"; otherwise ""."""
+        pid = self.pid(ThreadId(Lane.MAIN, iterator))
+        for number, loader in self.loaders.items():
+            for worker in loader.workers:
                 if number != iterator and pid and worker.pid == pid:
-                    return self._worker(number, worker.worker)
+                    return self._worker_name(number, worker.worker)
         return ""
 
-    def _worker(self, iterator: int, worker: int) -> str:
+    def _worker_name(self, iterator: int, worker: int) -> str:
         owner = self.owner(iterator)
         return f"worker {worker} of {owner}" if owner else f"worker {worker}"
 
-    def name(self, seat: Seat, pid: bool = True) -> str:
-        """The thread: "worker 1 (pid 123)"; for one of a nested loader "worker 0 of worker 1 (pid 123)"."""
-        main, worker = self.owner(seat.iterator), self._worker(seat.iterator, seat.worker)
-        if seat.lane is Lane.MAIN:
+    def name(self, thread: ThreadId) -> str:
+        """The thread: "worker 1 (pid 123)"; in a nested loader "worker 0 of worker 1 (pid 123)"."""
+        main, worker = self.owner(thread.iterator), self._worker_name(thread.iterator, thread.worker)
+        if thread.lane is Lane.MAIN:
             name = main or "main"
-        elif seat.lane is Lane.PIN:
+        elif thread.lane is Lane.PIN:
             name = f"the pin thread of {main}" if main else "the pin thread"
-        elif seat.lane is Lane.WORKER:
+        elif thread.lane is Lane.WORKER:
             name = worker
         else:
-            name = f"the feeder thread of {worker if seat.queue == Queue.RESULT else main or 'main'}"
-        return f"{name} (pid {self.pid(seat)})" if pid else name
+            name = f"the feeder thread of {worker if thread.queue == Queue.RESULT else main or 'main'}"
+        return f"{name} (pid {self.pid(thread)})"
 
-    def batch(self, at: LoaderState, task: int) -> str:
+    def batch(self, loader: LoaderState, task: int) -> str:
         """A batch with its keys: "batch 17, keys [68, 69]"."""
-        drawn = self.hop(at, "keys_drawn", task)
-        keys = self.trace.text(drawn) if drawn >= 0 else None
-        return f"batch {task}" if keys is None else f"batch {task}, keys {short(keys)}"
+        keys = keys_of(self.trace, loader.loader, loader.epoch, task, self.state.k)
+        shown = textwrap.shorten(str(keys), 40, placeholder=" ...]")
+        return f"batch {task}" if keys is None else f"batch {task}, keys {shown}"
 
     # ---- events
 
-    def hop(self, at: LoaderState, name: str, task: int) -> int:
-        """The position of a hop of a task of the current epoch; -1 if it has not come so far."""
-        epoch = self.trace.index.epochs.get(at.loader << 32 | at.epoch)
-        if epoch is None or not 0 <= task < epoch.length:
-            return -1
-        position = int(epoch.table[HOP[name], task])
-        return position if position <= self.state.k else -1
-
-    def last(self, seat: Seat, *kinds: Kind) -> int:
-        """The position of the last that a thread said, or said of these kinds; -1 if nothing. A feeder is known by
-        the queue that it sends to."""
-        if seat.lane is Lane.FEEDER:
+    def last(self, thread: ThreadId, *kinds: Kind) -> int:
+        """The position of the last event of a thread, or the last of these kinds; -1 if there is none. A feeder is
+        known by the queue that it sends to."""
+        if thread.lane is Lane.FEEDER:
             kinds = kinds or (Kind.FEEDER_BEGIN, Kind.SEND_BEGIN, Kind.SENT, Kind.SEND_FAILED)
-            return max(self.group(seat.iterator, kind, seat.queue, seat.worker) for kind in kinds)
-        said = self.trace.index.lane(seat.iterator, seat.lane, seat.worker).array
-        said = said[: said.searchsorted(self.state.k, "right")]
-        if kinds:
-            said = said[np.isin(self.trace.events["kind"][said], kinds)]
-        return int(said[-1]) if len(said) else -1
+            return max(self.last_in_group(thread.iterator, kind, thread.queue, thread.worker) for kind in kinds)
+        lane = self.trace.index.lane(thread.iterator, thread.lane, thread.worker)
+        if not kinds:
+            return lane.last(self.state.k)
+        events = lane.array[: lane.count(self.state.k)]
+        events = events[np.isin(self.trace.events["kind"][events], kinds)]
+        return int(events[-1]) if len(events) else -1
 
-    def group(self, iterator: int, kind: Kind, queue: int, worker: int) -> int:
+    def last_in_group(self, iterator: int, kind: Kind, queue: int, worker: int) -> int:
         """The position of the last such event, -1 if there was none."""
         return self.trace.index.group(iterator, kind, queue, worker).last(self.state.k)
 
     def time(self, position: int) -> int:
         return int(self.trace.events["time"][position]) if position >= 0 else 0
 
-    def link(self, seat: Seat, what: str, event: int = -1, since: int = -1, wakes: str = "") -> Link:
+    def task_of(self, position: int) -> int:
+        return int(self.trace.events["task"][position])
+
+    def worker_of(self, position: int) -> int:
+        """The worker that an event concerns."""
+        return int(self.trace.events["worker"][position])
+
+    def link(self, thread: ThreadId, what: str, event: int = -1, since: int = -1, wakes: str = "") -> Link:
         """`event` is by default the thread's last one, and `since` its time."""
-        event = event if event >= 0 else self.last(seat)
-        if seat.lane is Lane.MAIN and self.owner(seat.iterator):
+        event = event if event >= 0 else self.last(thread)
+        if thread.lane is Lane.MAIN and self.owner(thread.iterator):
             what = f"in a loader of its own {what}"
-        return Link(self.name(seat), what, since if since >= 0 else self.time(event), event, wakes, self.pid(seat))
+        since = since if since >= 0 else self.time(event)
+        return Link(self.name(thread), what, since, event, wakes, self.pid(thread))
 
-    def nested(self, pid: int, since: int, but: int) -> Seat | None:
-        """The thread that iterates over a loader of its own in what this process has been doing since then (ns)."""
-        for number, at in self.at.items():
-            seat = Seat(Lane.MAIN, number)
-            inside = at.main.status not in (MainStatus.ENDED, MainStatus.CLOSED)
-            if number != but and inside and self.pid(seat) == pid and self.time(self.last(seat)) >= since:
-                return seat
+    def nested(self, pid: int, since: int, outer: int) -> ThreadId | None:
+        """The thread that iterates over another loader than `outer` within what this process has been doing since then
+        (ns)."""
+        for number, loader in self.loaders.items():
+            thread = ThreadId(Lane.MAIN, number)
+            inside = loader.main.status not in (MainStatus.ENDED, MainStatus.CLOSED)
+            if number != outer and inside and self.pid(thread) == pid and self.time(self.last(thread)) >= since:
+                return thread
         return None
-
-
-def short(keys: Any) -> str:
-    """Keys in one line."""
-    return textwrap.shorten(str(keys), 40, placeholder=" ...]")

@@ -1,16 +1,17 @@
-"""Who waits for whom: from the thread that iterates, link by link, to what does not come.
+"""Who waits for whom: from the thread that iterates, link by link, to the one that delivers nothing.
 
     main -> pin thread -> the feeder thread, or the worker, that has the batch -> its dataset, or its own loader -> ...
 
-The state says what each thread does. What it waits for another thread owes it, and so the way goes on there. It ends
-at somebody who waits for nothing that a trace can show (a Cause), or where it has been before: a circle.
+The state shows what each thread does. If it waits, another thread owes it something, and the chain goes on there. It
+ends at a thread that waits for nothing a trace can show (a Cause), or where it has been before: a circle.
 """
 
 from __future__ import annotations
 
 from minidl.events import RESUME, Kind, Queue
 from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.threads import Link, Seat, Seats
+from tracing.analysis.hang.threads import Link, ThreadId, Threads
+from tracing.analysis.task_events import position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
 from tracing.trace.process_status import Process
@@ -18,7 +19,7 @@ from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, TaskS
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
 
-Step = tuple[Link, "Seat | Cause"]  # what a thread does, and who owes it what it waits for
+Step = tuple[Link, "ThreadId | Cause"]  # what a thread does, and the thread it waits for, or why it delivers nothing
 
 MAINS_WORK = {  # what main does itself
     MainStatus.FETCHING: ("is in fetch of {}", Cause.DATASET),
@@ -26,260 +27,254 @@ MAINS_WORK = {  # what main does itself
     MainStatus.PINNING: ("pins {}", Cause.PINNING),
     MainStatus.DRAWING: ("draws the keys of {}", Cause.SAMPLER),
 }
-BEFORE_TASKS: dict[int, tuple[str, Cause]] = {  # a worker's last word -> what it does
-    Kind.WORKER_BEGIN: ("runs, and has not seeded its random numbers yet", Cause.START),
+BEFORE_TASKS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what it does
+    Kind.WORKER_BEGIN: ("has started, and not seeded its random numbers yet", Cause.START),
     Kind.WORKER_SEEDED: ("gets the dataset ready", Cause.START),
     Kind.INIT_FN_BEGIN: ("is in worker_init_fn", Cause.INIT_FN),
     Kind.INIT_FN_END: ("gets the dataset ready", Cause.START),
 }
 
 
-class Waits:
-    """The threads after event `state.k`, and who of them waits for whom."""
+class WaitChain(Threads):
+    """The threads after event `state.k`, and which of them waits for which."""
 
     def __init__(self, trace: Trace, state: State, processes: dict[int, Process], overdue: bool = False) -> None:
         """`processes` are those of which something is known; `overdue`: main's wait should have ended by itself."""
-        self.seats = Seats(trace, state, processes)
+        super().__init__(trace, state, processes)
         self.kind = trace.events["kind"]
         self.overdue = overdue
 
-    def chain(self, start: Seat) -> tuple[list[Link], Cause]:
+    def chain(self, start: ThreadId) -> tuple[list[Link], Cause]:
         """From a thread to what keeps it waiting in the end."""
         links: list[Link] = []
-        seen: set[Seat] = set()
-        seat: Seat | Cause = start
-        while isinstance(seat, Seat):
-            if seat in seen:
+        seen: set[ThreadId] = set()
+        thread: ThreadId | Cause = start
+        while isinstance(thread, ThreadId):
+            if thread in seen:
                 return links, Cause.CIRCLE
-            seen.add(seat)
-            link, seat = self.step(seat)
+            seen.add(thread)
+            link, thread = self.step(thread)
             links.append(link)
-        return links, seat
+        return links, thread
 
-    def step(self, seat: Seat) -> Step:
-        at = self.seats.at[seat.iterator]
-        if seat.lane is Lane.WORKER:
-            link, next_one = self._worker(seat, at, at.workers[seat.worker])
-        elif seat.lane is Lane.FEEDER:
-            link, next_one = self._feeder(seat, at)
+    def step(self, thread: ThreadId) -> Step:
+        loader = self.loaders[thread.iterator]
+        if thread.lane is Lane.WORKER:
+            link, waits_for = self._worker(thread, loader, loader.workers[thread.worker])
+        elif thread.lane is Lane.FEEDER:
+            link, waits_for = self._feeder(thread, loader)
         else:
-            link, next_one = self._main(seat, at) if seat.lane is Lane.MAIN else self._pin(seat, at)
-        return link, self.seats.unfit(seat) or next_one
+            link, waits_for = self._main(thread, loader) if thread.lane is Lane.MAIN else self._pin(thread, loader)
+        return link, self.blocked_process(thread) or waits_for
 
     # ---- main
 
-    def _main(self, seat: Seat, at: LoaderState) -> Step:
-        status, main = at.main.status, at.main
+    def _main(self, thread: ThreadId, loader: LoaderState) -> Step:
+        status, main = loader.main.status, loader.main
         if status in MAINS_WORK:
             words, cause = MAINS_WORK[status]
-            task = at.send_idx if status is MainStatus.DRAWING else at.rcvd_idx
-            link = self.seats.link(seat, words.format(self.seats.batch(at, task)), since=main.since)
-            return link, self.seats.nested(self.seats.pid(seat), main.since, seat.iterator) or cause
+            task = loader.send_idx if status is MainStatus.DRAWING else loader.rcvd_idx
+            link = self.link(thread, words.format(self.batch(loader, task)), since=main.since)
+            return link, self.nested(self.pid(thread), main.since, thread.iterator) or cause
         if status is MainStatus.WAITING:
-            return self._main_waits(seat, at)
+            return self._main_waits(thread, loader)
         if status is MainStatus.RESUMING:
-            return self._main_resumes(seat, at)
+            return self._main_resumes(thread, loader)
         if status is MainStatus.SHUTTING_DOWN:
-            return self._main_shuts_down(seat, at)
+            return self._main_shuts_down(thread, loader)
         if status in (MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED):
-            had = self.seats.last(seat, Kind.YIELDED)
-            what = "is not in the loader" if had < 0 else f"has batch {self._task(had)} and has not asked for the next"
-            ready = len(at.reorder_buffer) + sum(map(len, [*at.result_queues, at.data_queue]))
+            had = self.last(thread, Kind.YIELDED)
+            what = (
+                "is not in the loader" if had < 0 else f"has batch {self.task_of(had)} and has not asked for the next"
+            )
+            ready = len(loader.reorder_buffer) + sum(map(len, [*loader.result_queues, loader.data_queue]))
             what += f" ({ready} finished batches wait for it)" if ready else ""
-            return self.seats.link(seat, what), Cause.TRAINING
-        last = self.seats.last(seat)
+            return self.link(thread, what), Cause.TRAINING
+        last = self.last(thread)
         if self.kind[last] == Kind.ARRIVED:
-            return self._unpickles(seat, at)
+            return self._unpickles(thread, loader)
         if self.kind[last] == Kind.WORKER_STARTING:
-            return self.seats.link(seat, f"starts worker {self._of(last)}"), Cause.LOADER
-        return self.seats.link(seat, f"is in the loader ({status.value})"), Cause.LOADER
+            return self.link(thread, f"starts worker {self.worker_of(last)}"), Cause.LOADER
+        return self.link(thread, f"is in the loader ({status.value})"), Cause.LOADER
 
-    def _main_waits(self, seat: Seat, at: LoaderState) -> Step:
-        pins = at.pin_thread.status is not PinStatus.NONE
+    def _main_waits(self, thread: ThreadId, loader: LoaderState) -> Step:
+        pins = loader.pin_thread.status is not PinStatus.NONE
         queue = Queue.DATA if pins else Queue.RESULT
-        what = f"waits on {QUEUE_NAMES[queue]} for {self._wanted(at)}"
-        asked = self.seats.last(seat, Kind.ASKED)  # since then others may have come, and have been stored
-        since = self.seats.time(asked) if asked > self.seats.last(seat, Kind.YIELDED) else at.main.since
+        what = f"waits on {QUEUE_NAMES[queue]} for {self._wanted(loader)}"
+        asked = self.last(thread, Kind.ASKED)  # since then others may have come, and have been stored
+        since = self.time(asked) if asked > self.last(thread, Kind.YIELDED) else loader.main.since
         if pins:
-            link = self.seats.link(seat, what, since=since, wakes="a message of the pin thread")
-            next_one: Seat | Cause = Cause.NOT_TAKEN if len(at.data_queue) else Seat(Lane.PIN, seat.iterator)
+            link = self.link(thread, what, since=since, wakes="a message of the pin thread")
+            waits_for: ThreadId | Cause = (
+                Cause.NOT_TAKEN if len(loader.data_queue) else ThreadId(Lane.PIN, thread.iterator)
+            )
         else:
-            next_one = self._owed(seat, at)
-            link = self.seats.link(seat, what, since=since, wakes=self._wakes(at))
-        return link, Cause.INTERRUPTED if self.overdue else next_one
+            waits_for = self._owed(thread, loader)
+            link = self.link(thread, what, since=since, wakes=self._wakes(loader))
+        return link, Cause.INTERRUPTED if self.overdue else waits_for
 
-    def _main_resumes(self, seat: Seat, at: LoaderState) -> Step:
+    def _main_resumes(self, thread: ThreadId, loader: LoaderState) -> Step:
         """Persistent workers: a new epoch begins when all have acknowledged it."""
-        begin = self.seats.last(seat, Kind.EPOCH_BEGIN)
+        begin = self.last(thread, Kind.EPOCH_BEGIN)
         acknowledged = [
-            self.seats.group(seat.iterator, Kind.RESUME_ACKNOWLEDGED, Queue.NONE, worker) > begin
-            for worker in range(at.num_workers)
+            self.last_in_group(thread.iterator, Kind.RESUME_ACKNOWLEDGED, Queue.NONE, worker) > begin
+            for worker in range(loader.num_workers)
         ]
         if all(acknowledged):
-            return self.seats.link(seat, "begins an epoch"), Cause.LOADER
+            return self.link(thread, "begins an epoch"), Cause.LOADER
         worker = acknowledged.index(False)
-        what = f"waits for worker {worker} to acknowledge that epoch {at.epoch} begins"
-        link = self.seats.link(seat, what, since=at.main.since, wakes=f"a message of worker {worker}, or its end")
-        return link, Cause.INTERRUPTED if self.overdue else Seat(Lane.WORKER, seat.iterator, worker)
+        what = f"waits for worker {worker} to acknowledge that epoch {loader.epoch} begins"
+        link = self.link(thread, what, since=loader.main.since, wakes=f"a message of worker {worker}, or its end")
+        return link, Cause.INTERRUPTED if self.overdue else ThreadId(Lane.WORKER, thread.iterator, worker)
 
-    def _main_shuts_down(self, seat: Seat, at: LoaderState) -> Step:
-        last = self.seats.last(seat)
-        kind, worker = KINDS[int(self.kind[last])], self._of(last)
-        next_one: Seat | Cause = Cause.LOADER
+    def _main_shuts_down(self, thread: ThreadId, loader: LoaderState) -> Step:
+        last = self.last(thread)
+        kind, worker = KINDS[int(self.kind[last])], self.worker_of(last)
+        waits_for: ThreadId | Cause = Cause.LOADER
         what = f"shuts the loader down (last step: {kind.name})"
         if kind in (Kind.JOIN_BEGIN, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED):
             what = f"shuts the loader down, and waits for worker {worker} to exit"
-            next_one = Seat(Lane.WORKER, seat.iterator, worker)
+            waits_for = ThreadId(Lane.WORKER, thread.iterator, worker)
         elif kind is Kind.PIN_STOPPING:
-            what, next_one = "shuts the loader down, and waits for the pin thread to end", Seat(Lane.PIN, seat.iterator)
-        return self.seats.link(seat, what, since=at.main.since), next_one
+            what, waits_for = (
+                "shuts the loader down, and waits for the pin thread to end",
+                ThreadId(Lane.PIN, thread.iterator),
+            )
+        return self.link(thread, what, since=loader.main.since), waits_for
 
     # ---- pin thread
 
-    def _pin(self, seat: Seat, at: LoaderState) -> Step:
-        pin = at.pin_thread
+    def _pin(self, thread: ThreadId, loader: LoaderState) -> Step:
+        pin = loader.pin_thread
         if pin.status is PinStatus.WAITING:
-            what = f"waits on {QUEUE_NAMES[Queue.RESULT]}, where no whole message is"
-            return self.seats.link(seat, what, since=pin.since, wakes=self._wakes(at)), self._owed(seat, at)
+            what = f"waits on {QUEUE_NAMES[Queue.RESULT]}, where there is no whole message"
+            return self.link(thread, what, since=pin.since, wakes=self._wakes(loader)), self._owed(thread, loader)
         if pin.status is PinStatus.PINNING:
-            return self.seats.link(seat, f"pins {self.seats.batch(at, pin.task)}", since=pin.since), Cause.PINNING
-        if self.kind[self.seats.last(seat)] == Kind.ARRIVED:
-            return self._unpickles(seat, at)
+            return self.link(thread, f"pins {self.batch(loader, pin.task)}", since=pin.since), Cause.PINNING
+        if self.kind[self.last(thread)] == Kind.ARRIVED:
+            return self._unpickles(thread, loader)
         ended = pin.status is PinStatus.ENDED
         what = "has ended" if ended else f"is in the loader ({pin.status.value})"
-        return self.seats.link(seat, what), Cause.ENDED if ended else Cause.LOADER
+        return self.link(thread, what), Cause.ENDED if ended else Cause.LOADER
 
     # ---- messages
 
-    def _owed(self, reader: Seat, at: LoaderState) -> Seat | Cause:
-        """Who has the batch that a reader of the result queue waits for."""
-        task = self._next_task(at)
+    def _owed(self, reader: ThreadId, loader: LoaderState) -> ThreadId | Cause:
+        """The thread that has the batch that a reader of the result queue waits for."""
+        task = self._next_task(loader)
         if task < 0:
             return Cause.LOST
-        worker = at.task_info[task].worker
-        put = self.seats.hop(at, "result_put", task)
-        if put < 0:
-            return Seat(Lane.WORKER, reader.iterator, worker)
-        return Seat(Lane.FEEDER, reader.iterator, worker, Queue.RESULT)
+        worker = loader.task_info[task].worker
+        if position_of(self.trace, loader.loader, loader.epoch, task, "result_put", self.state.k) < 0:
+            return ThreadId(Lane.WORKER, reader.iterator, worker)
+        return ThreadId(Lane.FEEDER, reader.iterator, worker, Queue.RESULT)
 
-    def _next_task(self, at: LoaderState) -> int:
-        """The task whose batch is waited for: in order the next, else the first that is outstanding. -1: there is
-        none."""
-        outstanding = [task for task, info in at.task_info.items() if info.status is not TaskStatus.STORED]
+    def _next_task(self, loader: LoaderState) -> int:
+        """The task whose batch is waited for: the first that is outstanding; -1 if there is none."""
+        outstanding = [task for task, info in loader.task_info.items() if info.status is not TaskStatus.STORED]
         return outstanding[0] if outstanding else -1
 
-    def _wanted(self, at: LoaderState) -> str:
-        task = self._next_task(at)
-        if at.config.get("in_order", True) or task < 0:
-            return self.seats.batch(at, task) if task >= 0 else "a batch"
-        return f"any of {at.tasks_outstanding} batches, the first of them {self.seats.batch(at, task)}"
+    def _wanted(self, loader: LoaderState) -> str:
+        task = self._next_task(loader)
+        if loader.config.get("in_order", True) or task < 0:
+            return self.batch(loader, task) if task >= 0 else "a batch"
+        return f"any of {loader.tasks_outstanding} batches, the first of them {self.batch(loader, task)}"
 
-    def _wakes(self, at: LoaderState) -> str:
-        task = self._next_task(at)
-        return f"a message of worker {at.task_info[task].worker}, or its end" if task >= 0 else "a message"
+    def _wakes(self, loader: LoaderState) -> str:
+        task = self._next_task(loader)
+        return f"a message of worker {loader.task_info[task].worker}, or its end" if task >= 0 else "a message"
 
-    def _unpickles(self, seat: Seat, at: LoaderState) -> Step:
-        """A tensor is asked for from the process that sent it: if that can't answer, it is to blame."""
-        worker = self._of(self.seats.last(seat))
+    def _unpickles(self, thread: ThreadId, loader: LoaderState) -> Step:
+        """Unpickling asks the process that sent a tensor for it: if that cannot answer, it is to blame."""
+        worker = self.worker_of(self.last(thread))
         if worker < 0:
-            return self.seats.link(seat, "unpickles a message"), Cause.UNPICKLING
-        sender = Seat(Lane.WORKER, seat.iterator, worker)
-        unfit = seat.lane is not Lane.WORKER and self.seats.unfit(sender)
-        link = self.seats.link(
-            seat, f"unpickles a message of {'main' if seat.lane is Lane.WORKER else self.seats.name(sender)}"
+            return self.link(thread, "unpickles a message"), Cause.UNPICKLING
+        sender = ThreadId(Lane.WORKER, thread.iterator, worker)
+        blocked = thread.lane is not Lane.WORKER and self.blocked_process(sender)
+        link = self.link(
+            thread, f"unpickles a message of {'main' if thread.lane is Lane.WORKER else self.name(sender)}"
         )
-        return link, sender if unfit else Cause.UNPICKLING
+        return link, sender if blocked else Cause.UNPICKLING
 
-    def _feeder(self, seat: Seat, at: LoaderState) -> Step:
-        """Somebody waits for a message that has been put. The first in the queue keeps up all others."""
-        name = f"{QUEUE_NAMES[Queue(seat.queue)]} {seat.worker}"
-        queue = (at.index_queues if seat.queue == Queue.INDEX else at.result_queues)[seat.worker]
+    def _feeder(self, thread: ThreadId, loader: LoaderState) -> Step:
+        """A message that has been put is waited for. The first in the queue holds up all others."""
+        name = f"{QUEUE_NAMES[Queue(thread.queue)]} {thread.worker}"
+        queue = (loader.index_queues if thread.queue == Queue.INDEX else loader.result_queues)[thread.worker]
         message = queue.messages[0] if len(queue) else "nothing"
         what = f"batch {message}" if isinstance(message, int) else str(message)
         begun, sent, failed, put = (
-            self.seats.group(seat.iterator, kind, seat.queue, seat.worker)
+            self.last_in_group(thread.iterator, kind, thread.queue, thread.worker)
             for kind in (Kind.SEND_BEGIN, Kind.SENT, Kind.SEND_FAILED, Kind.PUT)
         )
-        if failed >= 0 and sent < 0 and begun < 0:  # torch's feeders are heard of only then
-            error = self.seats.trace.text(failed)
-            return self.seats.link(
-                seat, f"could not send batch {self._task(failed)}: {error}", failed
-            ), Cause.UNSENDABLE
-        if sent < 0 and begun < 0 and self.seats.last(seat, Kind.FEEDER_BEGIN) < 0:
-            return self.seats.link(seat, f"has {what} to send on {name}", put), Cause.UNSEEN
+        if failed >= 0 and sent < 0 and begun < 0:  # torch's feeders record nothing else
+            error = self.trace.text(failed)
+            return self.link(thread, f"could not send batch {self.task_of(failed)}: {error}", failed), Cause.UNSENDABLE
+        if sent < 0 and begun < 0 and self.last(thread, Kind.FEEDER_BEGIN) < 0:
+            return self.link(thread, f"has {what} to send on {name}", put), Cause.UNSEEN
         if queue.pipe:  # those before the last one are in it
-            last, size = queue.pipe[-1], int(self.seats.trace.events["value"][sent])
+            last, size = queue.pipe[-1], int(self.trace.events["value"][sent])
             what = f"batch {last}" if isinstance(last, int) else str(last)
-            link = self.seats.link(seat, f"writes {what} ({size:,} bytes) to {name}", sent)
-            return link, self._reader(seat, at)
+            link = self.link(thread, f"writes {what} ({size:,} bytes) to {name}", sent)
+            return link, self._reader(thread, loader)
         if queue.pickling:
-            return self.seats.link(seat, f"pickles {what} for {name}", begun), Cause.PICKLING
-        return self.seats.link(seat, f"has {what} to send on {name}", put), Cause.LOADER
+            return self.link(thread, f"pickles {what} for {name}", begun), Cause.PICKLING
+        return self.link(thread, f"has {what} to send on {name}", put), Cause.LOADER
 
-    def _reader(self, feeder: Seat, at: LoaderState) -> Seat | Cause:
-        """Who should read what a feeder writes. One that waits for it has not got the whole."""
+    def _reader(self, feeder: ThreadId, loader: LoaderState) -> ThreadId | Cause:
+        """The thread that should read what a feeder writes; if it waits, it has not got a whole message."""
         if feeder.queue == Queue.INDEX:
-            reader, waits = Seat(Lane.WORKER, feeder.iterator, feeder.worker), WorkerStatus.WAITING
-            return Cause.HALF_MESSAGE if at.workers[feeder.worker].status is waits else reader
-        if at.pin_thread.status is not PinStatus.NONE:
-            waiting = at.pin_thread.status is PinStatus.WAITING
-            return Cause.HALF_MESSAGE if waiting else Seat(Lane.PIN, feeder.iterator)
-        waiting = at.main.status in (MainStatus.WAITING, MainStatus.RESUMING)
-        return Cause.HALF_MESSAGE if waiting else Seat(Lane.MAIN, feeder.iterator)
+            reader, waits = ThreadId(Lane.WORKER, feeder.iterator, feeder.worker), WorkerStatus.WAITING
+            return Cause.HALF_MESSAGE if loader.workers[feeder.worker].status is waits else reader
+        if loader.pin_thread.status is not PinStatus.NONE:
+            waiting = loader.pin_thread.status is PinStatus.WAITING
+            return Cause.HALF_MESSAGE if waiting else ThreadId(Lane.PIN, feeder.iterator)
+        waiting = loader.main.status in (MainStatus.WAITING, MainStatus.RESUMING)
+        return Cause.HALF_MESSAGE if waiting else ThreadId(Lane.MAIN, feeder.iterator)
 
     # ---- workers
 
-    def _worker(self, seat: Seat, at: LoaderState, worker: WorkerState) -> Step:
-        last, status = self.seats.last(seat), worker.status
+    def _worker(self, thread: ThreadId, loader: LoaderState, worker: WorkerState) -> Step:
+        last, status = self.last(thread), worker.status
         if last < 0:
-            started = self.seats.group(seat.iterator, Kind.WORKER_STARTED, Queue.NONE, worker.worker)
+            started = self.last_in_group(thread.iterator, Kind.WORKER_STARTED, Queue.NONE, worker.worker)
             what = "has been started and has not run its first line"
-            return self.seats.link(seat, what, started, worker.since), Cause.START
+            return self.link(thread, what, started, worker.since), Cause.START
         if status in (WorkerStatus.FETCHING, WorkerStatus.COLLATING):
             collates = status is WorkerStatus.COLLATING
-            what = f"is in {'collate_fn with' if collates else 'fetch of'} {self.seats.batch(at, worker.task)}"
-            nested = self.seats.nested(worker.pid, worker.since, seat.iterator)
-            link = self.seats.link(seat, what, since=worker.since)
+            what = f"is in {'collate_fn with' if collates else 'fetch of'} {self.batch(loader, worker.task)}"
+            nested = self.nested(worker.pid, worker.since, thread.iterator)
+            link = self.link(thread, what, since=worker.since)
             return link, nested or (Cause.COLLATE if collates else Cause.DATASET)
-        if self.kind[last] == Kind.GOT and self._task(last) == RESUME:
-            return self.seats.link(seat, "gets the dataset ready for a new epoch"), Cause.START
+        if self.kind[last] == Kind.GOT and self.task_of(last) == RESUME:
+            return self.link(thread, "gets the dataset ready for a new epoch"), Cause.START
         if status in (WorkerStatus.WAITING, WorkerStatus.IDLE, WorkerStatus.STREAM_ENDED):
-            return self._worker_waits(seat, at, worker)
+            return self._worker_waits(thread, loader, worker)
         if int(self.kind[last]) in BEFORE_TASKS:
             words, cause = BEFORE_TASKS[int(self.kind[last])]
-            return self.seats.link(seat, words, since=worker.since), cause
+            return self.link(thread, words, since=worker.since), cause
         if self.kind[last] == Kind.ARRIVED:
-            return self._unpickles(seat, at)
-        return self._worker_leaves(seat, at, worker)
+            return self._unpickles(thread, loader)
+        return self._worker_leaves(thread, loader, worker)
 
-    def _worker_waits(self, seat: Seat, at: LoaderState, worker: WorkerState) -> Step:
-        queue, name = at.index_queues[worker.worker], f"{QUEUE_NAMES[Queue.INDEX]} {worker.worker}"
+    def _worker_waits(self, thread: ThreadId, loader: LoaderState, worker: WorkerState) -> Step:
+        queue, name = loader.index_queues[worker.worker], f"{QUEUE_NAMES[Queue.INDEX]} {worker.worker}"
         if len(queue):
             what = f"waits on {name}, where {len(queue)} message{'s' * (len(queue) > 1)} should come from"
-            next_one: Seat | Cause = Seat(Lane.FEEDER, seat.iterator, worker.worker, Queue.INDEX)
+            waits_for: ThreadId | Cause = ThreadId(Lane.FEEDER, thread.iterator, worker.worker, Queue.INDEX)
         else:
-            what, next_one = f"waits on {name}, which is empty: nobody owes it anything", Cause.LOST
+            what, waits_for = f"waits on {name}, which is empty: nothing will be sent to it", Cause.LOST
         if worker.status is WorkerStatus.STREAM_ENDED:
             what = f"has no more samples, and {what}"
-        return self.seats.link(seat, what, since=worker.since, wakes="a message of main, or its end"), next_one
+        return self.link(thread, what, since=worker.since, wakes="a message of main, or its end"), waits_for
 
-    def _worker_leaves(self, seat: Seat, at: LoaderState, worker: WorkerState) -> Step:
+    def _worker_leaves(self, thread: ThreadId, loader: LoaderState, worker: WorkerState) -> Step:
         status, code = worker.status, worker.exit_code
         if status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
-            died = self.seats.last(Seat(Lane.MAIN, seat.iterator), Kind.WORKER_DIED, Kind.WORKER_JOINED)
-            return self.seats.link(seat, f"is dead: exit code {code}", died, worker.since), Cause.ENDED
+            died = self.last(ThreadId(Lane.MAIN, thread.iterator), Kind.WORKER_DIED, Kind.WORKER_JOINED)
+            return self.link(thread, f"is dead: exit code {code}", died, worker.since), Cause.ENDED
         if status is WorkerStatus.STOPPED:
-            feeder = Seat(Lane.FEEDER, seat.iterator, worker.worker, Queue.RESULT)
-            sends = len(at.result_queues[worker.worker]) and self.kind[self.seats.last(seat)] == Kind.CLOSED
+            feeder = ThreadId(Lane.FEEDER, thread.iterator, worker.worker, Queue.RESULT)
+            sends = len(loader.result_queues[worker.worker]) and self.kind[self.last(thread)] == Kind.CLOSED
             what = "has left its loop" + (", and waits for its feeder thread to send the rest" if sends else "")
-            return self.seats.link(seat, what, since=worker.since), feeder if sends else Cause.ENDED
-        return self.seats.link(seat, f"is in the loader ({status.value})", since=worker.since), Cause.LOADER
-
-    # ---- of an event
-
-    def _task(self, position: int) -> int:
-        return int(self.seats.trace.events["task"][position])
-
-    def _of(self, position: int) -> int:
-        """The worker that it concerns."""
-        return int(self.seats.trace.events["worker"][position])
+            return self.link(thread, what, since=worker.since), feeder if sends else Cause.ENDED
+        return self.link(thread, f"is in the loader ({status.value})", since=worker.since), Cause.LOADER

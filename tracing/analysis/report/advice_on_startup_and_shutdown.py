@@ -8,11 +8,11 @@ from minidl.events import Kind, Queue
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import IMPORTING, startup_parts
 from tracing.analysis.report.evidence import Explanation, Number, Reason, run, waiting
+from tracing.trace.event_words import KINDS
 from tracing.trace.intervals import Intervals
 from tracing.trace.places import Place
 from tracing.trace.words import duration
 
-KIND_NAMES = {int(kind): kind.name for kind in Kind}
 SHUTDOWN_STEPS: dict[int, str] = {  # the event that begins a step of main's shutdown -> the step
     Kind.PIN_STOPPING: "waiting for the pin thread to end",
     Kind.JOIN_BEGIN: "waiting for worker {} to exit",
@@ -109,7 +109,7 @@ def explain_shutdown(measures: Measures, cost: int) -> Explanation:
     shutdown, whole = Number("longest shutdown", measures.main_in(Place.SHUTDOWN).joined()), run(measures)
     step = measures.main_in(Place.SHUTDOWN).longest(1)
     kind, worker = int(measures.kind[step.first[0]]), int(measures.events["worker"][step.first[0]])
-    name = SHUTDOWN_STEPS.get(kind, f"the step after {KIND_NAMES[kind]}").format(worker)
+    name = SHUTDOWN_STEPS.get(kind, f"the step after {KINDS[kind].name}").format(worker)
     longest = Number("this step", step)
     text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} went on {name}"
     reasons = [waiting(measures), Reason(text, [shutdown, longest, whole])]

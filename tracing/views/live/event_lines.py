@@ -31,5 +31,5 @@ def stuck_in_words(hang: Hang | None, path: Path) -> tuple[str, ...]:
     reason = f"{last.who} {last.what}"
     if first is not last:
         reason = f"{first.who.partition(' (pid')[0]} waits for {last.who}, which {last.what}"
-    stuck = "it looks stuck" if hang.ending is Ending.NOT else "it was stuck"
+    stuck = "it looks stuck" if hang.ending is Ending.ONGOING else "it was stuck"
     return f"{stuck}: {reason}", f"why, and what to do: python -m tracing check {path}"
