@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.measures import Measures, Place, measure
+from tracing.analysis.measure.measures import MainTime, Measures, measure
 from tracing.analysis.report.verdicts import judge
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
@@ -37,14 +37,14 @@ MATTERS = 0.03  # of the time that a batch takes: a smaller change is not told i
 FEWEST = 4  # rounds that say how much a round differs from others
 NOTCH = 1.57  # times the interquartile range by the root of the number
 PLACES = {  # of main -> as it is told
-    Place.STARTUP: "start-up",
-    Place.TRAINING: "training",
-    Place.WAITING: "waiting",
-    Place.DRAWING: "drawing keys",
-    Place.TAKING: "unpickling",
-    Place.LOADING: "loading itself",
-    Place.HANDLING: "bookkeeping",
-    Place.SHUTDOWN: "shutdown",
+    MainTime.STARTUP: "start-up",
+    MainTime.TRAINING: "training",
+    MainTime.WAITING: "waiting",
+    MainTime.DRAWING: "drawing keys",
+    MainTime.TAKING: "unpickling",
+    MainTime.LOADING: "loading itself",
+    MainTime.HANDLING: "bookkeeping",
+    MainTime.SHUTDOWN: "shutdown",
 }
 
 

@@ -123,6 +123,15 @@ class Positions:
         count = self.count(k)
         return int(self._array[count - 1]) if count else -1
 
+    def last_of_each(self, ks: np.ndarray) -> np.ndarray:
+        """For each of the positions `ks`: the last that is <= it, or -1."""
+        counts = self.array.searchsorted(ks, "right")
+        return np.where(counts > 0, self._array[counts - 1], -1)
+
+    def range(self, first: int, k: int) -> np.ndarray:
+        """Those from `first` to `k`; and before them the last that is < `first`, if there is one."""
+        return self._array[max(0, self.count(first) - 1) : self.count(k)]
+
 
 NOWHERE = Positions()
 

@@ -9,7 +9,9 @@ Legend
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 
@@ -25,9 +27,9 @@ class Intervals:
     first: np.ndarray  # position of the event that begins it
     last: np.ndarray  # ... and of the one that ends it
 
-    def where(self, mask: np.ndarray) -> Intervals:
-        """Those that a mask, or an array of indices, chooses."""
-        return Intervals(self.begin[mask], self.end[mask], self.first[mask], self.last[mask])
+    def where(self, mask: np.ndarray | slice) -> Self:
+        """Those that a mask, a slice or an array of indices chooses."""
+        return type(self)(*(getattr(self, each.name)[mask] for each in fields(self)))
 
     @property
     def length(self) -> np.ndarray:
@@ -91,7 +93,7 @@ class Grid:
         return self.edges[np.flatnonzero(changes == 1)], self.edges[np.flatnonzero(changes == -1)]
 
 
-def concatenate(parts: list[Intervals]) -> Intervals:
+def concatenate(parts: Sequence[Intervals]) -> Intervals:
     """All of them in one."""
     if not parts:
         return Intervals(*(np.empty(0, np.int64) for _ in range(4)))

@@ -12,12 +12,13 @@ What is in a queue (n = so many of its events are at positions <= k)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidl.events import DIED, RESUME, STOP, WAKE, Kind, Queue
-from tracing.trace.event_index import Index, Lane, Positions
+from tracing.trace.activity import SHUTDOWN_STEPS, Doing, doing
+from tracing.trace.event_index import Index, Lane
 from tracing.trace.state import (
     Label,
     LoaderState,
@@ -32,7 +33,6 @@ from tracing.trace.state import (
     WorkerState,
     WorkerStatus,
 )
-from tracing.trace.statuses import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STATUS
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -129,8 +129,9 @@ class Snapshot:
         group = self.index.group(self.number, kind)
         return group.count(self.k) - group.count(self.begin)
 
-    def time(self, position: int) -> int:
-        return int(self.events["time"][position]) if position >= 0 else 0
+    def value(self, position: int) -> int:
+        """What an event holds, 0 if there is none."""
+        return int(self.events["value"][position]) if position >= 0 else 0
 
     def labels(self, positions: np.ndarray) -> list[Label]:
         return [label(task) for task in self.events["task"][positions].tolist()]
@@ -203,47 +204,18 @@ class Snapshot:
 
     # ---- threads
 
-    def doing(self, lane: Positions, statuses: dict[int, Any], otherwise: Any) -> tuple[Any, int, int]:
-        """What a thread's last event says that it does, the position of that event, and since when (ns): the time
-        of the first event of the unbroken row that says the same."""
-        count = lane.count(self.k)
-        at = count - 1
-        kinds = self.events["kind"]
-        status = since = statuses.get(int(kinds[lane.array[at]]), otherwise)
-        while since is status and at > 0:
-            since = statuses.get(int(kinds[lane.array[at - 1]]), otherwise)
-            at -= since is status
-        return status, int(lane.array[count - 1]), self.time(int(lane.array[at]))
-
-    def task_at(self, position: int) -> int:
-        """The task that an event concerns, -1 if none."""
-        return max(-1, int(self.events["task"][position]))
+    def doing(self, lane: Lane, worker: int = -1) -> Doing | None:
+        return doing(self.trace, self.iterator, lane, worker, self.k)
 
     def worker(self, worker: int) -> WorkerState:
-        lane = self.index.lane(self.number, Lane.WORKER, worker)
+        now = self.doing(Lane.WORKER, worker)
         started = max(self.last(kind, worker) for kind in (Kind.WORKER_STARTED, Kind.WORKER_BEGIN))
-        exit_code, task = None, -1
-        status, since = WorkerStatus.STARTING, self.time(self.last(Kind.WORKER_STARTING, worker))
-        if lane.count(self.k):
-            status, at, since = self.doing(lane, WORKER_STATUS, WorkerStatus.IDLE)
-            if status is not WorkerStatus.IDLE:
-                task = self.task_at(at)
-            status, since = self.stream_ended(worker, status, since)
-        for kind, final in (Kind.WORKER_DIED, WorkerStatus.DEAD), (Kind.WORKER_JOINED, WorkerStatus.REAPED):
-            at = self.last(kind, worker)
-            if at >= 0:
-                status, since, task, exit_code = final, self.time(at), -1, int(self.events["value"][at])
-        pid = int(self.events["value"][started]) if started >= 0 else 0
-        return WorkerState(worker, pid, status, task, since, exit_code, self.results_put(worker))
-
-    def stream_ended(self, worker: int, status: WorkerStatus, since: int) -> tuple[WorkerStatus, int]:
-        """Once its stream has ended and main was told, a worker only takes what it will not do."""
-        ended = self.last(Kind.STREAM_END, worker)
-        told = self.index.group(self.number, Kind.PUT, Queue.RESULT, worker).last(self.k)
-        active = status in (WorkerStatus.STOPPED, WorkerStatus.RESUMING)
-        if self.last(Kind.WORKER_RESUMED, worker) < ended < told and not active:
-            return WorkerStatus.STREAM_ENDED, self.time(told)
-        return status, since
+        state = WorkerState(worker, self.value(started), WorkerStatus.STARTING, -1, 0, None, self.results_put(worker))
+        if now is not None:
+            state.status, state.task, state.since = WorkerStatus(now.status), now.task, now.since
+            if state.status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
+                state.exit_code = self.value(now.event)
+        return state
 
     def results_put(self, worker: int) -> int:
         puts = self.index.group(self.number, Kind.PUT, Queue.RESULT, worker)
@@ -254,27 +226,20 @@ class Snapshot:
         return max(0, puts.count(self.k) - puts.count(resumed) - 1) if resumed > self.begin else 0
 
     def pin_thread(self) -> PinState:
-        lane = self.index.lane(self.number, Lane.PIN)
-        if not lane.count(self.k):
-            return PinState(PinStatus.NONE, -1, 0)
-        status, at, since = self.doing(lane, PIN_STATUS, PinStatus.WAITING)
-        return PinState(status, self.task_at(at), since)
+        now = self.doing(Lane.PIN)
+        return PinState(PinStatus(now.status), now.task, now.since) if now else PinState(PinStatus.NONE, -1, 0)
 
     def main(self, rcvd_idx: int, in_hand: int) -> MainState:
-        lane = self.index.lane(self.number, Lane.MAIN)
-        if not lane.count(self.k):
+        now = self.doing(Lane.MAIN)
+        if now is None:
             return MainState(MainStatus.STARTING, 0, -1, -1, -1)
-        status, at, since = self.doing(lane, MAIN_STATUS, MainStatus.HANDLING)
-        shutdown, closed = self.last(Kind.SHUTDOWN_BEGIN), self.last(Kind.SHUTDOWN_END)
-        if shutdown > closed:
-            status, since = MainStatus.SHUTTING_DOWN, self.time(shutdown)
-        elif self.begin >= 0 and self.events["value"][self.begin] >= 0 and self.last(Kind.KEYS_BEGIN) < self.begin:
-            status, since = MainStatus.RESUMING, self.time(self.begin)
+        status = MainStatus(now.status)
         waits_for = rcvd_idx if status in (MainStatus.WAITING, MainStatus.TAKING) else -1
-        return MainState(status, since, waits_for, in_hand, int(self.events["actor"][at]))
+        return MainState(status, now.since, waits_for, in_hand, int(self.events["actor"][now.event]))
 
     def shutdown_step(self) -> str:
+        if self.last(Kind.SHUTDOWN_BEGIN) < 0:
+            return ""
         workers = [-1, *range(self.iterator.num_workers)]
         steps = {self.last(kind, worker): kind for kind in SHUTDOWN_STEPS for worker in workers}
-        last = max(steps)
-        return steps[last].name if last >= 0 else ""
+        return steps[max(steps)].name

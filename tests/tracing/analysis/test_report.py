@@ -20,7 +20,7 @@ from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.stages import occupancy
 from tracing.analysis.report.text import NAMES
 from tracing.analysis.report.verdicts import CLOSE, MATTERS, WAITING_CAUSES, Verdict, costs, judge
-from tracing.trace.places import Place
+from tracing.trace.activity import MainTime
 from tracing.trace.words import GLOSSES
 
 Samples = loads.Samples
@@ -143,7 +143,7 @@ def test_what_another_order_should_gain_is_what_it_gains(tmp_path: Path) -> None
 
 
 def _running(measures: Measures) -> int:
-    return measures.total - measures.spent[Place.STARTUP] - measures.spent[Place.SHUTDOWN]
+    return measures.total - measures.spent[MainTime.STARTUP] - measures.spent[MainTime.SHUTDOWN]
 
 
 # ---- numbers
@@ -155,10 +155,10 @@ def test_main_s_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) ->
     ended = trace.events["time"][trace.events["kind"] == Kind.SHUTDOWN_END]
     assert measures.total == int((ended - begun).sum())
     asked = trace.tasks["asked"] - trace.tasks["yielded"]
-    assert measures.spent[Place.TRAINING] == int(asked[trace.tasks["yielded"] >= 0].sum())
+    assert measures.spent[MainTime.TRAINING] == int(asked[trace.tasks["yielded"] >= 0].sum())
     found = costs(measures)
     assert min(found.values()) >= 0
-    assert sum(found.values()) + measures.spent[Place.TRAINING] <= measures.total
+    assert sum(found.values()) + measures.spent[MainTime.TRAINING] <= measures.total
 
 
 def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import tracing
 from minidl.events import Kind, Queue
+from tracing.trace.activity import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STATUS
 from tracing.trace.state import (
     LoaderState,
     MainState,
@@ -24,7 +25,6 @@ from tracing.trace.state import (
     WorkerStatus,
 )
 from tracing.trace.state_at import LABELS
-from tracing.trace.statuses import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STATUS
 
 
 class Thread:
@@ -121,7 +121,7 @@ class Replay:
         elif kind == Kind.SHUTDOWN_BEGIN:
             self.shutting_down, self.began_shutdown = True, time
         elif kind == Kind.SHUTDOWN_END:
-            self.shutting_down, self.closed = False, True
+            self.shutting_down, self.resuming, self.closed = False, False, True
         elif kind == Kind.KEYS_BEGIN:
             self.resuming = False
         else:

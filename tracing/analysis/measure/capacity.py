@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
-from tracing.trace.places import Place
+from tracing.trace.activity import MainTime
 
 ALL_CORES = 0.8  # when the workers use more than this share of all cores, more workers would not help
 COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...
@@ -57,7 +57,7 @@ def work(measures: Measures) -> Work:
 
 def more_workers(measures: Measures, cost: int) -> tuple[int, int]:
     """How many workers could keep up with the training, if the cores allow it; and what they should save (ns)."""
-    workers, training = measures.num_workers, max(1, measures.spent[Place.TRAINING])
+    workers, training = measures.num_workers, max(1, measures.spent[MainTime.TRAINING])
     wanted = min(math.ceil(int(measures.stage("fetch_begin", "collate_end").sum()) / training), 8 * workers)
     if cores(measures):
         wanted = min(wanted, int(workers * cores(measures) / max(0.01, cores_used(measures))))

@@ -8,7 +8,7 @@ Nothing here needs the events of feeder threads: torch's do not record any.
 
 Legend
     request  asked for at 1.00 s, had at 1.25 s: batch 7    main is in the loader, from ASKED to the next YIELDED
-    place    WAITING                                        what main does at a moment: see tracing.trace.places
+    use      MainTime.WAITING                               what main's time goes to: see tracing.trace.activity
     hop      "fetch_begin"                                  a time in trace.tasks, and the event that it is of
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind, Queue
+from tracing.trace.activity import MainTime, activity, main_time
 from tracing.trace.event_index import HOPS, Iterator, Lane
 from tracing.trace.intervals import Grid, Intervals, concatenate
-from tracing.trace.places import Place, places
 from tracing.trace.trace import Trace
 
 NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
@@ -79,37 +79,33 @@ class Measures:
 
     @cached_property
     def main(self) -> tuple[Intervals, np.ndarray]:
-        """What main does from each of its events to the next; and the Place of each."""
-        parts, found = [], []
-        for iterator in self.iterators:
-            positions = self.trace.index.lane(iterator.number, Lane.MAIN).array
-            if len(positions) and self.kind[positions[-1]] == Kind.WAIT:  # it still waits
-                positions = np.append(positions, len(self.trace) - 1)
-            parts.append(self.of_events(positions[:-1], positions[1:]))
-            found.append(places(self.kind[positions[:-1]]))
-        return concatenate(parts), np.concatenate(found)
+        """What main does from each of its events to the next; and the MainTime of each."""
+        parts = [activity(self.trace, [iterator], Lane.MAIN) for iterator in self.iterators]
+        # After the last event of an iterator main is not known to do anything for it, unless it waits.
+        parts = [each if (self.kind[each.first[-1:]] == Kind.WAIT).any() else each.where(slice(-1)) for each in parts]
+        return concatenate(parts), np.concatenate([main_time(self.trace, each) for each in parts])
 
-    def main_in(self, place: Place) -> Intervals:
+    def main_in(self, use: MainTime) -> Intervals:
         intervals, found = self.main
-        return intervals.where(found == place)
+        return intervals.where(found == use)
 
     @property
     def run(self) -> Intervals:
         """Each epoch (or iterator, where one follows the other at once) from its beginning to its end."""
         intervals, found = self.main
-        return intervals.where(found != Place.OUTSIDE).joined()
+        return intervals.where(found != MainTime.OUTSIDE).joined()
 
     @cached_property
-    def spent(self) -> dict[Place, int]:
-        """How long main was where."""
+    def spent(self) -> dict[MainTime, int]:
+        """How much time main spent on what."""
         intervals, found = self.main
-        sums = np.bincount(found, intervals.length, minlength=len(Place))
-        return {place: int(sums[place]) for place in Place}
+        sums = np.bincount(found, intervals.length, minlength=len(MainTime))
+        return {use: int(sums[use]) for use in MainTime}
 
     @property
     def total(self) -> int:
         """All epochs from beginning to end (ns): what shares are shares of. At least 1."""
-        return max(1, sum(self.spent.values()) - self.spent[Place.OUTSIDE])
+        return max(1, sum(self.spent.values()) - self.spent[MainTime.OUTSIDE])
 
     # ---- requests: main asks, and has a batch
 
@@ -151,13 +147,8 @@ class Measures:
         return [self._idle(worker) for worker in range(self.num_workers)]
 
     def _idle(self, worker: int) -> Intervals:
-        parts = []
-        for iterator in self.iterators:
-            positions = self.trace.index.lane(iterator.number, Lane.WORKER, worker).array
-            waits = np.flatnonzero(self.kind[positions] == Kind.WAIT)
-            after = np.append(positions, len(self.trace) - 1)[waits + 1]
-            parts.append(self.of_events(positions[waits], after))
-        return concatenate(parts)
+        parts = [activity(self.trace, [iterator], Lane.WORKER, worker) for iterator in self.iterators]
+        return concatenate([each.where(self.kind[each.first] == Kind.WAIT) for each in parts])
 
     def lived(self, worker: int) -> Intervals:
         """From the first event of each process that was this worker to its last."""
@@ -170,7 +161,7 @@ class Measures:
     @cached_property
     def grid(self) -> Grid:
         """The time, cut wherever what main waits for, a worker, the pin thread or the reorder buffer changes."""
-        training = self.main_in(Place.TRAINING)
+        training = self.main_in(MainTime.TRAINING)
         edges = [training.begin, training.end, *self.inside("stored", "released"), *self.inside("pin_begin", "pin_end")]
         edges += [edge for pair in self.awaited.values() for edge in pair]
         return Grid(*edges, *(edge for each in self.idle for edge in (each.begin, each.end)))
@@ -215,7 +206,7 @@ class Measures:
 
     @cached_property
     def trains(self) -> np.ndarray:
-        training = self.main_in(Place.TRAINING)
+        training = self.main_in(MainTime.TRAINING)
         return np.asarray(self.grid.depth(training.begin, training.end) > 0)
 
     def stretches(self, mask: np.ndarray) -> Intervals:

@@ -10,8 +10,8 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.task_events import keys_of
+from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Grid, Intervals, concatenate
-from tracing.trace.places import Place
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
@@ -118,9 +118,9 @@ def startup_cost(measures: Measures) -> int:
     """Start-up beyond the time in which a batch is made anyway (ns)."""
     made = measures.stage("fetch_begin", "collate_end")
     if not len(made) or not measures.num_workers:
-        return measures.spent[Place.STARTUP]
+        return measures.spent[MainTime.STARTUP]
     epochs = len(np.unique(measures.tasks["epoch"][measures.tasks["yielded"] >= 0]))
-    return max(0, measures.spent[Place.STARTUP] - epochs * int(np.median(made)))
+    return max(0, measures.spent[MainTime.STARTUP] - epochs * int(np.median(made)))
 
 
 def startup_parts(measures: Measures) -> dict[str, Intervals]:

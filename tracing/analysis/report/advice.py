@@ -33,7 +33,7 @@ from tracing.analysis.report.advice_on_workers import (
 )
 from tracing.analysis.report.evidence import Explanation, Number, Reason, run
 from tracing.analysis.report.verdicts import MATTERS, NO_PROBLEM, WAITING_CAUSES, Judgement, Verdict, warm_up
-from tracing.trace.places import Place
+from tracing.trace.activity import MainTime
 
 EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {  # given the cost of the verdict's cause (ns)
     Verdict.NOTHING: explain_nothing,
@@ -74,8 +74,8 @@ def secondary_costs(measures: Measures, judgement: Judgement) -> list[Reason]:
     no_problem = judgement.verdict in NO_PROBLEM
     reasons = []
     for verdict, name, place in (
-        (Verdict.STARTUP, "start-up", Place.STARTUP),
-        (Verdict.SHUTDOWN, "shutdown", Place.SHUTDOWN),
+        (Verdict.STARTUP, "start-up", MainTime.STARTUP),
+        (Verdict.SHUTDOWN, "shutdown", MainTime.SHUTDOWN),
     ):
         weighs_more = no_problem or found[verdict] > judgement.cost
         if verdict is not judgement.verdict and found[verdict] >= MATTERS * total and weighs_more:

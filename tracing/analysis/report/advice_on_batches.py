@@ -7,8 +7,8 @@ import numpy as np
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, median, run, waiting
 from tracing.analysis.report.savings import saving
+from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Intervals, concatenate
-from tracing.trace.places import Place
 from tracing.trace.words import duration
 
 
@@ -46,7 +46,7 @@ def _requests(measures: Measures, stretches: Intervals) -> list[tuple[np.void, i
 
 
 def explain_prefetch(measures: Measures, cost: int) -> Explanation:
-    training = measures.main_in(Place.TRAINING)
+    training = measures.main_in(MainTime.TRAINING)
     idle = [
         measures.stretches(measures.trains & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
     ]
@@ -123,8 +123,8 @@ def explain_pinning(measures: Measures, cost: int) -> Explanation:
 
 
 def explain_sampler(measures: Measures, cost: int) -> Explanation:
-    drawing = Number("longest", measures.main_in(Place.DRAWING), most=3)
-    one = Number("a draw", measures.main_in(Place.DRAWING).median())
+    drawing = Number("longest", measures.main_in(MainTime.DRAWING), most=3)
+    one = Number("a draw", measures.main_in(MainTime.DRAWING).median())
     text = f"drawing keys took {drawing}, {one} for the median batch, and main does nothing else meanwhile"
     return Explanation(
         [waiting(measures), Reason(text, [drawing, one])],

@@ -8,9 +8,9 @@ from minidl.events import Kind, Queue
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import IMPORTING, startup_parts
 from tracing.analysis.report.evidence import Explanation, Number, Reason, run, waiting
+from tracing.trace.activity import MainTime
 from tracing.trace.event_words import KINDS
 from tracing.trace.intervals import Intervals
-from tracing.trace.places import Place
 from tracing.trace.words import duration
 
 SHUTDOWN_STEPS: dict[int, str] = {  # the event that begins a step of main's shutdown -> the step
@@ -57,7 +57,7 @@ def explain_nothing(measures: Measures, cost: int) -> Explanation:
 
 def explain_startup(measures: Measures, cost: int) -> Explanation:
     epochs = _epochs(measures)
-    startup = Number("longest start-up", measures.main_in(Place.STARTUP).joined(), most=min(epochs, 3))
+    startup = Number("longest start-up", measures.main_in(MainTime.STARTUP).joined(), most=min(epochs, 3))
     whole = run(measures)
     text = f"from the beginning of an epoch to its first batch took {startup} ({startup.share_of(whole)})"
     text += f", in {epochs} epochs together" if epochs > 1 else ""
@@ -106,8 +106,8 @@ def _parts(measures: Measures, parts: dict[str, Number]) -> Reason:
 
 
 def explain_shutdown(measures: Measures, cost: int) -> Explanation:
-    shutdown, whole = Number("longest shutdown", measures.main_in(Place.SHUTDOWN).joined()), run(measures)
-    step = measures.main_in(Place.SHUTDOWN).longest(1)
+    shutdown, whole = Number("longest shutdown", measures.main_in(MainTime.SHUTDOWN).joined()), run(measures)
+    step = measures.main_in(MainTime.SHUTDOWN).longest(1)
     kind, worker = int(measures.kind[step.first[0]]), int(measures.events["worker"][step.first[0]])
     name = SHUTDOWN_STEPS.get(kind, f"the step after {KINDS[kind].name}").format(worker)
     longest = Number("this step", step)

@@ -8,7 +8,7 @@ from tracing.analysis.measure.capacity import Work, cores, cores_are_the_limit, 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, run, waiting
 from tracing.analysis.report.savings import more_workers_saving, saving
-from tracing.trace.places import Place
+from tracing.trace.activity import MainTime
 from tracing.trace.words import duration
 
 
@@ -22,16 +22,16 @@ def explain_training(measures: Measures, cost: int) -> Explanation:
     if measures.num_workers:
         why.append(busy(measures))
         worked = int(measures.stage("fetch_begin", "collate_end").sum())
-        enough = max(1, math.ceil(1.25 * worked / max(1, measures.spent[Place.TRAINING])))  # with some headroom
+        enough = max(1, math.ceil(1.25 * worked / max(1, measures.spent[MainTime.TRAINING])))  # with some headroom
         if enough < measures.num_workers:
             advice.append(f"num_workers={enough} would do as well as {measures.num_workers}.")
     return Explanation(why, advice)
 
 
 def explain_no_workers(measures: Measures, cost: int) -> Explanation:
-    loading, whole = Number("longest", measures.main_in(Place.LOADING), most=3), run(measures)
+    loading, whole = Number("longest", measures.main_in(MainTime.LOADING), most=3), run(measures)
     text = f"main made every batch itself for {loading} ({loading.share_of(whole)}), and did not train meanwhile"
-    training = measures.spent[Place.TRAINING]
+    training = measures.spent[MainTime.TRAINING]
     most = 8 if work(measures) is Work.WAITS else max(1, cores(measures))
     wanted = min(max(1, math.ceil(cost / max(1, training))), most)
     gain = cost + training - max(cost // wanted, training)
@@ -75,7 +75,7 @@ def _what_would_help(measures: Measures, cost: int) -> str:
         )
     if there > workers + 1:
         wanted = min(wanted, there - 1)
-        gain = int(min(gain, (measures.spent[Place.TRAINING] + cost) * (1 - workers / wanted)))
+        gain = int(min(gain, (measures.spent[MainTime.TRAINING] + cost) * (1 - workers / wanted)))
         return f"They compute, and there are {there} cores: {more_workers_saving(measures, wanted, gain)[1]}."
     return (
         f"They compute, and together with main they take all {there or 'the'} cores: more workers would not help. "

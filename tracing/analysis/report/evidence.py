@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tracing.analysis.measure.measures import Measures
+from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Intervals, Span, concatenate
-from tracing.trace.places import Place
 from tracing.trace.words import duration
 
 
@@ -81,7 +81,7 @@ def run(measures: Measures) -> Number:
 
 def waiting(measures: Measures) -> Reason:
     """What main's time went to, with its longest requests."""
-    whole, steps = run(measures), Number("longest step", measures.main_in(Place.TRAINING))
+    whole, steps = run(measures), Number("longest step", measures.main_in(MainTime.TRAINING))
     waits = Number("longest wait", measures.waits)
     text = f"of {whole}, main spent {steps} in the training step and {waits} ({waits.share_of(whole)}) waiting for "
     text += "batches"

@@ -27,8 +27,8 @@ from tracing.analysis.report.advice import explain
 from tracing.analysis.report.caveats import caveats
 from tracing.analysis.report.evidence import Number, Reason
 from tracing.analysis.report.verdicts import NO_PROBLEM, Verdict, judge
+from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Span
-from tracing.trace.places import Place
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
@@ -51,7 +51,7 @@ class LoaderReport:
     why: list[Reason]
     next: list[str]
     look: Span | None  # events that begin and end the part of the trace to look at
-    main_ns: dict[str, int]  # name of a Place -> what main spent there
+    main_ns: dict[str, int]  # name of a MainTime -> what main spent there
     causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.report.verdicts
     stages_ns: dict[str, dict[str, float]]  # stage -> count, median, p90, p99, max
     workers: list[dict[str, int]]  # one each: see tracing.analysis.measure.stages.worker_time
@@ -160,7 +160,7 @@ def _judge_loader(measures: Measures) -> LoaderReport:
         why=explanation.why,
         next=explanation.next,
         look=explanation.look_at,
-        main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not Place.OUTSIDE},
+        main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
         stages_ns={name: found for name, found in stages.items() if found["count"]},
         workers=[worker_time(measures, worker) for worker in range(measures.num_workers)],

@@ -30,7 +30,7 @@ import numpy as np
 from tracing.analysis.measure.capacity import cores_are_the_limit, more_workers
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import startup_cost
-from tracing.trace.places import Place
+from tracing.trace.activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem ...
 MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end
@@ -90,7 +90,7 @@ def judge(measures: Measures) -> Judgement:
     if serious:
         (verdict, cost), *others = sorted(serious.items(), key=lambda each: -each[1])
         return Judgement(verdict, cost, {other: its for other, its in others if its >= CLOSE * cost}, found)
-    training = measures.spent[Place.TRAINING]
+    training = measures.spent[MainTime.TRAINING]
     fast_enough = enough_workers or measures.spare > IDLE * training
     return Judgement(Verdict.TRAINING if fast_enough else Verdict.HEALTHY, training, {}, found)
 
@@ -99,12 +99,12 @@ def costs(measures: Measures) -> dict[Verdict, int]:
     """What each cause costs, in ns of main's time."""
     spent = measures.spent
     found = {
-        Verdict.SAMPLER: spent[Place.DRAWING],
+        Verdict.SAMPLER: spent[MainTime.DRAWING],
         Verdict.STARTUP: startup_cost(measures),
-        Verdict.SHUTDOWN: spent[Place.SHUTDOWN],
+        Verdict.SHUTDOWN: spent[MainTime.SHUTDOWN],
     }
     if measures.num_workers == 0:
-        return found | {Verdict.NO_WORKERS: spent[Place.LOADING]}
+        return found | {Verdict.NO_WORKERS: spent[MainTime.LOADING]}
     hold_up, moving, pinning = map(measures.length, (measures.held_up, measures.on_its_way, measures.in_pin_thread))
     prefetch = min(measures.length(measures.during("made")) - hold_up, measures.spare)
     rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving - pinning

@@ -25,7 +25,7 @@ import numpy as np
 from minidl.events import NO_WORKER, Kind, Queue
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import first_batches
-from tracing.trace.places import Place
+from tracing.trace.activity import MainTime
 
 SECOND = 1e9  # ns
 BLOCK = 40  # consecutive batches: an excerpt of a long trace consists of such blocks
@@ -133,7 +133,7 @@ def durations(measures: Measures) -> Durations:
         pinning_wait=pinning - pinning_cpu,
         drawing=_seconds(rows, "keys_begin", "keys_drawn"),
         handling_cpu=handling_cpu,
-        handling_wait=measures.spent[Place.HANDLING] / SECOND / len(rows) - handling_cpu,
+        handling_wait=measures.spent[MainTime.HANDLING] / SECOND / len(rows) - handling_cpu,
         training=_training(rows),
         trains_on=1.0 if measures.num_workers else _share_on_core(measures, rows),
         trains_known=not measures.num_workers,
@@ -227,7 +227,7 @@ def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndar
 def _handling(measures: Measures) -> float:
     """The CPU time of all of the loader's own bookkeeping in main (s), as if each piece took as long as the median one.
     (For the rest of the time main waited for a core.)"""
-    pieces = measures.main_in(Place.HANDLING).length
+    pieces = measures.main_in(MainTime.HANDLING).length
     return min(float(np.median(pieces)) * len(pieces), float(pieces.sum())) / SECOND if len(pieces) else 0.0
 
 
@@ -304,4 +304,4 @@ def _before_first_batch(measures: Measures) -> float:
 
 def _stopping(measures: Measures) -> float:
     started = sum(each.num_workers for each in measures.iterators)
-    return measures.spent[Place.SHUTDOWN] / SECOND / started if started else 0.0
+    return measures.spent[MainTime.SHUTDOWN] / SECOND / started if started else 0.0

@@ -23,7 +23,7 @@ from tracing.analysis.measure.capacity import ALL_CORES, Work, more_workers, wor
 from tracing.analysis.measure.measures import NO_LOADER, Measures, measure
 from tracing.analysis.measure.run_end import ended_early
 from tracing.analysis.whatif.durations import Durations, Setting, durations
-from tracing.trace.places import Place
+from tracing.trace.activity import MainTime
 from tracing.trace.trace import Trace
 
 FORMAT = 1  # of the JSON
@@ -170,7 +170,7 @@ def predict(
         run = replay_load(times, setting, cores)
         rate = whole.batches * whole.epochs / run.total
         rows.append(Prediction(setting, rate, 1 - run.trained / run.total, times.cpu * rate))
-    total, trained = measures.total, measures.spent[Place.TRAINING]
+    total, trained = measures.total, measures.spent[MainTime.TRAINING]
     rate = len(whole) * 1e9 / total
     recorded = Prediction(settings[0], rate, 1 - trained / total, times.cpu * rate)
     found = WhatIf(

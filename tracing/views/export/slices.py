@@ -1,6 +1,7 @@
-"""What each thread did, as slices that lie in one another: the tracks of a Perfetto trace.
+"""Slices that nest: the tracks of a Perfetto trace, one for each thread of the operating system.
 
-A slice lasts from one event of a thread to another one of the same thread. There are two sorts:
+tracing.trace.activity finds what a thread does at a moment, for one loader. Here the question is which calls lie in
+which, over all loaders of a thread. A slice lasts from one event of a thread to a later one. There are two sorts:
 
     span    FETCH_BEGIN ... FETCH_END      a begin and its end; other slices may lie in it (a loader in a dataset, say)
     leaf    WAIT | whatever comes next     until the thread says anything else

@@ -19,6 +19,8 @@ import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.analysis.report.verdicts import Verdict
+from tracing.trace.activity import Activity, activity
+from tracing.trace.event_index import Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, WorkerStatus
 
@@ -28,12 +30,10 @@ if TYPE_CHECKING:
 WINDOW = 5_000_000_000  # ns
 MOST_EVENTS = 25_000  # looked at for one frame, in some 2 ms: above 5,000 a second the window gets shorter
 
-# A thread's stretch begins with one of its marks and ends with the next mark, whatever that is.
-IN_LOADER = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.ASKED)
-LEFT_LOADER = (Kind.YIELDED, Kind.PRIMED, Kind.EPOCH_END, Kind.ERROR_RAISED)
-MAIN_MARKS = (*IN_LOADER, *LEFT_LOADER, Kind.SHUTDOWN_BEGIN)
-WORKER_ENDS = (Kind.PUT, Kind.WORKER_DIED, Kind.WORKER_END)
-PIN_ENDS = (Kind.PIN_END, Kind.PIN_FAILED)
+AT_WORK = (WorkerStatus.FETCHING, WorkerStatus.COLLATING, WorkerStatus.SENDING)
+OUTSIDE = (  # of main: not in the loader
+    MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED, MainStatus.SHUTTING_DOWN, MainStatus.CLOSED,
+)  # fmt: skip
 
 
 def _table(*kinds: Kind) -> np.ndarray:
@@ -48,7 +48,7 @@ _TOLD = _table(*Kind)
 _TOLD[[Kind.FETCH_END, Kind.COLLATE_END, Kind.PIN_END, Kind.SEND_BEGIN, Kind.SENT, Kind.WAIT, Kind.ARRIVED]] = False
 _TOLD[[Kind.GOT, Kind.TIMED_OUT, Kind.KEYS_BEGIN, Kind.RECEIVED, Kind.WORKER_SEEDED, Kind.COLLATE_BEGIN]] = False
 _TOLD[[Kind.FEEDER_BEGIN, Kind.FEEDER_END, Kind.CLOSED, Kind.KEYS_DRAWN]] = False
-_MARKS = _table(*MAIN_MARKS, *WORKER_ENDS, *PIN_ENDS, Kind.FETCH_BEGIN, Kind.PIN_BEGIN, Kind.STORED, Kind.RELEASED)
+_MOVES = _table(Kind.STORED, Kind.RELEASED)
 
 
 @dataclass
@@ -58,6 +58,10 @@ class Stretches:
     begins: np.ndarray  # int64 (n,), ns
     ends: np.ndarray  # int64 (n,), ns
     tasks: np.ndarray  # int64 (n,); -1: not known
+
+    @classmethod
+    def of(cls, spans: Activity) -> Stretches:
+        return cls(spans.begin, spans.end, spans.task)
 
     def total(self, at: np.ndarray) -> np.ndarray:
         """How long it had been busy at each of these times: float64, ns."""
@@ -146,7 +150,6 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
     def of_this(events: np.ndarray) -> np.ndarray:
         return events[events["loader"] == loader.loader] if several else events
 
-    mine = of_this(events[first:])
     result = Recent(loader.iterator, since, now, trace.start, len(events))
     result.events_per_second = (len(events) - first) * 1e9 / max(1, now - since)
     # The last words of a run that stands still are older than the window.
@@ -155,69 +158,54 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
         (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
     )  # DISPATCHED is told
     result.said = [RecentEvent(event, trace.actors[event["actor"]]) for event in latest[told][-words:]]
-    _add_stretches(result, loader, mine[np.flatnonzero(_MARKS[mine["kind"]])])
+    moves = first + np.flatnonzero(_MOVES[events["kind"][first:]])
+    _add_stretches(result, trace, loader, first, state.k, of_this(events[moves]))
     result.limit = _limit(result, loader)
     return result
 
 
-def _add_stretches(result: Recent, loader: LoaderState, marks: np.ndarray) -> None:
-    """`marks`: the events of this loader that begin or end something, in time order."""
-    kind = marks["kind"]
-    main = marks[_table(*MAIN_MARKS)[kind]]
-    yields = main["kind"] == Kind.YIELDED
-    is_training = loader.main.status is MainStatus.TRAINING
-    result.training = _stretches(result, main, yields, main["kind"] == Kind.ASKED, is_training)
-    inside = _table(*IN_LOADER)[main["kind"]]
-    loading = _stretches(result, main, inside, ~inside, not is_training and loader.alive)
-    result.training_on = int(main["task"][yields][-1]) if yields.any() else loader.rcvd_idx - 1
+def _add_stretches(result: Recent, trace: Trace, loader: LoaderState, first: int, k: int, moves: np.ndarray) -> None:
+    """What each thread was busy with between events `first` and `k`. `moves`: into the reorder buffer and out of it."""
+    of_loader = (each for each in trace.index.iterators if each.loader == loader.loader)
+    iterators = [each for each in of_loader if each.last(k) >= first or each.number == loader.iterator]
+
+    def did(lane: Lane, worker: int = -1) -> Activity:
+        found = activity(trace, iterators, lane, worker, first, k)
+        found.begin = np.maximum(found.begin, result.since)
+        found.end[-1:] = result.now
+        return found
+
+    main = did(Lane.MAIN)
+    trained = main.where(main.is_any(MainStatus.TRAINING) & (main.task >= 0))
+    inside = main.where(~main.is_any(*OUTSIDE))
+    result.training, loading = Stretches.of(trained), Stretches.of(inside)
+    result.training_on = int(trained.task[-1]) if len(trained.task) else loader.rcvd_idx - 1
     # A run that began inside the window is measured from its beginning.
-    begins_here = len(main) > 0 and main["kind"][0] == Kind.LOADER
-    span = max(1, result.now - (int(main["time"][0]) if begins_here else result.since))
+    begun = inside.begin[(inside.first >= first) & (trace.events["kind"][inside.first] == Kind.LOADER)][:1]
+    begins_here = len(begun) > 0 and not (np.append(trained.begin, inside.begin) < begun).any()
+    span = max(1, result.now - (int(begun[0]) if begins_here else result.since))
 
     def share(of: Stretches) -> float:
         since, now = of.total(np.array([result.since, result.now])).tolist()
         return min(1.0, (now - since) / span)
 
-    result.batches_per_second = int(yields.sum()) * 1e9 / span
+    yielded = trained.begin[trained.first >= first]
+    result.batches_per_second = len(yielded) * 1e9 / span
     result.in_loader, result.trained = share(loading), share(result.training)
     whole = max(1.0, result.in_loader * span)
-    if begins_here and yields.any():
-        result.started = float(loading.total(main["time"][yields][:1])[0]) / whole
-    result.held = _held(result, loader, marks, loading) / whole
-    of_workers = marks[_table(Kind.FETCH_BEGIN, *WORKER_ENDS)[kind] & (marks["queue"] != Queue.INDEX)]
+    if begins_here and len(yielded):
+        result.started = float(loading.total(yielded[:1])[0]) / whole
+    result.held = _held(result, loader, moves, loading) / whole
     for worker in loader.workers:
-        of_worker = of_workers[of_workers["worker"] == worker.worker]
-        begins = of_worker["kind"] == Kind.FETCH_BEGIN
-        at_work = _stretches(result, of_worker, begins, of_worker["kind"] == Kind.PUT, worker.task >= 0, worker.task)
-        result.workers.append(at_work)
-        result.busy.append(share(at_work))
-    pin = marks[_table(Kind.PIN_BEGIN, *PIN_ENDS)[kind]]
-    pinning = _stretches(result, pin, pin["kind"] == Kind.PIN_BEGIN, pin["kind"] != Kind.PIN_BEGIN, False)
-    result.pin_busy = share(pinning)
+        work = did(Lane.WORKER, worker.worker)
+        result.workers.append(Stretches.of(work.where(work.is_any(*AT_WORK))))
+        result.busy.append(share(result.workers[-1]))
+    pin = did(Lane.PIN)
+    result.pin_busy = share(Stretches.of(pin.where(pin.is_any(PinStatus.PINNING))))
 
 
-def _stretches(
-    result: Recent, marks: np.ndarray, begins: np.ndarray, ends: np.ndarray, busy: bool, task: int = -1
-) -> Stretches:
-    """The stretches between a mark that `begins` one and the next mark. If the first mark `ends` one, that had begun
-    before the window; without any mark, `busy` tells whether the thread was at work all the time, and on what."""
-    times = marks["time"].astype(np.int64)
-    if len(marks) == 0:
-        whole = [np.array([number]) for number in (result.since, result.now, task)]
-        return Stretches(*whole) if busy else NEVER_BUSY
-    following = np.append(times[1:], max(result.now, int(times[-1])))
-    tasks = marks["task"].astype(np.int64)
-    if ends[0]:
-        times, following, tasks = (
-            np.append(first, rest) for first, rest in ((result.since, times), (times[0], following), (tasks[0], tasks))
-        )
-        begins = np.append(True, begins)
-    return Stretches(times[begins], following[begins], tasks[begins])
-
-
-def _held(result: Recent, loader: LoaderState, marks: np.ndarray, loading: Stretches) -> float:
+def _held(result: Recent, loader: LoaderState, moves: np.ndarray, loading: Stretches) -> float:
     """How long main was in the loader while the reorder buffer held a batch (ns)."""
-    moves = marks[_table(Kind.STORED, Kind.RELEASED)[marks["kind"]]]
     steps = np.where(moves["kind"] == Kind.STORED, 1, -1)
     # Counted back from what lies in it now.
     depth = len(loader.reorder_buffer) - np.append(np.cumsum(steps[::-1])[::-1], 0)

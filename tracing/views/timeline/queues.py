@@ -99,7 +99,7 @@ def _fifo(trace: Trace, iterator: Iterator, queue: Queue, worker: int) -> tuple[
     put, time = trace.events[puts], trace.events["time"]
     leave = np.full(len(puts), _end(trace, iterator))
     leave[: len(gots)] = time[gots[: len(puts)]]
-    return put["time"], leave, batch_of(put)
+    return put["time"], leave, batch_of(put["epoch"], put["task"])
 
 
 def _end(trace: Trace, iterator: Iterator) -> int:

@@ -1,7 +1,4 @@
-"""Who does what when: numbers for the timeline.
-
-Nothing here decides what a thread's status is: it is looked up in the tables of tracing.trace.statuses, so that the
-picture and `trace.state(k)` cannot disagree.
+"""How the timeline shows what each thread does: the spans of tracing.trace.activity, each with its look.
 
 Legend
     span        worker 0, 12.1 to 14.9 ms, FETCHING, task 3     a thread does one thing for a while
@@ -13,17 +10,15 @@ Legend
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minidl.events import Kind, Queue
+from tracing.trace.activity import NUMBER, STATUSES, activity
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
-from tracing.trace.statuses import MAIN_STATUS, PIN_STATUS, WORKER_STATUS
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -80,15 +75,7 @@ LOOK: dict[enum.Enum, Look] = {
     MainStatus.SHUTTING_DOWN: Look.SETUP,
     MainStatus.CLOSED: Look.NOTHING,
 }
-STATUSES = tuple(LOOK)  # a span's status is an index into this
-CODE = {status: code for code, status in enumerate(STATUSES)}
-LOOK_OF = np.array([LOOK[status] for status in STATUSES])  # the look of each code
-
-BY_LANE: dict[Lane, tuple[Mapping[int, enum.Enum], enum.Enum]] = {  # the status after an event, and after any other
-    Lane.MAIN: (MAIN_STATUS, MainStatus.HANDLING),
-    Lane.PIN: (PIN_STATUS, PinStatus.WAITING),
-    Lane.WORKER: (WORKER_STATUS, WorkerStatus.IDLE),
-}
+LOOK_OF = np.array([LOOK[status] for status in STATUSES])  # [number of a status] -> its look
 
 
 # ---- spans
@@ -128,85 +115,19 @@ class Spans:
 
     def share(self, status: enum.Enum, begin: int, end: int) -> float:
         """The share of the time between two (ns) that has this status, 0 to 1."""
-        alike = self.status == CODE[status]
+        alike = self.status == NUMBER[status]
         first, last = spent(self.begin[alike], self.end[alike], np.array([begin, end]))
         return float(last - first) / (end - begin)
 
 
 def spans(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int, until: int) -> Spans:
-    """What a thread did in these iterators of one loader; the last thing it did lasts `until` (ns)."""
-    positions, statuses = zip(*(_statuses(trace, each, lane, worker) for each in iterators), strict=True)
-    at, status = np.concatenate(positions), np.concatenate(statuses)
-    order = np.argsort(at, kind="stable")
-    events, status = trace.events[at[order]], status[order]
-    begin = events["time"]
-    end = np.append(begin[1:], max(until, int(begin[-1]))) if len(begin) else begin
+    """What a thread did in these iterators of one loader; its last span lasts `until` (ns)."""
+    did = activity(trace, iterators, lane, worker)
+    did.end[-1:] = max(until, int(did.begin[-1])) if len(did.begin) else until
     name = {Lane.MAIN: "main", Lane.PIN: "pin thread", Lane.WORKER: f"worker {worker}"}[lane]
-    return Spans(name, begin, end, status, batch_of(events))
+    return Spans(name, did.begin, did.end, did.status, batch_of(trace.events["epoch"][did.first], did.task))
 
 
-def batch_of(events: np.ndarray) -> np.ndarray:
-    """The batch that each event (EVENT_DTYPE) concerns; a negative `task`, which is none, stays as it is."""
-    return np.where(events["task"] >= 0, events["epoch"].astype(np.int64) << 32 | events["task"], events["task"])
-
-
-def _statuses(trace: Trace, iterator: Iterator, lane: Lane, worker: int) -> tuple[np.ndarray, np.ndarray]:
-    """(positions of the events after which a thread does something, what it does then); see tracing.trace.state_at."""
-    index = trace.index
-    at = index.lane(iterator.number, lane, worker).array
-    table, otherwise = BY_LANE[lane]
-    codes = np.full(256, CODE[otherwise])
-    codes[list(table)] = [CODE[status] for status in table.values()]
-    status = codes[trace.events["kind"][at]]
-
-    def last(kind: Kind) -> int:
-        return index.group(iterator.number, kind, Queue.NONE, worker).last(len(trace))
-
-    if lane is Lane.MAIN:
-        for first, end in _resumes(trace, iterator):
-            status[(at >= first) & (at < end)] = CODE[MainStatus.RESUMING]
-        if last(Kind.SHUTDOWN_BEGIN) >= 0:
-            shutdown = (at >= last(Kind.SHUTDOWN_BEGIN)) & (at < _closed(trace, iterator))
-            status[shutdown] = CODE[MainStatus.SHUTTING_DOWN]
-    elif lane is Lane.WORKER:
-        for first, end in _streams_ended(trace, iterator, worker):
-            status[(at >= first) & (at < end)] = CODE[WorkerStatus.STREAM_ENDED]
-        # Its beginning and its end are told by main.
-        for kind, final in (Kind.WORKER_DIED, WorkerStatus.DEAD), (Kind.WORKER_JOINED, WorkerStatus.REAPED):
-            if last(kind) >= 0:
-                before = at < last(kind)
-                at = np.append(at[before], last(kind))
-                status = np.append(status[before], CODE[final])
-        if last(Kind.WORKER_STARTING) >= 0:
-            at = np.append(last(Kind.WORKER_STARTING), at)
-            status = np.append(CODE[WorkerStatus.STARTING], status)
-    return at, status
-
-
-def _closed(trace: Trace, iterator: Iterator) -> int:
-    """The position of its SHUTDOWN_END; the trace's length if there is none."""
-    closed = trace.index.group(iterator.number, Kind.SHUTDOWN_END).last(len(trace))
-    return closed if closed >= 0 else len(trace)
-
-
-def _resumes(trace: Trace, iterator: Iterator) -> Iterable[tuple[int, int]]:
-    """From the begin of each epoch that a persistent iterator goes on with, to the first task of it."""
-    drawn = trace.index.group(iterator.number, Kind.KEYS_BEGIN).array
-    for begin in trace.index.group(iterator.number, Kind.EPOCH_BEGIN).array:
-        if trace.events["value"][begin] >= 0:
-            after = drawn[drawn > begin]
-            yield begin, after[0] if len(after) else len(trace)
-
-
-def _streams_ended(trace: Trace, iterator: Iterator, worker: int) -> Iterable[tuple[int, int]]:
-    """From where a worker has told of its stream's end, to where it resumes or leaves its loop."""
-    index, number = trace.index, iterator.number
-    told = index.group(number, Kind.PUT, Queue.RESULT, worker).array
-    leaves = np.sort(
-        np.concatenate(
-            [index.group(number, kind, Queue.NONE, worker).array for kind in (Kind.WORKER_RESUMED, Kind.WORKER_END)]
-        )
-    )
-    for ended in index.group(number, Kind.STREAM_END, Queue.NONE, worker).array:
-        first, end = told[told > ended], leaves[leaves > ended]
-        yield first[0] if len(first) else len(trace), end[0] if len(end) else len(trace)
+def batch_of(epochs: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+    """The batches that these tasks are; a negative task, which is none, stays as it is."""
+    return np.where(tasks >= 0, epochs.astype(np.int64) << 32 | tasks, tasks)

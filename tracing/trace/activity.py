@@ -1,0 +1,273 @@
+"""What each thread does, from each of its events to the next. This is decided here and nowhere else.
+
+`trace.state(k)`, main's time in the report, the timeline and the live view all read `activity()`, so they cannot
+disagree.
+
+Legend
+    span     12.1 to 14.9 ms, FETCHING, task 3    from one event of a thread to its next, it does one thing
+    status   WorkerStatus.FETCHING                what that is; in arrays a number, its index in STATUSES
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minidl.events import Kind, Queue
+from tracing.trace.event_index import NOWHERE, Iterator, Lane, Positions
+from tracing.trace.intervals import Intervals
+from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+# The status after each kind of event. Any other kind leaves a worker idle, the pin thread waiting, main handling.
+WORKER_STATUS: dict[int, WorkerStatus] = {
+    Kind.WORKER_STARTING: WorkerStatus.STARTING,  # this one and the last two are main's
+    Kind.WORKER_BEGIN: WorkerStatus.STARTING,
+    Kind.WORKER_SEEDED: WorkerStatus.STARTING,
+    Kind.INIT_FN_BEGIN: WorkerStatus.STARTING,
+    Kind.INIT_FN_END: WorkerStatus.STARTING,
+    Kind.WORKER_READY: WorkerStatus.IDLE,
+    Kind.WAIT: WorkerStatus.WAITING,
+    Kind.TIMED_OUT: WorkerStatus.WAITING,
+    Kind.ARRIVED: WorkerStatus.TAKING,
+    Kind.GOT: WorkerStatus.TAKING,
+    Kind.FETCH_BEGIN: WorkerStatus.FETCHING,
+    Kind.FETCH_END: WorkerStatus.FETCHING,
+    Kind.COLLATE_BEGIN: WorkerStatus.COLLATING,
+    Kind.COLLATE_END: WorkerStatus.SENDING,
+    Kind.FETCH_FAILED: WorkerStatus.SENDING,
+    Kind.STREAM_END: WorkerStatus.SENDING,
+    Kind.WORKER_RESUMED: WorkerStatus.RESUMING,
+    Kind.PUT: WorkerStatus.IDLE,
+    Kind.PARENT_DIED: WorkerStatus.STOPPED,
+    Kind.WORKER_END: WorkerStatus.STOPPED,
+    Kind.JOIN_CANCELLED: WorkerStatus.STOPPED,
+    Kind.CLOSED: WorkerStatus.STOPPED,
+    Kind.FEEDER_JOINED: WorkerStatus.STOPPED,
+    Kind.WORKER_DIED: WorkerStatus.DEAD,
+    Kind.WORKER_JOINED: WorkerStatus.REAPED,
+}
+PIN_STATUS: dict[int, PinStatus] = {
+    Kind.PIN_THREAD_BEGIN: PinStatus.STARTING,
+    Kind.WAIT: PinStatus.WAITING,
+    Kind.TIMED_OUT: PinStatus.WAITING,
+    Kind.ARRIVED: PinStatus.TAKING,
+    Kind.GOT: PinStatus.TAKING,
+    Kind.PIN_BEGIN: PinStatus.PINNING,
+    Kind.PIN_END: PinStatus.PASSING_ON,
+    Kind.PIN_FAILED: PinStatus.PASSING_ON,
+    Kind.PUT: PinStatus.PASSING_ON,
+    Kind.PIN_THREAD_END: PinStatus.ENDED,
+}
+MAIN_STATUS: dict[int, MainStatus] = {
+    Kind.LOADER: MainStatus.STARTING,
+    Kind.WORKER_STARTING: MainStatus.STARTING,
+    Kind.WORKER_STARTED: MainStatus.STARTING,
+    Kind.EPOCH_BEGIN: MainStatus.STARTING,
+    Kind.PRIMED: MainStatus.TRAINING,
+    Kind.YIELDED: MainStatus.TRAINING,
+    Kind.KEYS_BEGIN: MainStatus.DRAWING,
+    Kind.KEYS_DRAWN: MainStatus.DISPATCHING,
+    Kind.DISPATCHED: MainStatus.DISPATCHING,
+    Kind.PUT: MainStatus.DISPATCHING,
+    Kind.WAIT: MainStatus.WAITING,
+    Kind.TIMED_OUT: MainStatus.WAITING,
+    Kind.HEALTH_CHECK: MainStatus.WAITING,
+    Kind.ARRIVED: MainStatus.TAKING,
+    Kind.GOT: MainStatus.TAKING,
+    Kind.FETCH_BEGIN: MainStatus.FETCHING,
+    Kind.FETCH_END: MainStatus.FETCHING,
+    Kind.COLLATE_BEGIN: MainStatus.COLLATING,
+    Kind.PIN_BEGIN: MainStatus.PINNING,
+    Kind.RESUME_ACKNOWLEDGED: MainStatus.RESUMING,
+    Kind.ERROR_RAISED: MainStatus.RAISED,
+    Kind.EPOCH_END: MainStatus.ENDED,
+    Kind.SHUTDOWN_END: MainStatus.CLOSED,
+}
+SHUTDOWN_STEPS = (  # of main, in the order in which they come
+    Kind.SHUTDOWN_BEGIN,
+    Kind.PIN_STOPPING,
+    Kind.PIN_JOINED,
+    Kind.DONE_SET,
+    Kind.JOIN_BEGIN,
+    Kind.WORKER_JOINED,
+    Kind.WORKER_TERMINATED,
+    Kind.WORKER_KILLED,
+    Kind.SHUTDOWN_END,
+)
+STATUSES: tuple[enum.Enum, ...] = (*MainStatus, *PinStatus, *WorkerStatus)
+NUMBER = {status: number for number, status in enumerate(STATUSES)}
+
+
+def _by_kind(statuses: Mapping[int, enum.Enum], otherwise: enum.Enum) -> np.ndarray:
+    table = np.full(256, NUMBER[otherwise])
+    table[list(statuses)] = [NUMBER[status] for status in statuses.values()]
+    return table
+
+
+STATUS_AFTER = {  # [kind] -> number of the status
+    Lane.MAIN: _by_kind(MAIN_STATUS, MainStatus.HANDLING),
+    Lane.PIN: _by_kind(PIN_STATUS, PinStatus.WAITING),
+    Lane.WORKER: _by_kind(WORKER_STATUS, WorkerStatus.IDLE),
+}
+
+
+# ---- spans
+
+
+@dataclass
+class Activity(Intervals):
+    """What one thread does: each span begins where the one before it ends."""
+
+    status: np.ndarray  # index into STATUSES
+    task: np.ndarray  # the task it works on, -1 for none
+
+    def is_any(self, *statuses: enum.Enum) -> np.ndarray:
+        """Whether each span has one of these statuses."""
+        return _any_of(*statuses)[self.status]
+
+
+def _any_of(*statuses: enum.Enum) -> np.ndarray:
+    """[number of a status] -> whether it is one of these."""
+    return np.array([status in statuses for status in STATUSES])
+
+
+def activity(
+    trace: Trace, iterators: Sequence[Iterator], lane: Lane, worker: int = -1, first: int = 0, k: int | None = None
+) -> Activity:
+    """What a thread does in these iterators of one loader, from the span that contains event `first` to event `k`, by
+    default the last of the trace. The cost is in proportion to the spans returned."""
+    k = len(trace) - 1 if k is None else k
+    parts = [_statuses(trace, each, lane, worker, first, k) for each in iterators]
+    at, status = parts[0]
+    if len(parts) > 1:
+        at, status = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(at, kind="stable")[max(0, int((at <= first).sum()) - 1) :]
+        at, status = at[order], status[order]
+    time, last = trace.events["time"], np.append(at, k)[1:]
+    return Activity(time[at], time[last], at, last, status, _tasks(trace, lane, at))
+
+
+def _tasks(trace: Trace, lane: Lane, at: np.ndarray) -> np.ndarray:
+    """The task that a thread works on after each of its events: none once a worker has put the result."""
+    given_away = (trace.events["kind"][at] == Kind.PUT) & (lane is Lane.WORKER)
+    return np.where(given_away, -1, np.maximum(trace.events["task"][at], -1))
+
+
+_KNOWS_MORE = _any_of(WorkerStatus.RESUMING, WorkerStatus.STOPPED, WorkerStatus.DEAD, WorkerStatus.REAPED)
+
+
+def _statuses(
+    trace: Trace, iterator: Iterator, lane: Lane, worker: int, first: int, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where each span of one iterator begins (the position of an event), and its status. Both follow from events up
+    to there."""
+    index, number = trace.index, iterator.number
+
+    def group(kind: Kind, queue: Queue = Queue.NONE) -> Positions:
+        return index.group(number, kind, queue, worker)
+
+    parts = [index.lane(number, lane, worker)]
+    if lane is Lane.WORKER:  # main says when its process begins, and when it is gone
+        parts = [group(Kind.WORKER_STARTING), *parts, group(Kind.WORKER_DIED), group(Kind.WORKER_JOINED)]
+    at = np.concatenate([part.range(first, k) for part in parts if len(part)] or [NOWHERE.array])
+    at = at[max(0, int(at.searchsorted(first, "right")) - 1) :]
+    status = STATUS_AFTER[lane][trace.events["kind"][at]]
+    if lane is Lane.MAIN and (len(iterator.epochs) > 1 or len(group(Kind.SHUTDOWN_BEGIN))):
+        epoch, closed = group(Kind.EPOCH_BEGIN).last_of_each(at), group(Kind.SHUTDOWN_END).last_of_each(at)
+        resumed = (epoch > closed) & (trace.events["value"][epoch] >= 0)
+        status[resumed & (group(Kind.KEYS_BEGIN).last_of_each(at) < epoch)] = NUMBER[MainStatus.RESUMING]
+        status[group(Kind.SHUTDOWN_BEGIN).last_of_each(at) > closed] = NUMBER[MainStatus.SHUTTING_DOWN]
+    elif lane is Lane.WORKER and len(stream_ends := group(Kind.STREAM_END)):
+        # Once main knows that its stream has ended, a worker only takes messages that it will do nothing with.
+        ended, told = stream_ends.last_of_each(at), group(Kind.PUT, Queue.RESULT).last_of_each(at)
+        over = (group(Kind.WORKER_RESUMED).last_of_each(at) < ended) & (ended < told)
+        status[over & ~_KNOWS_MORE[status]] = NUMBER[WorkerStatus.STREAM_ENDED]
+    return at, status
+
+
+@dataclass
+class Doing:
+    """What a thread does at one moment."""
+
+    status: enum.Enum
+    task: int  # -1: none
+    since: int  # when it took on this status (ns)
+    event: int  # position of its last event
+
+
+def doing(trace: Trace, iterator: Iterator, lane: Lane, worker: int, k: int) -> Doing | None:
+    """What a thread does after event `k`; None if it has not begun. Looks back no further than it must."""
+    own = trace.index.lane(iterator.number, lane, worker)
+    count, look_back = own.count(k), 4
+    while True:
+        first = int(own.array[max(0, count - look_back)]) if count else 0
+        at, status = _statuses(trace, iterator, lane, worker, first, k)
+        changes = np.flatnonzero(status[:-1] != status[1:])
+        if len(changes) or look_back >= count:
+            break
+        look_back *= 8
+    if len(at) == 0:
+        return None
+    begin = at[changes[-1] + 1 if len(changes) else 0]
+    task = int(_tasks(trace, lane, at[-1:])[0])
+    return Doing(STATUSES[status[-1]], task, int(trace.events["time"][begin]), int(at[-1]))
+
+
+# ---- main's time
+
+
+class MainTime(enum.IntEnum):
+    """What main's time goes to. The values index an array of sums."""
+
+    OUTSIDE = 0  # before, between and after the epochs: no concern of the loader
+    STARTUP = 1  # builds the iterator, starts workers, waits for the first batch of an epoch
+    TRAINING = 2  # not in the loader: the training step
+    WAITING = 3  # waits for a message
+    DRAWING = 4  # asks the sampler for keys
+    TAKING = 5  # unpickles a batch
+    LOADING = 6  # without workers: fetches, collates, pins itself
+    HANDLING = 7  # the loader's own bookkeeping
+    SHUTDOWN = 8
+
+
+_BY_STATUS = {
+    MainStatus.TRAINING: MainTime.TRAINING,
+    MainStatus.WAITING: MainTime.WAITING,
+    MainStatus.DRAWING: MainTime.DRAWING,
+    MainStatus.TAKING: MainTime.TAKING,
+    MainStatus.FETCHING: MainTime.LOADING,
+    MainStatus.COLLATING: MainTime.LOADING,
+    MainStatus.PINNING: MainTime.LOADING,
+    MainStatus.RAISED: MainTime.OUTSIDE,
+}
+# A status that begins a phase of the epoch. Until the next one, the phase decides: only in the phase TRAINING, from
+# the first batch to the epoch's end, does each status count by itself.
+_PHASE_FROM = {
+    MainStatus.STARTING: MainTime.STARTUP,
+    MainStatus.RESUMING: MainTime.STARTUP,
+    MainStatus.TRAINING: MainTime.TRAINING,
+    MainStatus.ENDED: MainTime.OUTSIDE,
+    MainStatus.SHUTTING_DOWN: MainTime.SHUTDOWN,
+    MainStatus.CLOSED: MainTime.OUTSIDE,
+}
+_TIME_OF = np.array([_BY_STATUS.get(status, MainTime.HANDLING) for status in MainStatus])
+_PHASE_OF = np.array([_PHASE_FROM.get(status, -1) for status in MainStatus])
+
+
+def main_time(trace: Trace, main: Activity) -> np.ndarray:
+    """The MainTime of each of main's spans in one iterator, shape (n,)."""
+    marks, found = _PHASE_OF[main.status], _TIME_OF[main.status]
+    marks[(marks == MainTime.TRAINING) & (main.task < 0)] = -1  # primed, and no batch yielded yet
+    found[trace.events["kind"][main.first] == Kind.GOT] = MainTime.HANDLING  # what was unpickled is there
+    since = np.maximum.accumulate(np.where(marks >= 0, np.arange(len(marks)), 0))
+    phase = np.maximum(marks[since], MainTime.OUTSIDE)
+    # Drawing keys, and loading without workers, count as that also while an epoch starts.
+    special = (phase == MainTime.STARTUP) & ((found == MainTime.DRAWING) | (found == MainTime.LOADING))
+    return np.where((phase == MainTime.TRAINING) | special, found, phase)
