@@ -24,7 +24,7 @@ from tracing.views import sequence
 from tracing.views.sequence import Phase, svg
 from tracing.views.sequence.mermaid import escape
 from tracing.views.sequence.rows import Arrow, Delivery, Note
-from tracing.views.timeline import artists
+from tracing.views.timeline import colours
 
 pytestmark = pytest.mark.timeout(60)
 Recorded = Callable[[str], tracing.Trace]
@@ -306,7 +306,7 @@ def test_the_picture_is_self_contained(recorded: Recorded) -> None:
 
 
 def test_a_batch_has_the_colour_of_the_timeline() -> None:
-    assert svg.BATCH_COLOURS == artists.BATCH_COLOURS
+    assert [svg._colour(batch) for batch in range(9)] == [colours.of_batch(batch) for batch in range(9)]
 
 
 # ---- mermaid

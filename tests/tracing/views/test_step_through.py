@@ -32,7 +32,7 @@ from tests.tracing.views.browser import Browser, Page
 from tracing.recording.torch_loader.attach import attach
 from tracing.trace.state import Label, LoaderState, MainStatus, QueueState
 from tracing.trace.words import duration
-from tracing.views.sequence.svg import BATCH_COLOURS
+from tracing.views.batch_colours import ON_PAPER
 from tracing.views.step_through import Part, choose, step, step_page, step_through, write_page
 from tracing.views.step_through.event_columns import ERRORS
 from tracing.views.step_through.source_code import Code, text_of
@@ -368,7 +368,7 @@ def test_a_batch_has_the_colour_that_it_has_in_the_timeline(recorded: Recorded, 
     })""")
     assert len(colours) > 3
     for task, parts in colours:
-        assert "#" + bytes(parts).hex() == BATCH_COLOURS[task % len(BATCH_COLOURS)]
+        assert "#" + bytes(parts).hex() == ON_PAPER[task % len(ON_PAPER)]
 
 
 # ---- moving

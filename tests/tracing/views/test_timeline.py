@@ -27,7 +27,7 @@ from tests.minidl.simulated.programs import load
 from tests.tracing.traces import steady
 from tracing.trace.state import LoaderState, MainStatus, QueueState
 from tracing.trace.tasks import TASK_DTYPE
-from tracing.views.timeline import artists, queues, story, timeline, window
+from tracing.views.timeline import colours, followed_batch, main_time, marks, queue_contents, timeline, window
 from tracing.views.timeline.spans import LOOK, Look
 
 pytestmark = pytest.mark.timeout(60)
@@ -120,7 +120,7 @@ def test_every_lane_shows_what_the_state_says(recorded: Recorded, name: str) -> 
         for worker in state.workers:
             if LOOK[worker.status] in (Look.FETCH, Look.COLLATE):
                 [(_, colour)] = drawn.at(f"worker {worker.worker} {LOOK[worker.status].name.lower()}", time_)
-                assert colour == to_rgba(artists.colour(worker.task))
+                assert colour == to_rgba(colours.of_batch(worker.task))
     assert len(seen) >= 3
 
 
@@ -143,14 +143,14 @@ def test_every_queue_shows_what_the_state_holds(recorded: Recorded, name: str) -
         assert len(drawn.at("worker_result_queue boxes", time_)) == sum(map(len, state.result_queues))
         assert drawn.depth("reorder buffer", time_) == len(state.reorder_buffer)
         stored = {colour for _, colour in drawn.at("reorder buffer boxes", time_)}
-        assert stored == {to_rgba(artists.colour(task)) for task in state.reorder_buffer}
+        assert stored == {to_rgba(colours.of_batch(task)) for task in state.reorder_buffer}
         deepest = max(deepest, *map(len, state.index_queues))
     assert deepest >= 1
 
 
 def colours_of(queue: QueueState) -> list[tuple[float, ...]]:
     """From the one that is taken next upwards; a message without a task is grey."""
-    return [to_rgba(artists.colour(label if isinstance(label, int) else -1)) for label in queue.messages]
+    return [to_rgba(colours.of_batch(label if isinstance(label, int) else -1)) for label in queue.messages]
 
 
 @pytest.mark.parametrize("name", ["in_order", "pinned"])
@@ -189,14 +189,14 @@ def area(figure: Figure, gid: str) -> float:
 
 def test_the_mean_lowest_and_highest_depth_of_a_bin() -> None:
     times, depths = np.array([10, 14, 25]), np.array([1, 3, 0])
-    low, mean, high = queues.binned(times, depths, np.array([0, 10, 20, 30]))
+    low, mean, high = queue_contents.binned(times, depths, np.array([0, 10, 20, 30]))
     assert low.tolist() == [0, 1, 0]
     assert high.tolist() == [1, 3, 3]  # an edge belongs to both of its bins
     assert mean == pytest.approx([0, (4 * 1 + 6 * 3) / 10, 5 * 3 / 10])
 
 
 def test_a_message_moves_up_when_one_before_it_leaves() -> None:
-    stays = queues.Stays("queue", np.array([0, 1, 2]), np.array([5, 9, 7]), np.array([10, 11, 12]))
+    stays = queue_contents.Stays("queue", np.array([0, 1, 2]), np.array([5, 9, 7]), np.array([10, 11, 12]))
     assert stays.boxes().tolist() == [[0, 5, 0, 10], [1, 5, 1, 11], [5, 9, 0, 11], [2, 5, 2, 12], [5, 7, 1, 12]]
 
 
@@ -250,11 +250,11 @@ def test_in_order_the_batch_that_waited_longest_is_followed() -> None:
     tasks = np.full(3, -1, TASK_DTYPE)
     tasks["task"], tasks["index_put"] = [0, 1, 2], [0, 10, 20]
     tasks["fetch_begin"], tasks["yielded"] = [5, 12, 21], [50, 90, 60]
-    found = story.most_instructive(tasks, 0, 100)
+    found = followed_batch.most_instructive(tasks, 0, 100)
     assert found is not None and found["task"] == 1
-    within = story.most_instructive(tasks, 0, 80)  # the way of 1 leads out of the window
+    within = followed_batch.most_instructive(tasks, 0, 80)  # the way of 1 leads out of the window
     assert within is not None and within["task"] == 0
-    assert story.most_instructive(tasks, 30, 40) is None
+    assert followed_batch.most_instructive(tasks, 30, 40) is None
 
 
 def test_a_death_is_marked_where_and_when_it_was_noticed(recorded: Recorded) -> None:
@@ -354,9 +354,9 @@ def test_the_parts_of_mains_time_are_those_of_the_state(recorded: Recorded, name
 
 
 def test_percents_sum_to_100() -> None:
-    assert story.percent([1 / 3, 1 / 3, 1 / 3]) in ([34, 33, 33], [33, 34, 33], [33, 33, 34])
-    assert story.percent([0.006, 0.004, 0.99]) == [1, 0, 99]
-    assert story.percent([0.0, 1.0]) == [0, 100]
+    assert main_time.percent([1 / 3, 1 / 3, 1 / 3]) in ([34, 33, 33], [33, 34, 33], [33, 33, 34])
+    assert main_time.percent([0.006, 0.004, 0.99]) == [1, 0, 99]
+    assert main_time.percent([0.0, 1.0]) == [0, 100]
 
 
 def test_a_stretch_of_time(recorded: Recorded) -> None:
@@ -388,7 +388,7 @@ def test_the_depths_of_a_stretch_of_time_are_those_of_the_state(recorded: Record
 
 def test_colours_differ_in_grey() -> None:
     """Of one batch and the next, and of one and the one after that: two workers take turns."""
-    grey = [np.dot((0.2126, 0.7152, 0.0722), to_rgba(artists.colour(batch))[:3]) for batch in range(14)]
+    grey = [np.dot((0.2126, 0.7152, 0.0722), to_rgba(colours.of_batch(batch))[:3]) for batch in range(14)]
     for apart in (1, 2):
         assert min(abs(a - b) for a, b in zip(grey, grey[apart:], strict=False)) > 0.1
 
@@ -411,15 +411,15 @@ def test_the_legend_fits_and_names_what_there_is(
 
 def test_summed_up_looks_that_are_stacked_differ_in_grey() -> None:
     looks = (Look.FETCH, Look.COLLATE, Look.BUSY, Look.WAITING)
-    grey = sorted(np.dot((0.2126, 0.7152, 0.0722), to_rgba(artists.SUMMED[look])[:3]) for look in looks)
+    grey = sorted(np.dot((0.2126, 0.7152, 0.0722), to_rgba(colours.SUMMED[look])[:3]) for look in looks)
     assert min(np.diff(grey)) > 0.1
 
 
 def test_many_epochs_leave_the_lanes_to_be_seen() -> None:
-    many = [story.Mark(i, Kind.EPOCH_BEGIN, story.Lane.MAIN, -1, "", 1) for i in range(200)]
-    error = story.Mark(7, Kind.ERROR_RAISED, story.Lane.MAIN, -1, "", 0)
-    assert story._thin_out([*many, error]) == [error]
-    assert story._thin_out([*many[:20], error]) == [*many[:20], error]
+    many = [marks.Mark(i, Kind.EPOCH_BEGIN, marks.Lane.MAIN, -1, "", 1) for i in range(200)]
+    error = marks.Mark(7, Kind.ERROR_RAISED, marks.Lane.MAIN, -1, "", 0)
+    assert marks._thin_out([*many, error]) == [error]
+    assert marks._thin_out([*many[:20], error]) == [*many[:20], error]
 
 
 def test_iterators_that_run_at_once_are_not_mixed(recorded: Recorded) -> None:

@@ -16,11 +16,9 @@ from html import escape
 from minidl.events import Kind
 from tracing.trace.event_words import ALARMING
 from tracing.trace.state import Label
+from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
 from tracing.views.sequence.rows import MAIN, Arrow, Delivery, Note, Sequence
 
-# Those of the timeline, whose module needs matplotlib: a test compares them.
-BATCH_COLOURS = ("#332288", "#117733", "#44aa99", "#ddcc77", "#882255", "#cc6677", "#88ccee")
-DARK = {"#332288", "#117733", "#882255"}  # these need light digits
 INK, FAINT, ALARM, MESSAGE = "#222222", "#767676", "#c02020", "#555555"
 
 LINE, TOP, LEFT, RIGHT = 16, 92, 130, 380  # pixels: a line's height; the space above the threads, left, right
@@ -192,7 +190,7 @@ class SvgLayout:
     def _chip(self, x: float, y: int, label: Label) -> str:
         colour, text = _colour(label), str(label)
         width = max(22, 8 + 7 * len(text))
-        ink = "#ffffff" if colour in DARK | {MESSAGE} else "#000000"
+        ink = "#ffffff" if colour in DARK_ON_PAPER | {MESSAGE} else "#000000"
         return (
             f'<rect x="{x - width / 2:g}" y="{y - 7}" width="{width}" height="14" rx="3" fill="{colour}"/>'
             f'<text x="{x:g}" y="{y + 4}" class="c" style="fill:{ink}">'
@@ -208,12 +206,12 @@ def _ended_by(note: Note) -> str:
 
 
 def _colour(label: Label) -> str:
-    return BATCH_COLOURS[label % len(BATCH_COLOURS)] if isinstance(label, int) else MESSAGE
+    return ON_PAPER[label % len(ON_PAPER)] if isinstance(label, int) else MESSAGE
 
 
 def _ink(colour: str) -> str:
     """For small digits on white: light colours are hard to read."""
-    return colour if colour in DARK else INK
+    return colour if colour in DARK_ON_PAPER else INK
 
 
 def _cross(x: float, y: int, size: int = 4) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tracing.trace.event_index import NOWHERE, Lane
 from tracing.trace.state_at import LABELS
-from tracing.views.sequence.svg import BATCH_COLOURS, DARK
+from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
 from tracing.views.step_through.event_columns import Columns
 from tracing.views.step_through.state_changes import Camera
 
@@ -117,7 +117,7 @@ def render(trace: Trace, part: Part, title: str) -> str:
         "kinds": told.kinds(),
         "iterators": iterators(trace),
         "labels": {str(task): name for task, name in LABELS.items()},
-        "colours": [[colour, "#ffffff" if colour in DARK else "#000000"] for colour in BATCH_COLOURS],
+        "colours": [[colour, "#ffffff" if colour in DARK_ON_PAPER else "#000000"] for colour in ON_PAPER],
         "film": vars(film(trace, part)),
         "sites": told.code.sites,
         "functions": told.code.functions,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracing.trace.event_index import Iterator
-from tracing.views.timeline.story import most_instructive
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-MOST_SINGLE_BATCHES = 250  # more are summed up: a bar would be narrower than three pixels
+MOST_SINGLE_BATCHES = 250  # more are summed up: bars would be narrower than three pixels
 BINS = 260  # of a summed-up picture: about three pixels each at 900
 
 
@@ -24,11 +22,11 @@ class View:
 
     trace: Trace
     loader: int
-    iterators: list[Iterator]  # of that loader, one after the other, those seen in the window
+    iterators: list[Iterator]  # of that loader, one after the other: those seen in the window
     tasks: np.ndarray  # rows of trace.tasks: those under way in the window
     begin: int  # ns
     end: int
-    left_out: int  # iterators of that loader that are not drawn, because they ran at the same time as these
+    left_out: int  # iterators of that loader that are not drawn: they ran at the same time as these
 
     @property
     def num_workers(self) -> int:
@@ -56,7 +54,7 @@ def select(
     loader: int | None,
     epoch: int | None,
 ) -> View:
-    """The loader, the window and what can be seen in it. See `timeline` for the arguments."""
+    """The loader, the window and what is in it. `timeline` describes the arguments."""
     if len(trace) == 0:
         raise ValueError("nothing to draw: the trace has no events")
     found = trace.iterators_of(loader)
@@ -69,15 +67,15 @@ def select(
     if batches is not None:
         begin, until = _time_of(tasks, batches, iterators[0].epochs[0] if epoch is None else epoch)
     elif epoch is not None:
-        said = time[(trace.events["loader"] == loader) & (trace.events["epoch"] == epoch)]
-        if len(said) == 0:
+        own = time[(trace.events["loader"] == loader) & (trace.events["epoch"] == epoch)]
+        if len(own) == 0:
             raise ValueError(f"nothing to draw: loader {loader} has no epoch {epoch} in this trace")
-        begin, until = int(said[0]), int(said[-1])
+        begin, until = int(own[0]), int(own[-1])
     begin = begin if start is None else trace.start + round(start * 1e9)
     until = until if end is None else trace.start + round(end * 1e9)
     seen = [each for each in iterators if time[each.first()] < until and time[each.last(len(trace))] >= begin]
     if until <= begin or not seen:
-        raise ValueError(f"nothing to draw: loader {loader} said nothing in this window")
+        raise ValueError(f"nothing to draw: loader {loader} has no events in this window")
     entered, left = _life(tasks)
     return View(
         trace, loader, seen, tasks[(entered < until) & (left > begin)], begin, until, len(found) - len(iterators)
@@ -85,8 +83,8 @@ def select(
 
 
 def _one_at_a_time(found: list[Iterator], tasks: np.ndarray, epoch: int | None) -> list[Iterator]:
-    """A program may run several iterators of one loader at once (`zip(loader, loader)`). They have the same names for
-    different workers, so of those only one is drawn: that of `epoch`, or the one with most batches."""
+    """A program may run several iterators of one loader at once (`zip(loader, loader)`). Their
+    workers have the same names, so only one of them is drawn: that of `epoch`, or the one with most batches."""
 
     def importance(each: Iterator) -> tuple[bool, int]:
         return epoch in each.epochs, int(np.isin(tasks["epoch"], each.epochs).sum())
@@ -99,34 +97,17 @@ def _one_at_a_time(found: list[Iterator], tasks: np.ndarray, epoch: int | None) 
 
 
 def _life(tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the last that is known of each task (ns)."""
+    """When each task is first and last seen (ns)."""
     columns = ("keys_begin", "index_put", "fetch_begin", "collate_end", "result_put", "received", "yielded", "asked")
     known = np.stack([tasks[name] for name in columns])
     return np.where(known >= 0, known, np.iinfo(np.int64).max).min(axis=0), known.max(axis=0)
 
 
 def _time_of(tasks: np.ndarray, batches: tuple[int, int], epoch: int) -> tuple[int, int]:
-    """From when the first of these batches was sent to when the last was done with."""
+    """From when the first of these batches was sent to when the training loop was done with the last."""
     first, after = batches
     chosen = tasks[(tasks["epoch"] == epoch) & (tasks["task"] >= first) & (tasks["task"] < after)]
     if len(chosen) == 0:
         raise ValueError(f"nothing to draw: no batches {first} to {after - 1} of epoch {epoch} in this trace")
     entered, left = _life(chosen)
     return int(entered.min()), int(left.max())
-
-
-def choose(view: View, follow: int | bool | None, epoch: int | None, noted: Sequence[int] = ()) -> np.void | None:
-    """The task to follow: a row of trace.tasks. Of itself it is one that a noted event speaks of."""
-    if follow is False:
-        return None
-    if follow is None or follow is True:
-        for event in view.trace.events[list(noted)]:
-            same = (view.tasks["task"] == event["task"]) & (view.tasks["epoch"] == event["epoch"])
-            if same.any() and event["loader"] == view.loader:
-                return view.tasks[same][0]
-        return most_instructive(view.tasks, view.begin, view.end)
-    found = view.tasks[view.tasks["task"] == follow]
-    found = found[found["epoch"] == epoch] if epoch is not None else found
-    if len(found) == 0:
-        raise ValueError(f"batch {follow} is not to be seen in this window")
-    return found[0]

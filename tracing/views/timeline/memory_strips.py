@@ -1,5 +1,4 @@
-"""The memory lanes of the timeline: what main and each worker used, on the same axis of time. See
-tracing.trace.memory."""
+"""The strips of memory: what main and each worker used, on the same axis of time. See tracing.trace.memory."""
 
 from __future__ import annotations
 
@@ -9,12 +8,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from tracing.trace.memory import Process, processes
-from tracing.views.timeline import artists
-from tracing.views.timeline.artists import Scale
+from tracing.views.timeline import colours
+from tracing.views.timeline.bars import Scale
+from tracing.views.timeline.queue_strips import frame_strip
 from tracing.views.timeline.window import View
 
-STYLES = ("-", "--", "-.", ":")  # of the workers: they differ without colour, too
-GROWN = 50  # open files or mappings: a lane whose highest and lowest differ by less is not worth its room
+STYLES = ("-", "--", "-.", ":")  # of the workers: they differ even without colour
+GROWN = 50  # open files or mappings: a strip that varies by less is not worth its room
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class MemoryStrip:
 
     label: str
     field: str  # of tracing.trace.memory.MEMORY_DTYPE
-    unit: float  # what one on the axis is
+    unit: float  # what 1 on the axis is
     lines: list[Process]
 
 
@@ -41,7 +41,7 @@ def memory_strips(view: View) -> list[MemoryStrip]:
 
 
 def _seen(view: View, process: Process) -> np.ndarray:
-    """The samples in the window, and the next ones outside, so that lines reach its edges."""
+    """The samples in the window, and the next one on either side, so that lines reach its edges."""
     time = process.samples["time"]
     first = max(0, int(time.searchsorted(view.begin, "right")) - 1)
     return process.samples[first : int(time.searchsorted(view.end)) + 1]
@@ -57,7 +57,7 @@ def draw_memory(axes: Axes, scale: Scale, view: View, strip: MemoryStrip) -> Non
         worker = process.worker
         axes.plot(
             scale(samples["time"]), values, gid=f"{strip.label}: {process.name}, {process.pid}",
-            color="#222222" if worker < 0 else "#888888", linewidth=1.3 if worker < 0 else 0.9,
+            color=colours.INK if worker < 0 else "#888888", linewidth=1.3 if worker < 0 else 0.9,
             linestyle="-" if worker < 0 else STYLES[worker % len(STYLES)],
         )  # fmt: skip
         highest = max(highest, float(values.max()))
@@ -65,4 +65,4 @@ def draw_memory(axes: Axes, scale: Scale, view: View, strip: MemoryStrip) -> Non
             end = min(int(samples["time"][-1]), view.end)
             at = float(scale(end)), float(np.interp(end, samples["time"], values))
             axes.annotate(process.name, at, (-2, 2), textcoords="offset points", size=5.5, ha="right")
-    artists.frame_strip(axes, strip.label, highest)
+    frame_strip(axes, strip.label, highest)

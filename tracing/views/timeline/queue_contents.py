@@ -1,9 +1,9 @@
-"""How deep each queue and the reorder buffer are, and which batches lie in them: numbers for the timeline.
+"""How deep each queue and the reorder buffer are, and which batches are in them: numbers for queue_strips.
 
 Legend
     stay        task 3 is in data_queue from 14.9 to 17.0 ms
     depth       2                                            stays that have begun and not ended
-    box         task 3, row 0, 15.2 to 17.0 ms               part of a stay: as long as it keeps its place in the queue
+    box         task 3, row 0, 15.2 to 17.0 ms               part of a stay: while it keeps its place in the queue
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stays:
 
     name: str
     enter: np.ndarray
-    leave: np.ndarray  # FOREVER: it is still there
+    leave: np.ndarray  # FOREVER: still there
     batch: np.ndarray  # epoch << 32 | task; negative for a message that carries no task
 
     def depth(self) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +38,7 @@ class Stays:
         gone = self.leave[self.leave != FOREVER]
         times = np.concatenate([self.enter, gone])
         change = np.repeat([1, -1], [len(self.enter), len(gone)])
-        order = np.argsort(times, kind="stable")  # what comes and goes in the same ns comes first
+        order = np.argsort(times, kind="stable")  # what enters and leaves in the same ns enters first
         return times[order], np.cumsum(change[order])
 
     def depth_within(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,12 +54,12 @@ class Stays:
         return Stays(self.name, self.enter[seen], self.leave[seen], self.batch[seen])
 
     def boxes(self) -> np.ndarray:
-        """Where each message stands while it is in the queue: rows (begin, end, place, batch), place 0 is next to
-        leave. A message that moves up begins a new box."""
+        """The place of each message while it is in the queue: rows (begin, end, place, batch). Place 0 leaves next. A
+        message that moves up begins a new box."""
         order = np.argsort(self.enter, kind="stable")
         enter, leave, batch = self.enter[order], self.leave[order], self.batch[order]
         found = []
-        # Those that came before and leave later stand before it: each of them that leaves lets it move up.
+        # Those that entered before it and are still there are ahead of it: when one leaves, it moves up.
         for i in range(len(enter)):
             before = leave[:i]
             moves = np.sort(before[(before > enter[i]) & (before < leave[i])])
@@ -71,7 +71,7 @@ class Stays:
 
 
 def binned(times: np.ndarray, depths: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """A stepped curve in few numbers: (3, n) lowest, mean and highest depth in each of the n bins between `edges`."""
+    """A stepped curve summed up: (3, n) lowest, mean and highest depth in each of the n bins between `edges`."""
     if len(times) == 0:
         return np.zeros((3, len(edges) - 1))
     depths = np.append(0, depths)  # before the first change
@@ -103,13 +103,13 @@ def _fifo(trace: Trace, iterator: Iterator, queue: Queue, worker: int) -> tuple[
 
 
 def _end(trace: Trace, iterator: Iterator) -> int:
-    """When what is left in its queues goes with them (ns)."""
+    """When its queues, and what is left in them, are gone (ns)."""
     closed = trace.index.group(iterator.number, Kind.SHUTDOWN_END).last(len(trace))
     return int(trace.events["time"][closed]) if closed >= 0 else FOREVER
 
 
 def reorder_stays(trace: Trace, iterators: list[Iterator]) -> Stays:
-    """Batches that came early, from when they were stored to when their turn came."""
+    """Batches that came early, from when they were stored until their turn."""
     parts = [
         _stored(trace, iterator, epoch, following)
         for iterator in iterators
@@ -121,7 +121,7 @@ def reorder_stays(trace: Trace, iterators: list[Iterator]) -> Stays:
 def _stored(
     trace: Trace, iterator: Iterator, epoch: int, following: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Those of one epoch. What an abandoned epoch leaves behind is dropped when the next one begins."""
+    """Those of one epoch. What an abandoned epoch leaves is dropped when the next one begins."""
     found = trace.index.epochs.get(iterator.loader << 32 | epoch)
     if found is None:
         return (np.empty(0, np.int64),) * 3

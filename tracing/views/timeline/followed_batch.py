@@ -1,0 +1,117 @@
+"""The batch that is followed through the timeline: which one, its way from lane to lane, and the arrows along it.
+
+Legend
+    hop     (12.1 ms, Lane.WORKER)      when and where the batch is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from tracing.trace.event_index import Lane
+from tracing.trace.words import STAGES, duration
+from tracing.views.timeline import colours
+from tracing.views.timeline.bars import Scale
+from tracing.views.timeline.lanes import LOADING, Row, row_of
+from tracing.views.timeline.window import View
+
+# Where a batch is at each hop: the lane, and the column of trace.tasks that tells when.
+WAY = (
+    (Lane.MAIN, "index_put"),
+    (Lane.WORKER, "index_got"),
+    (Lane.WORKER, "result_put"),
+    (Lane.PIN, "result_got"),
+    (Lane.PIN, "data_put"),
+    (Lane.MAIN, "data_got"),
+    (Lane.MAIN, "yielded"),
+)
+# The stages from when main sends a task to when it yields the batch. (Pickling is part of being in a queue.)
+ON_THE_WAY = [name for name in STAGES if name not in ("draw keys", "pickle", "unpickle", "training step")]
+
+
+def way(task: np.void) -> list[tuple[int, Lane]]:
+    """(time in ns, lane) of each hop that happened, in order. Without a pin thread main takes what workers put."""
+    pinned = task["data_put"] >= 0
+    hops = []
+    for lane, column in WAY:
+        if task[column] >= 0:
+            hops.append((int(task[column]), lane if lane is not Lane.PIN or pinned else Lane.MAIN))
+    return hops
+
+
+def stages(task: np.void) -> list[tuple[str, int]]:
+    """(name, ns) of each stage that the batch went through."""
+    hops = [(name, *STAGES[name]) for name in ON_THE_WAY]
+    return [(name, int(task[end] - task[begin])) for name, begin, end in hops if 0 <= task[begin] <= task[end]]
+
+
+# ---- which batch
+
+
+def choose(view: View, follow: int | bool | None, epoch: int | None, noted: Sequence[int] = ()) -> np.void | None:
+    """The task to follow, a row of trace.tasks: `follow`, or one that a noted event is about, or an instructive one."""
+    if follow is False:
+        return None
+    if follow is None or follow is True:
+        for event in view.trace.events[list(noted)]:
+            same = (view.tasks["task"] == event["task"]) & (view.tasks["epoch"] == event["epoch"])
+            if same.any() and event["loader"] == view.loader:
+                return view.tasks[same][0]
+        return most_instructive(view.tasks, view.begin, view.end)
+    found = view.tasks[view.tasks["task"] == follow]
+    found = found[found["epoch"] == epoch] if epoch is not None else found
+    if len(found) == 0:
+        raise ValueError(f"batch {follow} is not in this window")
+    return found[0]
+
+
+def most_instructive(tasks: np.ndarray, begin: int, end: int) -> np.void | None:
+    """Of the tasks (rows of trace.tasks) whose whole way is between two times (ns): the one that waited longest in the
+    reorder buffer; if all came in order, the one that took longest from its fetch to the yield."""
+    sent = np.where(tasks["index_put"] >= 0, tasks["index_put"], tasks["keys_begin"])
+    whole = tasks[(sent >= begin) & (tasks["yielded"] >= 0) & (tasks["yielded"] <= end)]
+    if len(whole) == 0:
+        return None
+    early = whole["stored"] >= 0
+    if early.any():
+        return whole[early][np.argmax((whole["released"] - whole["stored"])[early])]
+    return whole[np.argmax(whole["yielded"] - whole["fetch_begin"])]
+
+
+# ---- its way
+
+
+def draw_way(axes: Axes, scale: Scale, rows: list[Row], task: np.void) -> None:
+    """Arrows from lane to lane, each from when the batch left one to when it reached the next."""
+    hops = way(task)
+    heights = [row_of(rows, lane, int(task["worker"]) if lane is Lane.WORKER else -1) for _, lane in hops]
+    for i in range(len(hops) - 1):
+        if heights[i] != heights[i + 1]:
+            draw_arrow(axes, scale, (hops[i][0], heights[i]), (hops[i + 1][0], heights[i + 1]), held=False)
+    if task["stored"] >= 0 and task["yielded"] >= 0:
+        draw_arrow(axes, scale, (int(task["stored"]), LOADING), (int(task["yielded"]), LOADING), held=True)
+    if task["yielded"] >= 0:
+        draw_arrow(axes, scale, (int(task["yielded"]), LOADING), (int(task["yielded"]), 0.4), held=False)
+
+
+def draw_arrow(axes: Axes, scale: Scale, begin: tuple[int, float], end: tuple[int, float], held: bool) -> None:
+    """From one (time, height) to another; dashed while the batch is held in one place."""
+    look = {
+        "arrowstyle": "-|>", "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.2, "color": "black",
+        "linestyle": (0, (2.5, 1.5)) if held else "-", "path_effects": colours.HALO,
+    }  # fmt: skip
+    tip, tail = (float(scale(end[0])), end[1]), (float(scale(begin[0])), begin[1])
+    arrow = axes.annotate("", tip, tail, arrowprops=look, zorder=7, annotation_clip=False)
+    arrow.set_gid("way")
+    if arrow.arrow_patch is not None:
+        arrow.arrow_patch.set_clip_box(axes.bbox)  # clipped where it leads out of the window
+
+
+def in_words(task: np.void) -> str:
+    """The stages of a batch's way that took 2 % of it or more."""
+    found = stages(task)
+    whole = sum(ns for _, ns in found)
+    return " → ".join(f"{duration(ns)} {what}" for what, ns in found if ns >= whole / 50)

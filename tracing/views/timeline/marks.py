@@ -1,0 +1,183 @@
+"""The events that a reader must not miss: symbols on the lanes, their names above them, regions through everything.
+
+Legend
+    mark    12.1 ms, worker 0, "died"       drawn on a lane, and named above the lanes where there is room
+    note                                    a mark that the caller has asked for: a line through everything
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from minidl.events import Kind
+from tracing.trace import event_words
+from tracing.trace.event_index import Lane
+from tracing.views.timeline import colours
+from tracing.views.timeline.bars import Scale
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something to point at."""
+
+    time: int  # ns
+    kind: int  # Kind
+    lane: Lane
+    worker: int  # -1 except in a worker's lane
+    text: str  # a few plain words
+    rank: int  # 0 must be named, 1 should be, 2 may be
+
+
+# Kind -> (whose lane, rank). Its text is the mark of tracing.trace.event_words.
+MARKED: dict[int, tuple[Lane, int]] = {
+    Kind.WORKER_DIED: (Lane.WORKER, 0),
+    Kind.ERROR_RAISED: (Lane.MAIN, 0),
+    Kind.EPOCH_BEGIN: (Lane.MAIN, 1),
+    Kind.SHUTDOWN_BEGIN: (Lane.MAIN, 1),
+    Kind.FETCH_FAILED: (Lane.WORKER, 1),
+    Kind.PIN_FAILED: (Lane.PIN, 1),
+    Kind.PARENT_DIED: (Lane.WORKER, 1),
+    Kind.WORKER_TERMINATED: (Lane.WORKER, 1),
+    Kind.WORKER_KILLED: (Lane.WORKER, 1),
+    Kind.STREAM_END: (Lane.WORKER, 2),
+    Kind.EPOCH_END: (Lane.MAIN, 2),
+    Kind.PIN_STOPPING: (Lane.MAIN, 2),
+    Kind.PIN_THREAD_END: (Lane.PIN, 2),
+    Kind.PIN_JOINED: (Lane.MAIN, 2),
+    Kind.DONE_SET: (Lane.MAIN, 2),
+    Kind.WORKER_END: (Lane.WORKER, 2),
+    Kind.JOIN_BEGIN: (Lane.MAIN, 2),
+    Kind.WORKER_JOINED: (Lane.WORKER, 2),
+    Kind.SHUTDOWN_END: (Lane.MAIN, 2),
+}
+NOTE = -1  # the kind of a mark that the caller asked for
+MOST_MARKS = 150
+
+
+def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) -> list[Mark]:
+    """All marks of these epochs of a loader between two times (ns), in time order."""
+    events = trace.events
+    first, last = np.searchsorted(events["time"], [begin, end + 1])
+    seen = events[first:last]
+    at = np.flatnonzero(np.isin(seen["kind"], list(MARKED)))
+    at = at[(seen["loader"][at] == loader) & np.isin(seen["epoch"][at], epochs)]
+    found = [_mark(trace, int(position)) for position in first + at]
+    noticed = {mark.worker for mark in found if mark.kind == Kind.WORKER_DIED}
+    found += [mark for mark in _kills(trace, loader) if begin <= mark.time <= end and mark.worker not in noticed]
+    return sorted(_thin_out(found), key=lambda mark: mark.time)
+
+
+def _kills(trace: Trace, loader: int) -> Iterator[Mark]:
+    """When processes were killed in a simulated run, whether or not another process noticed."""
+    killed = {int(pid): time for pid, time in trace.about.get("killed", {}).items()}
+    started = trace.events[(trace.events["kind"] == Kind.WORKER_STARTED) & (trace.events["loader"] == loader)]
+    for event in started[np.isin(started["value"], list(killed))]:
+        worker, time = int(event["worker"]), killed[int(event["value"])]
+        yield Mark(time, Kind.WORKER_DIED, Lane.WORKER, worker, f"worker {worker} is killed", 0)
+    for actor in trace.actors:
+        if actor.role == "main" and actor.pid in killed:
+            yield Mark(killed[actor.pid], Kind.WORKER_DIED, Lane.MAIN, -1, "main is killed", 0)
+
+
+def note(trace: Trace, position: int, words: str) -> Mark:
+    """A mark at an event, in no lane. Raises IndexError if there is no such event."""
+    return Mark(int(trace.events["time"][position]), NOTE, Lane.FEEDER, -1, words, 0)
+
+
+def _thin_out(found: list[Mark]) -> list[Mark]:
+    """Leave out marks where they would hide the lanes: first the steps, then epochs and shutdowns."""
+    if len(found) > MOST_MARKS:
+        found = [mark for mark in found if mark.rank < 2 or mark.kind == Kind.SHUTDOWN_END]
+    if len(found) > MOST_MARKS:
+        regions = (Kind.EPOCH_BEGIN, Kind.SHUTDOWN_BEGIN, Kind.SHUTDOWN_END)
+        found = [mark for mark in found if mark.kind not in regions]
+    return found
+
+
+def _mark(trace: Trace, position: int) -> Mark:
+    event = trace.events[position]
+    lane, rank = MARKED[event["kind"]]
+    text = event_words.mark(event, error=str(trace.text(position) or "error").split("(")[0])
+    worker = int(event["worker"]) if lane is Lane.WORKER else -1
+    return Mark(int(event["time"]), int(event["kind"]), lane, worker, text, rank)
+
+
+# ---- drawn
+
+SYMBOLS: dict[int, tuple[str, float]] = {  # in red: what went wrong
+    Kind.WORKER_DIED: ("X", 7.5),
+    Kind.ERROR_RAISED: ("v", 7.0),
+    Kind.FETCH_FAILED: ("v", 6.0),
+    Kind.PIN_FAILED: ("v", 6.0),
+    Kind.PARENT_DIED: ("X", 6.0),
+    Kind.WORKER_TERMINATED: ("v", 6.0),
+    Kind.WORKER_KILLED: ("v", 6.0),
+}
+
+
+def draw_symbol(axes: Axes, scale: Scale, mark: Mark, middle: float, height: float) -> None:
+    """What happened in a lane: a red symbol for what is wrong, a tick for a step."""
+    x = float(scale(mark.time))
+    if mark.kind in SYMBOLS:
+        symbol, size = SYMBOLS[mark.kind]
+        drawn = Line2D([x], [middle], marker=symbol, markersize=size, color=colours.ALARM, zorder=8)
+        drawn.set_markeredgecolor("white")
+    else:
+        drawn = Line2D([x, x], [middle - height / 2, middle + height / 2], color=colours.INK, linewidth=0.8, zorder=6)
+    drawn.set_gid(f"mark {mark.text}")
+    axes.add_line(drawn)
+
+
+def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
+    """The marks' names in two rows above the lanes: the important ones first, the others where there is room."""
+    rows: list[list[tuple[float, float]]] = [[], []]  # of each row: what is taken, in inches
+    room = float(scale.inches(scale.end - scale.begin))
+    at = [float(scale.inches(mark.time - scale.begin)) for mark in marks]
+    for i in sorted(range(len(marks)), key=lambda i: (marks[i].rank, marks[i].time)):
+        mark, left, width = marks[i], at[i], 0.05 + 0.062 * len(marks[i].text)
+        if mark.rank == 2 and any(abs(left - other) < 0.04 for j, other in enumerate(at) if j != i):
+            continue  # one step of many: a closer view names it
+        for row, backwards in itertools.product(range(len(rows)), (False, True)):
+            first, last = (left - width, left) if backwards else (left, left + width)
+            free = all(last <= other_first or first >= other_last for other_first, other_last in rows[row])
+            if not free or last > room:
+                continue
+            rows[row].append((first - 0.05 * backwards, last + 0.05 * (not backwards)))
+            offset = (-2 if backwards else 2, 3 + 9 * row)
+            ink = colours.ALARM if mark.kind in SYMBOLS or mark.kind == NOTE else colours.FAINT
+            drawn = axes.annotate(
+                mark.text, (float(scale(mark.time)), 1), offset, ("data", "axes fraction"), "offset points",
+                ha="right" if backwards else "left", size=7, color=ink,
+            )  # fmt: skip
+            drawn.set_gid(f"name {mark.text}")
+            break
+
+
+def draw_regions(axes: list[Axes], scale: Scale, seen: list[Mark], end: int) -> None:
+    """Through lanes and queues: a line where an epoch begins, a shade while the loader shuts down."""
+    for mark in seen:
+        if mark.kind == Kind.EPOCH_BEGIN:
+            for each in axes:
+                each.axvline(float(scale(mark.time)), color=colours.FAINT, linewidth=0.8, linestyle=":", zorder=1)
+        elif mark.kind == Kind.SHUTDOWN_BEGIN:
+            over = [other.time for other in seen if other.kind == Kind.SHUTDOWN_END and other.time >= mark.time]
+            for each in axes:
+                each.axvspan(float(scale(mark.time)), float(scale(min([*over, end]))), color="#f4ece4", zorder=0)
+
+
+def draw_notes(every: list[Axes], scale: Scale, noted: list[Mark]) -> None:
+    """A line through everything that is drawn. Its words are above the lanes, among the names of the marks."""
+    for axes in every:
+        for mark in noted:
+            line = axes.axvline(float(scale(mark.time)), color=colours.ALARM, linestyle=(0, (4, 2)), zorder=9)
+            line.set(linewidth=1.0, gid="note")
