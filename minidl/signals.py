@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class Step:
     """One next(), and what Ctrl-C costs in it: nothing while a task is waited for. Anywhere else something may be half
-    done, or a batch lost that nobody has seen: then the iterator has failed, and every further next() raises."""
+    done, or a batch is lost: then the iterator has failed, and every further next() raises."""
 
     task_id: int | None = None  # once a task is chosen, it is this step that holds its batch
 

@@ -104,7 +104,7 @@ class RandomSampler(Sampler[int]):
             rounds, rest = divmod(self.num_samples, n)
             for _ in range(rounds):
                 yield from torch.randperm(n, generator=generator).tolist()
-            # Drawn even if none of it is used: whoever shares the generator must find it where torch leaves it.
+            # Drawn even if none of it is used: a shared generator must be left where torch leaves it.
             yield from torch.randperm(n, generator=generator).tolist()[:rest]
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Keys 0 to len(weights) - 1, each as likely as its weight says.
+    """Keys 0 to len(weights) - 1, each in proportion to its weight.
 
     Args:
         weights: one non-negative number a key; they need not sum to 1. Kept as a float64 tensor.
@@ -222,7 +222,7 @@ class InfiniteConstantSampler(Sampler[None]):
 
     The loader draws it like any other sampler, so that a task is a task whatever the kind of dataset: through
     a `BatchSampler` it yields `[None, None, None, None]`, whose length tells the fetcher how many samples to
-    take. It never ends; the workers say when the stream does. torch: `_InfiniteConstantSampler`
+    take. It never ends; the workers report when the stream does. torch: `_InfiniteConstantSampler`
     """
 
     def __iter__(self) -> Iterator[None]:

@@ -144,7 +144,7 @@ def test_what_an_answer_prints_is_shown_and_does_no_harm(tmp_path):
 def test_an_event_that_is_none(tmp_path):
     """Its value is no integer: the failing run cannot be written down."""
     which = exercise("06")
-    text = wrong_answers()["06"]["no_resume"].text(which).replace("import NO_TASK", "import Kind, NO_TASK")
+    text = wrong_answers()["06"]["no_resume"].text(which).replace("events import ", "events import Kind, ")
     path = tmp_path / which.file
     path.write_text(text.replace("while not self", "emit(Kind.WORKER_READY, value=0.5)\n        while not self"))
     finding = grade(which, path).finding

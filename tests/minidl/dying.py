@@ -1,10 +1,11 @@
-"""Datasets that die on purpose, and what a training loop saw of it. Importable, so that spawned workers find them.
+"""Datasets that die on purpose, and what a program sees of it. Importable, so that spawned workers find them.
 
 Legend: how "SIGKILL", at 5 (the key at which a worker dies), seen [[0, 1], [2, 3]] (the batches that came, as lists).
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -34,7 +35,7 @@ def die(how: str) -> None:
 
 
 class Keys(minidl.Dataset):
-    """The sample of key k is tensor(k). `how`: whoever fetches key `at` dies so."""
+    """The sample of key k is tensor(k). A worker that fetches key `at` dies in the way `how` names."""
 
     def __init__(self, length: int, how: str = "", at: int = -1) -> None:
         self.length, self.how, self.at = length, how, at
@@ -71,7 +72,7 @@ class Large(Keys):
 
 
 class Stuck(Keys):
-    """Fetching key `at` takes for ever; that it has begun is said with a file."""
+    """Fetching key `at` takes for ever; the file `begun` shows that it has begun."""
 
     def __init__(self, length: int, at: int, begun: Path) -> None:
         super().__init__(length, "", at)
@@ -82,6 +83,12 @@ class Stuck(Keys):
             self.begun.touch()
             time.sleep(3600)
         return torch.tensor(key)
+
+
+def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
+    """With two forked workers and batches of two, where `options` do not differ."""
+    usual = {"batch_size": 2, "num_workers": 2, "multiprocessing_context": "fork"}
+    return minidl.DataLoader(dataset, **{**usual, **options})
 
 
 def as_they_are(samples: list[Any]) -> list[Any]:
@@ -104,8 +111,13 @@ def take_all(iterator: Any, seen: list[Any]) -> str:
     return ""
 
 
+def workers() -> list[Any]:
+    """The living workers of this process, by worker_id, as any program can ask for them."""
+    return sorted(multiprocessing.active_children(), key=lambda child: child.name)
+
+
 def wait_until(true: Callable[[], Any], limit: float = 20.0) -> None:
-    """Wait for something that will be so; fail if it is not within `limit` seconds."""
+    """Wait for something to become true; fail if it does not within `limit` seconds."""
     deadline = time.monotonic() + limit
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
@@ -113,8 +125,8 @@ def wait_until(true: Callable[[], Any], limit: float = 20.0) -> None:
 
 
 def shared_memory_names() -> set[str]:
-    """Of torch's shared memory (`torch_<pid>_...`) that processes which are no more have left: it is lost until the
-    machine is started again. Living ones (other programs' too) unlink theirs within microseconds."""
+    """Of torch's shared memory (`torch_<pid>_...`), what processes that have ended left behind: it is lost until the
+    machine is restarted. Living ones (other programs' too) unlink theirs within microseconds."""
     directory = Path("/dev/shm")
     names = {path.name for path in directory.glob("torch_*")} if directory.is_dir() else set()
     return {name for name in names if not psutil.pid_exists(int(name.split("_")[1]))}

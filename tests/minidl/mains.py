@@ -19,7 +19,7 @@ import psutil
 
 import minidl
 from minidl import shutdown
-from tests.minidl.dying import Stuck, wait_until
+from tests.minidl.dying import Stuck, wait_until, workers  # noqa: F401
 
 ROOT = Path(minidl.__file__).parents[1]
 
@@ -87,10 +87,10 @@ def until_stuck() -> None:
 
 
 def wait_for_the_end() -> None:
-    """Say that everything is in place, and wait for a signal."""
+    """Show that everything is in place, and wait for a signal."""
     (FOLDER / "ready").touch()
     while not threading.Event().wait(0.01):
-        pass  # in short waits: of a signal that comes just before one Python hears after it
+        pass  # in short waits: Python handles a signal that comes just before one only after it
 
 
 def serve() -> Path:

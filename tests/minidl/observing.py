@@ -8,10 +8,11 @@ Legend
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -20,9 +21,28 @@ import numpy as np
 import torch
 
 import minidl
+from minidl import events
 from tests.minidl.programs import DATASETS, SAMPLINGS, TORCH
 
 PATIENCE = 40  # calls of next() before a pass counts as endless
+
+
+@contextlib.contextmanager
+def recorder(record: events.Recorder) -> Iterator[None]:
+    """`emit` calls `record`, while the block runs."""
+    previous = events.install(record)
+    try:
+        yield
+    finally:
+        events.install(previous)
+
+
+@contextlib.contextmanager
+def emitted() -> Iterator[list[tuple[Any, ...]]]:
+    """The events of this process, while the block runs: tuples of emit's arguments."""
+    found: list[tuple[Any, ...]] = []
+    with recorder(lambda *arguments: found.append(arguments)):
+        yield found
 
 
 @dataclass(frozen=True)
@@ -33,7 +53,7 @@ class Config:
     sampling: str = "by 4"
     workers: int = 0
     generator: bool = False  # a passed generator, for the loader and the sampler
-    stop_after: int | None = None  # leave each epoch but the last after so many batches
+    stop_after: int | None = None  # leave each epoch but the last after this many batches
     epochs: int = 2
     any_order: bool = False  # compare the batches of an epoch as a multiset
     compare: str = "all"  # or "first error": what comes after it differs on purpose
@@ -107,9 +127,9 @@ def steps(loader: Any, stop_after: int | None = None) -> list[Any]:
     """One pass, as a list of what each call of next() did. An error does not end it, only StopIteration does; what
     next() does after that is one more step.
 
-    At the end the workers are told to go. An error's traceback refers to itself and to the iterator, so that it would
-    be up to the garbage collector; torch then loses the queues before they could carry its Nones, and waits 5 s for
-    each worker.
+    At the end the workers are shut down. An error's traceback refers to itself and to the iterator, so that would
+    otherwise be up to the garbage collector; torch then loses the queues before they could carry its Nones, and waits
+    5 s for each worker.
     """
     begun = attempt(lambda: iter(loader))
     if begun[0] == "error":

@@ -66,7 +66,7 @@ def noise(key: int) -> Any:
 
 
 class Informed(Squares):
-    """Samples say what both packages' get_worker_info() say, and how many threads torch may use."""
+    """A sample is what both packages' get_worker_info() return, and how many threads torch may use."""
 
     def __getitem__(self, key: int) -> Any:
         known = [describe_worker(package.get_worker_info()) for package in (TORCH, minidl)]
@@ -137,7 +137,7 @@ class MinidlStream(StreamCode, minidl.IterableDataset):
 
 
 class Sized:
-    """A stream that says how long it is. torch multiplies that by the workers if it is not shared."""
+    """A stream with a length. torch multiplies that by the workers if it is not shared."""
 
     length = 11
 

@@ -22,8 +22,8 @@ import torch
 
 import minidl
 from minidl import events
-from tests.minidl.dying import wait_until
-from tests.minidl.observing import attempt, comparable, describe_error, in_both, steps
+from tests.minidl.dying import wait_until, workers
+from tests.minidl.observing import attempt, comparable, describe_error, in_both, recorder, steps
 from tests.minidl.programs import TORCH, Dropout, Squares, keep
 
 pytestmark = pytest.mark.timeout(30)
@@ -38,7 +38,7 @@ Pair = namedtuple("Pair", ["first", "second"])
 
 
 class Custom:
-    """A batch type that says itself how it is pinned."""
+    """A batch type that pins itself."""
 
     def __init__(self, samples: Any) -> None:
         self.x = torch.tensor(samples)
@@ -63,14 +63,14 @@ class OutOfMemory:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("collate_fn", [None, as_pair, keep], ids=["default", "namedtuple", "list"])
-def test_pinned_on_the_host_is_the_same(workers: int, collate_fn: Any) -> None:
+def test_batches_pinned_on_the_host_are_the_same(workers: int, collate_fn: Any) -> None:
     options: dict[str, Any] = {"batch_size": 3, "num_workers": workers, "collate_fn": collate_fn}
     pinned = list(minidl.DataLoader(list(range(7)), pin_memory="host", **options))
     assert comparable(pinned) == comparable(list(TORCH.DataLoader(list(range(7)), **options)))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_pinning_copies(workers: int) -> None:
+def test_pinning_copies_out_of_shared_memory(workers: int) -> None:
     """Page-locked memory is the tensor's own: not the shared memory in which the batch came."""
     loader = minidl.DataLoader(Squares(4), 2, num_workers=workers, pin_memory="host")
     for batch in loader:
@@ -79,14 +79,14 @@ def test_pinning_copies(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_batch_that_pins_itself(workers: int) -> None:
+def test_a_batch_may_pin_itself(workers: int) -> None:
     batches = list(minidl.DataLoader([1, 2, 3], 2, num_workers=workers, collate_fn=Custom, pin_memory="host"))
     assert [batch.x.tolist() for batch in batches] == [[1, 2], [3]]
     assert {batch.pinned_in for batch in batches} == {"pin thread" if workers else "MainThread"}
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_while_pinning(workers: int) -> None:
+def test_an_error_while_pinning_is_raised_in_the_batchs_place(workers: int) -> None:
     loader = minidl.DataLoader([1, 2], num_workers=workers, collate_fn=OutOfMemory, pin_memory="host")
     shown = steps(loader)
     assert [step[1] for step in shown] == [MemoryError, MemoryError, StopIteration, StopIteration]
@@ -111,7 +111,7 @@ class Gate(Squares):
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"])
-def test_timeout(pin_memory: Any) -> None:
+def test_a_timeout_loses_nothing(pin_memory: Any) -> None:
     def run(package: ModuleType) -> Any:
         dataset = Gate()
         options = {"pin_memory": pin_memory} if package is minidl else {}
@@ -149,23 +149,20 @@ def test_batches_that_arrive_early_wait_for_their_turn() -> None:
     dataset = Overtaken()
     stored = []
 
-    def recorder(kind: int, epoch_id: int, task: int, *rest: object) -> None:
+    def open_the_gate(kind: int, epoch_id: int, task: int, *rest: object) -> None:
         if kind == events.STORED:
             stored.append(task)
             if stored == [1, 3]:
                 dataset.passed.set()
 
-    previous = events.install(recorder)
-    try:
-        loader = minidl.DataLoader(dataset, None, num_workers=2, multiprocessing_context="fork")
+    loader = minidl.DataLoader(dataset, None, num_workers=2, multiprocessing_context="fork")
+    with recorder(open_the_gate):
         assert list(loader) == list(range(6))
-    finally:
-        events.install(previous)
     assert stored[:2] == [1, 3]
 
 
 @BOTH
-def test_without_order_nobody_waits_for_a_slow_worker(loaders: ModuleType) -> None:
+def test_without_order_main_does_not_wait_for_a_slow_worker(loaders: ModuleType) -> None:
     """Worker 0 holds key 0 until all others are there: they all come from worker 1."""
     dataset = Gate(closed_from=0, closed_until=1)
     loader = loaders.DataLoader(
@@ -179,7 +176,7 @@ def test_without_order_nobody_waits_for_a_slow_worker(loaders: ModuleType) -> No
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_a_sampler_that_raises_half_way(in_order: bool) -> None:
+def test_a_sampler_that_raises_half_way_loses_no_batch(in_order: bool) -> None:
     """The error comes up in place of a batch, and the batch comes next. In torch it is lost."""
     options = {"batch_size": None, "num_workers": 2, "in_order": in_order}
     shown = steps(minidl.DataLoader(list(range(20)), sampler=Dropout(20), **options))
@@ -188,7 +185,7 @@ def test_a_sampler_that_raises_half_way(in_order: bool) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_interrupted_while_it_waits(workers: int) -> None:
+def test_ctrl_c_while_next_waits_loses_no_batch(workers: int) -> None:
     """Ctrl-C reaches main while it waits for a batch: next() raises KeyboardInterrupt, and no batch is lost."""
     dataset = Gate()
     loader = minidl.DataLoader(dataset, None, num_workers=workers, multiprocessing_context="fork")
@@ -221,11 +218,11 @@ def raise_an_own_error(samples: Any) -> Any:
     class LocalError(Exception):
         pass
 
-    raise LocalError("nobody else knows this type")
+    raise LocalError("main does not know this type")
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"])
-def test_a_batch_that_cannot_be_pickled(pin_memory: Any) -> None:
+def test_a_batch_that_cannot_be_pickled_is_raised_as_an_error(pin_memory: Any) -> None:
     """torch waits for ever: multiprocessing prints the error and drops the message."""
     loader = minidl.DataLoader([0, 1, 2], num_workers=1, collate_fn=with_a_lock, pin_memory=pin_memory)
     shown = steps(loader)
@@ -234,13 +231,13 @@ def test_a_batch_that_cannot_be_pickled(pin_memory: Any) -> None:
     assert "cannot pickle '_thread.lock' object" in shown[1][2]
 
 
-def test_an_error_that_cannot_be_pickled() -> None:
+def test_an_error_that_cannot_be_pickled_is_named() -> None:
     shown = steps(minidl.DataLoader([0, 1], num_workers=1, collate_fn=raise_an_own_error))
     assert [step[0] for step in shown] == ["error"] * 4
     assert "LocalError" in shown[0][2]
 
 
-def test_keys_that_cannot_be_pickled() -> None:
+def test_keys_that_cannot_be_pickled_are_raised_as_an_error() -> None:
     """torch waits for ever here, too."""
     loader = minidl.DataLoader({0: 5, 1: 6}, None, sampler=[0, threading.Lock(), 1], num_workers=1)
     shown = steps(loader)
@@ -253,7 +250,7 @@ class Added(Squares):
         return [len(keys), sum(keys)]
 
 
-def test_large_keys() -> None:
+def test_keys_larger_than_a_pipe_arrive() -> None:
     """Several times what a pipe holds."""
     keys = [list(range(start, start + 60_000)) for start in range(4)]
     loader = minidl.DataLoader(Added(), batch_sampler=keys, num_workers=2, collate_fn=keep)
@@ -265,7 +262,7 @@ class Texts(Squares):
         return chr(65 + key) * (1 << 20)
 
 
-def test_large_messages() -> None:
+def test_batches_larger_than_a_pipe_arrive() -> None:
     """Several MB of strings, which travel through the pipe itself."""
     loader = minidl.DataLoader(Texts(8), 4, num_workers=2)
     assert list(loader) == [[Texts()[key] for key in range(first, first + 4)] for first in (0, 4)]
@@ -275,7 +272,7 @@ def with_many_leaves(samples: Any) -> Any:
     return {"tensors": [torch.full((2,), i) for i in range(200)], "numbers": list(range(100_000)), "of": samples}
 
 
-def test_a_batch_of_many_leaves() -> None:
+def test_a_batch_of_many_leaves_arrives_whole() -> None:
     for batch in minidl.DataLoader([0, 1, 2], num_workers=1, collate_fn=with_many_leaves, prefetch_factor=1):
         assert [int(tensor[1]) for tensor in batch["tensors"]] == list(range(200))
         assert batch["numbers"] == list(range(100_000))
@@ -320,7 +317,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors_of_odd_types(name: str) -> None:
+def test_errors_of_odd_types_are_raised_as_in_torch(name: str) -> None:
     def run(package: ModuleType) -> Any:
         return steps(package.DataLoader(Refusing(ERRORS[name]), None, num_workers=1))
 
@@ -340,12 +337,11 @@ def test_an_error_says_where_it_was_raised() -> None:
 def test_an_iterator_dropped_after_an_error_takes_its_workers_with_it() -> None:
     """Without the garbage collector: nothing of the error that was caught holds the iterator."""
     iterator = iter(minidl.DataLoader(Refusing(lambda: ValueError("here")), num_workers=1))
-    workers = list(iterator._workers)
     gc.disable()
     try:
         with contextlib.suppress(ValueError):
             next(iterator)
         del iterator
-        assert not any(worker.is_alive() for worker in workers)
+        assert not workers()
     finally:
         gc.enable()

@@ -6,6 +6,7 @@ import pytest
 
 from minidl import events
 from minidl.events import Kind, emit
+from tests.minidl.observing import recorder
 from tracing.recording.source_lines import emit_sites
 
 
@@ -20,16 +21,13 @@ def test_each_kind_is_emitted_by_exactly_one_line() -> None:
 
 
 def test_a_recorder_that_raises_is_removed_and_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
-    def recorder(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError("in the recorder")
 
-    previous = events.install(recorder)
-    try:
+    with recorder(fail):
         emit(Kind.ASKED)
         emit(Kind.ASKED)
         assert events.installed() is None
-    finally:
-        events.install(previous)
     printed = capsys.readouterr().err
     assert printed.count("ZeroDivisionError: in the recorder") == 1 and "the load goes on" in printed
 
@@ -48,7 +46,7 @@ def test_the_loaders_of_a_worker_have_numbers_that_fit(pid: int) -> None:
         events._loaders = before
 
 
-def test_every_kind_says_who_and_when() -> None:
+def test_every_kind_has_words_and_a_number_of_its_own() -> None:
     for kind in Kind:
         assert kind.who and kind.when and getattr(events, kind.name) == kind
     assert len({int(kind) for kind in Kind}) == len(Kind)

@@ -1,4 +1,4 @@
-"""A worker dies: the error comes at once, says everything, stays, and nothing is silently missing.
+"""A worker dies: the error comes at once, names everything, stays, and no batch is silently missing.
 
 The rows of the table in docs/differences.md, with real processes and real signals. Map-style loaders of two workers
 and batches of two: worker w makes the batches w, w + 2, ...; key 9 is in task 4, the third of worker 0.
@@ -24,7 +24,6 @@ import pytest
 import torch
 
 import minidl
-from minidl import events
 from minidl.events import Kind
 from tests.minidl.dying import (
     LIMIT,
@@ -33,15 +32,18 @@ from tests.minidl.dying import (
     Stream,
     as_they_are,
     batches,
+    loader_of,
     open_files,
     shared_memory_names,
     take_all,
     wait_until,
+    workers,
 )
+from tests.minidl.observing import emitted
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is everybody's
+pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is the machine's
 
-# How a worker ends -> how the message begins after "DataLoader worker (pid ...)", and what it says of the cause.
+# How a worker ends -> how the message begins after "DataLoader worker (pid ...)", and the cause that it gives.
 WAYS = {
     "SIGKILL": ("is killed by signal: Killed.", "out of memory"),
     "SIGSEGV": ("is killed by signal: Segmentation fault.", "crash in native code"),
@@ -61,10 +63,6 @@ def no_names() -> Any:
     yield
     gc.collect()  # what a test caught holds its frame, and so its iterator, which removes the names of the dead
     assert shared_memory_names() <= before
-
-
-def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
-    return minidl.DataLoader(dataset, batch_size=2, **{"num_workers": 2, "multiprocessing_context": "fork", **options})
 
 
 def kill(worker: Any) -> None:
@@ -97,10 +95,12 @@ def ways_and_places() -> list[Any]:
 
 
 @pytest.mark.parametrize(("how", "kind", "persistent", "pin_memory"), ways_and_places())
-def test_worker_dies_while_it_fetches(how: str, kind: str, persistent: bool, pin_memory: Any) -> None:
+def test_a_worker_that_dies_in_a_fetch_is_named_with_its_task(
+    how: str, kind: str, persistent: bool, pin_memory: Any
+) -> None:
     loader = loader_of(KINDS[kind](40, how, at=9), persistent_workers=persistent, pin_memory=pin_memory)
     iterator = iter(loader)
-    pid = iterator._workers[0].pid
+    pid = workers()[0].pid
     seen: list[Any] = []
     text = take_all(iterator, seen)
     # What was finished and sent before may still be yielded, in order, and no more than that.
@@ -114,33 +114,34 @@ def test_worker_dies_while_it_fetches(how: str, kind: str, persistent: bool, pin
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("context", "kind"), [("spawn", "map"), ("forkserver", "iterable")])
-def test_worker_dies_under_the_other_start_methods(context: str, kind: str) -> None:
+def test_a_death_is_raised_under_the_other_start_methods_too(context: str, kind: str) -> None:
     loader = loader_of(KINDS[kind](40, "SIGKILL", at=9), multiprocessing_context=context)
     iterator = iter(loader)
-    pid = iterator._workers[0].pid
+    pid = workers()[0].pid
     seen: list[Any] = []
     text = take_all(iterator, seen)
     assert seen == batches(40)[: len(seen)] and len(seen) <= 4
     check_message(text, "SIGKILL", pid, 0, 4, "[8, 9]" if kind == "map" else "[None, None]")
 
 
-def test_worker_dies_in_its_init_function() -> None:
+def test_a_death_in_worker_init_fn_is_raised() -> None:
     def init(worker_id: int) -> None:
         if worker_id == 1:
             os._exit(3)
 
-    iterator = iter(loader_of(Keys(8), worker_init_fn=init))
-    pid = iterator._workers[1].pid
+    with emitted() as found:
+        iterator = iter(loader_of(Keys(8), worker_init_fn=init))
+    pid = next(value for kind, _, _, worker, _, value, _ in found if kind == Kind.WORKER_STARTED and worker == 1)
     text = take_all(iterator, [])
     check_message(text, "os._exit(3)", pid, 1, 1, "[2, 3]")
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
-def test_idle_worker_is_killed_while_main_trains(pin_memory: Any) -> None:
+def test_a_death_is_raised_in_the_middle_of_the_training_step(pin_memory: Any) -> None:
     """The SIGCHLD handler raises in the middle of the training step."""
     iterator = iter(loader_of(Keys(40), pin_memory=pin_memory))
     next(iterator)
-    pid = iterator._workers[1].pid
+    pid = workers()[1].pid
     start = time.monotonic()
     with pytest.raises(RuntimeError) as caught:
         os.kill(pid, signal.SIGKILL)
@@ -155,8 +156,8 @@ def test_idle_worker_is_killed_while_main_trains(pin_memory: Any) -> None:
 
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_another_thread(kind: str, pin_memory: Any) -> None:
-    """No signal handler there: the wait itself wakes, and a later next() notices."""
+def test_a_death_is_raised_in_a_thread_that_has_no_signal_handler(kind: str, pin_memory: Any) -> None:
+    """The wait itself wakes, and a later next() notices."""
     seen: list[Any] = []
     texts: list[str] = []
 
@@ -173,13 +174,13 @@ def test_in_another_thread(kind: str, pin_memory: Any) -> None:
 
 
 def test_next_notices_a_death_that_no_handler_saw() -> None:
-    """Batches wait in the pipe, but a thread's next() after the death raises: it is not told at the end."""
+    """Batches wait in the pipe, but a thread's next() after the death raises, not only the last one."""
     texts: list[str] = []
 
     def train() -> None:
         iterator = iter(loader_of(Keys(40)))
         next(iterator)
-        kill(iterator._workers[1])
+        kill(workers()[1])
         seen: list[Any] = []
         texts.append(take_all(iterator, seen))
         assert not seen
@@ -190,10 +191,10 @@ def test_next_notices_a_death_that_no_handler_saw() -> None:
     assert not thread.is_alive() and "killed by signal: Killed." in texts[0]
 
 
-def test_killed_while_main_joins_it() -> None:
+def test_a_worker_killed_while_main_joins_it_keeps_its_exit_code() -> None:
     """Main is in multiprocessing's own waitpid: the handler must not raise before the exit code is noted."""
     iterator = iter(loader_of(Keys(40)))
-    worker = iterator._workers[0]
+    worker = workers()[0]
     main = threading.get_ident()
 
     def kill_when_joined() -> None:
@@ -209,13 +210,13 @@ def test_killed_while_main_joins_it() -> None:
         next(iterator)
 
 
-def test_killed_while_main_is_in_a_finalizer() -> None:
+def test_a_death_during_a_finalizer_is_raised_at_the_next_step() -> None:
     """What is raised there is swallowed: it must wait for the next next()."""
     iterator = iter(loader_of(Keys(40)))
 
     class Finalized:
         def __del__(self) -> None:
-            kill(iterator._workers[0])  # the test fails if this prints "Exception ignored"
+            kill(workers()[0])  # the test fails if this prints "Exception ignored"
 
     Finalized()
     with pytest.raises(RuntimeError, match="killed by signal: Killed"):
@@ -230,32 +231,32 @@ def unread(iterator: Any, worker_id: int) -> int:
 
 
 @pytest.mark.parametrize("persistent", [False, True], ids=["one-epoch", "persistent"])
-def test_killed_in_the_middle_of_writing(persistent: bool) -> None:
+def test_main_does_not_wait_for_the_rest_of_a_dead_workers_message(persistent: bool) -> None:
     """The pipe holds the beginning of a message, and cannot hold more of it: its rest never comes."""
     iterator = iter(loader_of(Large(40), collate_fn=as_they_are, persistent_workers=persistent))
     wait_until(lambda: unread(iterator, 0))
     with pytest.raises(RuntimeError, match=r"worker 0\. It was working on, or about to begin, task 0, keys \[0, 1\]"):
-        kill(iterator._workers[0])
+        kill(workers()[0])
         next(iterator)
     with pytest.raises(RuntimeError, match="killed by signal: Killed"):
         next(iterator)
 
 
-def test_killed_with_finished_results_unread() -> None:
+def test_a_death_is_raised_though_finished_batches_are_unread() -> None:
     """A batch of its own is in the pipe, whole. A death is a death: the batches after it would be missing."""
     iterator = iter(loader_of(Keys(40)))
     wait_until(lambda: unread(iterator, 1))
     with pytest.raises(RuntimeError, match="killed by signal: Killed"):
-        kill(iterator._workers[1])
+        kill(workers()[1])
         next(iterator)
 
 
-def test_both_workers_die() -> None:
+def test_after_a_second_death_the_first_error_is_raised_again() -> None:
     iterator = iter(loader_of(Keys(40)))
     with pytest.raises(RuntimeError) as caught:
-        kill(iterator._workers[0])
+        kill(workers()[0])
         next(iterator)
-    kill(iterator._workers[1])  # the handler raises once: the error is known
+    kill(workers()[0])  # the handler raises once: the error is known
     with pytest.raises(RuntimeError) as again:
         next(iterator)
     assert str(again.value) == str(caught.value)
@@ -269,32 +270,33 @@ def test_a_worker_that_was_told_to_stop_may_end() -> None:
             return iter(range(2 if minidl.get_worker_info().id == 0 else 12))
 
     iterator = iter(loader_of(Uneven()))
+    exhausted = workers()[0]
     first = [next(iterator) for _ in range(2)]
-    while iterator._workers[0].is_alive():  # told so when main learned of its end
+    while exhausted.is_alive():  # main stops it when it learns that its stream has ended
         first.append(next(iterator))
-        iterator._workers[0].join(0.1)
+        exhausted.join(0.1)
     assert len(first) + len(list(iterator)) == 7
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_new_epoch_recovers_with_new_workers(kind: str, pin_memory: Any) -> None:
+def test_after_a_death_a_new_epoch_has_new_workers(kind: str, pin_memory: Any) -> None:
     loader = loader_of(KINDS[kind](40), persistent_workers=True, pin_memory=pin_memory)
     iterator = iter(loader)
-    pids = {worker.pid for worker in iterator._workers}
+    pids = {worker.pid for worker in workers()}
     with pytest.raises(RuntimeError, match="killed by signal: Killed"):
-        kill(iterator._workers[0])
+        kill(workers()[0])
         next(iterator)
     for _ in range(2):
         seen: list[Any] = []
         assert take_all(iter(loader), seen) == ""
         assert seen == batches(40)
-    assert pids.isdisjoint(worker.pid for worker in loader._iterator._workers)
+    assert pids.isdisjoint(worker.pid for worker in workers())
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_persistent_worker_dies_between_two_epochs(kind: str, pin_memory: Any) -> None:
+def test_a_death_between_two_epochs_is_raised_by_the_second(kind: str, pin_memory: Any) -> None:
     """In a thread, where no handler tells: the resume handshake must not wait for an answer of the dead."""
     texts: list[str] = []
     seen: list[Any] = []
@@ -302,7 +304,7 @@ def test_persistent_worker_dies_between_two_epochs(kind: str, pin_memory: Any) -
     def train() -> None:
         loader = loader_of(KINDS[kind](8), persistent_workers=True, pin_memory=pin_memory)
         assert len(list(loader)) == 4
-        kill(loader._iterator._workers[0])
+        kill(workers()[0])
         try:
             iter(loader)
         except RuntimeError as error:
@@ -321,7 +323,7 @@ HOLDER: list[Any] = []
 
 
 class Dropper(minidl.Dataset):
-    """In a worker: drops the iterator that it inherited by fork, and says whether that is gone."""
+    """In a worker: drops the iterator that it inherited by fork, and returns whether that is gone."""
 
     def __init__(self, inherited: weakref.ref[Any]) -> None:
         self.inherited = inherited
@@ -348,31 +350,26 @@ def test_an_inherited_iterator_is_dropped_in_silence(persistent: bool, capfd: py
     assert capfd.readouterr().err == ""
 
 
-def test_prefetch_factor_0(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_loader_that_is_refused_prints_nothing_when_it_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match=r"at least 1, or None .* num_workers=0"):
         loader_of(Keys(4), prefetch_factor=0)
     gc.collect()
     assert capfd.readouterr().err == ""
 
 
-def test_events_of_a_death() -> None:
+def test_a_death_then_its_lost_tasks_then_the_error_are_emitted() -> None:
     """Noticed, then each task it had is lost, in order; then raised; the next error is marked as a repetition."""
-    said: list[tuple[Any, ...]] = []
     iterator = iter(loader_of(Keys(40, "SIGKILL", at=0)))
-    previous = events.install(lambda *arguments: said.append(arguments))
-    try:
+    with emitted() as found:
         texts = [take_all(iterator, []) for _ in range(2)]
-    finally:
-        events.install(previous)
-    told = [(Kind(kind), task, worker) for kind, _, task, worker, *_ in said if 72 <= kind < 80]
-    assert told == [
+    assert [(Kind(kind), task, worker) for kind, _, task, worker, *_ in found if 72 <= kind < 80] == [
         (Kind.WORKER_DIED, -1, 0),
         (Kind.TASK_LOST, 0, 0),
         (Kind.TASK_LOST, 2, 0),
         (Kind.ERROR_RAISED, -1, -1),
         (Kind.ERROR_RAISED, -1, -1),
     ]
-    assert [value for kind, *_, value, _ in said if kind == Kind.ERROR_RAISED] == [0, 1]
+    assert [value for kind, *_, value, _ in found if kind == Kind.ERROR_RAISED] == [0, 1]
     assert texts[0] == texts[1]
 
 
@@ -386,16 +383,16 @@ class DiesSharing(Keys):
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="named shared memory cannot be listed here")
-def test_no_shared_memory_name_is_left() -> None:
+def test_a_killed_worker_leaves_no_name_of_shared_memory() -> None:
     iterator = iter(loader_of(DiesSharing(40, "SIGKILL", at=9)))
-    pid = iterator._workers[0].pid
+    pid = workers()[0].pid
     assert "killed by signal: Killed" in take_all(iterator, [])
     assert list(Path("/dev/shm").glob(f"torch_{pid}_*"))
     del iterator
     assert not list(Path("/dev/shm").glob(f"torch_{pid}_*"))
 
 
-def test_no_file_stays_open() -> None:
+def test_deaths_leave_no_file_open() -> None:
     gc.collect()
     before = open_files()
     for kind in KINDS.values():

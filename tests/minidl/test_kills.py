@@ -1,4 +1,4 @@
-"""Workers killed at every step of theirs, and at random moments of main's: no hang, no silent loss, nothing left.
+"""Workers killed at each of their steps, and at random moments of main's: no hang, no silent loss, nothing left.
 
 A run either ends normally with every batch, in order, or raises, and then raises the same again.
 """
@@ -18,11 +18,11 @@ import psutil
 import pytest
 
 import minidl
-from minidl import events
 from minidl.events import Kind
-from tests.minidl.dying import Keys, Stream, batches, shared_memory_names, take_all
+from tests.minidl.dying import Keys, Stream, batches, shared_memory_names, take_all, workers
+from tests.minidl.observing import recorder
 
-pytestmark = pytest.mark.alone  # shared memory is everybody's
+pytestmark = pytest.mark.alone  # shared memory is the machine's
 
 KEYS = 24
 ALL = batches(KEYS)
@@ -66,20 +66,18 @@ class Suicide:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
 @pytest.mark.parametrize("dataset", [Keys(KEYS), Stream(KEYS)], ids=["map", "iterable"])
-def test_worker_killed_at_each_of_its_events(dataset: Any, pin_memory: Any) -> None:
+def test_a_worker_killed_at_any_of_its_events_is_noticed(dataset: Any, pin_memory: Any) -> None:
     """From its first line to its last: until it has no further event, and so survives."""
     names = shared_memory_names()
     at, text = 0, "never run"
     while text:
-        previous = events.install(Suicide(1, at))
         try:
-            loader = minidl.DataLoader(dataset, 2, num_workers=2, pin_memory=pin_memory, persistent_workers=True)
-            text, _ = run(loader, 2)
-            del loader
+            with recorder(Suicide(1, at)):
+                loader = minidl.DataLoader(dataset, 2, num_workers=2, pin_memory=pin_memory, persistent_workers=True)
+                text, _ = run(loader, 2)
+                del loader
         except RuntimeError as error:  # between two epochs, or after the last: the handler raises wherever main is
             text = str(error)
-        finally:
-            events.install(previous)
         assert not text or "is killed by signal: Killed." in text
         at += 1 if at < 40 else 7  # the steps of start-up and of the first tasks; then a later one each time
     assert at > 80  # it was killed at many
@@ -133,15 +131,14 @@ def one_kill(seed: int) -> tuple[str, float]:
     killer = Killer(random.Random(seed))
     kind, persistent, pin_memory = (Keys, Stream)[seed % 2], seed // 2 % 2 == 1, (False, "host")[seed // 4 % 2]
     loader = minidl.DataLoader(kind(KEYS), 2, num_workers=3, pin_memory=pin_memory, persistent_workers=persistent)
-    previous = events.install(killer)
     try:
-        text, known = run(loader, 2)
-        killer.end()
-        del loader  # and the persistent workers: nobody is left whose death could be told of
+        with recorder(killer):
+            text, known = run(loader, 2)
+            killer.end()
+            del loader  # and the persistent workers: no death is left to raise
     except RuntimeError as error:  # killed after the last epoch: the handler raises wherever main is
         text, known = str(error), time.monotonic()
     finally:
-        events.install(previous)
         killer.end()
     return text, known - killer.killed_at
 
@@ -149,7 +146,7 @@ def one_kill(seed: int) -> tuple[str, float]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
-def test_200_random_kills(capsys: pytest.CaptureFixture[str]) -> None:
+def test_200_random_kills_lose_nothing_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
     names = shared_memory_names()
     took: list[float] = []
     seed = 0
@@ -158,20 +155,10 @@ def test_200_random_kills(capsys: pytest.CaptureFixture[str]) -> None:
         if text:
             assert "is killed by signal: Killed." in text, f"seed {seed}: {text}"
             took.append(seconds * 1e3)
-        assert not workers_left(), f"seed {seed}"
+        assert not workers(), f"seed {seed}"
         seed += 1
     assert shared_memory_names() <= names
     median = sorted(took)[100]
     with capsys.disabled():
         print(f"\n200 kills noticed after {median:.0f} ms (median), {max(took):.0f} ms (worst)")
     assert median < 100  # of which the system itself takes several to take a killed process down
-
-
-def workers_left() -> list[psutil.Process]:
-    def alive(process: psutil.Process) -> bool:
-        try:
-            return process.status() != psutil.STATUS_ZOMBIE and process.name() == "pt_data_worker"
-        except psutil.NoSuchProcess:
-            return False
-
-    return [process for process in psutil.Process().children() if alive(process)]

@@ -23,6 +23,7 @@ import torch
 import minidl
 from minidl.queues import Consumer, Producer
 from tests.ids import plain
+from tests.minidl.dying import workers
 from tests.minidl.observing import attempt, comparable, in_both, neutral, seed_all, steps
 from tests.minidl.programs import TORCH, Noise, ShortMinidlStream, Squares, TorchStream, keep
 
@@ -50,7 +51,7 @@ AXES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("dataset", [[1, 2, 3], TorchStream(3)], ids=["map", "iterable"])
-def test_every_combination_of_arguments(dataset: Any) -> None:
+def test_every_combination_of_arguments_is_judged_as_by_torch(dataset: Any) -> None:
     """Some 14,000, most of them wrong in several ways: the same error wins, with the same words."""
     verdicts = set()
     for values in itertools.product(*AXES.values()):
@@ -90,7 +91,7 @@ def test_every_combination_of_arguments(dataset: Any) -> None:
     ],
     ids=plain,
 )
-def test_types_of_arguments(arguments: dict[str, Any]) -> None:
+def test_arguments_of_other_types_are_judged_as_by_torch(arguments: dict[str, Any]) -> None:
     """At construction, or at the latest when iterated."""
 
     def run(package: ModuleType) -> Any:
@@ -101,7 +102,7 @@ def test_types_of_arguments(arguments: dict[str, Any]) -> None:
     in_both(run)
 
 
-def test_arguments_by_position() -> None:
+def test_arguments_have_torchs_positions() -> None:
     in_both(lambda package: package.DataLoader([1], 1, None, None, None, 0, None, False, False, 0, None, None, None, 2))
     loader = minidl.DataLoader([1, 2], 2, True, None, None, 1, keep, False, True, 5, print, "fork", torch.Generator())
     assert (loader.batch_size, loader.num_workers, loader.collate_fn) == (2, 1, keep)
@@ -116,20 +117,12 @@ def test_prefetch_factor_of_zero_is_refused() -> None:
 
 
 NAMES = ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"]
-OTHERS = [
-    "num_workers",
-    "collate_fn",
-    "timeout",
-    "worker_init_fn",
-    "prefetch_factor",
-    "generator",
-    "in_order",
-    "pin_memory",
-]
+OTHERS = ["num_workers", "collate_fn", "timeout", "worker_init_fn", "prefetch_factor", "generator"]
+OTHERS += ["in_order", "pin_memory"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
-def test_attributes_after_construction(name: str) -> None:
+def test_only_attributes_without_effect_on_the_sampler_can_be_set(name: str) -> None:
     def run(package: ModuleType) -> Any:
         class Own(package.DataLoader):
             pass
@@ -183,7 +176,7 @@ def test_workers_can_be_changed_between_epochs() -> None:
     [Squares(11), Squares(0), TorchStream(3), ShortMinidlStream(3)],
     ids=["11 squares", "none", "torch stream", "minidl stream"],
 )
-def test_length(dataset: Any, options: dict[str, Any]) -> None:
+def test_the_length_is_torchs(dataset: Any, options: dict[str, Any]) -> None:
     def run(package: ModuleType) -> Any:
         loader = package.DataLoader(dataset, **options)
         # An iterator's length is its sampler's, which an iterable dataset does not have.
@@ -212,22 +205,22 @@ def assert_same_warnings(run: Callable[[ModuleType], Any], count: int) -> None:
     assert {entry[2] for entry in ours} == {__file__}
 
 
-def test_too_many_workers() -> None:
-    """At construction, and again when iterated, if the number has changed since, say."""
+def test_more_workers_than_cores_bring_a_warning() -> None:
+    """At construction, and again when iterated, as the number may have changed."""
     assert_same_warnings(lambda package: package.DataLoader([1], num_workers=MORE_THAN_CORES), 1)
     assert_same_warnings(lambda package: iter(package.DataLoader([1], num_workers=MORE_THAN_CORES)), 2)
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="with an accelerator memory is pinned")
 @pytest.mark.parametrize("workers", [0, 1])
-def test_nothing_to_pin_for(workers: int) -> None:
+def test_pinning_without_an_accelerator_brings_a_warning(workers: int) -> None:
     options = {"pin_memory": True, "num_workers": workers}
     assert_same_warnings(lambda package: list(package.DataLoader([1], **options)), 1)
     assert_same_warnings(lambda package: iter(package.DataLoader([1], pin_memory_device="cuda", **options)), 2)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_more_than_the_length_said(workers: int) -> None:
+def test_a_stream_longer_than_its_length_brings_warnings(workers: int) -> None:
     def run(package: ModuleType) -> None:
         loader = package.DataLoader(ShortMinidlStream(4), num_workers=workers)
         len(loader)
@@ -238,8 +231,8 @@ def test_more_than_the_length_said(workers: int) -> None:
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
-def test_arguments_that_cannot_be_pickled(start_method: str) -> None:
-    """Said before any worker runs, so it costs no imports."""
+def test_arguments_that_cannot_be_pickled_bring_a_warning_and_an_error(start_method: str) -> None:
+    """Before any worker runs, so it costs no imports."""
     shown: list[Any] = []
 
     def run(package: ModuleType) -> None:
@@ -280,7 +273,7 @@ def test_a_loader_can_be_copied_also_after_an_epoch(loaders: ModuleType) -> None
 
 @pytest.mark.parametrize("workers", [0, 1])
 @BOTH
-def test_name_in_the_profiler(loaders: ModuleType, workers: int) -> None:
+def test_the_profiler_shows_each_step_under_torchs_name(loaders: ModuleType, workers: int) -> None:
     with torch.autograd.profiler.profile() as profile:
         iterator = iter(loaders.DataLoader([1, 2], num_workers=workers))
         list(iterator)
@@ -289,7 +282,7 @@ def test_name_in_the_profiler(loaders: ModuleType, workers: int) -> None:
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"])
-def test_names_that_other_code_reaches_into(pin_memory: Any) -> None:
+def test_names_that_other_code_reaches_into_are_torchs(pin_memory: Any) -> None:
     loader = minidl.DataLoader(Squares(9), 2, num_workers=2, pin_memory=pin_memory, persistent_workers=True)
     assert loader._iterator is None
     iterator = iter(loader)
@@ -318,23 +311,23 @@ def test_names_that_other_code_reaches_into(pin_memory: Any) -> None:
 def test_persistent_workers_stay(loaders: ModuleType) -> None:
     loader = loaders.DataLoader(list(range(8)), 2, num_workers=2, persistent_workers=True)
     first = iter(loader)
-    pids = [worker.pid for worker in first._workers]
+    started = workers()
     assert comparable(list(first)) == comparable(list(loader))
     assert iter(loader) is first
-    assert [worker.pid for worker in first._workers] == pids
+    assert workers() == started
 
 
 @BOTH
-def test_without_them_each_epoch_has_its_own(loaders: ModuleType) -> None:
+def test_without_persistent_workers_each_epoch_has_its_own(loaders: ModuleType) -> None:
     loader = loaders.DataLoader([1, 2, 3], num_workers=1)
     first, second = iter(loader), iter(loader)
     assert first is not second
-    assert {worker.pid for worker in first._workers}.isdisjoint(worker.pid for worker in second._workers)
+    assert len(workers()) == 2
     assert loader._iterator is None
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_two_iterators_at_once(workers: int) -> None:
+def test_two_iterators_at_once_draw_what_torchs_draw(workers: int) -> None:
     def run(package: ModuleType) -> Any:
         seed_all()
         loader = package.DataLoader(Noise(9), 2, shuffle=True, num_workers=workers)
@@ -344,7 +337,7 @@ def test_two_iterators_at_once(workers: int) -> None:
 
 
 @BOTH
-def test_left_again_and_again(loaders: ModuleType) -> None:
+def test_epochs_left_early_leave_nothing_to_the_next(loaders: ModuleType) -> None:
     """What was still on its way when an epoch was left does not turn up in the next."""
     loader = loaders.DataLoader(list(range(12)), 1, num_workers=2, persistent_workers=True, prefetch_factor=4)
     for length in 0, 1, 3, 0, 2:
@@ -368,7 +361,7 @@ class Nested(Squares):
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("inner_workers", [0, 1])
-def test_a_loader_in_a_dataset(workers: int, inner_workers: int) -> None:
+def test_a_loader_in_a_dataset_works_unless_both_have_workers(workers: int, inner_workers: int) -> None:
     """A worker is a daemon, which may have no children of its own: with workers in workers both raise."""
 
     def run(package: ModuleType) -> Any:
@@ -378,7 +371,7 @@ def test_a_loader_in_a_dataset(workers: int, inner_workers: int) -> None:
     assert (shown[0] == ("error", AssertionError)) == bool(workers and inner_workers)
 
 
-def test_an_inherited_loader_in_a_dataset() -> None:
+def test_a_loader_that_a_worker_inherits_in_its_dataset_works() -> None:
     """Loaded from before in main, and forked into the worker together with its last iterator."""
 
     def run(package: ModuleType) -> Any:
@@ -390,7 +383,7 @@ def test_an_inherited_loader_in_a_dataset() -> None:
     assert in_both(run)[0] == "value"
 
 
-def test_in_another_thread() -> None:
+def test_a_loader_works_in_another_thread() -> None:
     """Where no signal handler can be installed."""
 
     def run(package: ModuleType) -> Any:
@@ -408,7 +401,7 @@ def test_in_another_thread() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_subclass(workers: int) -> None:
+def test_a_subclass_can_change_what_it_can_in_torch(workers: int) -> None:
     def run(package: ModuleType) -> Any:
         class Twice(package.DataLoader):
             timeout = 60  # overridden by the instance's own
@@ -432,7 +425,7 @@ def test_subclass(workers: int) -> None:
 
 
 @BOTH
-def test_subscript(loaders: ModuleType) -> None:
+def test_the_class_can_be_subscripted(loaders: ModuleType) -> None:
     assert [int(batch) for batch in loaders.DataLoader[int]([1, 2])] == [1, 2]
 
     class Own(loaders.DataLoader[int]):

@@ -21,7 +21,7 @@ from tests.minidl.programs import SAMPLINGS, TORCH, count, fail_in_worker, keep,
 
 pytestmark = pytest.mark.timeout(40)
 
-# The forkserver imports these once, instead of every worker again. It must be said before the first one starts.
+# The forkserver imports these once, instead of every worker again. It must be set before the first one starts.
 multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "numpy", "minidl"])
 
 FAILING_SAMPLINGS = {"an empty list", "out of range", "raising", "generator as sampler", "not iterable"}
@@ -145,20 +145,20 @@ GRID = [
 ]
 
 
-def test_size_of_the_grid() -> None:
+def test_the_grid_has_400_configurations() -> None:
     assert len(GRID) >= 400
     assert len(set(map(str, GRID))) >= 400, "configurations are told apart by their names"
 
 
 def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """One assertion a thing shown, so that a failure says which differs."""
+    """One assertion for each thing shown, so that a failure names the one that differs."""
     for name, value in theirs.items():
         assert ours.get(name) == value, name
     assert ours.keys() == theirs.keys()
 
 
 @pytest.mark.parametrize("config", GRID, ids=str)
-def test_same_as_torch(config: Config) -> None:
+def test_all_that_shows_is_the_same_as_in_torch(config: Config) -> None:
     assert_same(observe(config, minidl), observe(config, TORCH))
 
 
@@ -173,7 +173,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize("config", MIXED, ids=str)
-def test_the_parts_of_one_package_in_the_loader_of_the_other(config: Config) -> None:
+def test_the_parts_of_one_package_work_in_the_loader_of_the_other(config: Config) -> None:
     theirs = observe(config, TORCH)
     assert_same(observe(config, minidl, parts=TORCH), theirs)
     assert_same(observe(config, TORCH, parts=minidl), theirs)
@@ -181,7 +181,7 @@ def test_the_parts_of_one_package_in_the_loader_of_the_other(config: Config) -> 
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("name", "batch_size"), [("default_collate", 2), ("default_convert", None)])
-def test_the_collate_functions_of_one_package_in_the_loader_of_the_other(
+def test_the_collate_functions_of_one_package_work_in_the_loader_of_the_other(
     workers: int, name: str, batch_size: int | None
 ) -> None:
     samples = [{"a": [key, 2.5], "b": np.arange(key, key + 2), "c": ("x", torch.tensor(key))} for key in range(3)]

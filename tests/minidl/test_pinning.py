@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,39 +14,38 @@ import minidl
 import tracing
 from minidl.events import Kind
 from minidl.pinning import HOST, pin_memory
+from tests.minidl import dying
 from tests.minidl.dying import Keys, as_they_are, batches
 
 pytestmark = pytest.mark.timeout(30)
 
 
-def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
-    options = {"num_workers": 2, "multiprocessing_context": "fork", "pin_memory": HOST, **options}
-    return minidl.DataLoader(dataset, batch_size=2, **options)
+loader_of = functools.partial(dying.loader_of, pin_memory=HOST)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (1000, 100)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.complex64, torch.bfloat16])
-def test_a_locked_copy(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_a_locked_copy_equals_its_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     tensor = torch.randn(shape).to(dtype)
     copy = pin_memory(tensor, HOST)
     assert torch.equal(copy, tensor) and copy.dtype == dtype and copy.is_contiguous()
     assert copy.data_ptr() != tensor.data_ptr() or not tensor.nbytes
 
 
-def test_a_transposed_tensor() -> None:
+def test_a_transposed_tensor_can_be_locked() -> None:
     tensor = torch.arange(6).view(2, 3).t()
     assert torch.equal(pin_memory(tensor, HOST), tensor)
 
 
-def test_batches_come_through(tmp_path: Path) -> None:
+def test_every_batch_goes_through_the_pin_thread_once(tmp_path: Path) -> None:
     """Each is pinned once, by the pin thread, between the two queues."""
     with tracing.record(tmp_path):
         assert [batch.tolist() for batch in loader_of(Keys(20))] == batches(20)
-    said = tracing.load(tmp_path).events
-    thread = said["actor"][said["kind"] == Kind.PIN_THREAD_BEGIN]
+    events = tracing.load(tmp_path).events
+    thread = events["actor"][events["kind"] == Kind.PIN_THREAD_BEGIN]
     assert len(thread) == 1
     steps = [Kind.ARRIVED, Kind.GOT, Kind.PIN_BEGIN, Kind.PIN_END, Kind.PUT]
-    of_thread = [Kind(event["kind"]) for event in said if event["actor"] == thread[0] and event["kind"] in steps]
+    of_thread = [Kind(event["kind"]) for event in events if event["actor"] == thread[0] and event["kind"] in steps]
     assert of_thread == steps * 10
 
 
@@ -76,16 +76,18 @@ def test_the_thread_ends_with_the_iterator() -> None:
     assert not thread.is_alive()
 
 
-def test_shutdown_in_its_order(tmp_path: Path) -> None:
+def test_the_pin_thread_ends_before_the_workers(tmp_path: Path) -> None:
     """The pin thread before the workers; see minidl.shutdown for why."""
     with tracing.record(tmp_path):
         iterator = iter(loader_of(Keys(40)))
         next(iterator)
         del iterator
-    said = tracing.load(tmp_path).events
-    main = said["actor"][said["kind"] == Kind.SHUTDOWN_BEGIN][0]
+    events = tracing.load(tmp_path).events
+    main = events["actor"][events["kind"] == Kind.SHUTDOWN_BEGIN][0]
     steps = [
-        (Kind(event["kind"]), int(event["worker"])) for event in said if event["kind"] >= 80 and event["actor"] == main
+        (Kind(event["kind"]), int(event["worker"]))
+        for event in events
+        if event["kind"] >= 80 and event["actor"] == main
     ]
     assert steps == [
         (Kind.SHUTDOWN_BEGIN, -1),
@@ -98,18 +100,14 @@ def test_shutdown_in_its_order(tmp_path: Path) -> None:
         (Kind.WORKER_JOINED, 1),
         (Kind.SHUTDOWN_END, -1),
     ]
-    kinds = said["kind"].tolist()
+    kinds = events["kind"].tolist()
     assert kinds.index(Kind.PIN_THREAD_END) < kinds.index(Kind.PIN_JOINED)
     assert max(k for k, kind in enumerate(kinds) if kind == Kind.WORKER_END) < kinds.index(Kind.SHUTDOWN_END)
 
 
-CUDA = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that CUDA can use")]
-
-
 def on_cuda(test: Any) -> Any:
-    for mark in CUDA:
-        test = mark(test)
-    return test
+    skip = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that CUDA can use")
+    return pytest.mark.cuda(skip(test))
 
 
 @on_cuda

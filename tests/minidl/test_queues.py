@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import torch
 
-from minidl import events
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result, Stop, Task
 from minidl.queues import LENGTH, Consumer, Empty, Producer, Stopped, ThreadQueue
 from minidl.world import Flag, Reader, Writer
 from minidl.world.real import RealWorld
 from tests.minidl.dying import open_files, wait_until
+from tests.minidl.observing import recorder
 
 pytestmark = pytest.mark.timeout(30)
 WORLD = RealWorld()
@@ -58,15 +58,14 @@ def line() -> Iterator[Line]:
 
 
 @pytest.fixture
-def said() -> Iterator[list[tuple[Kind, int]]]:
+def emitted() -> Iterator[list[tuple[Kind, int]]]:
     """Kind and task of each event, while the test runs."""
-    said: list[tuple[Kind, int]] = []
-    previous = events.install(lambda kind, epoch_id, task, *_: said.append((Kind(kind), task)))
-    yield said
-    events.install(previous)
+    found: list[tuple[Kind, int]] = []
+    with recorder(lambda kind, epoch_id, task, *_: found.append((Kind(kind), task))):
+        yield found
 
 
-def test_order_and_content(line: Line) -> None:
+def test_messages_arrive_in_order_and_unchanged(line: Line) -> None:
     sizes = [0, 1, 100, 1 << 14, (1 << 14) + 1, PIPE - 8, PIPE, PIPE + 1, 1_000_000]
     for task_id, size in enumerate(sizes * 5):
         line.producer.put(result(task_id, b"x" * size))
@@ -74,7 +73,7 @@ def test_order_and_content(line: Line) -> None:
         assert line.consumer.get(10) == result(task_id, b"x" * size)
 
 
-def test_tensors_share_memory(line: Line) -> None:
+def test_a_tensor_arrives_in_shared_memory(line: Line) -> None:
     sent = torch.zeros(3)
     line.producer.put(result(0, sent))
     received = line.consumer.get(10).data
@@ -82,13 +81,13 @@ def test_tensors_share_memory(line: Line) -> None:
     assert received.tolist() == [0, 5, 0]
 
 
-def test_events_of_one_message(line: Line, said: list[tuple[Kind, int]]) -> None:
+def test_every_step_of_a_message_is_emitted(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     line.producer.put(result(3))
     line.consumer.get(10)
     line.producer.close()
     line.producer.join_thread(10)
     # The feeder's and the consumer's steps mix freely; the steps of each are in order, and SENT comes before ARRIVED.
-    kinds = [kind for kind, _ in said if kind is not Kind.WAIT]
+    kinds = [kind for kind, _ in emitted if kind is not Kind.WAIT]
     assert [kind for kind in kinds if kind in (Kind.PUT, Kind.CLOSED, Kind.FEEDER_JOINED)] == [
         Kind.PUT,
         Kind.CLOSED,
@@ -98,7 +97,7 @@ def test_events_of_one_message(line: Line, said: list[tuple[Kind, int]]) -> None
     assert [kind for kind in kinds if kind in way] == way
     assert kinds.index(Kind.FEEDER_BEGIN) < kinds.index(Kind.SEND_BEGIN)
     assert kinds[-2:] == [Kind.FEEDER_END, Kind.FEEDER_JOINED]
-    assert {task for kind, task in said if kind in (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)} == {3}
+    assert {task for kind, task in emitted if kind in (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)} == {3}
 
 
 def test_put_does_not_block_on_a_full_pipe(line: Line) -> None:
@@ -107,10 +106,10 @@ def test_put_does_not_block_on_a_full_pipe(line: Line) -> None:
     assert [line.consumer.get(10).task_id for _ in range(100)] == list(range(100))
 
 
-def test_a_timeout(line: Line, said: list[tuple[Kind, int]]) -> None:
+def test_an_empty_queue_times_out(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     with pytest.raises(Empty):
         line.consumer.get(0.01)
-    assert [kind for kind, _ in said] == [Kind.WAIT, Kind.TIMED_OUT]
+    assert [kind for kind, _ in emitted] == [Kind.WAIT, Kind.TIMED_OUT]
     line.producer.put(result(0))
     assert line.consumer.get(10).task_id == 0
 
@@ -124,7 +123,7 @@ def frame_of(message: Any) -> bytes:
     return LENGTH.pack(len(data)) + data
 
 
-def test_a_message_that_comes_byte_by_byte(line: Line) -> None:
+def test_a_message_that_comes_byte_by_byte_is_put_together(line: Line) -> None:
     frame = frame_of(result(0))
     for byte in frame:
         with pytest.raises(Empty):
@@ -133,7 +132,7 @@ def test_a_message_that_comes_byte_by_byte(line: Line) -> None:
     assert line.consumer.get(0).task_id == 0
 
 
-def test_messages_cut_anywhere(line: Line) -> None:
+def test_messages_cut_anywhere_are_put_together(line: Line) -> None:
     """The pipe's reads end where they like: every cut of three frames, two cuts at a time, at random."""
     frames = b"".join(frame_of(result(task_id, b"." * task_id)) for task_id in range(3))
     draw = random.Random(0)
@@ -160,7 +159,7 @@ def test_died_comes_after_the_last_whole_message(line: Line) -> None:
         line.consumer.get(0.01)
 
 
-def test_died_though_the_pipe_is_still_open(line: Line) -> None:
+def test_died_comes_though_the_pipe_is_still_open(line: Line) -> None:
     """Some other process has inherited the writing end: no end of file ever comes."""
     inherited = os.dup(line.fd())
     write(inherited, frame_of(result(0)))
@@ -173,7 +172,7 @@ def test_died_though_the_pipe_is_still_open(line: Line) -> None:
     os.close(inherited)
 
 
-def test_an_ended_pipe_of_a_living_process(line: Line, said: list[tuple[Kind, int]]) -> None:
+def test_the_end_of_a_living_processs_pipe_is_no_death(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     """Its end alone means nothing, and must not make the wait spin; only the process's end counts."""
     line.writer.close()
     with pytest.raises(Empty):
@@ -198,7 +197,7 @@ def test_half_a_message_spoils_one_pipe_only() -> None:
     second.producer.close()
 
 
-def test_many_pipes() -> None:
+def test_each_of_many_pipes_keeps_its_order() -> None:
     """Each pipe keeps its order, whatever order they are served in."""
     consumer = Consumer(WORLD, Queue.RESULT, 7)
     lines = [Line(consumer, worker_id) for worker_id in range(40)]
@@ -247,7 +246,7 @@ def test_close_sends_what_is_buffered(line: Line) -> None:
         line.consumer.get(0)  # the pipe has ended, the process has not
 
 
-def test_close_without_a_put() -> None:
+def test_a_queue_without_a_put_can_be_closed() -> None:
     before = open_files()
     reader, writer = WORLD.pipe()
     producer = Producer(WORLD, writer, Queue.INDEX, 0)
@@ -258,28 +257,28 @@ def test_close_without_a_put() -> None:
     assert open_files() == before
 
 
-def test_join_waits_and_a_cancelled_join_does_not(line: Line, said: list[tuple[Kind, int]]) -> None:
+def test_join_waits_and_a_cancelled_join_does_not(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     line.producer.put(result(0, b"." * 4 * PIPE))
     line.producer.close()
-    wait_until(lambda: (Kind.SENT, 0) in said)
-    line.producer.join_thread(0.01)  # in vain: nobody reads
+    wait_until(lambda: (Kind.SENT, 0) in emitted)
+    line.producer.join_thread(0.01)  # in vain: the pipe is not read
     assert line.producer._feeder.is_alive()
     line.producer.cancel_join_thread()
     line.producer.join_thread()  # or this would be a deadlock
-    assert [kind for kind, _ in said][-1] is Kind.JOIN_CANCELLED
+    assert [kind for kind, _ in emitted][-1] is Kind.JOIN_CANCELLED
 
 
-def test_the_feeder_ends_when_nobody_reads_any_more(line: Line, said: list[tuple[Kind, int]]) -> None:
+def test_the_feeder_ends_when_the_reading_end_is_closed(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     line.producer.put(result(0, b"." * 4 * PIPE))
     line.producer.put(result(1))
     line.consumer.close()
     line.producer._feeder.join(10)
     assert not line.producer._feeder.is_alive()
-    assert [kind for kind, _ in said][-2:] == [Kind.SEND_FAILED, Kind.FEEDER_END]
-    line.producer.put(result(2))  # harmless: nobody is there to miss it
+    assert [kind for kind, _ in emitted][-2:] == [Kind.SEND_FAILED, Kind.FEEDER_END]
+    line.producer.put(result(2))  # harmless
 
 
-def test_a_message_that_cannot_be_pickled(line: Line) -> None:
+def test_a_message_that_cannot_be_pickled_arrives_as_an_error(line: Line) -> None:
     """Its error goes in its place, and the feeder goes on."""
     line.producer.put(result(0, lambda: None))
     line.producer.put(result(1, "fine"))
@@ -289,7 +288,7 @@ def test_a_message_that_cannot_be_pickled(line: Line) -> None:
         lost.data.reraise()
 
 
-def test_keys_that_cannot_be_pickled(line: Line) -> None:
+def test_keys_that_cannot_be_pickled_arrive_as_an_error(line: Line) -> None:
     line.producer.put(Task(7, 4, [lambda: None]))
     task = line.consumer.get(10)
     assert task.task_id == 4
@@ -304,7 +303,7 @@ class Grumpy:
         return int, ("not a number",)
 
 
-def test_a_message_that_cannot_be_unpickled(line: Line, said: list[tuple[Kind, int]]) -> None:
+def test_a_message_that_cannot_be_unpickled_raises_its_error_once(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     """The error comes out, that message is gone, and the next one comes."""
     line.producer.put(result(0, Grumpy()))
     line.producer.put(Stop(7))
@@ -361,7 +360,7 @@ def test_an_interrupt_while_unpickling_loses_nothing(line: Line, interrupts: Non
     assert line.consumer.get(10) == result(0, "unpickled")
 
 
-def test_thread_queue(said: list[tuple[Kind, int]]) -> None:
+def test_the_queue_between_threads_keeps_the_order(emitted: list[tuple[Kind, int]]) -> None:
     queue = ThreadQueue(WORLD, 7)
     with pytest.raises(Empty):
         queue.get(0.01)
@@ -372,11 +371,11 @@ def test_thread_queue(said: list[tuple[Kind, int]]) -> None:
         queue.put(result(task_id))
     consumer.join(10)
     assert got == list(range(1000))
-    assert [kind for kind, _ in said][:2] == [Kind.WAIT, Kind.TIMED_OUT]
-    assert [task for kind, task in said if kind is Kind.GOT] == got
+    assert [kind for kind, _ in emitted][:2] == [Kind.WAIT, Kind.TIMED_OUT]
+    assert [task for kind, task in emitted if kind is Kind.GOT] == got
 
 
-def test_flag_is_seen_by_all() -> None:
+def test_a_flag_is_seen_by_every_process() -> None:
     flag = WORLD.flag()
     assert not flag.is_set()
     flag.set()
@@ -389,8 +388,8 @@ def test_flag_is_seen_by_all() -> None:
     flag.close()
 
 
-def test_protocols() -> None:
-    """The ends of a pipe and a flag are what the world's page says they are: all have a descriptor to wait for."""
+def test_pipes_and_flags_keep_the_worlds_promises() -> None:
+    """The ends of a pipe and a flag are what minidl.world says they are: all have a descriptor to wait for."""
     reader, writer = WORLD.pipe()
     flag = WORLD.flag()
     things: tuple[Reader, Writer, Flag] = reader, writer, flag

@@ -1,7 +1,7 @@
 """Main ends, however it ends, and nothing is left: no process, no output, no open file, in bounded time.
 
 Each program below runs in a main, and a session, of its own: whatever is alive in that session after main is a
-leftover, whoever its parent is then. A worker that is stuck in a fetch is the worst that a shutdown can meet.
+leftover, whatever its parent is by then. A worker that is stuck in a fetch is the worst that a shutdown can meet.
 """
 
 from __future__ import annotations
@@ -15,16 +15,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import minidl
-from minidl import events, shutdown
+from minidl import shutdown
 from minidl.events import Kind
-from tests.minidl.dying import Keys, Stuck, batches, open_files, shared_memory_names, wait_until
+from tests.minidl.dying import (
+    Keys,
+    Stuck,
+    batches,
+    loader_of,
+    open_files,
+    shared_memory_names,
+    wait_until,
+    workers,
+)
 from tests.minidl.mains import Mains
+from tests.minidl.observing import recorder
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is everybody's
+pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is the machine's
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +83,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("what", EXITS)
-def test_main_exits(what: str, mains: Mains, tmp_path: Path) -> None:
+def test_a_main_that_exits_leaves_nothing(what: str, mains: Mains, tmp_path: Path) -> None:
     source, code, last_line = EXITS[what]
     mains.start(source, tmp_path)
     returned, errors = mains.end(limit=30)
@@ -95,7 +104,7 @@ def test_main_exits(what: str, mains: Mains, tmp_path: Path) -> None:
         "context='forkserver', at=3",
     ],
 )
-def test_main_is_killed(options: str, mains: Mains, tmp_path: Path) -> None:
+def test_no_worker_outlives_a_killed_main(options: str, mains: Mains, tmp_path: Path) -> None:
     """No worker is alive two seconds later: neither one that waits for a task, nor one stuck in a fetch."""
     stuck = "until_stuck()" if "at=3" in options else ""
     mains.start(f"it = iter(loader({options})); next(it); {stuck}\nwait_for_the_end()", tmp_path)
@@ -107,8 +116,8 @@ def test_main_is_killed(options: str, mains: Mains, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["", "pin_memory='host'", "persistent_workers=True", "at=5", "context='spawn'"])
-def test_ctrl_c(options: str, mains: Mains, tmp_path: Path) -> None:
-    """SIGINT goes to all, as from a terminal. Main handles it undisturbed; the workers say nothing."""
+def test_ctrl_c_ends_the_workers_in_silence(options: str, mains: Mains, tmp_path: Path) -> None:
+    """SIGINT goes to all, as from a terminal. Main handles it undisturbed; the workers print nothing."""
     stuck = "until_stuck()" if "at=5" in options else ""
     program = f"""
         it = iter(loader({options}))
@@ -117,8 +126,8 @@ def test_ctrl_c(options: str, mains: Mains, tmp_path: Path) -> None:
         try:
             wait_for_the_end()
         except KeyboardInterrupt:
-            while any(worker.is_alive() for worker in it._workers):
-                pass  # saves a checkpoint, say
+            while workers():
+                pass  # it saves a checkpoint, perhaps
             sys.exit(9)
     """
     mains.start(program, tmp_path)
@@ -127,88 +136,83 @@ def test_ctrl_c(options: str, mains: Mains, tmp_path: Path) -> None:
     assert mains.end(limit=5) == (9, "")
 
 
-def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
-    return minidl.DataLoader(dataset, batch_size=2, num_workers=2, multiprocessing_context="fork", **options)
-
-
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutdown, "PATIENCE", 0.3)
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
-def test_dropped_half_way(pin_memory: Any) -> None:
+def test_an_iterator_dropped_half_way_leaves_nothing(pin_memory: Any) -> None:
     gc.collect()
     before = open_files()
     iterator = iter(loader_of(Keys(40), pin_memory=pin_memory))
     next(iterator)
-    workers, thread = iterator._workers, iterator._pin_memory_thread
+    started, threads = workers(), threading.enumerate()
     del iterator
-    assert not any(worker.is_alive() for worker in workers)
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    assert thread is None or not thread.is_alive()
+    assert [worker.exitcode for worker in started] == [0, 0]
+    assert "pin thread" in [thread.name for thread in threads] or not pin_memory
+    assert "pin thread" not in [thread.name for thread in threading.enumerate()]
     wait_until(lambda: open_files() <= before + 4, 5.0)  # a Process keeps two pipes of multiprocessing's own
-    del workers
+    del started
     wait_until(lambda: open_files() <= before, 5.0)
 
 
-def test_dropped_while_a_worker_is_stuck(impatient: None, tmp_path: Path) -> None:
+def test_a_stuck_worker_delays_the_shutdown_by_a_bounded_time(impatient: None, tmp_path: Path) -> None:
     """Bounded: SIGTERM after PATIENCE."""
     iterator = iter(loader_of(Stuck(40, 3, tmp_path / "begun")))
     next(iterator)
     wait_until((tmp_path / "begun").exists)
-    workers = iterator._workers
     start = time.monotonic()
     del iterator
     assert 0.3 <= time.monotonic() - start < 3
-    assert not any(worker.is_alive() for worker in workers)
+    assert not workers()
 
 
 def test_a_stopped_worker_is_killed(impatient: None) -> None:
     """SIGTERM does not reach a process that is stopped (SIGSTOP, a debugger). SIGKILL does."""
     iterator = iter(loader_of(Keys(40)))
     next(iterator)
-    worker = iterator._workers[1]
-    os.kill(worker.pid, signal.SIGSTOP)
-    iterator._shutdown_workers()
-    assert worker.exitcode == -signal.SIGKILL
-    assert iterator._workers[0].exitcode == 0
+    started = workers()
+    os.kill(started[1].pid, signal.SIGSTOP)
+    del iterator
+    assert [worker.exitcode for worker in started] == [0, -signal.SIGKILL]
 
 
-def test_twice() -> None:
+def test_a_second_shutdown_does_nothing() -> None:
     iterator = iter(loader_of(Keys(40), pin_memory="host"))
     next(iterator)
+    started = workers()
     for _ in range(2):
         iterator._shutdown_workers()
-    assert [worker.exitcode for worker in iterator._workers] == [0, 0]
+    assert [worker.exitcode for worker in started] == [0, 0]
 
 
-def test_a_closed_generator() -> None:
+def test_a_closed_generator_takes_its_workers_with_it() -> None:
     def trainer() -> Iterator[Any]:
         yield from loader_of(Keys(40))
 
     generator = trainer()
     next(generator)
-    assert psutil.Process().children()
+    assert workers()
     generator.close()
-    assert not [child for child in psutil.Process().children() if child.name() == "pt_data_worker"]
+    assert not workers()
 
 
-def test_in_a_cycle_collected_in_another_thread() -> None:
+def test_an_iterator_collected_in_another_thread_is_shut_down() -> None:
     """The garbage collector runs wherever it likes: not in the thread that built the iterator."""
     iterator = iter(loader_of(Keys(40), pin_memory="host"))
     next(iterator)
-    workers = iterator._workers
+    started = workers()
     cycle: list[Any] = [iterator]
     cycle.append(cycle)
     del iterator, cycle
     collector = threading.Thread(target=gc.collect)
     collector.start()
     collector.join()
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert [worker.exitcode for worker in started] == [0, 0]
 
 
-def test_a_break_then_another_epoch() -> None:
+def test_after_a_break_the_next_epoch_begins_anew() -> None:
     """A persistent iterator abandoned half way begins anew: what the old epoch left in the pipes is dropped."""
     loader = loader_of(Keys(40), persistent_workers=True, pin_memory="host")
     pids = set()
@@ -216,34 +220,31 @@ def test_a_break_then_another_epoch() -> None:
         for batch in loader:
             assert batch.tolist() == [0, 1]
             break
-        pids |= {worker.pid for worker in loader._iterator._workers}
+        pids |= {worker.pid for worker in workers()}
     assert [batch.tolist() for batch in loader] == batches(40)
     assert len(pids) == 2
 
 
-def test_an_exception_in_the_training_step() -> None:
+def test_an_exception_in_the_training_step_leaves_no_worker() -> None:
     with pytest.raises(LookupError):
         for _ in loader_of(Keys(40)):
             raise LookupError
     gc.collect()
-    assert not [child for child in psutil.Process().children() if child.name() == "pt_data_worker"]
+    assert not workers()
 
 
-def test_nothing_is_said_after_the_shutdown() -> None:
+def test_nothing_is_emitted_after_the_shutdown() -> None:
     """A feeder that is slow to run its last line is waited for: its thread is one of those that must not be left."""
-    said: list[int] = []
+    emitted: list[int] = []
     over = threading.Event()
 
     def slow_feeder(kind: int, *_: Any) -> None:
         if kind == Kind.FEEDER_END and threading.current_thread() is not threading.main_thread():
             over.wait(0.2)  # without the wait for it, main is over long before
-        said.append(kind)
+        emitted.append(kind)
         if kind == Kind.SHUTDOWN_END:
             over.set()
 
-    previous = events.install(slow_feeder)
-    try:
+    with recorder(slow_feeder):
         list(minidl.DataLoader(range(4), num_workers=2))
-    finally:
-        events.install(previous)
-    assert said[-2:] == [Kind.SHUTDOWN_END, Kind.EPOCH_END] and said.count(Kind.FEEDER_END) == 2
+    assert emitted[-2:] == [Kind.SHUTDOWN_END, Kind.EPOCH_END] and emitted.count(Kind.FEEDER_END) == 2

@@ -1,4 +1,4 @@
-"""What is said of a death, and when the SIGCHLD handler says it."""
+"""How a death is described, and when the SIGCHLD handler raises it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-import minidl
 from minidl.deaths import explain_death, shorten
 from minidl.world.real import RealWorld
-from tests.minidl.dying import Keys, batches, take_all
+from tests.minidl.dying import Keys, batches, loader_of, take_all
 
 pytestmark = pytest.mark.timeout(30)
 WORLD = RealWorld()
@@ -26,7 +25,7 @@ def kill_myself(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "says", "cause"),
+    ("number", "name", "cause"),
     [
         (signal.SIGFPE, "is killed by signal: Floating point exception.", "crash in native code"),
         (signal.SIGILL, "is killed by signal: Illegal instruction.", "another processor"),
@@ -35,11 +34,11 @@ def kill_myself(number: int) -> None:
         (signal.SIGRTMIN + 3, "is killed by signal: Real-time signal 3.", "It had no task."),
     ],
 )
-def test_signals(number: int, says: str, cause: str) -> None:
+def test_a_signal_is_named_with_its_usual_cause(number: int, name: str, cause: str) -> None:
     process = multiprocessing.get_context("fork").Process(target=kill_myself, args=(number,))
     process.start()
     text = explain_death(WORLD, process, 2, [])
-    assert text.startswith(f"DataLoader worker (pid {process.pid}) {says} This was worker 2. It had no task.")
+    assert text.startswith(f"DataLoader worker (pid {process.pid}) {name} This was worker 2. It had no task.")
     assert cause in text
 
 
@@ -80,9 +79,9 @@ def test_no_handler_from_another_thread(own_handler: list[str]) -> None:
     assert own_handler == ["own"]
 
 
-def test_another_child_ends(capfd: pytest.CaptureFixture[str]) -> None:
-    """The program's own child processes are nobody's business: no error, whatever they end with."""
-    iterator = iter(minidl.DataLoader(Keys(40), 2, num_workers=2, multiprocessing_context="fork"))
+def test_the_end_of_another_child_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """The program's own child processes do not concern the loader: no error, whatever they end with."""
+    iterator = iter(loader_of(Keys(40)))
     seen = [next(iterator).tolist()]
     for code in (0, 1):
         process = multiprocessing.get_context("fork").Process(target=os._exit, args=(code,))
@@ -95,7 +94,7 @@ def test_another_child_ends(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_fork_of_main_takes_nothing_from_it() -> None:
     """A process that main forked itself inherits the iterator and the handler. A worker's death there is no news, and
     what is in the pipes is main's."""
-    iterator = iter(minidl.DataLoader(Keys(40), 2, num_workers=2, multiprocessing_context="fork"))
+    iterator = iter(loader_of(Keys(40)))
     seen = [next(iterator).tolist()]
     child = os.fork()
     if child == 0:

@@ -1,4 +1,5 @@
-"""The rules of the house, held by tests: who imports what, that references to torch are true, how long things are."""
+"""The rules of the code, held by tests: what may import what, whether references to torch are true, how long
+things are."""
 
 from __future__ import annotations
 
@@ -116,6 +117,13 @@ def test_no_module_imports_itself_in_a_circle():
         visit(name, ())
 
 
+def printed(program: str) -> str:
+    """By `program`, in a Python of its own."""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert not done.stderr
+    return done.stdout
+
+
 @pytest.mark.timeout(60)
 def test_minidl_works_with_tracing_deleted():
     program = """
@@ -124,8 +132,7 @@ sys.modules["tracing"] = None  # importing it raises ImportError
 import minidl
 print(sum(int(batch.sum()) for batch in minidl.DataLoader(range(10), batch_size=3, num_workers=2)))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
-    assert (done.stdout, done.stderr) == ("45\n", "")
+    assert printed(program) == "45\n"
 
 
 def torch_names() -> set[str]:
@@ -220,15 +227,13 @@ def test_loader_and_queues_are_shorter_than_torchs_loader_and_its_queues():
 def test_importing_tracing_imports_no_room_of_it_before_it_is_used():
     program = "import sys, tracing; before = [name for name in sys.modules if name.startswith('tracing.')]; "
     program += "print(before, *(getattr(tracing, name).__name__ == name for name in tracing.__all__))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
-    assert (done.stdout, done.stderr) == (f"[] {' '.join(['True'] * len(tracing.__all__))}\n", "")
+    assert printed(program) == f"[] {' '.join(['True'] * len(tracing.__all__))}\n"
 
 
 @pytest.mark.timeout(60)
 def test_reading_traces_does_not_wait_for_torch():
     program = "import sys, tracing, tracing.__main__, tracing.views.live.live; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert printed(program) == "False\n"
 
 
 def test_the_public_names_are_torchs():

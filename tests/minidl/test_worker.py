@@ -1,7 +1,8 @@
-"""The worker process: what it says from its first line to its last, what it knows, what its failures become."""
+"""The worker process: what it emits from its first line to its last, what it knows, what its failures become."""
 
 from __future__ import annotations
 
+import functools
 import random
 import signal
 import subprocess
@@ -19,39 +20,37 @@ import minidl
 import tracing
 from minidl.events import Kind
 from minidl.worker import generate_state
+from tests.minidl import dying
 from tests.minidl.dying import Keys, Stream
 
 pytestmark = pytest.mark.timeout(30)
 
 
-def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
-    return minidl.DataLoader(
-        dataset, **{"batch_size": 2, "num_workers": 1, "multiprocessing_context": "fork", **options}
-    )
+loader_of = functools.partial(dying.loader_of, num_workers=1)
 
 
-def said_by_worker(path: Path, dataset: Any, epochs: int = 1, **options: Any) -> list[tuple[Kind, int]]:
-    """Kind and task of what the worker's own thread says; its feeder speaks for itself."""
+def emitted_by_worker(path: Path, dataset: Any, epochs: int = 1, **options: Any) -> list[tuple[Kind, int]]:
+    """Kind and task of what the worker's own thread emits; its feeder is another thread."""
     with tracing.record(path):
         loader = loader_of(dataset, **options)
         for _ in range(epochs):
             list(loader)
         del loader
-    said = tracing.load(path).events
+    emitted = tracing.load(path).events
     kinds = {Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.GOT, Kind.PUT, Kind.STREAM_END} | {
         kind for kind in Kind if kind.who == "worker"
     }
-    actor = said["actor"][said["kind"] == Kind.WORKER_BEGIN]
+    actor = emitted["actor"][emitted["kind"] == Kind.WORKER_BEGIN]
     return [
         (Kind(event["kind"]), int(event["task"]))
-        for event in said
+        for event in emitted
         if event["actor"] in actor and event["kind"] in kinds
     ]
 
 
-def test_what_a_worker_says(tmp_path: Path) -> None:
-    said = said_by_worker(tmp_path, Keys(4), worker_init_fn=print_nothing)
-    assert said == [
+def test_a_worker_emits_its_steps_in_order(tmp_path: Path) -> None:
+    emitted = emitted_by_worker(tmp_path, Keys(4), worker_init_fn=print_nothing)
+    assert emitted == [
         (Kind.WORKER_BEGIN, -1),
         (Kind.WORKER_SEEDED, -1),
         (Kind.INIT_FN_BEGIN, -1),
@@ -64,14 +63,14 @@ def test_what_a_worker_says(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_persistent_worker_of_a_stream_says(tmp_path: Path) -> None:
-    said = said_by_worker(tmp_path, Stream(2), epochs=2, persistent_workers=True, prefetch_factor=1)
+def test_a_persistent_worker_of_a_stream_emits_its_steps_in_order(tmp_path: Path) -> None:
+    emitted = emitted_by_worker(tmp_path, Stream(2), epochs=2, persistent_workers=True, prefetch_factor=1)
     end = [(Kind.GOT, 1), (Kind.FETCH_BEGIN, 1), (Kind.STREAM_END, 1), (Kind.PUT, 1)]
     resume = [(Kind.GOT, -3), (Kind.WORKER_RESUMED, -1), (Kind.PUT, -3)]
     stop = [(Kind.GOT, -2), (Kind.WORKER_END, -1)]
     begin = [(Kind.WORKER_BEGIN, -1), (Kind.WORKER_SEEDED, -1), (Kind.WORKER_READY, -1)]
     # Between the end of its stream and Resume or Stop come tasks that it skips.
-    fulfilled = [event for event in said if event != (Kind.GOT, 2)]
+    fulfilled = [event for event in emitted if event != (Kind.GOT, 2)]
     assert fulfilled == [*begin, *task(0), *end, *resume, *task(0), *end, *stop]
 
 
@@ -101,7 +100,7 @@ class Knows(minidl.Dataset):
         return generate_state(info.seed - info.id, info.id)
 
 
-def test_what_a_worker_knows() -> None:
+def test_a_worker_knows_its_number_and_its_seeds() -> None:
     assert minidl.get_worker_info() is None
     for worker_id, (info, states) in enumerate(loader_of(Knows(), batch_size=None, num_workers=2)):
         assert info[:2] == [worker_id, 2] and info[5] == 1
@@ -139,7 +138,7 @@ class Broken(minidl.IterableDataset):
         raise LookupError("no stream")
 
 
-def test_a_stream_that_does_not_begin() -> None:
+def test_a_stream_that_cannot_be_opened_is_raised() -> None:
     with pytest.raises(LookupError, match=r"(?s)Caught LookupError in DataLoader worker process 0.*no stream"):
         next(iter(loader_of(Broken())))
 
@@ -158,11 +157,11 @@ resource_sharer.stop(timeout=10)  # waits for the thread
 """
 
 
-@pytest.mark.parametrize(("who", "says"), [("as anybody", True), ("as a worker", False)])
-def test_nothing_is_printed_when_main_hangs_up_while_it_takes_a_tensor(who: str, says: bool) -> None:
+@pytest.mark.parametrize(("runs", "prints"), [("as anything else", True), ("as a worker", False)])
+def test_nothing_is_printed_when_main_hangs_up_while_it_takes_a_tensor(runs: str, prints: bool) -> None:
     """What Ctrl-C in main does to a worker that is handing over a file descriptor. Other errors are still printed."""
-    done = subprocess.run([sys.executable, "-c", HANGS_UP, who], capture_output=True, text=True, timeout=25)
-    assert done.returncode == 0 and ("Traceback" in done.stderr) is says
+    done = subprocess.run([sys.executable, "-c", HANGS_UP, runs], capture_output=True, text=True, timeout=25)
+    assert done.returncode == 0 and ("Traceback" in done.stderr) is prints
     other = "from minidl.world.real import RealWorld; RealWorld().report_crashes(); 1 / 0"
     done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, timeout=25)
     assert "ZeroDivisionError" in done.stderr
@@ -181,7 +180,7 @@ class Swallows(Keys):
         return super().__getitem__(key)
 
 
-def test_a_worker_ends_of_an_interrupt_that_python_swallowed() -> None:
+def test_a_worker_ends_at_an_interrupt_that_python_swallowed() -> None:
     iterator = iter(loader_of(Swallows(40)))
     with pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):
         list(iterator)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data._utils import worker as torch_worker
 
-from minidl import events
+from tests.minidl.observing import emitted
 
 
 def comparable(value: Any) -> Any:
@@ -47,7 +47,7 @@ def outcome(run: Callable[[], Any]) -> dict[str, Any]:
         "warnings": [
             (entry.category, str(entry.message), entry.filename)
             for entry in caught
-            # Not those of torch's C++ code: some of them come only once in a process, whoever is first.
+            # Not those of torch's C++ code: some of them come only once in a process, for whatever is first.
             if "Triggered internally" not in str(entry.message)
         ],
         "next draw": torch.rand(()).item(),  # every draw was made, and none besides
@@ -74,8 +74,5 @@ def in_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def recorded() -> Iterator[list[tuple[Any, ...]]]:
-    """The events said while the test runs, as tuples of emit's arguments."""
-    said: list[tuple[Any, ...]] = []
-    previous = events.install(lambda *arguments: said.append(arguments))
-    yield said
-    events.install(previous)
+    with emitted() as found:
+        yield found

@@ -260,24 +260,24 @@ each_batch = pytest.mark.parametrize("batch", SAMPLES.values(), ids=SAMPLES)
 
 
 @each_batch
-def test_default_collate(same, batch):
+def test_default_collate_makes_what_torchs_makes(same, batch):
     same(lambda package: package.default_collate(batch), ours, theirs)
 
 
 @each_batch
 @pytest.mark.usefixtures("in_worker")
-def test_default_collate_in_a_worker(same, batch):
+def test_default_collate_makes_what_torchs_makes_in_a_worker(same, batch):
     same(lambda package: package.default_collate(batch), ours, theirs)
 
 
 @each_batch
-def test_collate_without_a_table(same, batch):
+def test_collate_without_a_table_makes_what_torchs_makes(same, batch):
     same(lambda package: package.collate(batch, collate_fn_map={}), ours, theirs)
     same(lambda package: package.collate(batch), ours, theirs)
 
 
 @each_batch
-def test_default_convert(same, batch):
+def test_default_convert_makes_what_torchs_makes(same, batch):
     same(lambda package: package.default_convert(batch), ours, theirs)
     if isinstance(batch, list) and batch:
         same(lambda package: package.default_convert(batch[0]), ours, theirs)
@@ -297,7 +297,7 @@ def test_samples_are_left_as_they_were():
     assert (type(collated), collated.tag) == (Tagged, "t")
 
 
-def test_numpy_memmap(same, tmp_path):
+def test_a_memmap_is_collated_as_by_torch(same, tmp_path):
     mapped = np.memmap(tmp_path / "data", dtype=np.int16, mode="w+", shape=(3,))
     same(lambda package: package.default_collate([mapped, mapped]), ours, theirs)
     same(lambda package: package.default_convert([mapped, {"a": mapped}]), ours, theirs)
@@ -316,7 +316,7 @@ def test_numpy_memmap(same, tmp_path):
     ],
     ids=plain,
 )
-def test_dtypes(sample, dtype):
+def test_each_type_of_sample_gets_its_dtype(sample, dtype):
     assert ours.default_collate([sample, sample]).dtype == dtype
 
 
@@ -349,7 +349,7 @@ def marked(mark):
         ({torch.Tensor: marked("tensor")}, [{"a": torch.ones(1)}]),
     ],
 )
-def test_collate_with_a_table_of_ones_own(same, table, batch):
+def test_collate_with_your_own_table_makes_what_torchs_makes(same, table, batch):
     same(lambda package: package.collate(batch, collate_fn_map=table), ours, theirs)
 
 
@@ -390,13 +390,13 @@ def test_in_a_worker_tensors_are_stacked_into_shared_memory(batch):
     assert made.untyped_storage().nbytes() == 4 * 2 * 3 * 4  # no more than the batch needs
 
 
-def test_in_main_they_are_not():
+def test_in_main_tensors_are_not_stacked_into_shared_memory():
     assert not ours.default_collate([torch.ones(2)] * 2).is_shared()
 
 
 @pytest.mark.usefixtures("in_worker")
 def test_in_a_worker_a_smaller_sample_is_named():
-    """torch's own words first, which say nothing of the cause; then the cause."""
+    """torch's own words first, which do not name the cause; then the cause."""
     batch = [torch.ones(3), torch.ones(2)]
     with pytest.raises(RuntimeError) as from_torch:
         theirs.default_collate(batch)
@@ -423,14 +423,14 @@ def collate_and_look(batch):
 
 
 @pytest.mark.timeout(60)
-def test_in_a_worker_of_torchs_loader():
+def test_a_worker_of_torchs_loader_collates_into_shared_memory():
     loader = torch_data.DataLoader(torch.arange(8.0), 2, num_workers=2, collate_fn=collate_and_look, timeout=50)
     seen = [(batch.tolist(), shared, worker) for batch, shared, worker in loader]
     assert seen == [([2.0 * i, 2.0 * i + 1], True, i % 2) for i in range(4)]
 
 
 @pytest.mark.parametrize("batch_size", [2, None])
-def test_in_torchs_loader(same, batch_size):
+def test_collation_works_in_torchs_loader(same, batch_size):
     samples = [{"x": np.full(2, i), "y": (i, str(i))} for i in range(5)]
     name = "default_collate" if batch_size else "default_convert"
     same(
@@ -440,7 +440,7 @@ def test_in_torchs_loader(same, batch_size):
     )
 
 
-def test_places_do_not_mix():
+def test_samples_of_all_kinds_side_by_side_do_not_mix():
     """Every pair of kinds side by side in one structure, value by value."""
     rng = np.random.default_rng(0)
     kinds = [lambda: tensor(rng.random(3)), lambda: rng.random(3), lambda: float(rng.random()), lambda: "text"]

@@ -26,7 +26,7 @@ class Squares(ours.Dataset[int]):
 
 
 class BatchedSquares(Squares):
-    """Notes what it was asked for, and can be told to answer with too few samples."""
+    """Notes what it was asked for, and can return too few samples."""
 
     def __init__(self, n: int, forget: int = 0) -> None:
         super().__init__(n)
@@ -78,7 +78,7 @@ def test_classes_can_be_subscripted(name):
     assert issubclass(types.new_class("Made", (cls[int],)), cls)
 
 
-def test_abstract_methods(same):
+def test_the_base_classes_leave_the_methods_to_their_subclasses(same):
     same(lambda data: data.Dataset()[0], ours, theirs)
     same(lambda data: type("S", (data.IterableDataset,), {})() and None, ours, theirs)
     for package in (ours, theirs):
@@ -87,7 +87,7 @@ def test_abstract_methods(same):
         assert not hasattr(package.Dataset(), "__getitems__")
 
 
-def test_adding_datasets():
+def test_datasets_can_be_added():
     both = Squares(2) + Squares(3)
     assert type(both) is ours.ConcatDataset
     assert [both[i] for i in range(5)] == [0, 1, 0, 1, 4]
@@ -113,14 +113,14 @@ def test_either_package_is_known_to_the_other(kind):
 
 
 @pytest.mark.parametrize("index", [0, -1, 3, 4, -5, slice(1, 3), [0, 2], None, torch.tensor([1, 1]), "a"], ids=plain)
-def test_tensor_dataset(same, index):
+def test_a_tensor_dataset_is_torchs(same, index):
     x, y = torch.arange(12.0).view(4, 3), torch.arange(4)
     same(lambda data: data.TensorDataset(x, y)[index], ours, theirs)
     same(lambda data: data.TensorDataset(x)[index], ours, theirs)
 
 
 @pytest.mark.parametrize("shapes", [[], [(3,)], [(3, 2), (3,)], [(3,), (2,)], [(3,), (3, 1), (4,)], [()]], ids=plain)
-def test_tensor_dataset_sizes(same, shapes):
+def test_a_tensor_dataset_refuses_unequal_sizes(same, shapes):
     tensors = [torch.zeros(shape) for shape in shapes]
     same(lambda data: (len(made := data.TensorDataset(*tensors)), made.tensors), ours, theirs)
 
@@ -147,7 +147,7 @@ def test_tensor_dataset_sizes(same, shapes):
     ],
 )
 @pytest.mark.parametrize("keys", [[0], [2, 0, 0], [], [0, 3]], ids=plain)
-def test_stack_dataset(same, args, kwargs, keys):
+def test_a_stack_dataset_is_torchs(same, args, kwargs, keys):
     def run(data):
         stack = data.StackDataset(*args, **kwargs)
         return len(stack), stack.__getitems__(keys), [stack[key] for key in keys], type(stack.datasets)
@@ -170,7 +170,7 @@ def test_stack_dataset_says_which_sizes_differ_inside_a_batch():
 
 
 @pytest.mark.parametrize("lengths", [[3], [3, 2, 4], [0, 3], [3, 0, 0, 2], [2, 0], [0]], ids=plain)
-def test_concat_dataset(same, lengths):
+def test_a_concat_dataset_is_torchs(same, lengths):
     parts = [Squares(n) for n in lengths]
     total = sum(lengths)
     for index in range(-total - 2, total + 2):
@@ -182,7 +182,7 @@ def test_concat_dataset(same, lengths):
 
 
 @pytest.mark.parametrize("parts", [[], [OurStream(3)], [Squares(2), TheirStream(3)], [3], ()], ids=plain)
-def test_concat_dataset_refuses(same, parts):
+def test_a_concat_dataset_refuses_what_torchs_refuses(same, parts):
     assert same(lambda data: data.ConcatDataset(parts), ours, theirs)["error"][0] in (AssertionError, TypeError)
 
 
@@ -200,7 +200,7 @@ def test_concat_dataset_old_attribute_warns(same):
     [[], [OurStream(3)], [TheirStream(2), OurStream(2)], [OurStream(0), OurStream(2)], [OurStream(2), Squares(2)], 5],
     ids=["none", "one", "two", "empty first", "map-style second", "not iterable"],
 )
-def test_chain_dataset(same, parts):
+def test_a_chain_dataset_is_torchs(same, parts):
     same(lambda data: list(iter(data.ChainDataset(parts))), ours, theirs)
     same(lambda data: len(data.ChainDataset(parts)), ours, theirs)
 
@@ -218,7 +218,7 @@ def test_chain_dataset_is_lazy():
 
 @pytest.mark.parametrize("whole", [Squares(6), BatchedSquares(6), torch.arange(6) * 10, list("abcdef")], ids=plain)
 @pytest.mark.parametrize("index", [0, 2, -1, 3, [0, 1], [], "x"], ids=plain)
-def test_subset(same, whole, index):
+def test_a_subset_is_torchs(same, whole, index):
     same(lambda data: data.Subset(whole, [5, 0, 2])[index], ours, theirs)
     keys = index if isinstance(index, list) else [index]
     same(lambda data: data.Subset(whole, [5, 0, 2]).__getitems__(keys), ours, theirs)
@@ -274,7 +274,7 @@ def test_subset_must_not_change_getitem_alone(same):
     ids=plain,
 )
 @pytest.mark.parametrize("n", [10, 1, 7])
-def test_random_split(same, lengths, n):
+def test_a_random_split_is_torchs(same, lengths, n):
     def parts(subsets):
         return [(list(part.indices), list(part.dataset)) for part in subsets]
 
@@ -306,5 +306,5 @@ def test_random_split_covers_the_whole():
     ids=["tensor", "stack", "concat", "subset", "chain", "split"],
 )
 @pytest.mark.parametrize("batch_size", [3, None])
-def test_in_torchs_loader(same, make, batch_size):
+def test_datasets_work_in_torchs_loader(same, make, batch_size):
     same(lambda data: list(theirs.DataLoader(make(data), batch_size=batch_size)), ours, theirs)

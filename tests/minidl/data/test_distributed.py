@@ -17,7 +17,7 @@ ATTRIBUTES = ("num_replicas", "rank", "epoch", "drop_last", "num_samples", "tota
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("replicas", [1, 2, 3, 8])
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 10, 24])
-def test_every_rank(same, n, replicas, shuffle, drop_last):
+def test_every_rank_has_the_keys_it_has_in_torch(same, n, replicas, shuffle, drop_last):
     def run(data, rank):
         sampler = data.DistributedSampler(range(n), replicas, rank, shuffle, seed=3, drop_last=drop_last)
         first = list(sampler)
@@ -30,7 +30,7 @@ def test_every_rank(same, n, replicas, shuffle, drop_last):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize(("n", "replicas"), [(10, 4), (12, 4), (3, 8), (100, 7)])
-def test_all_ranks_together(n, replicas, drop_last):
+def test_all_ranks_together_share_the_keys_evenly(n, replicas, drop_last):
     shards = [list(ours.DistributedSampler(range(n), replicas, r, drop_last=drop_last)) for r in range(replicas)]
     assert len({len(shard) for shard in shards}) == 1
     keys = [key for shard in shards for key in shard]
@@ -59,13 +59,13 @@ def test_keys_are_drawn_when_the_iteration_begins():
 
 
 @pytest.mark.parametrize(("replicas", "rank"), [(2, 2), (2, -1), (0, 0), (1, 5), (2, None), (None, 0), (None, None)])
-def test_arguments(same, replicas, rank):
+def test_arguments_are_judged_as_by_torch(same, replicas, rank):
     shown = same(lambda data: data.DistributedSampler(range(4), replicas, rank), ours, theirs)
     assert shown["error"][0] is ValueError
 
 
 @pytest.mark.parametrize("missing", [{"num_replicas": 2}, {"rank": 0}, {}], ids=plain)
-def test_without_the_distributed_package(same, monkeypatch, missing):
+def test_without_the_distributed_package_defaults_are_refused(same, monkeypatch, missing):
     monkeypatch.setattr(dist, "is_available", lambda: False)
     shown = same(lambda data: data.DistributedSampler(range(4), **missing), ours, theirs)
     assert shown["error"][0] is RuntimeError
@@ -85,7 +85,7 @@ def test_replicas_and_rank_come_from_the_process_group(tmp_path):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("now", [0, 1, 4, 8, 9, 30])
-def test_a_dataset_that_changed_its_length(same, now, drop_last):
+def test_a_dataset_that_changed_its_length_is_judged_as_by_torch(same, now, drop_last):
     def run(data):
         source = list(range(8))
         sampler = data.DistributedSampler(source, 4, 1, shuffle=False, drop_last=drop_last)
@@ -95,7 +95,7 @@ def test_a_dataset_that_changed_its_length(same, now, drop_last):
     same(run, ours, theirs)
 
 
-def test_in_torchs_loader(same):
+def test_the_sampler_works_in_torchs_loader(same):
     def run(data):
         sampler = data.DistributedSampler(range(10), 3, 1)
         return list(theirs.DataLoader(torch.arange(10), batch_size=2, sampler=sampler))

@@ -1,4 +1,4 @@
-"""The fetchers against torch's, and what `load` says and lets through."""
+"""The fetchers against torch's, and what `load` emits and lets through."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ def by_torch(cls):
     ids=lambda dataset: type(dataset).__name__,
 )
 @pytest.mark.parametrize(("auto", "keys"), [(True, [0, 2]), (True, []), (True, [1, 9]), (False, 0), (False, 9)])
-def test_map_fetcher(same, dataset, auto, keys):
+def test_the_map_fetcher_fetches_what_torchs_does(same, dataset, auto, keys):
     def run(make):
         return make(dataset, auto, collate, False)[1](keys)
 
     same(run, by_minidl(MapFetcher), by_torch(_MapDatasetFetcher))
 
 
-def test_map_fetcher_asks_for_a_batch_at_once():
+def test_the_map_fetcher_asks_for_a_batch_at_once():
     assert MapFetcher(Batched(), True, collate, False).fetch([1, 2]) == [("many", 1), ("many", 2)]
     assert MapFetcher(TakenAway(), True, collate, False).fetch([1, 2]) == [("one", 1), ("one", 2)]
     assert MapFetcher(Batched(), False, collate, False).fetch(1) == ("one", 1)
@@ -130,7 +130,7 @@ def test_map_fetcher_asks_for_a_batch_at_once():
 @pytest.mark.parametrize("auto", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 7])
 @pytest.mark.parametrize("error", [None, ValueError("torn")], ids=["ends", "breaks"])
-def test_iterable_fetcher(same, n, auto, drop_last, error):
+def test_the_iterable_fetcher_fetches_what_torchs_does(same, n, auto, drop_last, error):
     def run(make):
         fetcher, fetch = make(Stream(n, error), auto, collate, drop_last)
         shown = []
@@ -148,7 +148,7 @@ def test_iterable_fetcher(same, n, auto, drop_last, error):
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("auto", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_iterable_fetcher_and_a_stream_that_goes_on_after_its_end(same, size, auto, drop_last):
+def test_a_stream_that_goes_on_after_its_end_is_asked_as_often_as_by_torch(same, size, auto, drop_last):
     def run(make):
         stream = Restarting()
         fetcher, fetch = make(stream, auto, collate, drop_last)
@@ -164,7 +164,7 @@ def test_iterable_fetcher_and_a_stream_that_goes_on_after_its_end(same, size, au
     same(run, by_minidl(IterableFetcher), by_torch(_IterableDatasetFetcher))
 
 
-def test_create_fetcher():
+def test_each_kind_of_dataset_gets_its_fetcher():
     class TorchStream(theirs.IterableDataset):
         def __iter__(self):
             return iter(())
@@ -176,18 +176,18 @@ def test_create_fetcher():
         assert (fetcher.auto_collation, fetcher.collate_fn, fetcher.drop_last) == (True, collate, True)
 
 
-# ---- load: what it says
+# ---- load: what it emits
 
 
 @pytest.mark.parametrize("dataset", [[10, 11], Stream(2)], ids=["map", "iterable"])
-def test_load_says_each_step(recorded, dataset):
+def test_load_emits_each_step(recorded, dataset):
     fetcher = create_fetcher(dataset, True, collate, False)
     assert load(fetcher, [0, 1], EPOCH, TASK, WORKER) == ("batch", list(dataset))
     steps = [FETCH_BEGIN, FETCH_END, COLLATE_BEGIN, COLLATE_END]
     assert recorded == [(kind, EPOCH, TASK, WORKER, 0, 0, None) for kind in steps]
 
 
-def test_load_says_it_while_it_happens(recorded):
+def test_load_emits_each_step_while_it_happens(recorded):
     """Seen from inside: the dataset runs between the fetch's two events, collate_fn between its own."""
     seen = {}
 
@@ -206,20 +206,20 @@ def test_load_says_it_while_it_happens(recorded):
     assert {worker for _, _, _, worker, *_ in recorded} == {NO_WORKER}
 
 
-def test_load_says_that_the_dataset_failed(recorded):
+def test_load_emits_that_the_dataset_failed(recorded):
     with pytest.raises(KeyError, match="no sample 7"):
         load(MapFetcher(Broken(), True, collate, False), [7], EPOCH, TASK, WORKER)
     assert kinds(recorded) == [FETCH_BEGIN, FETCH_FAILED]
     assert recorded[-1] == (FETCH_FAILED, EPOCH, TASK, WORKER, 0, 0, "KeyError: 'no sample 7'")
 
 
-def test_load_says_that_collation_failed(recorded):
+def test_load_emits_that_collation_failed(recorded):
     with pytest.raises(TypeError, match="default_collate: batch must contain"):
         load(MapFetcher([None], True, ours.default_collate, False), [0], EPOCH, TASK)
     assert kinds(recorded) == [FETCH_BEGIN, FETCH_END, COLLATE_BEGIN, FETCH_FAILED]
 
 
-def test_load_says_it_of_an_interruption_too(recorded):
+def test_load_emits_that_it_was_interrupted(recorded):
     def interrupted(samples):
         raise KeyboardInterrupt
 
@@ -235,7 +235,7 @@ def test_the_end_of_a_stream_is_no_failure(recorded, auto, keys):
     assert kinds(recorded) == [FETCH_BEGIN]
 
 
-def test_but_a_map_style_dataset_has_no_end(recorded):
+def test_a_stop_iteration_of_a_map_style_dataset_is_a_failure(recorded):
     class Stopping:
         def __getitem__(self, key):
             raise StopIteration("odd")
@@ -248,7 +248,7 @@ def test_but_a_map_style_dataset_has_no_end(recorded):
 # ---- load: what it lets through
 
 
-def test_the_exception_passes_as_it_came():
+def test_an_exception_passes_through_load_unchanged():
     error = ValueError("mine")
 
     class Raising:
@@ -284,5 +284,5 @@ def test_an_exception_that_cannot_be_shown_is_still_the_one_raised(recorded):
     ("error", "text"),
     [(ValueError("bad"), "ValueError: bad"), (KeyError("k"), "KeyError: 'k'"), (StopIteration(), "StopIteration: ")],
 )
-def test_describe(error, text):
+def test_an_exception_is_described_by_type_and_text(error, text):
     assert describe(error) == text

@@ -24,7 +24,7 @@ def two_epochs(sampler):
     return keys, generator is not None and generator.get_state()  # where the draws left it
 
 
-def test_base_class(same):
+def test_the_base_class_passes_for_torchs(same):
     assert issubclass(ours.Sampler, theirs.Sampler)
     same(lambda data: iter(data.Sampler()), ours, theirs)
     same(lambda data: [*type("Mine", (data.Sampler,), {"__iter__": lambda self: iter("abc")})()], ours, theirs)
@@ -33,7 +33,7 @@ def test_base_class(same):
 
 
 @pytest.mark.parametrize("n", [0, 1, 7])
-def test_sequential(same, n):
+def test_sequential_keys_are_torchs(same, n):
     same(lambda data: two_epochs(data.SequentialSampler(range(n))), ours, theirs)
 
 
@@ -41,7 +41,7 @@ def test_sequential(same, n):
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("num_samples", [None, 1, 31, 32, 33, 64, 100])
 @pytest.mark.parametrize("n", [0, 1, 10, 33])
-def test_random(same, n, num_samples, replacement, seed):
+def test_random_keys_are_torchs(same, n, num_samples, replacement, seed):
     def run(data):
         return two_epochs(data.RandomSampler(range(n), replacement, num_samples, generators(seed)))
 
@@ -85,7 +85,7 @@ def test_random_takes_its_seed_at_the_first_key(same):
         ((), {}),
     ],
 )
-def test_random_arguments(same, args, kwargs):
+def test_arguments_of_random_are_judged_as_by_torch(same, args, kwargs):
     same(lambda data: data.RandomSampler(*args, **kwargs).num_samples, ours, theirs)
 
 
@@ -98,7 +98,7 @@ def test_random_follows_a_growing_dataset():
 
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("indices", [[], [4], [9, 8, 7, 7], "abcd", torch.arange(5)], ids=plain)
-def test_subset_random(same, indices, seed):
+def test_keys_of_a_random_subset_are_torchs(same, indices, seed):
     same(lambda data: two_epochs(data.SubsetRandomSampler(indices, generators(seed))), ours, theirs)
 
 
@@ -110,7 +110,7 @@ def test_subset_random(same, indices, seed):
     [[1, 2, 3, 4, 5], [0.1, 0.0, 0.9, 0.4, 0.4], torch.ones(5), [0, 0, 0], [1, -1], [float("nan")], [], [[1.0, 2.0]]],
     ids=plain,
 )
-def test_weighted(same, weights, num_samples, replacement, seed):
+def test_weighted_keys_are_torchs(same, weights, num_samples, replacement, seed):
     def run(data):
         sampler = data.WeightedRandomSampler(weights, num_samples, replacement, generators(seed))
         return two_epochs(sampler), sampler.weights
@@ -121,7 +121,7 @@ def test_weighted(same, weights, num_samples, replacement, seed):
 @pytest.mark.parametrize(
     ("num_samples", "replacement"), [(0, True), (-3, True), (2.0, True), (True, True), ("2", True), (2, 1), (2, None)]
 )
-def test_weighted_arguments(same, num_samples, replacement):
+def test_arguments_of_weighted_are_judged_as_by_torch(same, num_samples, replacement):
     shown = same(lambda data: data.WeightedRandomSampler([1, 2], num_samples, replacement), ours, theirs)
     assert shown["error"][0] is ValueError
 
@@ -138,7 +138,7 @@ class ByItem:
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 3, 5, 10, 11])
 @pytest.mark.parametrize("source", [range(0), range(1), range(10), "abcde", torch.arange(4)], ids=plain)
-def test_batch(same, source, batch_size, drop_last):
+def test_batches_of_keys_are_torchs(same, source, batch_size, drop_last):
     def run(data):
         sampler = data.BatchSampler(source, batch_size, drop_last)
         assert len(list(sampler)) == len(sampler)
@@ -148,7 +148,7 @@ def test_batch(same, source, batch_size, drop_last):
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_batch_of_things_without_a_length(same, drop_last):
+def test_things_without_a_length_can_be_batched(same, drop_last):
     same(lambda data: list(data.BatchSampler(ByItem(), 2, drop_last)), ours, theirs)
     same(lambda data: list(data.BatchSampler((i for i in range(5)), 2, drop_last)), ours, theirs)
     same(lambda data: len(data.BatchSampler(iter(range(5)), 2, drop_last)), ours, theirs)
@@ -157,7 +157,7 @@ def test_batch_of_things_without_a_length(same, drop_last):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("n", [0, 3, 4, 5])
-def test_batch_asks_for_no_more_keys_than_torch(same, drop_last, n):
+def test_a_batch_asks_for_no_more_keys_than_in_torch(same, drop_last, n):
     def run(data):
         asked = []
 
@@ -171,7 +171,7 @@ def test_batch_asks_for_no_more_keys_than_torch(same, drop_last, n):
     same(run, ours, theirs)
 
 
-def test_batch_makes_a_new_list_each_time():
+def test_each_batch_is_a_new_list():
     batches = list(ours.BatchSampler(range(4), 2, False))
     batches[0].append(99)
     assert batches[1] == [2, 3]
@@ -181,12 +181,12 @@ def test_batch_makes_a_new_list_each_time():
     ("batch_size", "drop_last"),
     [(0, False), (-1, False), (2.0, False), (True, False), ("2", False), (None, False), (2, 0), (2, None), (2, "no")],
 )
-def test_batch_arguments(same, batch_size, drop_last):
+def test_arguments_of_batch_are_judged_as_by_torch(same, batch_size, drop_last):
     shown = same(lambda data: data.BatchSampler(range(4), batch_size, drop_last), ours, theirs)
     assert shown["error"][0] is ValueError
 
 
-def test_endless():
+def test_the_endless_sampler_yields_none_for_ever():
     endless = InfiniteConstantSampler()
     assert list(itertools.islice(endless, 5)) == [None] * 5
     assert next(iter(ours.BatchSampler(endless, 3, False))) == [None] * 3
@@ -204,5 +204,5 @@ def test_endless():
         lambda data, n: {"sampler": data.BatchSampler(data.SequentialSampler(range(n)), 4, False), "batch_size": None},
     ],
 )
-def test_in_torchs_loader(same, make):
+def test_samplers_work_in_torchs_loader(same, make):
     same(lambda data: list(theirs.DataLoader(torch.arange(10), **make(data, 10))), ours, theirs)

@@ -78,6 +78,6 @@ def test_a_feeder_that_is_blocked_is_said_to_write_the_message_that_it_writes() 
     assert stuck is not None and stuck.deadlock
     with at_work(patient):
         told = str(explain(tracing.load(stuck)))
-    [(batch, event)] = re.findall(r"writes batch (\d+) .* \[event (\d+)\]", told)
+    [(batch, event)] = re.findall(r"writes batch (\d+) \(.* \[event (\d+)\]", told)
     said = stuck.events[int(event)]
     assert (said[2], said[4]) == (Kind.SENT, int(batch))
