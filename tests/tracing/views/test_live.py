@@ -47,11 +47,13 @@ from tracing.trace.state import (
     WorkerStatus,
 )
 from tracing.trace.trace import EVENT_DTYPE, Actor
-from tracing.views.live.live import Live, Replay, watch
+from tracing.views.live.live import watch
 from tracing.views.live.panels import HELP, plain, render
+from tracing.views.live.playback import Live, Replay
 from tracing.views.live.recent import Recent, RecentEvent, is_told, recent
-from tracing.views.terminal.cells import ASCII, Frame, fit, lines_of, row_of_cells
+from tracing.views.terminal.batch_cells import row_of_cells
 from tracing.views.terminal.keyboard import names_of
+from tracing.views.terminal.layout import ASCII, Frame, fit, lines_of
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -37,7 +37,7 @@ from tracing.views.step_through import Part, choose, step, step_page, step_throu
 from tracing.views.step_through.event_columns import ERRORS
 from tracing.views.step_through.source_code import Code, text_of
 from tracing.views.step_through.terminal import Steps
-from tracing.views.terminal.cells import lines_of
+from tracing.views.terminal.layout import lines_of
 
 pytestmark = pytest.mark.timeout(120)
 Recorded = Callable[[str], tracing.Trace]

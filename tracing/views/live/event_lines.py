@@ -11,7 +11,8 @@ from tracing.analysis.hang.explain import Hang
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.event_words import sentence, thread_name
 from tracing.views.live.recent import RecentEvent
-from tracing.views.terminal.cells import DIM, Line, cell, text
+from tracing.views.terminal.batch_cells import cell
+from tracing.views.terminal.layout import DIM, Line, text
 
 
 def event_line(recent: RecentEvent, start: int) -> Line:

@@ -1,11 +1,11 @@
-"""One state of a loader as a picture for the terminal. Clocks, keys and files are tracing.views.live.live's business.
+"""One state of a loader as a picture for the terminal. Clocks, keys and files are left to live and playback.
 
 A batch's way reads like a page, from left to right and then on the next line:
 
     index_queue  ▸  worker  ▸  worker_result_queue         a row for each worker
     pin thread   ▸  data_queue  ▸  reorder buffer  ▸  main
 
-In a queue, what is taken next stands at the right, nearest to whoever takes it.
+In a queue, what is taken next is at the right, nearest to the thread that takes it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tracing.trace.state import LoaderState, MainStatus, PinStatus, QueueState, 
 from tracing.trace.words import duration
 from tracing.views.live.event_lines import event_line
 from tracing.views.live.recent import Recent, choose
-from tracing.views.terminal import cells
-from tracing.views.terminal.cells import (
+from tracing.views.terminal.batch_cells import bar, cell, row_of_cells, strip
+from tracing.views.terminal.layout import (
     BAD,
     BOLD,
     DIM,
@@ -26,11 +26,12 @@ from tracing.views.terminal.cells import (
     WAITS,
     Frame,
     Line,
+    Style,
     beside,
     box,
-    cell,
     ends,
     fit,
+    length,
     text,
 )
 
@@ -55,7 +56,7 @@ def render(
 ) -> Frame:  # fmt: skip
     """The loader that `recent` is about, in `width` columns and at most `height` lines.
 
-    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last. A hang takes a line more.
+    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last. A hang adds a line.
     """
     loader = choose(state, recent.loader)
     alarm = [fit([text(f" ▸ {line} ", BAD)], width) for line in recent.stuck[:1]]
@@ -72,7 +73,7 @@ def render(
 
 
 def plain(state: State, recent: Recent) -> str:
-    """The same in one line, for what is not a terminal."""
+    """The same in one line, for output elsewhere than in a terminal."""
     loader = choose(state, recent.loader)
     if loader is None:
         return f"{(recent.now - recent.start) / 1e9:.1f} s: no loader has begun yet"
@@ -108,13 +109,13 @@ def _verdict(recent: Recent, width: int) -> Line:
     if not recent.limit:
         return []
     limit, share = text(f" ▸ {recent.limit} ", BOLD), text(f" main in the loader {recent.in_loader:.0%} ")
-    return [limit, share] if cells.length([limit, share]) <= width else [limit]
+    return [limit, share] if length([limit, share]) <= width else [limit]
 
 
 def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
     lines = _workers(loader, recent, width, height - PASSES_HEIGHT + 1) if loader.workers else []
     left = height - len(lines)
-    passes = left if left < PASSES_HEIGHT + 3 else PASSES_HEIGHT  # less than three lines are no box
+    passes = left if left < PASSES_HEIGHT + 3 else PASSES_HEIGHT  # fewer than three lines are no box
     lines += _passes(loader, recent, width, passes)
     if left > passes:
         numbers = NUMBERS_WIDTH if width >= 2 * NUMBERS_WIDTH else 0
@@ -130,7 +131,7 @@ def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[
 def _workers(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
     count = len(loader.workers)
     shown = min(count, max(1, height - 2))
-    shown -= shown < count and shown > 1  # room to say how many more there are
+    shown -= shown < count and shown > 1  # room for how many more there are
     left, right = min(46, int(width * 0.22)), min(46, int(width * 0.275))  # a longer name at the right
     middle = width - left - right - 2
     rows = range(shown)
@@ -149,11 +150,11 @@ def _workers(loader: LoaderState, recent: Recent, width: int, height: int) -> li
 
 
 def _queue(queue: QueueState, width: int) -> Line:
-    return cells.row_of_cells(queue.messages, width, len(queue.buffer))
+    return row_of_cells(queue.messages, width, len(queue.buffer))
 
 
 def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int) -> Line:
-    """`0 fetching   7  12.3 ms ▁▃▇█▇ 93%`: id, status, task, for how long, the last seconds, share of them at work."""
+    """`0 fetching   7  12.3 ms ▁▃▇█▇ 93%`: id, status, task, since when, the last seconds, share of them at work."""
     digits = len(str(loader.num_workers - 1))
     words = 13 if width >= 50 else 10
     task = [cell(worker.task)] if worker.task >= 0 else []
@@ -164,10 +165,10 @@ def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int
     line = fit([text(f"{worker.worker:{digits}} "), text(status, STYLES.get(worker.status, DIM))], digits + words)
     line += fit(task, max(5, len(str(loader.send_idx)) + 2), right=True)
     line += [text(f"{duration(recent.now - worker.since):>8}", BAD if holds_up else PLAIN)]
-    room = width - cells.length(line) - 6
+    room = width - length(line) - 6
     if room >= 4 and worker.worker < len(recent.workers):
-        strip = recent.workers[worker.worker].strip(recent.since, recent.now, room)
-        line += [text(" "), *cells.strip(strip)]
+        load = recent.workers[worker.worker].strip(recent.since, recent.now, room)
+        line += [text(" "), *strip(load)]
         line += [text(f"{recent.busy[worker.worker]:5.0%}")]
     return line
 
@@ -182,7 +183,7 @@ def _passes(loader: LoaderState, recent: Recent, width: int, height: int) -> lis
         part = int(width * 0.19)
         boxes.append(box("↳ pin thread", _pin(loader, recent, part - 2), part, height, "page-locks"))
         ready = [
-            cells.row_of_cells(loader.data_queue.messages, part - 2),
+            row_of_cells(loader.data_queue.messages, part - 2),
             [text(f"{len(loader.data_queue)} ready", DIM)],
         ]
         boxes.append(box("data_queue", ready, part, height))
@@ -212,17 +213,17 @@ def _reorder_buffer(loader: LoaderState, width: int) -> list[Line]:
         return [[text("empty", DIM)], [text("all come in order", DIM)]]
     waits_for = _gap(loader)
     if waits_for < 0:
-        kept = cells.row_of_cells(loader.reorder_buffer, width)
+        kept = row_of_cells(loader.reorder_buffer, width)
         return [kept, [text(f"{loader.reorder_buffer[0]} is next", DIM)]]
     gap = [text("  "), text(f"{waits_for}?", BAD)]
-    kept = cells.row_of_cells(loader.reorder_buffer, width - cells.length(gap))
+    kept = row_of_cells(loader.reorder_buffer, width - length(gap))
     entry = loader.task_info.get(waits_for)
     where = f"worker {entry.worker} has it" if entry is not None else "it is on its way"
     return [[*kept, *gap], [text(f"until {waits_for} comes,")], [text(where)]]
 
 
 def _gap(loader: LoaderState) -> int:
-    """The task that keeps others in the reorder buffer; -1 if none does."""
+    """The task that the others in the reorder buffer wait for; -1 if there is none."""
     waits_for = loader.waits_for_task
     return -1 if waits_for in loader.reorder_buffer else waits_for
 
@@ -237,11 +238,11 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
     elif main.waits_for >= 0:
         what += [text(" for "), text(f"{main.waits_for}?", BOLD)]
     share = f"trained {recent.trained:.0%}, in the loader {recent.in_loader:.0%}"
-    strip = recent.training.strip(recent.since, recent.now, max(1, width))
+    load = recent.training.strip(recent.since, recent.now, max(1, width))
     since = text(f" {duration(recent.now - main.since)}")
     return [
-        ends(what if cells.length([*what, since]) <= width else what[:1], [since], width),
-        cells.strip(strip),
+        ends(what if length([*what, since]) <= width else what[:1], [since], width),
+        strip(load),
         [text(share if len(share) <= width else share.partition(", ")[2], DIM)],
     ]
 
@@ -271,27 +272,27 @@ def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
     return [ends([text(name)], value, width) for name, value in rows]
 
 
-def _share(share: float, style: cells.Style) -> Line:
-    return [*cells.bar(share, 8, style), text(f"{share:5.0%}")]
+def _share(share: float, style: Style) -> Line:
+    return [*bar(share, 8, style), text(f"{share:5.0%}")]
 
 
 HELP: list[Line] = [
     [],
     [cell(7), text(" A batch. It keeps its colour from index_queue to the training step.")],
     [],
-    [Segment(" ╎  "), text("In a queue, the next to be taken stands at the right. Left of this line:")],
+    [Segment(" ╎  "), text("In a queue, the next to be taken is at the right. Left of this line:")],
     [text("    messages in the feeder thread's buffer. Right of it: in the pipe.")],
     [text(" 5? ", BAD), text("The batch that the reorder buffer waits for; those beside it came early.")],
     [Segment(" ▃▇ "), text("The last five seconds, or less. Higher: busier; the colour is the batch's.")],
     [Segment("91% "), text("Behind a worker: the share of these seconds that it was busy.")],
     [],
     [text(" in the loader ", BOLD), text("main's time outside the training step: it waits, or works there")],
-    [text(" send_idx      ", BOLD), text("the task that main sends next: so many were sent")],
+    [text(" send_idx      ", BOLD), text("the task that main sends next: this many were sent")],
     [text(" rcvd_idx      ", BOLD), text("the task whose batch main hands to training next")],
     [],
-    [text(" q     ", BOLD), text("quits; the run that is watched goes on")],
-    [text(" space ", BOLD), text("pauses the picture, and lets it go on")],
-    [text(" ← →   ", BOLD), text("one event back or on (replay)")],
+    [text(" q     ", BOLD), text("quits; the watched run goes on")],
+    [text(" space ", BOLD), text("pauses and resumes the picture")],
+    [text(" ← →   ", BOLD), text("one event back or forward (replay)")],
     [text(" ↓ ↑   ", BOLD), text("half as fast, twice as fast (replay)")],
     [text(" h     ", BOLD), text("this page, and back")],
 ]

@@ -19,18 +19,18 @@ import textwrap
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
-from rich.style import Style
 
 from minidl.events import Kind
 from tracing.trace.event_words import ALARMING
 from tracing.views.sequence.rows import Arrow, Delivery, Note, Sequence
-from tracing.views.terminal.cells import BAD, BOLD, COLOURS, DIM, PLAIN, Frame, Line, cell, fit, lines_of, text
+from tracing.views.terminal.batch_cells import INKS, cell
+from tracing.views.terminal.layout import BAD, BOLD, DIM, PLAIN, Frame, Line, fit, lines_of, text
 
 LEAST_WIDTH, LEAST_WORDS, WORDS = 40, 18, 34  # columns: of the whole; of the words, and if there is room
 WIDEST_STEP = 16
 MOST_LINES = 5  # of one note
 LEGEND = "An arrow is where its message is put. On the right: how long the message was in its queue."
-ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # beyond those that tracing.views.terminal.cells translates
+ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # beyond those that tracing.views.terminal.layout translates
 
 
 class Drawing(Frame):
@@ -121,7 +121,7 @@ class TextLayout:
         lane = self._lifelines()
         begin, end = self.at[row.source], self.at[row.target]
         right = end > begin
-        ink = Style(color=COLOURS[row.label % len(COLOURS)]) if isinstance(row.label, int) else BOLD
+        ink = INKS[row.label % len(INKS)] if isinstance(row.label, int) else BOLD
         for x in range(min(begin, end) + 1, max(begin, end)):
             crossed = lane[x].text == "│"
             lane[x] = text("┼" if crossed else "─" if row.taken else "╌", ink)

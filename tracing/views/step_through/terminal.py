@@ -15,13 +15,15 @@ from rich.console import Console
 
 from minidl.events import Kind
 from tracing.trace.event_words import KINDS, sentence, thread_name
-from tracing.views.live.live import terminated_as_exit
+from tracing.views.live.moment import BusiestMoment, Moment
+from tracing.views.live.outputs import FullScreen
 from tracing.views.live.recent import recent
-from tracing.views.live.screens import Album, Moment, Picture
 from tracing.views.step_through.event_columns import ERRORS, value_of
 from tracing.views.step_through.source_code import Code, text_of
-from tracing.views.terminal.cells import BAD, BOLD, DIM, Frame, Line, cell, text
+from tracing.views.terminal.batch_cells import cell
 from tracing.views.terminal.keyboard import Keyboard
+from tracing.views.terminal.layout import BAD, BOLD, DIM, Frame, Line, text
+from tracing.views.terminal.restore import exit_on_sigterm
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -100,15 +102,15 @@ def run(trace: Trace, console: Console | None, k: int) -> None:
     console = console or Console()
     if len(trace) == 0:
         raise ValueError("nothing to step through: the trace has no events")
-    album, steps, shown = Album(console, trace.path.name), Steps(trace, k), -1
-    with terminated_as_exit(), Keyboard() as keyboard:
+    busiest, steps, shown = BusiestMoment(console, trace.path.name), Steps(trace, k), -1
+    with exit_on_sigterm(), Keyboard() as keyboard:
         if not (keyboard.active and console.is_terminal and not console.is_dumb_terminal):
             raise ValueError("no terminal to step through it in: write the page, with -o FILE.html")
-        with Picture(console) as picture:
+        with FullScreen(console) as picture:
             while True:
                 stop = steps.stop(shown)
                 shown = stop.facts.loader
-                picture.show(stop, album)
+                picture.show(stop, busiest)
                 keys = keyboard.read(PLAY_PERIOD if steps.playing else NO_KEY)
                 if "q" in keys or "Q" in keys or not keyboard.active:
                     return

@@ -1,7 +1,7 @@
-"""Single keys from a terminal, without waiting for the end of a line; and the terminal as it was, whatever happens.
+"""Single keys from a terminal, without waiting for the end of a line; then the terminal as it was, whatever happens.
 
-`start()` and `stop()` are what `with` calls; both can be called twice. Where there are no such keys (standard input
-is not a terminal, or the system is not POSIX) `read` only waits.
+`start()` and `stop()` are what `with` calls; both can be called twice. Where there are no single keys (standard
+input is not a terminal, or the system is not POSIX) `read` only waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ try:
 except ImportError:  # Windows
     termios = tty = None  # type: ignore[assignment]
 
-# What a terminal sends for a key that has no character; in application mode it sends O for [.
+# What a terminal sends for keys without a character; in application mode with O in place of [.
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 NAMES = {b" ": "space", b"\x1b": "escape"}
 _KEY = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\xff]", re.DOTALL)
@@ -41,9 +41,9 @@ class Keyboard:
         return self._fd >= 0
 
     def start(self) -> Keyboard:
-        """Have every key as soon as it is pressed. Ctrl-C stays an interrupt."""
+        """Get every key as soon as it is pressed. Ctrl-C still interrupts."""
         if not self.active and termios is not None and self._stream is not None and not self._stream.closed:
-            # A process in the background may not change the terminal: the system would stop it.
+            # A background process may not change the terminal: the system would stop it.
             with contextlib.suppress(termios.error, OSError, ValueError):
                 fd = self._stream.fileno()
                 if self._stream.isatty() and os.tcgetpgrp(fd) == os.getpgrp():
@@ -53,7 +53,7 @@ class Keyboard:
         return self
 
     def stop(self) -> None:
-        """Make the terminal what it was."""
+        """Give the terminal back as it was."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(termios.error):  # the terminal is gone
@@ -68,7 +68,7 @@ class Keyboard:
         self.stop()
 
     def read(self, timeout: float) -> list[str]:
-        """The keys pressed since the last time: "q", "space", "left", ... Waits for one at most `timeout` s."""
+        """The keys pressed since the last time: "q", "space", "left", ... Waits for one, at most `timeout` s."""
         timeout = max(0.0, timeout)
         if not self.active:
             time.sleep(timeout)

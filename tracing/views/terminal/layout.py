@@ -1,7 +1,4 @@
-"""The bricks of a terminal picture: lines of styled text that are exactly as long as they should be.
-
-A batch is drawn as a cell, ` 7 `, whose colour it keeps wherever it goes. Cells carry their number, strips their
-height: without colour, and in grey, they still say everything.
+"""The layout of a terminal picture: lines of styled text that are exactly as long as they should be.
 
 Legend
     Line    [Segment(" 7 ", orange), Segment("  ")]   one line; a box is a list of them
@@ -9,7 +6,6 @@ Legend
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
@@ -20,17 +16,9 @@ from rich.style import Style
 
 Line = list[Segment]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart. Seven of them: of 2, 4, 8 or 16 workers none sees the
-# same one every time. (The timeline has others, apart in grey on white paper: a dark screen would swallow its darkest.)
-COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
-DARK = {"#0072B2"}  # light digits on these
-_CELL = [Style(color="#FFFFFF" if colour in DARK else "#000000", bgcolor=colour, bold=True) for colour in COLOURS]
-_INK = [Style(color=colour) for colour in COLOURS]
-_MESSAGE = Style(reverse=True, bold=True)  # STOP and the like belong to no batch
 PLAIN, BOLD, DIM = Style(), Style(bold=True), Style(dim=True)
 GOOD, BAD, WAITS = Style(color="green", bold=True), Style(color="red", bold=True), Style(color="yellow", bold=True)
 
-LEVELS = " ▁▂▃▄▅▆▇█"
 # What a terminal that knows only ASCII gets instead.
 ASCII = str.maketrans("╭╮╰╯─│╎▸↱↳→←↑↓·×▁▂▃▄▅▆▇█░●‖µ…", "++++-||>>>><^v.x__--==##.*|u~")
 
@@ -63,7 +51,7 @@ def length(line: Sequence[Segment]) -> int:
 
 
 def fit(line: Line, width: int, right: bool = False) -> Line:
-    """The line, cut or filled to `width` columns; `right`: filled on its left. What is cut ends with `…`."""
+    """The line, cut or padded to `width` columns; `right`: padded on its left. A cut line ends with `…`."""
     missing = width - length(line)
     if missing == 0:
         return line
@@ -83,7 +71,7 @@ def ends(left: Line, right: Line, width: int) -> Line:
 
 
 def box(title: str, lines: list[Line], width: int, height: int, caption: str = "") -> list[Line]:
-    """The lines in a frame of exactly that size; the caption says more than the title where there is room for it."""
+    """The lines in a frame of exactly that size, with a caption beside the title where there is room for it."""
     if width < 4 or height < 2:
         return [fit([], width) for _ in range(height)]
     inner = width - 2
@@ -99,7 +87,7 @@ def box(title: str, lines: list[Line], width: int, height: int, caption: str = "
 
 
 def beside(boxes: list[list[Line]], arrows: Sequence[int] = ()) -> list[Line]:
-    """Boxes of the same height side by side, one column apart; in the lines `arrows` an arrow leads from each to the
+    """Boxes of the same height side by side, one column apart. In the lines `arrows` an arrow leads from each to the
     next: batches travel from left to right."""
     joined = []
     for number, parts in enumerate(zip(*boxes, strict=True)):
@@ -109,51 +97,6 @@ def beside(boxes: list[list[Line]], arrows: Sequence[int] = ()) -> list[Line]:
             line += [gap, *part]
         joined.append(line)
     return joined
-
-
-def cell(label: int | str) -> Segment:
-    """A batch, or a message that carries none."""
-    return Segment(f" {label} ", _CELL[label % len(_CELL)] if isinstance(label, int) else _MESSAGE)
-
-
-def row_of_cells(labels: Sequence[int | str], width: int, buffered: int = 0, end: bool = True) -> Line:
-    """As many cells as there is room for, then how many more there are: `+12`.
-
-    What is taken next stands at the right `end`, or at the left. The last `buffered` of them are still in the
-    feeder's buffer: a thin line parts them from those in the pipe.
-    """
-    line: Line = []
-    for number, label in enumerate(labels):
-        left = len(labels) - number
-        parts = [Segment("╎" if number == len(labels) - buffered else " ")] if number or buffered == left else []
-        parts.append(cell(label))
-        more = len(f" +{left - 1}") if left > 1 else 0
-        if length(line) + length(parts) + more > width:
-            line.append(Segment(f"{' ' if number else ''}+{left}", DIM))
-            break
-        line += parts
-    return fit(line[::-1], width, right=True) if end else fit(line, width)
-
-
-def strip(pieces: list[tuple[float, int]]) -> Line:
-    """A lane over time: each piece as high as its load, in the colour of its task."""
-    line = []
-    for load, task in pieces:
-        level = LEVELS[min(8, round(load * 8)) or (1 if load > 0 else 0)]
-        line.append(Segment(level, _INK[task % len(_INK)] if task >= 0 else DIM))
-    return line
-
-
-def bar(share: float, width: int, style: Style) -> Line:
-    """0 to 1 as a bar."""
-    full = min(width, round(share * width))
-    return [Segment("█" * full, style), Segment("░" * (width - full), DIM)]
-
-
-def without_remote_fonts(svg: str) -> str:
-    """rich's picture fetches its font from the network when it is looked at; ours takes the reader's own."""
-    svg = re.sub(r"@font-face\s*{[^}]*}", "", svg)
-    return svg.replace("Fira Code, monospace", "Fira Code, Menlo, Consolas, DejaVu Sans Mono, monospace")
 
 
 def lines_of(frame: Frame) -> Iterator[str]:

@@ -1,0 +1,74 @@
+"""Where the live view's frames go: to the terminal's other screen, or as plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import contextlib
+
+from rich.console import Console
+from rich.control import Control
+
+from tracing.views.live.moment import BusiestMoment, Moment
+from tracing.views.live.panels import plain
+from tracing.views.terminal.restore import other_screen
+
+PLAIN_PERIOD = 2.0  # s between two plain lines
+SLOWEST_PERIOD = 0.25  # s between two frames, at most
+SHARE_OF_CORE = 0.035  # that frames may take
+
+
+def print_line(console: Console, words: str) -> None:
+    """One plain line, however long."""
+    console.print(words, soft_wrap=True, highlight=False, markup=False)
+
+
+class FullScreen:
+    """Frames on the terminal's other screen. What the last one showed stays to be read, as a plain line."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._restore = contextlib.ExitStack()
+        self._size = (0, 0)
+        self._last: Moment | None = None  # None: nothing was shown
+
+    def __enter__(self) -> FullScreen:
+        self._restore.enter_context(other_screen(self.console))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore.close()
+        if self._last is not None:
+            print_line(self.console, plain(self._last.state, self._last.facts))
+
+    def show(self, moment: Moment, busiest: BusiestMoment) -> None:
+        self._last = moment
+        busiest.add(moment)
+        size = self.console.width, self.console.height  # looked up for every frame: windows change
+        if size != self._size:
+            self._size = size
+            self.console.control(Control.clear())
+        # Over the previous frame: lines are as long as the window, so nothing of it remains and nothing flickers. Not
+        # with rich's Live, which cuts every line to size once more, and that takes most of a frame's time.
+        self.console.control(Control.home())
+        self.console.print(moment.frame(busiest.title, *size), end="", soft_wrap=True)
+
+    def wait(self, period: float, cost: float) -> float:
+        return max(period, min(SLOWEST_PERIOD, cost / SHARE_OF_CORE))
+
+
+class PlainLines:
+    """A plain line every PLAIN_PERIOD."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def __enter__(self) -> PlainLines:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def show(self, moment: Moment, busiest: BusiestMoment) -> None:
+        busiest.add(moment)
+        print_line(self.console, plain(moment.state, moment.facts))
+
+    def wait(self, period: float, cost: float) -> float:
+        return PLAIN_PERIOD

@@ -1,0 +1,44 @@
+"""Gives the terminal back as it was, whatever happens: an error, Ctrl-C or SIGTERM.
+
+Here it is the screen, the cursor and the handler of SIGTERM; keyboard.py does the same for the keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+
+
+@contextlib.contextmanager
+def other_screen(console: Console) -> Iterator[None]:
+    """The terminal's other screen, without a cursor. The first one stays as it was."""
+    try:
+        console.set_alt_screen(True)
+        console.show_cursor(False)
+        yield
+    finally:
+        console.set_alt_screen(False)
+        console.show_cursor(True)
+
+
+@contextlib.contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """SIGTERM raises SystemExit in this block, so that the terminal is restored on the way out."""
+
+    def leave(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    # A thread cannot set a handler; one that is set already belongs to the program.
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
