@@ -15,7 +15,6 @@ import subprocess
 import sys
 import termios
 import time
-import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ import minidl
 import tracing
 from minidl.events import Kind, Queue
 from tests.tracing.hanging import hanging
+from tests.tracing.loads import LOADS, Numbers
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.recording.trace_directory import in_progress
@@ -59,89 +59,9 @@ pytestmark = pytest.mark.timeout(60)
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
-LOADS: dict[str, Callable[[Path], object]] = {}
 LEAVE = "\x1b[?1049l"  # back to the terminal's first screen
 SHOW_CURSOR = "\x1b[?25h"
 Recorded = Callable[[str], tracing.Trace]
-
-
-class Numbers(minidl.Dataset):
-    """0 to n - 1. Sample 0 comes after the batch of another task was stored, as the trace in directory `overtaken`
-    tells; that of `fatal` kills the worker."""
-
-    def __init__(self, n: int, overtaken: Path | None = None, fatal: int = -1) -> None:
-        self.n, self.overtaken, self.fatal = n, overtaken, fatal
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, key: int) -> int:
-        if key == 0 and self.overtaken is not None:
-            trace = tracing.load(self.overtaken)
-            while Kind.STORED not in trace.events["kind"]:
-                trace.refresh()
-        if key == self.fatal:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return key
-
-
-def a_load(load: Callable[[Path], object]) -> Callable[[Path], object]:
-    LOADS[load.__name__] = load
-    return load
-
-
-@a_load
-def in_order(directory: Path) -> None:
-    list(minidl.DataLoader(Numbers(40, overtaken=directory), batch_size=4, num_workers=3))
-
-
-@a_load
-def pinned(directory: Path) -> None:
-    list(minidl.DataLoader(Numbers(24), batch_size=4, num_workers=2, pin_memory="host"))
-
-
-@a_load
-def persistent(directory: Path) -> None:
-    loader = minidl.DataLoader(Numbers(24), batch_size=2, num_workers=2, persistent_workers=True, in_order=False)
-    list(loader)
-    list(loader)
-
-
-@a_load
-def serial(directory: Path) -> None:
-    list(minidl.DataLoader(Numbers(24), batch_size=2))
-
-
-@a_load
-def two_at_once(directory: Path) -> None:
-    loader = minidl.DataLoader(Numbers(24), batch_size=2, num_workers=1)
-    list(zip(loader, minidl.DataLoader(Numbers(12), num_workers=2), strict=True))
-
-
-@a_load
-def dying(directory: Path) -> None:
-    with contextlib.suppress(RuntimeError):
-        list(minidl.DataLoader(Numbers(40, fatal=18), batch_size=2, num_workers=2))
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """recorded("pinned") is the trace of that load. Each is recorded once, when a test first asks for it."""
-    traces: dict[str, tracing.Trace] = {}
-
-    def of(name: str) -> tracing.Trace:
-        if name not in traces:
-            directory = tmp_path_factory.mktemp(name)
-            with warnings.catch_warnings():
-                warnings.filterwarnings(
-                    "ignore", message="This DataLoader will create"
-                )  # more than the machine's cores
-                with tracing.record(directory):
-                    LOADS[name](directory)
-            traces[name] = tracing.load(directory)
-        return traces[name]
-
-    return of
 
 
 def busy_state(workers: int, pin: bool, waiting: int) -> State:

@@ -1,4 +1,4 @@
-"""A trace in the formats of others: Perfetto, lines of JSON, mermaid. See docs/exports.md."""
+"""A trace in formats that other programs read: Perfetto, lines of JSON. See docs/exports.md."""
 
 from __future__ import annotations
 

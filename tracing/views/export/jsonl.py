@@ -1,6 +1,6 @@
-"""A trace as lines of JSON, for other programs: a header, then one event a line. docs/exports.md tells every field.
+"""A trace as lines of JSON, for other programs: a header, then one event per line. docs/exports.md lists every field.
 
-SCHEMA and VERSION stand in the header. A field may be added without a new version; when one is removed or means
+SCHEMA and VERSION are in the header. A field may be added without a new version; when one is removed or means
 something else, VERSION goes up.
 """
 
@@ -59,7 +59,7 @@ HEADER = {
 
 def write(trace: Trace, target: str | os.PathLike[str] | IO[str]) -> None:
     """Write `trace` into a file, which is replaced, or a text stream, which stays open. The file is compressed if its
-    name ends in `.gz`. A growing trace is written as far as it is known now.
+    name ends in `.gz`. Of a growing trace it writes what has been read so far.
 
     Raises OSError when the file cannot be written.
     """
@@ -100,7 +100,7 @@ def header(trace: Trace) -> dict[str, Any]:
 
 
 def lines(trace: Trace) -> Iterator[dict[str, Any]]:
-    """The other lines, one an event; their fields are those of FIELDS."""
+    """The other lines, one per event; their fields are those of FIELDS."""
     kinds = {kind.value: kind.name for kind in Kind}
     queues = {queue.value: queue.name if queue else None for queue in Queue}
     who = [_who(actor) for actor in trace.actors]

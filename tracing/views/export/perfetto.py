@@ -1,16 +1,16 @@
 """A trace for Perfetto: Chrome's JSON trace format. Open the file at ui.perfetto.dev, or in chrome://tracing.
 
-    process, thread     a track each, with its name                               ph M
+    process, thread     a track each, with its name                                     ph M
     slice               what a thread did for a time: see tracing.views.export.slices   ph X
-    flow                a batch's way, from slice to slice                        ph s, t ... t, f
-    instant             a death, an error, an epoch, a step of the shutdown       ph i
-    counter             how much is in a queue, or in the reorder buffer          ph C
+    flow                a batch's way, from slice to slice                              ph s, t ... t, f
+    instant             a death, an error, an epoch, a step of the shutdown             ph i
+    counter             how much is in a queue, or in the reorder buffer                ph C
 
 Times are µs after the trace's first event, with their fraction. `args` name the events (positions in trace.events)
 that a slice begins and ends with.
 
-A viewer silently drops a flow event that lies in no slice, and a flow whose parts differ in id, name or category. So
-each stands FLOW_AT ns after the begin of a slice of its own track, where nothing else begins or ends.
+A viewer silently drops a flow event that is in no slice, and a flow whose parts differ in id, name or category. So
+each is FLOW_AT ns after the beginning of a slice of its own track, where nothing else begins or ends.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-FLOW_AT = 2 * GUARD  # ns after the begin of its slice
+FLOW_AT = 2 * GUARD  # ns after the beginning of its slice
 assert FLOW_AT + GUARD < STEP
 START, STEP_ON, END = "s", "t", "f"
-# The hops at which a batch is in some thread's hands: its flow passes through the slice of each.
+# The hops at which a thread has the batch: its flow passes through the slice of each.
 WAY = (
     "index_put", "index_sending", "index_got", "fetch_begin", "result_put", "result_sending", "result_got",
     "pin_begin", "data_put", "data_got", "yielded",
 )  # fmt: skip
-_TOLD = {
+_SHOWN = {
     *SHUTDOWN_STEPS, Kind.PIN_THREAD_END, Kind.DONE_SET, Kind.WORKER_END,
     Kind.EPOCH_BEGIN, Kind.EPOCH_END, Kind.STREAM_END, Kind.WORKER_EXHAUSTED, Kind.STORED, Kind.TASK_SKIPPED,
     Kind.ERROR_RAISED, Kind.WORKER_DIED, Kind.TASK_LOST, Kind.PARENT_DIED, Kind.FETCH_FAILED, Kind.PIN_FAILED,
     Kind.SEND_FAILED, Kind.HEALTH_CHECK, Kind.TIMED_OUT, Kind.NO_CAPACITY,
 }  # fmt: skip
-INSTANTS = {kind.value: kind.name.lower().replace("_", " ") for kind in Kind if kind in _TOLD}
+INSTANTS = {kind.value: kind.name.lower().replace("_", " ") for kind in Kind if kind in _SHOWN}
 THREAD_IDS = 1 << 23  # above every pid; a process's first thread has its pid, as Linux does it
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write `trace` for Perfetto into the file `path`, which is replaced; compressed if its name ends in `.gz`.
 
-    The events are written one after the other: a long trace needs little more memory than it has already.
+    The events are written one by one: a long trace needs little more memory than it has already.
     Raises OSError when the file cannot be written.
     """
     encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -70,7 +70,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def records(trace: Trace) -> Iterator[Json]:
-    """All trace events of the file, one after the other."""
+    """All trace events of the file."""
     yield from names(trace)
     flow = flows(trace)
     actors = trace.events["actor"]
@@ -146,7 +146,7 @@ def slice_records(trace: Trace, track: Json, each: Slice) -> Iterator[Json]:
         args |= _text(trace, last.k, "keys")
     elif first.kind == Kind.FETCH_BEGIN:
         args |= _keys(trace, first)
-    # Who reads a pipe learns only then which batch he has, and of which epoch: one that was left half way, maybe.
+    # A thread that reads a pipe learns only then which batch it has, and of which epoch: perhaps an abandoned one.
     through = last if first.kind == Kind.ARRIVED and last is not None and last.kind == Kind.GOT else first
     args["epoch"] = through.epoch
     ids = {"cat": "loader", **track}
@@ -162,7 +162,7 @@ def slice_records(trace: Trace, track: Json, each: Slice) -> Iterator[Json]:
 
 
 def _args(event: Event) -> Json:
-    """What an event says of itself; `event` is its position."""
+    """The fields of an event; `event` is its position."""
     args: Json = {"event": event.k, "loader": event.loader, "epoch": event.epoch}
     if event.task >= 0:
         args["task"] = event.task
@@ -186,8 +186,8 @@ def _keys(trace: Trace, event: Event) -> Json:
 
 
 def _end_of(trace: Trace, actor: int) -> int:
-    """Until when a thread may have gone on with what it did last (ns after the start): the trace's end, or the end
-    of its process, where main tells of it."""
+    """Until when a thread may have continued what it did last (ns after the start): the end of the trace, or of its
+    process where main has noticed that."""
     role, iterator, queue, worker = trace.index.roles[actor]
     ends = [trace.duration]
     if role == Lane.WORKER or (role == Lane.FEEDER and queue == Queue.RESULT):
@@ -215,11 +215,11 @@ def flows(trace: Trace) -> np.ndarray:
 
 
 def counters(trace: Trace) -> Iterator[Json]:
-    """How much is in each queue and in the reorder buffer, whenever that changes."""
+    """How much is in each queue and in the reorder buffer, at every change."""
     several = len({each.loader for each in trace.loaders}) > 1
     busy: dict[tuple[int, int], int] = {}  # (loader, row) -> the last event of the iterator that is counted there
     for number, iterator in enumerate(trace.index.iterators):
-        # One loader's iterators may run at the same time (`zip(loader, loader)`): each row of tracks holds one.
+        # One loader's iterators may run at the same time (`zip(loader, loader)`): each row of tracks has one of them.
         row = next(row for row in range(number + 1) if busy.get((iterator.loader, row), -1) < iterator.first())
         busy[iterator.loader, row] = iterator.last()
         after = (f" of loader {iterator.loader}" if several else "") + (f" ({row + 1})" if row else "")
@@ -248,7 +248,7 @@ def _changes(trace: Trace, number: int) -> dict[str, tuple[np.ndarray, np.ndarra
 
 
 def _reorder_changes(trace: Trace, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """What an epoch that was left half way leaves in the reorder buffer goes when the next one begins."""
+    """What an abandoned epoch leaves in the reorder buffer is dropped when the next one begins."""
     index, iterator = trace.index, trace.index.iterators[number]
     begins = index.group(number, Kind.EPOCH_BEGIN).array
     positions = []
@@ -275,5 +275,5 @@ def _depths(trace: Trace, number: int, positions: np.ndarray, changes: np.ndarra
 
 
 def _package(trace: Trace) -> str:
-    """What was traced."""
+    """The package whose loader was traced."""
     return next((each.config["package"] for each in trace.loaders if "package" in each.config), "unknown")
