@@ -8,16 +8,8 @@ from typing import Any
 
 import torch.utils.data
 
-from minidl.events import (
-    COLLATE_BEGIN,
-    COLLATE_END,
-    FETCH_BEGIN,
-    FETCH_END,
-    FETCH_FAILED,
-    NO_WORKER,
-    STREAM_END,
-    emit,
-)
+from minidl import events
+from minidl.events import NO_WORKER, emit
 from tracing.recording.torch_loader.progress import Progress
 
 Kinds: Any = torch.utils.data._DatasetKind
@@ -30,7 +22,7 @@ def emitting_kinds(progress: Progress, worker: int) -> Any:
         try:
             fetcher = Kinds.create_fetcher(kind, *args)
         except Exception as error:  # an iterable dataset could not be iterated
-            emit(FETCH_FAILED, progress.epoch_id, worker=worker, text=describe(error))
+            emit(events.FETCH_FAILED, progress.epoch_id, worker=worker, text=describe(error))
             raise
         return TracedFetcher(fetcher, kind == Kinds.Iterable, progress, worker)
 
@@ -49,14 +41,14 @@ class TracedFetcher:
 
     def fetch(self, keys: Any) -> Any:
         progress, worker = self.progress, self.worker
-        emit(FETCH_BEGIN, progress.epoch_id, progress.task, worker)
+        emit(events.FETCH_BEGIN, progress.epoch_id, progress.task, worker)
         try:
             return self.fetcher.fetch(keys)
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
-                emit(FETCH_FAILED, progress.epoch_id, progress.task, worker, text=describe(error))
+                emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=describe(error))
             elif worker != NO_WORKER:
-                emit(STREAM_END, progress.epoch_id, progress.task, worker)
+                emit(events.STREAM_END, progress.epoch_id, progress.task, worker)
             raise
 
 
@@ -68,10 +60,10 @@ class TracedCollate:
 
     def __call__(self, samples: Any) -> Any:
         epoch_id, task, worker = self.progress.epoch_id, self.progress.task, self.worker
-        emit(FETCH_END, epoch_id, task, worker)
-        emit(COLLATE_BEGIN, epoch_id, task, worker)
+        emit(events.FETCH_END, epoch_id, task, worker)
+        emit(events.COLLATE_BEGIN, epoch_id, task, worker)
         batch = self.function(samples)
-        emit(COLLATE_END, epoch_id, task, worker)
+        emit(events.COLLATE_END, epoch_id, task, worker)
         return batch
 
 

@@ -18,34 +18,8 @@ import torch.multiprocessing
 from torch.utils.data import _utils, dataloader
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration
 
-from minidl.events import (
-    ASKED,
-    EPOCH_BEGIN,
-    EPOCH_END,
-    ERROR_RAISED,
-    KEYS_BEGIN,
-    KEYS_DRAWN,
-    LOADER,
-    NO_CAPACITY,
-    NO_TASK,
-    PIN_BEGIN,
-    PIN_END,
-    PIN_STOPPING,
-    PRIMED,
-    RECEIVED,
-    RELEASED,
-    RESUME_ACKNOWLEDGED,
-    SAMPLER_END,
-    SHUTDOWN_BEGIN,
-    SHUTDOWN_END,
-    STORED,
-    TASK_LOST,
-    TASK_SKIPPED,
-    WORKER_DIED,
-    WORKER_EXHAUSTED,
-    YIELDED,
-    emit,
-)
+from minidl import events
+from minidl.events import NO_TASK, emit
 from tracing.recording.torch_loader.attached_loaders import epochs_of
 from tracing.recording.torch_loader.delayed_sigchld import delay_sigchld
 from tracing.recording.torch_loader.fetcher import TracedFetcher
@@ -91,37 +65,37 @@ class Emitting(Base):
     def _emit_loader(self, loader: Any) -> None:
         self._epochs = epochs_of(loader)
         self._progress = Progress(self._epochs.next())
-        emit(LOADER, self._progress.epoch_id, value=loader.num_workers, text=configuration(loader))
+        emit(events.LOADER, self._progress.epoch_id, value=loader.num_workers, text=configuration(loader))
 
     def _next_index(self) -> Any:
         epoch_id, task = self._progress.epoch_id, self._drawn
-        emit(KEYS_BEGIN, epoch_id, task)
+        emit(events.KEYS_BEGIN, epoch_id, task)
         try:
             keys = super()._next_index()
         except StopIteration:
-            emit(SAMPLER_END, epoch_id, value=task)
+            emit(events.SAMPLER_END, epoch_id, value=task)
             raise
-        emit(KEYS_DRAWN, epoch_id, task, text=keys)
+        emit(events.KEYS_DRAWN, epoch_id, task, text=keys)
         self._drawn = task + 1
         return keys
 
     def _next_data(self) -> Any:
         """One step. Here and not in `__next__`, whose warnings name the line that called it."""
         progress = self._progress
-        emit(ASKED, progress.epoch_id)
+        emit(events.ASKED, progress.epoch_id)
         try:
             batch = super()._next_data()
         except StopIteration:
-            emit(EPOCH_END, progress.epoch_id, value=self._num_yielded)
+            emit(events.EPOCH_END, progress.epoch_id, value=self._num_yielded)
             raise
         except Exception as error:
             self._notice_deaths(str(error))
-            emit(ERROR_RAISED, progress.epoch_id, text=repr(error))
+            emit(events.ERROR_RAISED, progress.epoch_id, text=repr(error))
             raise
         task = self._task_in_hand()
         if self._pins_here:
-            emit(PIN_END, progress.epoch_id, task)
-        emit(YIELDED, progress.epoch_id, task, value=self._num_yielded + 1)
+            emit(events.PIN_END, progress.epoch_id, task)
+        emit(events.YIELDED, progress.epoch_id, task, value=self._num_yielded + 1)
         return batch
 
     def _task_in_hand(self) -> int:
@@ -143,7 +117,7 @@ class Serial(Emitting, SerialBase):
         iterable = self._dataset_kind == dataloader._DatasetKind.Iterable
         self._dataset_fetcher = SerialFetcher(self._dataset_fetcher, iterable, self._progress)
         self._dataset_fetcher.pins = self._pins_here = bool(self._pin_memory)
-        emit(EPOCH_BEGIN, self._progress.epoch_id, value=-1)
+        emit(events.EPOCH_BEGIN, self._progress.epoch_id, value=-1)
 
     def _next_index(self) -> Any:
         self._progress.task = self._drawn  # what follows, up to the yield, is work on this task
@@ -161,7 +135,7 @@ class SerialFetcher(TracedFetcher):
     def fetch(self, keys: Any) -> Any:
         batch = super().fetch(keys)
         if self.pins:
-            emit(PIN_BEGIN, self.progress.epoch_id, self.progress.task)
+            emit(events.PIN_BEGIN, self.progress.epoch_id, self.progress.task)
         return batch
 
 
@@ -206,9 +180,9 @@ class Parallel(Emitting, ParallelBase):
             previous, progress.epoch_id = progress.epoch_id, self._epochs.next()
             self._resuming = self._num_workers
         self._drawn = progress.outstanding = 0
-        emit(EPOCH_BEGIN, progress.epoch_id, value=previous)
+        emit(events.EPOCH_BEGIN, progress.epoch_id, value=previous)
         super()._reset(loader, first_iter)
-        emit(PRIMED, progress.epoch_id, value=self._send_idx)
+        emit(events.PRIMED, progress.epoch_id, value=self._send_idx)
 
     # ---- one step
 
@@ -216,7 +190,7 @@ class Parallel(Emitting, ParallelBase):
         drawn, sent = self._drawn, self._send_idx
         super()._try_put_index()
         if self._drawn > drawn and self._send_idx == sent:
-            emit(NO_CAPACITY, self._progress.epoch_id, sent)
+            emit(events.NO_CAPACITY, self._progress.epoch_id, sent)
 
     def _get_data(self) -> Any:
         idx, data = message = super()._get_data()
@@ -224,12 +198,12 @@ class Parallel(Emitting, ParallelBase):
         if self._resuming:
             if isinstance(idx, _ResumeIteration):  # else it is a result of the epoch before: torch drops it
                 self._resuming -= 1
-                emit(RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
+                emit(events.RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
             return message
         progress.outstanding -= 1
-        emit(RECEIVED, progress.epoch_id, idx, sender, value=progress.outstanding)
+        emit(events.RECEIVED, progress.epoch_id, idx, sender, value=progress.outstanding)
         if isinstance(data, _IterableDatasetStopIteration):
-            emit(WORKER_EXHAUSTED, progress.epoch_id, worker=data.worker_id)
+            emit(events.WORKER_EXHAUSTED, progress.epoch_id, worker=data.worker_id)
         return message
 
     def _task_in_hand(self) -> int:
@@ -252,10 +226,10 @@ class Parallel(Emitting, ParallelBase):
         if worker_id not in self._died:
             self._died.add(worker_id)
             code = self._workers[worker_id].exitcode or 0
-            emit(WORKER_DIED, self._progress.epoch_id, worker=worker_id, value=code, text=text)
+            emit(events.WORKER_DIED, self._progress.epoch_id, worker=worker_id, value=code, text=text)
             for task, info in self._task_info.items():
                 if info == (worker_id,):
-                    emit(TASK_LOST, self._progress.epoch_id, task, worker_id)
+                    emit(events.TASK_LOST, self._progress.epoch_id, task, worker_id)
 
     # ---- the end
 
@@ -265,13 +239,13 @@ class Parallel(Emitting, ParallelBase):
             super()._shutdown_workers()
             return
         epoch_id = self._progress.epoch_id
-        emit(SHUTDOWN_BEGIN, epoch_id, value=len(self._task_info))
+        emit(events.SHUTDOWN_BEGIN, epoch_id, value=len(self._task_info))
         if hasattr(self, "_pin_memory_thread"):
-            emit(PIN_STOPPING, epoch_id)
+            emit(events.PIN_STOPPING, epoch_id)
         try:
             super()._shutdown_workers()
         finally:
-            emit(SHUTDOWN_END, epoch_id)
+            emit(events.SHUTDOWN_END, epoch_id)
 
 
 # torch's names, under which `_get_iterator` looks the two classes up, and which errors and profiles show.
@@ -302,16 +276,16 @@ class TaskInfo(dict[int, Any]):
     def __setitem__(self, task: int, info: Any) -> None:
         if len(info) == 2:
             awaited = next(iter(self))  # the first one: tasks are sent in order
-            emit(STORED, self._progress.epoch_id, task, info[0], value=awaited)
+            emit(events.STORED, self._progress.epoch_id, task, info[0], value=awaited)
         super().__setitem__(task, info)
 
     def pop(self, task: int) -> Any:  # type: ignore[override]
         info = super().pop(task)
         self.taken = task
         if len(info) == 2:
-            emit(RELEASED, self._progress.epoch_id, task, info[0])
+            emit(events.RELEASED, self._progress.epoch_id, task, info[0])
         return info
 
     def __delitem__(self, task: int) -> None:
-        emit(TASK_SKIPPED, self._progress.epoch_id, task, self[task][0])
+        emit(events.TASK_SKIPPED, self._progress.epoch_id, task, self[task][0])
         super().__delitem__(task)

@@ -8,15 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minidl import events
-from minidl.events import (
-    JOIN_BEGIN,
-    NO_WORKER,
-    WORKER_JOINED,
-    WORKER_STARTED,
-    WORKER_STARTING,
-    WORKER_TERMINATED,
-    emit,
-)
+from minidl.events import NO_WORKER, emit
 from tracing.recording.torch_loader import attached_loaders
 from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, TracedQueue
@@ -86,16 +78,16 @@ class TracedProcess:
         self.process.daemon = value
 
     def start(self) -> None:
-        self._emit(WORKER_STARTING)
+        self._emit(events.WORKER_STARTING)
         self.process.start()
-        self._emit(WORKER_STARTED, self.process.pid or 0)
+        self._emit(events.WORKER_STARTED, self.process.pid or 0)
 
     def join(self, timeout: float | None = None) -> None:
-        self._emit(JOIN_BEGIN, int((timeout or 0) * 1e9))
+        self._emit(events.JOIN_BEGIN, int((timeout or 0) * 1e9))
         self.process.join(timeout)
         if not self.process.is_alive():
-            self._emit(WORKER_JOINED, self.process.exitcode or 0)
+            self._emit(events.WORKER_JOINED, self.process.exitcode or 0)
 
     def terminate(self) -> None:
-        self._emit(WORKER_TERMINATED)
+        self._emit(events.WORKER_TERMINATED)
         self.process.terminate()

@@ -25,31 +25,8 @@ from typing import Any
 from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration
 
-from minidl.events import (
-    ARRIVED,
-    CLOSED,
-    DISPATCHED,
-    DONE_SET,
-    GOT,
-    HEALTH_CHECK,
-    JOIN_CANCELLED,
-    NO_TASK,
-    NO_WORKER,
-    PIN_BEGIN,
-    PIN_END,
-    PIN_FAILED,
-    PIN_JOINED,
-    PIN_THREAD_BEGIN,
-    PUT,
-    RESUME,
-    SEND_FAILED,
-    STOP,
-    TIMED_OUT,
-    WAIT,
-    WAKE,
-    Queue,
-    emit,
-)
+from minidl import events
+from minidl.events import NO_TASK, NO_WORKER, RESUME, STOP, WAKE, Queue, emit
 from tracing.recording.torch_loader.progress import Progress
 
 ENVELOPE_AT = 11  # bytes: a pickle begins with its protocol (2) and the length of its frame (9)
@@ -84,7 +61,7 @@ class PipeTap:
         if self._worker == NO_WORKER:  # so the envelope says: it begins with the sender
             known = len(data) > ENVELOPE_AT + 1 and data[ENVELOPE_AT] == BYTE
             self.sender = data[ENVELOPE_AT + 1] if known else NO_WORKER
-        emit(ARRIVED, self._progress.epoch_id, NO_TASK, self.sender, self._name, len(data))
+        emit(events.ARRIVED, self._progress.epoch_id, NO_TASK, self.sender, self._name, len(data))
         return data
 
 
@@ -106,7 +83,7 @@ class TracedQueue:
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         epoch_id = self.progress.epoch_id
-        emit(PUT, epoch_id, label(message), self.worker, self.name)
+        emit(events.PUT, epoch_id, label(message), self.worker, self.name)
         self.queue.put((self.worker, epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
@@ -115,7 +92,7 @@ class TracedQueue:
             tap = self.tap = PipeTap(self.queue, name, self.worker, progress)
         tap.arrived = False
         if not tap.poll(0):
-            emit(WAIT, progress.epoch_id, NO_TASK, self.worker, name, int((timeout or 0) * 1e9))
+            emit(events.WAIT, progress.epoch_id, NO_TASK, self.worker, name, int((timeout or 0) * 1e9))
         try:
             self.sender, self.epoch_id, message = self.queue.get(block, timeout)
         except Empty:
@@ -123,26 +100,26 @@ class TracedQueue:
             raise
         except Exception as error:
             if tap.arrived:  # it could not be unpickled. (Else a signal's handler raised, and nothing was taken.)
-                emit(GOT, progress.epoch_id, worker=tap.sender, queue=name, text=repr(error))
+                emit(events.GOT, progress.epoch_id, worker=tap.sender, queue=name, text=repr(error))
             raise
         task = message[0] if type(message) is tuple else NO_TASK  # most are tasks, and a call costs more
         if type(task) is not int or task < 0:
             task = label(message)
         if self.leads:
             progress.epoch_id, progress.task = self.epoch_id, task
-        emit(GOT, self.epoch_id, task, self.sender, name)
+        emit(events.GOT, self.epoch_id, task, self.sender, name)
         return message
 
     def timed_out(self) -> None:
-        emit(TIMED_OUT, self.progress.epoch_id, worker=self.worker, queue=self.name)
+        emit(events.TIMED_OUT, self.progress.epoch_id, worker=self.worker, queue=self.name)
 
     def cancel_join_thread(self) -> None:
-        emit(JOIN_CANCELLED, self.progress.epoch_id, worker=self.worker, queue=self.name)
+        emit(events.JOIN_CANCELLED, self.progress.epoch_id, worker=self.worker, queue=self.name)
         self.queue.cancel_join_thread()
 
     def close(self) -> None:
         buffered = len(getattr(self.queue, "_buffer", ()))
-        emit(CLOSED, self.progress.epoch_id, worker=self.worker, queue=self.name, value=buffered)
+        emit(events.CLOSED, self.progress.epoch_id, worker=self.worker, queue=self.name, value=buffered)
         self.queue.close()
 
 
@@ -156,10 +133,10 @@ class IndexQueue(TracedQueue):
         if type(message) is tuple:
             progress.outstanding += 1
             task = message[0]
-            emit(DISPATCHED, progress.epoch_id, task, worker, value=progress.outstanding)
+            emit(events.DISPATCHED, progress.epoch_id, task, worker, value=progress.outstanding)
         else:
             task = label(message)
-        emit(PUT, progress.epoch_id, task, worker, Queue.INDEX)
+        emit(events.PUT, progress.epoch_id, task, worker, Queue.INDEX)
         self.queue.put((worker, progress.epoch_id, message), block, timeout)
 
 
@@ -170,7 +147,8 @@ class ResultQueue(TracedQueue):
 
     def timed_out(self) -> None:
         super().timed_out()
-        emit(HEALTH_CHECK, self.progress.epoch_id)  # main looks whether all workers are alive. torch: `_try_get_data`
+        # main checks whether all workers are alive. torch: `_try_get_data`
+        emit(events.HEALTH_CHECK, self.progress.epoch_id)
 
 
 class PinnedResults(TracedQueue):
@@ -183,16 +161,16 @@ class PinnedResults(TracedQueue):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if not self._begun:
             self._begun = True
-            emit(PIN_THREAD_BEGIN, self.progress.epoch_id)
+            emit(events.PIN_THREAD_BEGIN, self.progress.epoch_id)
         message = super().get(block, timeout)
         batch = label(message) >= 0 and not isinstance(message[1], (ExceptionWrapper, _IterableDatasetStopIteration))
         self.pinning = message[0] if batch else NO_TASK
         if batch:
-            emit(PIN_BEGIN, self.epoch_id, self.pinning, self.sender)
+            emit(events.PIN_BEGIN, self.epoch_id, self.pinning, self.sender)
         return message
 
     def cancel_join_thread(self) -> None:
-        emit(PIN_JOINED, self.progress.epoch_id, value=1)  # main does this once it has
+        emit(events.PIN_JOINED, self.progress.epoch_id, value=1)  # main does this once it has
         super().cancel_join_thread()
 
 
@@ -214,22 +192,22 @@ class DataQueue:
         epoch_id, task = results.epoch_id, label(message)
         if results.pinning == task >= 0:
             failed = message[1].exc_msg if isinstance(message[1], ExceptionWrapper) else None
-            emit(PIN_END if failed is None else PIN_FAILED, epoch_id, task, results.sender, text=failed)
+            emit(events.PIN_END if failed is None else events.PIN_FAILED, epoch_id, task, results.sender, text=failed)
             results.pinning = NO_TASK  # a put that is repeated, on a full queue, does not end it again
-        emit(PUT, epoch_id, task, NO_WORKER, Queue.DATA)
+        emit(events.PUT, epoch_id, task, NO_WORKER, Queue.DATA)
         self.queue.put((results.sender, epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         progress = self.results.progress
         if self.queue.empty():
-            emit(WAIT, progress.epoch_id, queue=Queue.DATA, value=int((timeout or 0) * 1e9))
+            emit(events.WAIT, progress.epoch_id, queue=Queue.DATA, value=int((timeout or 0) * 1e9))
         try:
             self.sender, epoch_id, message = self.queue.get(block, timeout)
         except Empty:
-            emit(TIMED_OUT, progress.epoch_id, queue=Queue.DATA)
-            emit(HEALTH_CHECK, progress.epoch_id)
+            emit(events.TIMED_OUT, progress.epoch_id, queue=Queue.DATA)
+            emit(events.HEALTH_CHECK, progress.epoch_id)
             raise
-        emit(GOT, epoch_id, label(message), NO_WORKER, Queue.DATA)
+        emit(events.GOT, epoch_id, label(message), NO_WORKER, Queue.DATA)
         return message
 
 
@@ -244,7 +222,7 @@ class DoneEvent:
         return getattr(self.event, name)
 
     def set(self) -> None:
-        emit(DONE_SET, self.progress.epoch_id)
+        emit(events.DONE_SET, self.progress.epoch_id)
         self.event.set()
 
 
@@ -254,7 +232,7 @@ def emit_send_failures(queue: Any, name: Queue) -> None:
 
     def failed(error: BaseException, envelope: Any) -> None:
         worker, epoch_id, message = envelope
-        emit(SEND_FAILED, epoch_id, label(message), worker, name, text=repr(error))
+        emit(events.SEND_FAILED, epoch_id, label(message), worker, name, text=repr(error))
         print_error(error, message)
 
     queue._on_queue_feeder_error = failed

@@ -16,20 +16,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import _ResumeIteration
 
 from minidl import events
-from minidl.events import (
-    FETCH_FAILED,
-    INIT_FN_BEGIN,
-    INIT_FN_END,
-    PARENT_DIED,
-    STOP,
-    WORKER_BEGIN,
-    WORKER_END,
-    WORKER_READY,
-    WORKER_RESUMED,
-    WORKER_SEEDED,
-    Queue,
-    emit,
-)
+from minidl.events import STOP, Queue, emit
 from tracing.recording.torch_loader.fetcher import describe, emitting_kinds
 from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.queues import TracedQueue, emit_send_failures
@@ -52,7 +39,7 @@ def run(setup: WorkerSetup, worker_loop: Callable[..., None], args: tuple[Any, .
     events.install(setup.recorder)
     events.number_loaders_from(os.getpid())
     parent = os.getppid()
-    emit(WORKER_BEGIN, setup.epoch_id, worker=setup.worker_id, value=os.getpid())
+    emit(events.WORKER_BEGIN, setup.epoch_id, worker=setup.worker_id, value=os.getpid())
     progress = Progress(setup.epoch_id)
     bound = inspect.signature(worker_loop).bind(*args)
     own = bound.arguments
@@ -67,8 +54,8 @@ def run(setup: WorkerSetup, worker_loop: Callable[..., None], args: tuple[Any, .
     end = STOPPED if progress.task == STOP else INTERRUPTED
     if end is INTERRUPTED and os.getppid() != parent:
         end = PARENT_IS_DEAD
-        emit(PARENT_DIED, progress.epoch_id, worker=setup.worker_id)
-    emit(WORKER_END, progress.epoch_id, worker=setup.worker_id, value=end)
+        emit(events.PARENT_DIED, progress.epoch_id, worker=setup.worker_id)
+    emit(events.WORKER_END, progress.epoch_id, worker=setup.worker_id, value=end)
 
 
 class WorkersIndexQueue(TracedQueue):
@@ -81,7 +68,7 @@ class WorkersIndexQueue(TracedQueue):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if not self._ready:
             self._ready = True
-            emit(WORKER_READY, self.progress.epoch_id, worker=self.worker)
+            emit(events.WORKER_READY, self.progress.epoch_id, worker=self.worker)
         return super().get(block, timeout)
 
 
@@ -93,7 +80,7 @@ class WorkersResultQueue(TracedQueue):
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         idx, data = message
         if isinstance(idx, _ResumeIteration):
-            emit(WORKER_RESUMED, self.progress.epoch_id, worker=self.worker)
+            emit(events.WORKER_RESUMED, self.progress.epoch_id, worker=self.worker)
         elif isinstance(data, ExceptionWrapper):
             data.exc_msg = without_our_frames(data.exc_msg)
         super().put(message, block, timeout)
@@ -116,13 +103,13 @@ class TracedInitFn:
     def __call__(self, worker_id: int) -> None:
         epoch_id = self.epoch_id
         info = torch.utils.data.get_worker_info()
-        emit(WORKER_SEEDED, epoch_id, worker=worker_id, value=info.seed if info else 0)
+        emit(events.WORKER_SEEDED, epoch_id, worker=worker_id, value=info.seed if info else 0)
         if self.function is not None:
-            emit(INIT_FN_BEGIN, epoch_id, worker=worker_id)
+            emit(events.INIT_FN_BEGIN, epoch_id, worker=worker_id)
             try:
                 self.function(worker_id)
             except Exception as error:
-                emit(FETCH_FAILED, epoch_id, worker=worker_id, text=describe(error))
+                emit(events.FETCH_FAILED, epoch_id, worker=worker_id, text=describe(error))
                 raise
             finally:
-                emit(INIT_FN_END, epoch_id, worker=worker_id)
+                emit(events.INIT_FN_END, epoch_id, worker=worker_id)
