@@ -446,7 +446,7 @@ def test_a_run_that_hangs_is_said_to(tmp_path: Path) -> None:
         # The last events are a minute old, and shown all the same.
         assert all(words in once.getvalue() for words in ("● live", said, "asks for the next batch"))
         state.loaders[0].yielded += 1
-        source._look_whether_it_hangs(state)
+        source._check_for_hang(state)
         assert source.stuck == ()
 
 
