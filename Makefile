@@ -40,7 +40,7 @@ docs: setup ## rewrite the pages and pictures in docs/ that are made from the co
 	@$(BIN)/python -m tests.docs.events_page > docs/events.md
 	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
 	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
-	@$(BIN)/python -m tests.docs.rooms docs/pictures/tracing.svg
+	@$(BIN)/python -m tests.docs.rooms docs
 
 format: setup ## reformat the code, and mend what the linter can
 	@$(BIN)/python -m ruff check --fix

@@ -1,9 +1,9 @@
-"""Run the notebooks and keep what they show: `make notebooks`, or
+"""Run the notebooks and save their outputs: `make notebooks`, or
 
     python -m notebooks.build [--jobs 2] [NAME ...]        NAME: 01, or notebooks/01-a-batchs-journey.ipynb
 
 Each is executed from top to bottom in its own folder, by a kernel of this Python, and written back with its outputs and
-nothing that differs from one time to the next: no execution times, no random cell ids.
+nothing that differs from run to run: no execution times, no random cell ids.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from traitlets.config import Config
 
 COMMAND = "python -m notebooks.build"
 FOLDER = Path(__file__).parent
-LIMIT = 120  # seconds for a cell; none takes long, but the machine may be busy
+LIMIT = 120  # seconds per cell; none takes long, but the machine may be busy
 
 
 def notebooks(names: list[str] | None = None) -> list[Path]:
-    """Those that begin with one of the names; all of them without names. ValueError: one that there is not."""
+    """Those that begin with one of the names; without names, all of them. ValueError: there is no such notebook."""
     there = sorted(FOLDER.glob("[0-9][0-9]-*.ipynb"))
     if not names:
         return there
@@ -42,11 +42,11 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
 
 
 def executed(path: Path) -> Any:
-    """The notebook with the outputs that it has now. CellExecutionError: a cell raised."""
+    """The notebook with its new outputs. CellExecutionError: a cell raised."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory(prefix="nb-") as folder:
-        # Sockets that are files, not ports: nobody else can listen in, and ipykernel has nothing to warn of. A profile
-        # that is empty: what somebody's own IPython runs first does not belong into these notebooks.
+        # Sockets that are files, not ports: no other user can listen in, and ipykernel has nothing to warn about. An
+        # empty profile: what your own IPython runs at its start does not belong in these notebooks.
         config = Config(KernelManager={"transport": "ipc", "ip": str(Path(folder, "kernel"))})
         environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "IPYTHONDIR": folder}
         client = NotebookClient(
@@ -57,7 +57,7 @@ def executed(path: Path) -> Any:
 
 
 def steady(notebook: Any) -> Any:
-    """Without what another run, or another machine, would have otherwise."""
+    """Without what would differ in another run, or on another machine."""
     for number, cell in enumerate(notebook.cells, start=1):
         cell["id"] = f"cell-{number:02}"
         cell["metadata"] = {}
@@ -75,7 +75,7 @@ def steady(notebook: Any) -> Any:
 
 
 def build(path: Path) -> float:
-    """Execute it, and write it back. Seconds."""
+    """Execute it and write it back; returns how many seconds that took."""
     begin = time.perf_counter()
     notebook = executed(path)
     path.write_text(nbformat.writes(notebook, version=4) + "\n", encoding="utf-8")

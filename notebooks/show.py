@@ -1,6 +1,6 @@
 """What the notebooks show: minidl's source, and runs of the simulated world as pictures, step-throughs and reports.
 
-show.source(ParallelIterator._try_put_index)    the function as it stands in the package
+show.source(ParallelIterator._try_put_index)    the function as it is in the package
 run = show.run(program)                         simulated: the same run, to the byte, every time
 show.timeline(run), show.step(run), show.report(run)
 show.journey(run, 5)                            all events of batch 5, in words
@@ -25,14 +25,14 @@ DPI = 110
 
 
 def source(*things: Any) -> None:
-    """The source of functions, methods and classes of minidl, each under the name of its file."""
+    """The source of functions, methods and classes of minidl, each headed by its file's name."""
     for thing in things:
         module = inspect.getmodule(thing)
         assert module is not None
         text = textwrap.dedent(inspect.getsource(thing)).rstrip()
         code = f"```python\n# {module.__name__.replace('.', '/')}.py\n\n{text}\n```"
         # Markdown, not HTML: it is highlighted wherever a notebook is shown, and short in a diff. The frame is for
-        # nbconvert, whose style sheet forgets the font of code in an output.
+        # nbconvert, whose style sheet sets no font for code in an output.
         display(Markdown(f'<div style="font-family: monospace">\n\n{code}\n\n</div>'))
 
 
@@ -57,10 +57,10 @@ def step(run: Outcome | tracing.Trace, title: str = "step by step", height: int 
 
 
 def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
-    """Every event of one batch (of the first epoch): when, who, what, and which function of minidl says so."""
+    """Every event of one batch (of the first epoch): when, who, what, and which function of minidl emits it."""
     trace = _trace(run)
     code = Code(trace.sources)
-    rows = ["| ms | who | does what | said in |", "|---:|---|---|---|"]
+    rows = ["| ms | who | does what | emitted in |", "|---:|---|---|---|"]
     for event in trace.events[(trace.events["task"] == task_id) & (trace.events["epoch"] == 0)]:
         kind, what = KINDS[int(event["kind"])], sentence(event).text("**{}**")
         function = code.functions[code.sites[code.site(kind, event["queue"])][0]]

@@ -2,12 +2,12 @@
 
 python -m tests.docs.diagrams docs/protocol.md
 
-Each stands in the page between two markers that bear its name. Here it is a program and the part of its run that is
-drawn, chosen by what the run says and not by a number of a step, so that a change of minidl moves the choice along.
+Each is in the page between two markers with its name. Here it is a program and the part of its run to draw, chosen by
+events and not by step numbers, so that the choice survives a change of minidl.
 
 Legend
-    Said(Kind.YIELDED, 2)     the third time that the run says this
-    victim 1                  a process of the run: 0 is main, 1 worker 0
+    Moment(Kind.YIELDED, 2)   the third event of this kind
+    victim 1                  a process of the run: 0 is main, 1 is worker 0
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def catches() -> None:
 
 
 @dataclass(frozen=True)
-class Said:
-    """A moment of a run: it says this."""
+class Moment:
+    """A moment of a run: when it emits this event."""
 
     kind: Kind
     count: int = 0  # after how many others of this kind; -1 for the last one
@@ -139,12 +139,12 @@ class Said:
 
 @dataclass(frozen=True)
 class Kill:
-    """kill -9 of a process, at the first step at which it has just said `last`, and anybody has said `after`."""
+    """kill -9 of a process, at the first step at which its latest event is `last` and `after` has been emitted."""
 
     victim: int
     name: str  # of its column
-    last: Said
-    after: Said
+    last: Moment
+    after: Moment
 
 
 @dataclass(frozen=True)
@@ -154,49 +154,49 @@ class Picture:
     name: str  # of its markers
     title: str
     program: Callable[[], None]
-    begin: Said | None = None  # None: with the run
-    end: Said | None = None
+    begin: Moment | None = None  # None: with the run
+    end: Moment | None = None
     kill: Kill | None = None
 
 
 PICTURES = [
-    Picture("start-up", "Start-up, with a pin thread", begins, end=Said(Kind.YIELDED)),
+    Picture("start-up", "Start-up, with a pin thread", begins, end=Moment(Kind.YIELDED)),
     Picture(
         "steady state",
         "Steady state: batch 4 is slow",
         one_is_slow,
-        begin=Said(Kind.YIELDED, task=2),
-        end=Said(Kind.YIELDED, task=6),
+        begin=Moment(Kind.YIELDED, task=2),
+        end=Moment(Kind.YIELDED, task=6),
     ),
     Picture(
         "resume",
         "A second epoch with persistent workers",
         two_epochs,
-        begin=Said(Kind.EPOCH_END),
-        end=Said(Kind.YIELDED, count=1, task=0),
+        begin=Moment(Kind.EPOCH_END),
+        end=Moment(Kind.YIELDED, count=1, task=0),
     ),
     Picture(
         "end of stream",
         "End of stream: worker 0 has 1 sample, worker 1 has 2",
         uneven,
-        begin=Said(Kind.PRIMED),
-        end=Said(Kind.SHUTDOWN_BEGIN),
+        begin=Moment(Kind.PRIMED),
+        end=Moment(Kind.SHUTDOWN_BEGIN),
     ),
-    Picture("normal", "Shutdown at the end of an epoch, with a pin thread", ends, begin=Said(Kind.YIELDED, count=-1)),
-    Picture("interpreter exit", "Shutdown at interpreter exit", exits, begin=Said(Kind.YIELDED)),
+    Picture("normal", "Shutdown at the end of an epoch, with a pin thread", ends, begin=Moment(Kind.YIELDED, count=-1)),
+    Picture("interpreter exit", "Shutdown at interpreter exit", exits, begin=Moment(Kind.YIELDED)),
     Picture(
         "a worker is killed",
         "kill -9 of worker 0, in the middle of task 4",
         catches,
-        begin=Said(Kind.YIELDED, task=3),
-        kill=Kill(1, "worker 0", Said(Kind.FETCH_BEGIN, task=4), after=Said(Kind.STORED, task=7)),
+        begin=Moment(Kind.YIELDED, task=3),
+        kill=Kill(1, "worker 0", Moment(Kind.FETCH_BEGIN, task=4), after=Moment(Kind.STORED, task=7)),
     ),
     Picture(
         "main is killed",
         "kill -9 of main, in the middle of a training step",
         catches,
-        begin=Said(Kind.YIELDED, task=3),
-        kill=Kill(0, "main", Said(Kind.YIELDED, task=3), after=Said(Kind.FETCH_BEGIN, task=7)),
+        begin=Moment(Kind.YIELDED, task=3),
+        kill=Kill(0, "main", Moment(Kind.YIELDED, task=3), after=Moment(Kind.FETCH_BEGIN, task=7)),
     ),
 ]
 
@@ -223,7 +223,7 @@ def drawn(picture: Picture) -> str:
     if picture.kill:
         sequence = with_death(sequence, picture.kill.name, outcome.struck_at)
     sequence = dataclasses.replace(sequence, rows=[shortened(row) for row in sequence.rows])
-    return re.sub(r"\(([\d.]+) (µs|ms) in (\w+)\)", lay, diagram(sequence))
+    return re.sub(r"\(([\d.]+) (µs|ms) in (\w+)\)", waited, diagram(sequence))
 
 
 def shortened(row: Arrow | Note) -> Arrow | Note:
@@ -233,15 +233,14 @@ def shortened(row: Arrow | Note) -> Arrow | Note:
     return row
 
 
-def lay(match: re.Match[str]) -> str:
-    """How long a message lay in its queue. A step of the simulated world takes a virtual microsecond: how many of these
-    there were says nothing."""
+def waited(match: re.Match[str]) -> str:
+    """How long a message was in its queue. Microseconds mean nothing here: a step of the simulated world takes one."""
     number, unit, queue = match.groups()
     return f"({float(number):.0f} ms in {queue})" if unit == "ms" else f"({queue})"
 
 
 def with_death(sequence: Sequence, column: str, at: float) -> Sequence:
-    """Who is killed says nothing any more, so the trace does not say it either."""
+    """A killed process emits nothing more, so its death is not in the trace."""
     trace = sequence.trace
     before = int(np.searchsorted(trace.events["time"], round(at * 1e9), "right")) - 1
     note = Note(before, column, Kind.WORKER_DIED, -1, Sentence("killed: SIGKILL"))
@@ -263,25 +262,25 @@ def run(picture: Picture) -> Outcome:
 
 
 def kills(outcome: Outcome, kill: Kill) -> bool:
-    """Whether the kill came at its moment. What the victim's feeder threads said does not count."""
+    """Whether the kill came at its moment. The events of the victim's feeder threads do not count."""
     victim = list(outcome.parents)[kill.victim]
     thread = next(number for number, (pid, _) in enumerate(outcome.threads) if pid == victim)
     before = [event for event in outcome.events if event[0] <= round(outcome.struck_at * 1e9)]
     own = [event for event in before if event[1] == thread]
-    return bool(own) and says(own[-1], kill.last) and any(says(event, kill.after) for event in before)
+    return bool(own) and is_at(own[-1], kill.last) and any(is_at(event, kill.after) for event in before)
 
 
-def says(event: tuple[Any, ...], said: Said) -> bool:
-    return event[2] == said.kind and said.task in (None, event[4])
+def is_at(event: tuple[Any, ...], moment: Moment) -> bool:
+    return event[2] == moment.kind and moment.task in (None, event[4])
 
 
-def seconds(trace: Trace, said: Said) -> float:
-    """When a run said this, after its first event."""
+def seconds(trace: Trace, moment: Moment) -> float:
+    """When a run emitted this, in seconds after its first event."""
     events = trace.events
-    found = events["kind"] == said.kind
-    if said.task is not None:
-        found &= events["task"] == said.task
-    position = np.flatnonzero(found)[said.count]
+    found = events["kind"] == moment.kind
+    if moment.task is not None:
+        found &= events["task"] == moment.task
+    position = np.flatnonzero(found)[moment.count]
     return float(events["time"][position] - trace.start) / 1e9
 
 

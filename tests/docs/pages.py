@@ -1,7 +1,8 @@
-"""What a page of the docs refers to, and whether it is there.
+"""What a page of the docs refers to, and whether it exists.
 
 Legend
-    page    a Markdown file; what is said of a span of code (between backticks) holds for those outside of code blocks
+    page    a Markdown file
+    span    `minidl/events.py`             code between backticks, outside code blocks
     slug    "1-a-queue-has-one-producer"   the anchor that GitHub makes of a heading
 """
 
@@ -63,7 +64,7 @@ def slugs(page: Path) -> set[str]:
 
 
 def broken_links(page: Path, text: str) -> Iterator[str]:
-    """Relative links to nothing. Of `[name](file.py)` with a name in backticks, the file must define it."""
+    """Relative links to nothing. With a label in backticks, `[name](file.py)`, the file must define that name."""
     for label, target in LINK.findall(prose(text)):
         if re.match(r"[a-z]+:", target):
             continue
@@ -79,7 +80,7 @@ def broken_links(page: Path, text: str) -> Iterator[str]:
 
 @functools.cache
 def defined(path: Path) -> set[str]:
-    """Functions, methods, classes, and whatever has a value at the top of a module or a class, or in self."""
+    """Functions, methods, classes, and all that is assigned to a name or an attribute."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -93,7 +94,7 @@ def defined(path: Path) -> set[str]:
 
 # ---- names
 
-MADE = {"notebooks/exercises/answers/"}  # by commands, and not in a fresh clone
+MADE = {"notebooks/exercises/answers/"}  # by commands; a fresh clone does not have it
 
 
 @functools.cache
@@ -110,7 +111,7 @@ def files() -> set[str]:
 
 
 def unknown(span: str) -> str:
-    """What is wrong with a span of code, as far as it looks like ours; "" for nothing."""
+    """What is wrong with a span of code that looks like ours; "" for nothing."""
     word = re.sub(r"\(.*\)$", "", span)  # a call
     if re.fullmatch(r"(minidl|tracing|notebooks|tests|docs)/[\w./-]*", word):
         return "" if word in MADE or (ROOT / word).exists() else "no such file"
@@ -122,9 +123,8 @@ def unknown(span: str) -> str:
     if re.fullmatch(r"_[a-z]\w*", word):
         return "" if word in known() | torch_names() else "no such attribute"
     if re.fullmatch(r"trace\.\w+", word):
-        return (
-            "" if word.partition(".")[2] in defined(ROOT / "tracing/trace/trace.py") else "no such attribute of a trace"
-        )
+        of_a_trace = defined(ROOT / "tracing/trace/trace.py")
+        return "" if word.partition(".")[2] in of_a_trace else "no such attribute of a trace"
     if re.fullmatch(r"[A-Z][A-Z_]{2,}", word):
         return "" if word in capitals() else "no such event or constant"
     if re.fullmatch(r"[A-Z]\w+\.\w+", word):
@@ -133,7 +133,7 @@ def unknown(span: str) -> str:
 
 
 def found(dotted: str) -> bool:
-    """A module, also one that is not imported here."""
+    """Whether there is such a module, imported here or not."""
     try:
         return importlib.util.find_spec(dotted) is not None
     except ModuleNotFoundError:
@@ -184,13 +184,13 @@ def wrong_command(line: str) -> str:
 
 
 def wrong_arguments(words: list[str]) -> str:
-    """Of `python -m tracing`: the command and its options must be there."""
+    """What is wrong with the arguments of `python -m tracing`: there must be such a command, with such options."""
     (subparsers,) = (each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
     parser = subparsers.choices.get(words[0])
     if parser is None:
         return f"no command {words[0]}"
     there = {"--help", *(option for action in parser._actions for option in action.option_strings)}
-    if words[0] == "run":  # what follows the script is the script's
+    if words[0] == "run":  # what follows the script belongs to the script
         words = list(words[: next((n + 1 for n, word in enumerate(words) if word.endswith(".py")), len(words))])
     wrong = [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in there]
     return f"no option {wrong[0]}" if wrong else ""

@@ -1,4 +1,4 @@
-"""The course's notebooks: each is executed, shows what is committed, and has all its parts."""
+"""The course's notebooks: each runs, shows what is committed, and has all its parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import base64
 import builtins
 import functools
-import importlib
 import itertools
 import keyword
 import multiprocessing.queues
@@ -23,10 +22,12 @@ import torch.utils.data
 from nbclient.exceptions import CellExecutionError
 
 from notebooks import build, show
+from tests.docs import pages
+from tests.minidl.test_structure import exists
 
 ROOT = Path(__file__).parents[2]
 PATHS = build.notebooks()
-EXERCISES = {  # notebook: those that belong to it
+EXERCISES = {  # of each notebook
     "01": [], "02": ["01", "03", "04"], "03": ["02"], "04": ["05", "14"], "05": ["06"], "06": ["07", "08"],
     "07": ["09"], "08": ["10"], "09": ["11"], "10": ["12", "13", "15"], "11": [], "12": ["15"], "13": [],
 }  # fmt: skip
@@ -44,7 +45,7 @@ def cells(path: Path, kind: str) -> list[str]:
 
 def prose(path: Path) -> str:
     """Its Markdown, without the blocks of code in it."""
-    return re.sub(r"^ *```.*?^ *```", "", "\n\n".join(cells(path, "markdown")), flags=re.DOTALL | re.MULTILINE)
+    return pages.prose("\n\n".join(cells(path, "markdown")))
 
 
 def outputs(notebook: Any) -> Iterator[tuple[int, Any]]:
@@ -54,9 +55,9 @@ def outputs(notebook: Any) -> Iterator[tuple[int, Any]]:
 
 
 def texts(output: Any) -> dict[str, str]:
-    """What an output says, by its kind: a stream's text, Markdown, HTML, plain text."""
-    said = {kind: "".join(data) for kind, data in output.get("data", {}).items() if kind.startswith("text/")}
-    return said | ({output.name: output.text} if output.output_type == "stream" else {})
+    """The texts of an output by their kind: a stream's text, Markdown, HTML, plain text."""
+    texts = {kind: "".join(data) for kind, data in output.get("data", {}).items() if kind.startswith("text/")}
+    return texts | ({output.name: output.text} if output.output_type == "stream" else {})
 
 
 # ---- executed
@@ -76,7 +77,7 @@ def test_it_runs_and_shows_what_is_committed(path: Path):
                     f"cell {number} shows something else in {kind}; `make notebooks` if that is meant:\n{found}"
                 )
         if "image/png" in output.get("data", {}):
-            # But for a pixel: not every version of matplotlib rounds the space around a picture alike.
+            # To the pixel: versions of matplotlib round the space around a picture differently.
             assert size_of_picture(output) == pytest.approx(size_of_picture(then), abs=1), f"cell {number}"
 
 
@@ -85,7 +86,7 @@ def kinds(output: Any) -> set[str]:
 
 
 def different(then: str, now: str) -> str:
-    """Where they begin to differ; "" if they do not."""
+    """Where they begin to differ; "" if they are equal."""
     then, now = steady(then), steady(now)
     if then == now:
         return ""
@@ -97,8 +98,8 @@ def different(then: str, now: str) -> str:
 
 
 def steady(text: str) -> str:
-    """Python's tokenizer sees an f-string as one piece up to 3.11 and as several from 3.12 on: the colours of the
-    step-through's source are not compared."""
+    """Without the colours of the step-through's source: Python's tokenizer sees an f-string as one token up to 3.11,
+    as several from 3.12 on."""
     return re.sub(r"\\u003c/?[biu]>", "", text)
 
 
@@ -120,7 +121,7 @@ def test_it_is_committed_as_build_writes_it(path: Path):
 
 
 @every_notebook
-def test_it_says_nothing_on_stderr_and_nothing_of_the_machine(path: Path):
+def test_it_prints_nothing_on_stderr_and_nothing_about_the_machine(path: Path):
     here = {str(ROOT), str(Path.home()), tempfile.gettempdir()} - {"/"}
     for number, output in outputs(read(path)):
         assert output.output_type != "error", number
@@ -194,12 +195,8 @@ def test_it_leads_on(path: Path):
 def test_its_links_lead_somewhere(path: Path):
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
         assert "://" not in link, f"{link}: a notebook needs no network"
-        name, _, anchor = link.partition("#")
-        target = (path.parent / name).resolve() if name else path
-        assert target.is_relative_to(ROOT) and target.exists(), link
-        if anchor:
-            heads = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, link
+        assert (path.parent / link.partition("#")[0]).resolve().is_relative_to(ROOT), link
+    assert not list(pages.broken_links(path, prose(path)))
 
 
 # ---- what it names
@@ -207,7 +204,7 @@ def test_its_links_lead_somewhere(path: Path):
 
 @functools.cache
 def known_names() -> set[str]:
-    """What is defined or used in minidl, in tracing, and in torch's and Python's counterparts."""
+    """All names defined or used in minidl, in tracing, and in torch's and Python's counterparts."""
     torch_data = Path(torch.utils.data.__file__).parent
     files = [*torch_data.glob("*.py"), *(torch_data / "_utils").glob("*.py"), Path(multiprocessing.queues.__file__)]
     for package in "minidl", "tracing":
@@ -228,22 +225,6 @@ def names_in(source: str) -> set[str]:
     return names
 
 
-def exists(dotted: str) -> bool:
-    """Whether `package.module.Class.attribute` can be reached."""
-    parts = dotted.split(".")
-    for i in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:i]))
-        except ImportError:
-            continue
-        for part in parts[i:]:
-            if not hasattr(found, part):
-                return False
-            found = getattr(found, part)
-        return True
-    return False
-
-
 @every_notebook
 def test_what_it_names_exists(path: Path):
     own = set().union(*(names_in(source) for source in cells(path, "code")))
@@ -256,10 +237,10 @@ def test_what_it_names_exists(path: Path):
         elif re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
             first, *rest = name.split(".")
             if rest and first in roots - own:
-                assert exists(name), f"there is no {name}"
+                assert exists(name) or pages.found(name), f"there is no {name}"
             else:
                 missing = [part for part in (first, *rest) if part not in known_names() | own]
-                assert not missing, f"`{quoted}`: who has {missing[0]}?"
+                assert not missing, f"`{quoted}`: nothing is called {missing[0]}"
 
 
 # ---- the tools
@@ -269,13 +250,13 @@ def test_the_course_is_complete():
     assert [path.name[:2] for path in PATHS] == sorted(EXERCISES)
 
 
-def test_a_name_that_is_no_notebook_is_told():
+def test_a_name_that_is_no_notebook_is_reported():
     assert build.notebooks(["01", "notebooks/02"]) == PATHS[:2]
     with pytest.raises(ValueError, match="no notebook's name begins with '99': there are 01-a-batchs-journey"):
         build.notebooks(["99"])
 
 
-def test_a_cell_that_raises_is_told(tmp_path: Path):
+def test_a_cell_that_raises_is_reported(tmp_path: Path):
     path = tmp_path / "00-wrong.ipynb"
     cell = nbformat.v4.new_code_cell("import pathlib\nprint(pathlib.Path.cwd().name)\n1 / 0")
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
@@ -283,6 +264,6 @@ def test_a_cell_that_raises_is_told(tmp_path: Path):
         build.executed(path)
 
 
-def test_what_a_program_raises_is_raised_where_it_is_shown():
+def test_an_error_in_a_simulated_program_is_raised_in_the_notebook():
     with pytest.raises(ZeroDivisionError):
         show.run(lambda: 1 / 0)

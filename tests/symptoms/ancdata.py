@@ -1,10 +1,10 @@
 """RuntimeError: received 0 items of ancdata
 
-"Too many open files" again, met one step later: the descriptor of a tensor's shared memory travels through a socket,
-and the system drops it when the receiver has no number left for it. torch's loader says "Too many open files" in its
-place; a queue of your own that carries tensors (here: of a process that makes a validation set) shows it as it is.
-Whoever used up the numbers need not be the one who meets the error: here it is a program that keeps the loader's
-batches, and its last two numbers go to the socket. The cures are those of open_files.py.
+"Too many open files" again, one step later: the descriptor of a tensor's shared memory travels through a socket, and
+the system drops it if the receiver has no descriptor left. torch's loader raises "Too many open files" in its place; a
+queue of your own that carries tensors (here from a process that makes a validation set) shows it as it is. What used up
+the descriptors may be elsewhere: here the program keeps the loader's batches, and the last two descriptors go to the
+socket. The cures are those of open_files.py.
 """
 
 import os
@@ -23,7 +23,7 @@ def make_validation_set(queue: Any, wanted: Any, done: Any) -> None:
     done.wait()
 
 
-def keep_two_numbers() -> None:
+def leave_two_descriptors() -> None:
     """What a longer run would do with more batches."""
     taken = []
     try:
@@ -43,7 +43,7 @@ if __name__ == "__main__":
     loader = DataLoader(TensorDataset(torch.arange(400)), batch_size=4, num_workers=1)
     kept = [batch.clone() if cured else batch for (batch,) in loader]
     if not cured:
-        keep_two_numbers()
+        leave_two_descriptors()
     wanted.set()
     print(f"{len(kept)} batches kept, {len(queue.get())} samples to validate with")
     done.set()

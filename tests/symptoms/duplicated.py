@@ -1,6 +1,6 @@
-"""Every sample comes num_workers times
+"""Every sample appears num_workers times
 
-Each worker has a copy of an iterable dataset, and iterates over all of it. The cure is to let each take its share.
+Each worker has a copy of an iterable dataset and iterates over all of it. The cure: let each take its share.
 """
 
 import itertools

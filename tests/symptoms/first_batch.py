@@ -1,7 +1,7 @@
-"""The first batch of every epoch takes long
+"""The first batch of every epoch is slow
 
-Workers are started anew for every epoch, and each has to get ready: import libraries, open a database, build an
-index. The cure is persistent_workers=True: they get ready once.
+Every epoch starts new workers, and each has to get ready: import libraries, open a database, build an index. The cure
+is persistent_workers=True: they get ready once.
 """
 
 import sys

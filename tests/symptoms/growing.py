@@ -1,9 +1,9 @@
 """Memory grows with every batch of the first epoch, in every worker, until the machine is full
 
-A forked worker shares the dataset's memory with main until somebody writes to it. Reading a Python object writes to
-it: its reference count. So page after page of a large list of strings or dicts is copied, in every worker. Workers
-that are started anew begin anew, which looks like a saw. The cure is one large buffer instead of many objects: a
-numpy array or a tensor has one reference count for all of it.
+A forked worker shares the dataset's memory with main until either writes to it. Reading a Python object writes to it:
+its reference count. So page after page of a large list of strings or dicts gets copied, in every worker. Where each
+epoch starts new workers, that looks like a sawtooth. The cure is one large buffer instead of many objects: a numpy
+array or a tensor has one reference count for all of it.
 """
 
 import sys
@@ -27,13 +27,13 @@ class Names(Dataset):
 
 
 def private_megabytes() -> float:
-    """Memory that this process shares with no other."""
+    """The memory that this process shares with no other."""
     with open("/proc/self/smaps_rollup") as file:
         return sum(int(line.split()[1]) for line in file if line.startswith("Private")) / 1024
 
 
-class Telling(Names):
-    """Its samples are what their worker's own memory has grown to."""
+class Measured(Names):
+    """Each sample is the size of its worker's own memory."""
 
     def __getitem__(self, index: int) -> float:
         super().__getitem__(index)
@@ -42,6 +42,6 @@ class Telling(Names):
 
 if __name__ == "__main__":
     names = [f"image number {number} of many" for number in range(SIZE)]
-    data = Telling(np.array(names) if "cured" in sys.argv else names)
+    data = Measured(np.array(names) if "cured" in sys.argv else names)
     own = [float(batch[-1]) for batch in DataLoader(data, batch_size=20, num_workers=1)]
     print(f"the worker's own memory grew by {own[-1] - own[0]:.0f} MB")

@@ -1,8 +1,8 @@
 """DataLoader worker (pid 123) is killed by signal: Killed. / DataLoader worker (pid(s) 123) exited unexpectedly
 
-Something outside Python ended a worker: mostly the kernel, which kills who uses most when memory runs out, or a crash
-in a library's native code. Here sample 21 stands for the sample that does it. The cure is to find that sample, and to
-skip it or to load it in pieces; with minidl the error itself names the task and its keys.
+Something outside Python ended a worker: usually the kernel, which kills the largest process when memory runs out, or a
+crash in a library's native code. Here sample 21 plays the one that causes it. The cure is to find that sample and skip
+it, or load it in pieces; minidl's error names the task and its keys.
 """
 
 import os

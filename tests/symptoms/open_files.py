@@ -1,10 +1,10 @@
 """OSError: [Errno 24] Too many open files
 
-A tensor that crossed from a worker lives in shared memory, and main holds a file descriptor for each as long as the
-tensor lives. Whoever keeps batches (a list of losses that are still tensors of the batch, a replay buffer) keeps
-their descriptors. The limit is `ulimit -n`, often 1024; here it is made 200, so that it comes soon. The cure is to
-keep a copy instead of the batch; or torch.multiprocessing.set_sharing_strategy("file_system"), which keeps no
-descriptor, but mappings all the same (see mappings.py).
+A tensor from a worker is in shared memory, and main holds a file descriptor for it until the tensor is freed. A
+program that keeps batches (a list of losses that are still tensors, a replay buffer) keeps their descriptors. The
+limit is `ulimit -n`, often 1024; here it is lowered to 200, to reach it soon. The cure is to keep a copy instead of
+the batch; or torch.multiprocessing.set_sharing_strategy("file_system"), which keeps no descriptor, but still a
+mapping for each tensor (see mappings.py).
 """
 
 import resource

@@ -1,6 +1,6 @@
 """The same random numbers in every worker
 
-torch seeds torch, numpy and random anew in each worker. A generator of the dataset's own it does not know: every
+torch seeds torch, numpy and random anew in each worker, but it doesn't know a generator of the dataset's own: every
 worker gets a copy of it, in the same state. The cure is to make it in the worker, from the worker's seed.
 """
 

@@ -1,8 +1,8 @@
-"""The program hangs when it should end, for some seconds
+"""The program hangs for a few seconds when it should end
 
-A worker does not exit: some thread that the dataset started in it is still at work, and Python waits for threads
-before a process ends. Main waits five seconds for each worker, and then uses SIGTERM. The cure is to end what the
-dataset has started, or to make its threads daemons, which Python does not wait for.
+A worker does not exit: a thread that the dataset started in it is still at work, and Python waits for threads before a
+process ends. Main waits five seconds for each worker, then sends SIGTERM. The cure is to stop what the dataset started,
+or to make its threads daemons, which Python does not wait for.
 """
 
 import sys
