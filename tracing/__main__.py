@@ -1,7 +1,7 @@
 """The command line: `python -m tracing COMMAND`. The commands are in tracing.cli.commands.
 
-Exit status: 0 done; 1 `check` found a broken invariant; 2 a wrong argument, or a trace that cannot be read: one line
-on stderr; 130 Ctrl-C. `run` ends with the status of the script.
+Exit status: 0 done; 1 `check` found a broken invariant; 2 a wrong argument, or a trace that cannot be read, with one
+line on stderr; 130 Ctrl-C. `run` exits with the status of the script.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if args.run is not run.run:  # a script's warnings are its own
                 warnings.showwarning = _one_line
             status = int(args.run(args) or 0)
-        sys.stdout.flush()  # here, where a closed pipe can still be dealt with
+        sys.stdout.flush()  # here, where a closed pipe can still be handled
         return status
     except BrokenPipeError:  # `… | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is flushed into it at exit

@@ -1,17 +1,17 @@
 """`tracing.compare(before, after)`: two runs side by side. Which is faster, where the time went, do the keys differ?
 
-Runs may differ in length: what is compared is what a batch costs. Their loaders are paired in the order in which they
-began. Not every difference is a change, since no two runs take the same time:
+Runs may differ in length, so what is compared is the time per batch. Loaders are paired in the order in which they
+began. No two runs take the same time, so not every difference is real:
 
 batches a second    real if the mean times from one batch to the next differ by more than twice their standard error
-                    (of rounds, of as many batches as there are workers: batches come in bursts)
-stages              real if the medians do: their notches (median ± 1.57 IQR / √n) do not overlap; the source is McGill,
-                    Tukey and Larsen, Variations of Box Plots, 1978
-both                and by at least 3 % of what a batch takes: less is not worth a line
+                    (of rounds, each of one batch per worker, since batches come in bursts)
+stages              real if the medians' notches (median ± 1.57 IQR / √n) do not overlap: McGill, Tukey and Larsen,
+                    Variations of Box Plots, 1978
+both                only if also at least 3 % of the time per batch: less is not worth a line
 
 Legend
     A, B     the first trace, and the second
-    period   4_100_000    from one batch in the hands of training to the next (ns)
+    period   4_100_000    from one yielded batch to the next (ns)
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.measures import MainTime, Measures, measure
+from tracing.analysis.plain_text import WIDTH, wrap
 from tracing.analysis.report.verdicts import judge
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
-WIDTH = 76  # characters of a line of text
 FORMAT = 1  # of the JSON
-MATTERS = 0.03  # of the time that a batch takes: a smaller change is not told in a sentence
-FEWEST = 4  # rounds that say how much a round differs from others
-NOTCH = 1.57  # times the interquartile range by the root of the number
-PLACES = {  # of main -> as it is told
+MATTERS = 0.03  # share of the time per batch: a smaller change is not reported
+FEWEST = 4  # rounds from which to estimate how much rounds differ
+NOTCH = 1.57  # times the interquartile range, over the root of the count
+PLACES = {  # of main -> in words
     MainTime.STARTUP: "start-up",
     MainTime.TRAINING: "training",
     MainTime.WAITING: "waiting",
@@ -50,13 +50,13 @@ PLACES = {  # of main -> as it is told
 
 @dataclass
 class Side:
-    """What one run says of one loader. Times in ns."""
+    """One loader in one run. Times in ns."""
 
     loader: int
     config: dict[str, Any]
     verdict: str
     batches: int  # yielded
-    total: int  # main's time, from the beginnings of the epochs to their ends
+    total: int  # main's time, all epochs from beginning to end
     per_batch: float  # total / batches
     period: float  # mean time from one batch to the next within an epoch
     period_error: float  # standard error of it
@@ -71,7 +71,7 @@ class Change:
     name: str
     before: float
     after: float
-    real: bool  # larger than chance and than what is worth telling
+    real: bool  # larger than chance, and worth reporting
 
     def __str__(self) -> str:
         return f"{self.name} {duration(self.before)} → {duration(self.after)}"
@@ -79,7 +79,7 @@ class Change:
 
 @dataclass
 class KeyDifference:
-    """The first batch that is made of other keys. None: that run has no such batch."""
+    """The first batch that is made of different keys."""
 
     epoch: int
     batch: int
@@ -93,13 +93,13 @@ class LoaderComparison:
 
     before: Side
     after: Side
-    faster: float  # how many times as many batches a second the second makes
-    real: bool  # whether that is more than chance
-    configs: dict[str, tuple[Any, Any]]  # what was configured otherwise
+    faster: float  # batches a second in the second run, over those in the first
+    real: bool  # that is more than chance
+    configs: dict[str, tuple[Any, Any]]  # name -> what was configured differently
     places: list[Change]  # of main's time, ns a batch
     stages: list[Change]  # medians of those that both runs have
-    keys: KeyDifference | None  # None: the same keys in the same order, as far as both go
-    batches_compared: int  # by their keys
+    keys: KeyDifference | None  # None: the same keys in the same order, as far as both runs go
+    batches_compared: int  # whose keys both runs have
 
     def sentence(self) -> str:
         """The answer, in one sentence."""
@@ -112,11 +112,11 @@ class LoaderComparison:
             speed = f"No real difference: {was} and {is_} a batch"
         if not self.batches_compared:
             return f"{speed}."
-        return f"{speed}; {'the two drew other keys' if self.keys else 'the same keys in the same order'}."
+        return f"{speed}; {'the two drew different keys' if self.keys else 'the same keys in the same order'}."
 
     def reasons(self) -> list[str]:
-        """What is configured otherwise; where main's time changed most; and which work did. (How long a batch lies in a
-        queue follows from these.)"""
+        """What was configured differently; where main's time changed most; and which work did. (How long a batch waits
+        in a queue follows from these.)"""
         found = [f"{name} {was} → {is_}" for name, (was, is_) in self.configs.items() if len(f"{was}{is_}") < 40]
         work = [change for change in self.stages if not change.name.startswith("in ")]
         found += [str(max(group, key=_size)) for group in (self.places, work) if any(map(_size, group))]
@@ -130,7 +130,7 @@ class Comparison:
     before: str  # path of the trace
     after: str
     loaders: list[LoaderComparison]
-    alone: list[str] = field(default_factory=list)  # loaders without a counterpart, told in a line each
+    alone: list[str] = field(default_factory=list)  # a line for each loader without a counterpart
 
     def __str__(self) -> str:
         lines = [f"A  {self.before}", f"B  {self.after}"]
@@ -140,7 +140,7 @@ class Comparison:
         return "\n".join(line.rstrip() for line in [*lines, *self.alone])
 
     def to_json(self) -> str:
-        """The whole of it; times in ns."""
+        """All of it; times in ns."""
         document = {"format": FORMAT} | asdict(self)
         for each, source in zip(document["loaders"], self.loaders, strict=True):
             each["sentence"] = source.sentence()
@@ -148,7 +148,7 @@ class Comparison:
 
 
 def compare(before: Trace, after: Trace) -> Comparison:
-    """Two traces, finished or not. Loaders that yielded nothing are told as having no counterpart."""
+    """Compare two traces, finished or not. A loader that yielded nothing is taken for missing."""
     found: list[LoaderComparison] = []
     alone: list[str] = []
     pairs = zip_longest(_that_yielded(before), _that_yielded(after))
@@ -196,7 +196,7 @@ def _compare(one: Measures, other: Measures) -> LoaderComparison:
 
 
 def side(measures: Measures) -> Side:
-    """What one run says of a loader that yielded at least one batch."""
+    """A loader that yielded at least one batch."""
     batches = int((measures.tasks["yielded"] >= 0).sum())
     periods = _periods(measures)
     stages = {name: measures.stage(*hops) for name, hops in STAGES.items()}
@@ -223,8 +223,8 @@ def _periods(measures: Measures) -> np.ndarray:
 
 def _error(periods: np.ndarray, workers: int) -> float:
     """The standard error of their mean (ns). Workers that began together finish together: batches come in bursts, and
-    a long period after short ones is no chance. So what is looked at is rounds, of a batch a worker; where there are
-    too few, the periods themselves."""
+    a long period after short ones is not chance. So it is estimated from rounds of one batch per worker; if there are
+    too few, from the periods themselves."""
     size = max(1, workers)
     count = len(periods) // size
     if count >= FEWEST:
@@ -252,7 +252,7 @@ def _size(change: Change) -> float:
 
 
 def drawn(measures: Measures) -> dict[tuple[int, int], Any]:
-    """(the how manieth epoch, batch) -> its keys, in the order in which they were drawn."""
+    """(ordinal of the epoch, batch) -> its keys, in the order in which they were drawn."""
     found: dict[tuple[int, int], Any] = {}
     epochs: dict[int, int] = {}
     for iterator in measures.iterators:
@@ -264,7 +264,7 @@ def drawn(measures: Measures) -> dict[tuple[int, int], Any]:
 
 
 def first_difference(one: Measures, other: Measures) -> tuple[KeyDifference | None, int]:
-    """The first batch of other keys among those that both have drawn; and how many these are."""
+    """The first batch with different keys among those that both have drawn; and how many those are."""
     before, after = drawn(one), drawn(other)
     both = [place for place in before if place in after]
     for epoch, batch in both:
@@ -278,17 +278,17 @@ def first_difference(one: Measures, other: Measures) -> tuple[KeyDifference | No
 
 def _text(each: LoaderComparison) -> list[str]:
     before, after = each.before, each.after
-    lines = [*textwrap.wrap(each.sentence(), WIDTH, break_on_hyphens=False), ""]
+    lines = [*wrap("", each.sentence()), ""]
     lines += _row("", "A", "B")
     lines += _row("batches", f"{before.batches:,}", f"{after.batches:,}")
     lines += _row("batches a second", *(f"{each.batches * 1e9 / each.total:,.1f}" for each in (before, after)))
     for name, (was, is_) in each.configs.items():
         lines += _row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in (was, is_)))
-    lines += ["", "Main's time, a batch"]
+    lines += ["", "Main's time per batch"]
     lines += [line for change in each.places for line in _change(change)]
     lines += ["", "Stages of a batch, medians (* changed by more than chance)"]
     lines += [line for change in each.stages for line in _change(change, mark="*")]
-    lines += ["", *_wrapped("Verdict of A  ", before.verdict), *_wrapped("Verdict of B  ", after.verdict)]
+    lines += ["", *wrap("Verdict of A  ", before.verdict), *wrap("Verdict of B  ", after.verdict)]
     return lines + _keys(each)
 
 
@@ -305,13 +305,9 @@ def _change(change: Change, mark: str = "") -> list[str]:
 
 def _keys(each: LoaderComparison) -> list[str]:
     if each.keys is None:
-        return _wrapped("Keys          ", f"the same in the {each.batches_compared:,} batches that both have drawn")
+        return wrap("Keys          ", f"the same in the {each.batches_compared:,} batches that both have drawn")
     place = f"they differ from batch {each.keys.batch} of epoch {each.keys.epoch} on:"
-    found = _wrapped("Keys          ", place)
+    found = wrap("Keys          ", place)
     for name, keys in (("A", each.keys.before), ("B", each.keys.after)):
         found += [f"{'':14}{name} {textwrap.shorten(str(keys), WIDTH - 16, placeholder=' ...]')}"]
     return found
-
-
-def _wrapped(indent: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=" " * len(indent))

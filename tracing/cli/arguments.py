@@ -1,4 +1,4 @@
-"""What the commands' arguments have in common: how they are read, and how what is wrong with one is said."""
+"""What the commands' arguments have in common: how they are read, and one-line errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Run = Callable[[argparse.Namespace], int | None]  # a command; returns the exit 
 
 
 class UsageError(Exception):
-    """An argument that cannot be meant. The message is one line."""
+    """A wrong argument. The message is one line."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
@@ -44,7 +44,7 @@ def add_trace(parser: Parser, name: str = "trace", text: str = "the trace: what 
 
 
 def load_loaders(path: Path) -> Trace:
-    """A trace to be judged. UsageError: there is no loader in it that could be."""
+    """A trace with at least one loader to judge. UsageError: it has none."""
     trace = tracing.load(path)
     if not trace.loaders:
         raise UsageError(f"{path}: {NO_LOADER}")
@@ -52,22 +52,22 @@ def load_loaders(path: Path) -> Trace:
 
 
 def add_part(parser: Parser) -> None:
-    """Which part of the trace is shown."""
+    """Options for which part of the trace to show."""
     part = parser.add_argument_group("which part", "by default all of it")
     part.add_argument("--from", dest="start", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--to", dest="end", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--batches", type=batches, metavar="A:B", help="batches A to B - 1 of an epoch")
-    part.add_argument("--epoch", type=count, metavar="N", help="of which epoch (0)")
-    part.add_argument("--loader", type=count, metavar="N", help="of which DataLoader; `report` has their numbers")
+    part.add_argument("--epoch", type=count, metavar="N", help="of this epoch (0)")
+    part.add_argument("--loader", type=count, metavar="N", help="of this DataLoader; `report` shows their numbers")
 
 
 def part_of(args: argparse.Namespace) -> dict[str, Any]:
-    """As the views take it."""
+    """The same as keyword arguments of the views."""
     return {name: getattr(args, name) for name in ("start", "end", "batches", "epoch", "loader")}
 
 
-def has_suffix(path: Path, *suffixes: str) -> str:
-    """The file's kind, which follows from its name. UsageError: it is none of these."""
+def suffix_of(path: Path, *suffixes: str) -> str:
+    """The suffix of the file's name, which decides its format. UsageError: it is none of these."""
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise UsageError(f"{path}: the file's name must end in {' or '.join(suffixes)}")

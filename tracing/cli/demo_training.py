@@ -1,17 +1,17 @@
-"""The main job: a real load on whatever machine this is, watched live, then its timeline and its report.
+"""The demo: a real load on this machine, watched live, then its timeline and its report.
 
 The data: the source files of the Python that runs this, some 1,500 files of 0 bytes to hundreds of kilobytes.
 The work: a worker reads a file and tokenises all of it, which takes from microseconds to half a second, so
-batches really finish out of order. The model: from the bytes around it, tell what each byte belongs to
-(a keyword, a string, a comment, ...): what an editor needs to colour code. It learns, on the CPU, in seconds.
+batches really finish out of order. The model predicts from the bytes around it what each byte belongs to (a keyword, a
+string, a comment, ...), which is what an editor needs to colour code. It learns on the CPU, in seconds.
 
-This is a user's program: it takes the loader from minidl, and nothing in it knows that it is recorded, but for
-`run_demo()`, which says `with tracing.record(...)`. The live view is a process of its own, `python -m tracing live`: it
-reads the trace while it grows and disturbs nobody.
+This is a user's program: it takes the loader from minidl, and nothing in it knows that it is recorded, except
+`run_demo()`, which starts the recording. The live view is a process of its own, `python -m tracing live`: it reads the
+trace while that grows, and disturbs nothing.
 
 Legend
     source   uint8 (1024,)    bytes of one file: a window cut at random, padded with zeros
-    classes  int64 (1024,)    what each byte belongs to: an index into CLASSES; PADDING behind the file's end
+    classes  int64 (1024,)    what each byte belongs to: an index into CLASSES; PADDING after the file's end
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from torch import Tensor, nn
 
 import minidl
 import tracing
-from tracing.cli.terminal_handover import OUTPUT, Screen
+from tracing.cli.terminal_handover import OUTPUT, TerminalHandover
 from tracing.recording import file_format as fmt
 
 WINDOW = 1024  # bytes of a file that the model sees
 BATCH_SIZE = 8  # files
 CLASSES = ("space", "keyword", "name", "number", "string", "comment", "operator")
-PADDING = -100  # a class that cross_entropy leaves out
-CLASS_OF_TOKEN = {"NUMBER": 3, "STRING": 4, "COMMENT": 5, "OP": 6}  # the others are spaces, or names
+PADDING = -100  # a class that cross_entropy ignores
+CLASS_OF_TOKEN = {"NUMBER": 3, "STRING": 4, "COMMENT": 5, "OP": 6}  # the others are spaces or names
 WIDTH = 78  # characters of a line of text
 TIMELINE, REPORT = "timeline.png", "report.txt"  # written beside the trace
 
@@ -51,7 +51,7 @@ TIMELINE, REPORT = "timeline.png", "report.txt"  # written beside the trace
 
 
 def find_sources() -> list[Path]:
-    """The Python files of the standard library, in the order of their names; without what was installed later."""
+    """The Python files of the standard library, sorted by name; without installed packages."""
     found = []
     for folder, folders, files in os.walk(Path(os.__file__).parent):
         folders[:] = [name for name in folders if name not in ("site-packages", "dist-packages", "__pycache__")]
@@ -60,7 +60,7 @@ def find_sources() -> list[Path]:
 
 
 def classify(source: bytes) -> bytearray:
-    """What each byte of a Python file belongs to: as many classes, indices into CLASSES."""
+    """What each byte of a Python file belongs to: for each an index into CLASSES."""
     classes = bytearray(len(source))
     lines = list(io.StringIO(source.decode("latin-1")))  # a character a byte, so columns count bytes
     starts = [0]  # of each line
@@ -68,11 +68,11 @@ def classify(source: bytes) -> bytearray:
         starts.append(starts[-1] + len(line))
     try:
         for token in tokenize.generate_tokens(iter(lines).__next__):
-            # The last tokens lie behind the last line: a slice never reaches beyond the file.
+            # The last tokens are after the last line: a slice must not reach beyond the file.
             begin, end = (min(starts[min(row, len(lines) + 1) - 1] + column, len(source)) for row, column in token[2:4])
             classes[begin:end] = bytes([class_of(token)]) * (end - begin)
     except (tokenize.TokenError, SyntaxError):
-        pass  # among the library's tests are files that are wrong on purpose: what comes after stays a space
+        pass  # some of the library's test files are wrong on purpose: what comes after the error stays a space
     return classes
 
 
@@ -86,7 +86,7 @@ def class_of(token: tokenize.TokenInfo) -> int:
 
 
 class SourceFiles(minidl.Dataset):
-    """A sample a file: a window of its bytes, and what they belong to."""
+    """One sample per file: a window of its bytes, and what they belong to."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
@@ -131,17 +131,17 @@ class Colourer(nn.Module):
 
 @dataclass
 class Training:
-    """How far the training is."""
+    """How far the training has got."""
 
     epochs: int
     losses: list[float] = field(default_factory=list)  # of each batch
-    right: list[float] = field(default_factory=list)  # share of the bytes of each batch that were told rightly
-    ended: str = ""  # why it ended before its time; "" if it did not
+    right: list[float] = field(default_factory=list)  # share of the bytes of each batch that were classified correctly
+    ended: str = ""  # why it ended early; "" if it did not
 
 
 def train(loader: minidl.DataLoader[Any], training: Training, seconds: float) -> Generator[Training, None, None]:
-    """Train, and say after each batch how far it is. Ends after `epochs`, or early after so many `seconds`."""
-    torch.set_num_threads(1)  # the workers need the cores, too
+    """Train, and yield after each batch. Ends after all epochs, or early after this many `seconds`."""
+    torch.set_num_threads(1)  # the workers need the cores too
     torch.manual_seed(0)
     model = Colourer()
     optimiser = torch.optim.AdamW(model.parameters(), 3e-3)
@@ -163,80 +163,80 @@ def train(loader: minidl.DataLoader[Any], training: Training, seconds: float) ->
                 return
 
 
-# ---- the job
+# ---- the demo
 
 
 def run_demo(
     directory: Path, *, workers: int = 2, epochs: int = 1, files: int | None = None, seconds: float = 25, live: bool
 ) -> int:
-    """Load, train, record, show, explain. Returns the exit status: 130 after Ctrl-C, else 0.
+    """Load, train, record, show, explain. Returns the exit status: 130 after Ctrl-C, otherwise 0.
 
     Raises FileExistsError if `directory` holds something that is not a trace.
     """
     recording = tracing.record(directory).start()
     for name in (TIMELINE, REPORT, OUTPUT):
-        (directory / name).unlink(missing_ok=True)  # of the run before: Ctrl-C must not leave them to this one
+        (directory / name).unlink(missing_ok=True)  # of an earlier run: after Ctrl-C they would pass for this one's
     paths = find_sources()[:files]
-    say_what_comes(paths, workers, directory)
+    announce(paths, workers, directory)
     training = Training(epochs)
     loader: minidl.DataLoader[Any] = minidl.DataLoader(
         SourceFiles(paths), BATCH_SIZE, shuffle=True, num_workers=workers
     )
-    screen = Screen(directory)
+    terminal = TerminalHandover(directory)
     try:
         if live:
-            screen.start()
+            terminal.start()
         follow(train(loader, training, seconds), len(loader) * epochs)
     except KeyboardInterrupt:
         training.ended = "interrupted"
     finally:
         recording.stop()
-        screen.end()
-    say_how_it_went(training)
+        terminal.end()
+    print_result(training)
     explain(directory)
     return 130 if training.ended == "interrupted" else 0
 
 
 def follow(steps: Generator[Training, None, None], batches: int) -> None:
-    """Run the training, and say every two seconds in a line how far it is."""
-    begin = said = time.monotonic()
+    """Run the training, and print every two seconds how far it has got."""
+    begin = printed = time.monotonic()
     with contextlib.closing(steps):  # after Ctrl-C: the loader is shut down here and now
         for training in steps:
             now, done = time.monotonic(), len(training.losses)
-            if now - said >= 2 or done in (1, batches):
-                said = now
+            if now - printed >= 2 or done in (1, batches):
+                printed = now
                 line = f"{now - begin:5.1f} s   batch {done:3} of {batches}   loss {training.losses[-1]:.3f}"
                 print(f"{line}   {training.right[-1]:4.0%} of the bytes right", flush=True)
 
 
-def say_what_comes(paths: list[Path], workers: int, directory: Path) -> None:
+def announce(paths: list[Path], workers: int, directory: Path) -> None:
     size = sum(path.stat().st_size for path in paths)
-    say(
+    print_wrapped(
         f"Loading {len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB), "
-        f"{BATCH_SIZE} to a batch, with {workers} worker processes, and training a model that tells keywords from "
+        f"{BATCH_SIZE} to a batch, with {workers} worker processes, and training a model to tell keywords from "
         f"strings, comments and names. Recording into {shown(directory)}."
     )
 
 
-def say_how_it_went(training: Training) -> None:
+def print_result(training: Training) -> None:
     text = f"Trained on {len(training.losses)} batches{', ' if training.ended else ''}{training.ended}."
     if len(training.losses) >= 20:
         first, last = (sum(part) / len(part) for part in (training.losses[:10], training.losses[-10:]))
         right = sum(training.right[-10:]) / 10
-        text += f" Loss {first:.2f} -> {last:.2f}; at the end it is right about {right:.0%} of the bytes."
+        text += f" Loss {first:.2f} -> {last:.2f}; at the end it classifies {right:.0%} of the bytes correctly."
     print()
-    say(text)
+    print_wrapped(text)
 
 
-def say(text: str) -> None:
+def print_wrapped(text: str) -> None:
     print(textwrap.fill(text, WIDTH), flush=True)
 
 
 def explain(directory: Path) -> None:
-    """Write the timeline and the report beside the trace; say where, and the report's first lines."""
+    """Write the timeline and the report beside the trace; print where, and the report's first lines."""
     trace = tracing.load(directory)
     if not trace.loaders:
-        return  # interrupted before the loader had anything to say
+        return  # interrupted before the loader emitted anything
     report = tracing.report(trace)
     (directory / REPORT).write_text(f"{report}\n", encoding="utf-8")
     tracing.timeline(trace).savefig(directory / TIMELINE)
@@ -244,13 +244,13 @@ def explain(directory: Path) -> None:
     print(f"  timeline  {shown(directory / TIMELINE)}")
     print(f"  report    {shown(directory / REPORT)}, which begins:\n")
     print("\n".join(f"    {line}".rstrip() for line in report.first_lines()))
-    print("\nLook again:")
+    print("\nTo look again:")
     print(f"  {command('live')} {shown(directory)} --speed 0.5")
     print(f"  {command('timeline')} {shown(directory)} -o picture.svg")
 
 
 def size_of(directory: Path) -> float:
-    """MB that a trace takes."""
+    """The size of a trace, in MB."""
     return sum(path.stat().st_size for path in fmt.files_of(directory)) / 1e6
 
 

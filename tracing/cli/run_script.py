@@ -1,8 +1,11 @@
-"""`python -m tracing run`: somebody's training script, unchanged, with all its loaders recorded.
+"""`python -m tracing run`: any training script, unchanged, with all its loaders recorded.
 
-The script runs in this process as `__main__`, as it does under `python script.py` or `python -m pkg.train`: what it
-prints and how it ends is its own. Every loader of minidl is recorded as it is; every one of torch.utils.data is
+The script runs in this process as `__main__`, as under `python script.py` or `python -m pkg.train`: it prints what it
+would print, and exits as it would. Every loader of minidl is recorded as it is; every one of torch.utils.data is
 attached (tracing.attach) as soon as it is iterated.
+
+Not by runpy: when the script raises, SystemExit included, that lets go of its globals, and so of iterators that should
+live until Python exits. Its frames would also be in the script's tracebacks.
 
     run_script("train.py", ["--lr", "0.1"], module=False, directory=Path("traces/train"))
 """
@@ -22,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import tracing
-from tracing.cli.terminal_handover import Screen, flush
+from tracing.cli.terminal_handover import TerminalHandover, flush
 from tracing.recording.torch_loader.attach import everything
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 HERE = Path(tracing.__file__).parent
-OURS = (__file__, str(HERE / "recording" / "torch_loader"))  # frames that no traceback shows
+OURS = (__file__, str(HERE / "recording" / "torch_loader"))  # their frames are left out of tracebacks
 
 
 def run_script(
@@ -41,10 +44,10 @@ def run_script(
     memory: bool = False,
 ) -> int:
     """Run the script `target`, or the module of that name, with the arguments `args`, and record its loaders into
-    `directory`. Says on stderr what was found. Returns the script's exit status.
+    `directory`. Prints on stderr what was found. Returns the script's exit status.
 
-    With `live` the live view has the terminal meanwhile; what the script prints goes to `output.txt` beside the trace,
-    and is shown when the view ends. `capacity` and `memory` are those of tracing.record.
+    With `live` the live view has the terminal meanwhile; the script's output goes to `output.txt` beside the trace, and
+    is shown when the view ends. `capacity` and `memory` are those of tracing.record.
 
     Raises FileNotFoundError: there is no such script or module; FileExistsError: `directory` holds something else.
     """
@@ -52,27 +55,27 @@ def run_script(
     options: dict[str, Any] = {"memory": True} if memory else {}
     recording = tracing.record(directory, capacity=capacity, **options).start()
     pid = os.getpid()
-    screen = Screen(recording.path) if live else None
+    terminal = TerminalHandover(recording.path) if live else None
     try:
-        if screen is not None:
-            screen.start()
+        if terminal is not None:
+            terminal.start()
         status = execute(target, args, module)
     finally:
         if os.getpid() == pid:
             recording.stop()
-            if screen is not None:
-                screen.end()
-    if os.getpid() == pid:  # else this is a child that the script has forked, at its end
-        gc.freeze()  # an iterator that the script left behind is not ours to collect: torch would wait for its workers
+            if terminal is not None:
+                terminal.end()
+    if os.getpid() == pid:  # otherwise this is a child that the script forked, at its end
+        gc.freeze()  # do not collect an iterator that the script left behind: torch would wait for its workers
         try:
-            say_what_was_found(recording.path)
+            print_findings(recording.path)
         finally:
             gc.unfreeze()
     return status
 
 
 def check_there_is(target: str, module: bool) -> None:
-    """FileNotFoundError if there is nothing to run. What is wrong inside the script is the script's to say."""
+    """FileNotFoundError if there is nothing to run. Errors inside the script are left to the script."""
     if not module and not os.path.isfile(target):
         raise FileNotFoundError(f"{target} is not a file: run takes a Python script, or with -m a module")
     if module and importlib.util.find_spec(target.partition(".")[0]) is None:
@@ -83,8 +86,8 @@ def check_there_is(target: str, module: bool) -> None:
 
 
 def execute(target: str, args: list[str], module: bool) -> int:
-    """Run it to the end of its main thread; return its exit status. (Other threads Python waits for when it exits. Not
-    we: some wait for the main thread.)"""
+    """Run it to the end of its main thread; return its exit status. (Python waits for other threads when it exits. We
+    do not: some wait for the main thread.)"""
     before = sys.modules["__main__"], sys.argv, sys.path
     main = types.ModuleType("__main__")
     _kept.append(main)
@@ -97,16 +100,17 @@ def execute(target: str, args: list[str], module: bool) -> int:
     return status
 
 
-# What the script leaves behind stays until Python exits, as it would without us: it is used by functions to call then.
+# The script's globals live until Python exits, as they would without us: functions registered with atexit use them.
 _kept: list[types.ModuleType] = []
 
 
 def run_as_main(main: types.ModuleType, target: str, args: list[str], module: bool) -> None:
-    """Make of `main` and of sys what they are for the script alone: a worker started by spawn, too, is told by them
-    what to import."""
+    """Make `main` and sys what they are when the script runs alone. A worker started by spawn imports by them, too."""
     first = os.getcwd() if module else os.path.dirname(os.path.realpath(target))
     sys.path = [first, *sys.path[1:]]
-    if PathFinder.find_spec("tracing", sys.path) is None:  # it was found in the current folder: workers must find it
+    if (
+        PathFinder.find_spec("tracing", sys.path) is None
+    ):  # it was found in the current folder: workers must find it too
         sys.path.append(str(HERE.parent))
     sys.argv = [target, *args]
     code, main.__file__, spec = find_module(target) if module else find_script(target)
@@ -127,14 +131,14 @@ def find_script(target: str) -> tuple[types.CodeType, str, ModuleSpec]:
 
 
 def find_module(name: str) -> tuple[types.CodeType, str, ModuleSpec]:
-    """As `python -m`: of a package its module `__main__`. Imports the packages that it lies in."""
+    """As `python -m`: a package's module is its `__main__`. Imports the packages that it is in."""
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
-            raise  # one of the packages imports something that is not there
+            raise  # one of the packages imports something that does not exist
         spec = None
     code = getattr(spec.loader, "get_code", lambda name: None)(spec.name) if spec is not None else None
     if spec is None or code is None:
@@ -146,7 +150,7 @@ def find_module(name: str) -> tuple[types.CodeType, str, ModuleSpec]:
 
 
 def exit_status_of(run: Callable[[], None]) -> int:
-    """What Python would exit with after `run`. It prints what Python would print."""
+    """What Python would exit with after `run`. Prints what Python would print."""
     try:
         run()
     except SystemExit as error:
@@ -162,7 +166,7 @@ def exit_status_of(run: Callable[[], None]) -> int:
 
 
 def forget_our_frames(error: BaseException | None) -> None:
-    """Take tracing's frames out of the tracebacks of an exception and of what led to it."""
+    """Remove tracing's frames from the tracebacks of an exception and of what led to it."""
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -180,8 +184,8 @@ def without_ours(traceback: types.TracebackType | None) -> types.TracebackType |
     return traceback
 
 
-def say_what_was_found(directory: Path) -> None:
-    """Where the trace is, what it shows, how to look further: on stderr, stdout is the script's."""
+def print_findings(directory: Path) -> None:
+    """Where the trace is, what it shows, how to look further: on stderr, since stdout is the script's."""
     shown = str(directory)
     try:
         if directory.is_relative_to(Path.cwd()):
@@ -194,12 +198,10 @@ def say_what_was_found(directory: Path) -> None:
             lines += [*tracing.report(trace).first_lines()]
             lines += [f"look further: python -m tracing report {shown}"]
             lines += [f"              python -m tracing timeline {shown} -o timeline.svg"]
-    except Exception as error:  # whatever is wrong with the trace, the script is done
+    except Exception as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {shown}, but there is no report: {error!r}"]
-    first, *rest = lines
-    print(
-        "\n".join([f"tracing: {first}", *(f"         {line}".rstrip() for line in rest)]), file=sys.stderr, flush=True
-    )
+    text = "\n         ".join(lines)
+    print("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), file=sys.stderr, flush=True)
 
 
 def count(trace: tracing.Trace) -> str:

@@ -1,7 +1,7 @@
-"""The terminal, while a program runs that prints and a live view shows: the view has it, and the program's output
-waits in a file.
+"""Lends the terminal to the live view while a program runs: the program's output waits in a file.
 
-The view is a process of its own. Whoever closes it sees what was printed so far, and the rest as it comes.
+The view is a process of its own. When it is closed, the terminal shows what was printed so far, and the rest as it
+comes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("CI")
 
 
-class Screen:
-    """`start()` and `end()`. Without a terminal the view prints plain lines on stderr, and nothing is held back."""
+class TerminalHandover:
+    """`start()` and `end()`. Without a terminal the view prints plain lines on stderr, and no output is held."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -50,7 +50,7 @@ class Screen:
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Once the view is closed, the terminal is the program's again."""
+        """Give the terminal back to the program once the view is closed."""
         assert self._view is not None
         self._view.wait()
         self._show()
@@ -60,33 +60,33 @@ class Screen:
         self._show()
 
     def _show(self) -> None:
-        """Print what has been held back since the last time."""
+        """Print what has been held back since the last call."""
         with contextlib.suppress(OSError):  # the terminal is gone
             while data := os.pread(self._file, 1 << 16, self._shown):
                 self._shown += os.write(self._held[1], data)
 
     def end(self) -> None:
-        """The program is done: so is the view."""
+        """Close the view, as the program has ended."""
         flush()
         try:
             self._end_view()
         finally:
             if self._watcher is not None:
                 self._watcher.join()
-                self._show()  # what processes of the program printed, that still have the file
+                self._show()  # what child processes printed that still have the file
                 for descriptor in (self._file, *self._held.values()):
                     os.close(descriptor)
                 self._watcher = None
 
     def _end_view(self) -> None:
-        """It gives back the terminal at SIGTERM as at Ctrl-C."""
+        """SIGTERM makes it give the terminal back, like Ctrl-C."""
         view, self._view = self._view, None
         if view is None:
             return
         try:
             view.terminate()
             view.wait(5)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):  # it hangs; or Ctrl-C, again
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):  # it hangs; or another Ctrl-C
             view.kill()
             view.wait()
             os.write(self._held.get(1, 2), RESTORE)

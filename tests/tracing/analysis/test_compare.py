@@ -120,7 +120,7 @@ def test_another_order_of_the_keys(run: Callable[..., tracing.Trace], plain: tra
     found = compare(plain, run(sampler=order)).loaders[0]
     assert found.keys is not None and found.batches_compared == BATCHES
     assert (found.keys.epoch, found.keys.batch, found.keys.before, found.keys.after) == (0, 3, [6, 7], [7, 6])
-    assert "the two drew other keys" in found.sentence()
+    assert "the two drew different keys" in found.sentence()
     assert "from batch 3 of epoch 0 on" in str(compare(plain, run(sampler=order)))
 
 

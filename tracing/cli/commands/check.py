@@ -12,7 +12,7 @@ from tracing.cli.arguments import add_command, add_trace, load_loaders
 
 
 def add_to(commands: Any) -> None:
-    text = "test the protocol's invariants, exit status 1 when one is broken; explain a hang"
+    text = "test the protocol's invariants (exit status 1 if one is broken), and explain a hang"
     add_trace(add_command(commands, "check", run, text, "traces/demo"))
 
 

@@ -10,10 +10,10 @@ from tracing.cli.arguments import add_command, add_trace, load_loaders
 
 
 def add_to(commands: Any) -> None:
-    text = "two runs side by side: which is faster, where the time went, do the keys differ"
+    text = "two runs side by side: which is faster, where did the time go, do the keys differ"
     compare = add_command(commands, "compare", run, text, "traces/before traces/after")
     add_trace(compare, "before", "the first run, A")
-    add_trace(compare, "after", "the second, B: after a change, or of the other package")
+    add_trace(compare, "after", "the second run, B: after a change, or with the other package")
     compare.add_argument("--json", action="store_true", help="for programs: times in ns")
 
 

@@ -11,7 +11,7 @@ from tracing.cli.terminal_handover import is_terminal
 
 
 def add_to(commands: Any) -> None:
-    text = "the main job: a real load, watched live, then its timeline and report"
+    text = "a real load, watched live, then its timeline and report"
     demo = add_command(commands, "demo", run, text, "--epochs 2")
     demo.add_argument(
         "-o", "--output", type=Path, default=Path("traces", "demo"), metavar="DIR", help="record into DIR (traces/demo)"

@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="a name in .gz is compressed",
+        help="compressed if it ends in .gz",
     )
 
 

@@ -18,9 +18,9 @@ def add_to(commands: Any) -> None:
     text = "watch a run that is being recorded, or replay a finished one"
     live = add_command(commands, "live", run, text, "traces/demo --speed 0.5")
     add_trace(live)
-    live.add_argument("--speed", type=positive, default=1.0, help="replay so many times as fast (1)")
-    live.add_argument("--once", action="store_true", help="print one frame and end")
-    live.add_argument("--record", type=Path, metavar="FILE.svg", help="save a frame of what was shown")
+    live.add_argument("--speed", type=positive, default=1.0, help="replay at N times the speed (1)", metavar="N")
+    live.add_argument("--once", action="store_true", help="print one frame and exit")
+    live.add_argument("--record", type=Path, metavar="FILE.svg", help="save a frame as a picture")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,9 +31,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def wait_for_first_event(directory: Path) -> None:
-    """A process that records, and has had nothing to say yet, is waited for: a trace without events looks like one that
-    ended without any. (Its file is there a moment before the header, by which a file is known, is whole.)"""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() tells
+    """Wait for a process that is recording but has emitted nothing yet: its trace looks like one that ended without any
+    events. (Its file exists a moment before the header, by which a file is recognised, is whole.)"""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() reports
         while not any(fmt.read_header(path) for path in directory.glob("events-*-*.bin")):
             if not is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"])):
                 return

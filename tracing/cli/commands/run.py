@@ -10,7 +10,7 @@ from tracing.cli.arguments import add_command, positive_count
 
 
 def add_to(commands: Any) -> None:
-    text = "any training script, unchanged: record its loaders, minidl's and torch.utils.data's"
+    text = "run any training script, unchanged, and record its loaders, minidl's and torch.utils.data's"
     parser = add_command(
         commands,
         "run",
@@ -20,10 +20,8 @@ def add_to(commands: Any) -> None:
         "--live -o traces/slow train.py",
         "-m pkg.train --lr 0.1",
     )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/ and the script's name)"
-    )
-    parser.add_argument("--live", action="store_true", help="watch it; what the script prints is shown at the end")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
+    parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
     parser.add_argument("--memory", action="store_true", help="sample the processes' memory, open files and mappings")
     parser.add_argument(
         "--capacity",
@@ -35,7 +33,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as in python -m")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     own = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its own arguments")
-    own.required = False  # or an error would ask for them
+    own.required = False  # otherwise errors would list it as missing
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`sequence`: which thread sent what to which."""
+"""`sequence`: which thread sent what to which, as a diagram."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, has_suffix, part_of, positive_count
+from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, part_of, positive_count, suffix_of
 
 
 def add_to(commands: Any) -> None:
-    text = "who said what to whom, as text, svg or mermaid"
+    text = "which thread sent what to which, as text, svg or mermaid"
     sequence = add_command(commands, "sequence", run, text, "traces/demo", "traces/demo --batches 28:32 -o demo.svg")
     add_trace(sequence)
     sequence.add_argument("-o", "--output", type=Path, metavar="FILE", help="an svg, mmd (mermaid) or txt file")
     sequence.add_argument("--width", type=positive_count, metavar="N", help="columns of the text (the terminal's)")
-    sequence.add_argument("--most", type=positive_count, default=200, metavar="N", help="rows that are shown (200)")
-    sequence.add_argument("--feeders", action="store_true", help="show the feeder threads, too")
+    sequence.add_argument("--most", type=positive_count, default=200, metavar="N", help="rows to show at most (200)")
+    sequence.add_argument("--feeders", action="store_true", help="show the feeder threads too")
     add_part(sequence)
     only = sequence.add_mutually_exclusive_group()
     only.add_argument("--start-up", dest="only", action="store_const", const="START_UP", help="only the start-up")
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
 
     from tracing.views import sequence
 
-    kind = has_suffix(args.output, ".svg", ".mmd", ".txt") if args.output else ""
+    kind = suffix_of(args.output, ".svg", ".mmd", ".txt") if args.output else ""
     trace = tracing.load(args.trace)
     part = part_of(args) | {
         "phase": sequence.Phase[args.only or "ALL"],

@@ -1,4 +1,4 @@
-"""`step`: through the events, forwards and backwards, as a page or in the terminal."""
+"""`step`: step through the events, forwards and backwards, on a page or in the terminal."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, batches, has_suffix, part_of
+from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, batches, part_of, suffix_of
 
 
 def add_to(commands: Any) -> None:
-    text = "step through the events, forwards and backwards: as a page, or with keys in a terminal"
+    text = "step through the events, forwards and backwards: on a page, or with keys in a terminal"
     step = add_command(commands, "step", run, text, "traces/demo", "traces/demo --batches 28:32 -o step.html")
     add_trace(step)
-    step.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write the page; without it: keys")
+    step.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write a page; without it, step with keys")
     add_part(step)
-    step.add_argument("--events", type=batches, metavar="A:B", help="the page of events A to B - 1")
+    step.add_argument("--events", type=batches, metavar="A:B", help="only events A to B - 1")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
         if args.output is None:
             step_through.step_through(trace, k=args.events[0] if args.events else 0)
             return
-        has_suffix(args.output, ".html", ".htm")
+        suffix_of(args.output, ".html", ".htm")
         part = part_of(args)
         if args.events is not None:
             part |= {"first": args.events[0], "last": args.events[1] - 1}

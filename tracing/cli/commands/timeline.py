@@ -1,4 +1,4 @@
-"""`timeline`: who did what when, as a picture."""
+"""`timeline`: what each thread did when, as a picture."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, count, has_suffix, part_of
+from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, count, part_of, suffix_of
 
 
 def add_to(commands: Any) -> None:
-    text = "draw who did what when, and how full the queues were"
+    text = "draw what each thread did when, and how full the queues were"
     timeline = add_command(commands, "timeline", run, text, "traces/demo -o timeline.svg --batches 10:30")
     add_trace(timeline)
     timeline.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="a png, svg or pdf file")
@@ -20,7 +20,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    has_suffix(args.output, ".png", ".svg", ".pdf")
+    suffix_of(args.output, ".png", ".svg", ".pdf")
     trace = tracing.load(args.trace)
     try:
         figure = tracing.timeline(trace, **part_of(args), follow=args.follow)

@@ -28,9 +28,11 @@ def add_to(commands: Any) -> None:
         "--workers",
         type=values(count),
         metavar="N",
-        help="num_workers (1,2,4,8, as recorded, and more if they may help)",
+        help="num_workers (1,2,4,8, as recorded, and more if that may help)",
     )
-    grid.add_argument("--prefetch", type=values(positive_count), metavar="N", help="prefetch_factor (1,2,4 likewise)")
+    grid.add_argument(
+        "--prefetch", type=values(positive_count), metavar="N", help="prefetch_factor (1,2,4 and as recorded)"
+    )
     grid.add_argument("--in-order", type=values(yes), metavar="yes|no", help="in_order (as recorded)")
     grid.add_argument("--persistent", type=values(yes), metavar="yes|no", help="persistent_workers (as recorded)")
     parser.add_argument("--loader", type=count, metavar="N", help="which DataLoader (the one that took most time)")
@@ -56,22 +58,22 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError(f"{args.trace}: {error}") from None
     finally:
         if shows:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # Ctrl-C leaves no half a line, either
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # also after Ctrl-C
     print(found.to_json() if args.json else found)
 
 
 def show_progress(done: int, total: int) -> None:
-    """A line in the terminal that is written over."""
+    """A line in the terminal that overwrites itself."""
     print(f"\r\x1b[Kreplaying: {done} of {total}", end="", file=sys.stderr, flush=True)
 
 
 def values(each: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """The type of an argument that takes several values, with commas between."""
+    """The type of an argument that takes several values, separated by commas."""
 
     def several(text: str) -> list[Any]:
         return [each(part) for part in text.split(",")]
 
-    several.__name__ = each.__name__  # as argparse names it, where a part is none
+    several.__name__ = each.__name__  # what argparse calls it in an error
     return several
 
 
