@@ -1,12 +1,13 @@
 """Small real loads, each with its own limit. At module level, so that spawned workers can import what they need.
 
-`CAUSES` has one of each cause that the report tells apart. What they wait for is many times what a busy machine adds;
-where little may be waited for, batches are lists, which move faster than a tensor whose memory is shared.
+`CAUSES` has one for each cause that the report distinguishes. Their waits are many times what a busy machine adds;
+where there should be little waiting, batches are lists, which move faster than a tensor in shared memory.
 """
 
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import multiprocessing.util
 import os
 import signal
@@ -51,14 +52,14 @@ class SlowSampler(minidl.Sampler):
 
 
 class UnpicklesSlowly(Samples):
-    """Its module imports something expensive, which a worker started by spawn does when it unpickles the dataset."""
+    """Its module imports something expensive: a spawned worker does so when it unpickles the dataset."""
 
     def __reduce__(self) -> Any:
         return unpickle_slowly, (self.n, self.make)
 
 
 class SlowToPin:
-    """A batch whose class pins it, and takes its time."""
+    """A batch with its own, slow pin_memory()."""
 
     def __init__(self, samples: list[Any]) -> None:
         self.data = torch.tensor(samples)
@@ -74,7 +75,7 @@ def unpickle_slowly(n: int, make: Callable[[int], Any]) -> Samples:
 
 
 def expensive_import() -> None:
-    """A module that is executed once in a process, and takes long."""
+    """Import a module that takes long, once in each process."""
     importlib.import_module("tests.tracing.expensive")
 
 
@@ -158,8 +159,16 @@ class Held(minidl.Dataset):
         return index
 
 
-def kills_main(path: Path) -> None:
-    """Body of a process: it is killed after six batches, in mid-epoch."""
+def main_is_killed(path: Path) -> tracing.Trace:
+    """The trace of a process that is killed after six batches, in mid-epoch."""
+    main = multiprocessing.get_context("fork").Process(target=_kills_itself, args=(path,))
+    main.start()
+    main.join(60)
+    assert main.exitcode == -signal.SIGKILL
+    return tracing.load(path)
+
+
+def _kills_itself(path: Path) -> None:
     with tracing.record(path):
         for number, _batch in enumerate(minidl.DataLoader(Samples(30, waits), num_workers=2), 1):
             if number == 6:
@@ -172,12 +181,12 @@ def imports_first(worker_id: int) -> None:
 
 
 def starts_later(worker_id: int) -> None:
-    """A worker_init_fn: all but worker 0 have something to do first."""
+    """A worker_init_fn: all except worker 0 have something to do first."""
     time.sleep(0.6 * (worker_id > 0))
 
 
 def worker_1_exits_slowly(worker_id: int) -> None:
-    """A worker_init_fn: worker 1 opens something that takes long to close when its process exits."""
+    """A worker_init_fn: worker 1 opens something that takes long to close at exit."""
     if worker_id == 1:
         multiprocessing.util.Finalize(None, time.sleep, args=(0.8,), exitpriority=0)
 
@@ -191,7 +200,7 @@ def record(
     package: ModuleType | Any = minidl,
     **options: Any,
 ) -> tracing.Trace:
-    """The trace of a training that takes `step` seconds after every so many batches, and none after the others."""
+    """The trace of a training that takes `step` seconds after every `every`-th batch, and no time after the others."""
     with tracing.record(path):
         loader = package.DataLoader(dataset, **options)
         for _ in range(epochs):
@@ -203,10 +212,10 @@ def record(
 
 @dataclass
 class Cause:
-    """A load, and what the report must say of it."""
+    """A load, and what its report must contain."""
 
     verdict: Verdict
-    next: str  # in the first line of what to do next
+    next: str  # in the first piece of advice
     why: tuple[str, ...]  # in the reasons
     dataset: Samples
     options: dict[str, Any] = field(default_factory=dict)  # of `record`

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from tests.tracing import report_loads as loads
 from tracing.analysis.measure.capacity import Work, cores_used, more_workers, work
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.stages import occupancy
+from tracing.analysis.report.report import LoaderReport
 from tracing.analysis.report.text import NAMES
 from tracing.analysis.report.verdicts import CLOSE, MATTERS, WAITING_CAUSES, Verdict, costs, judge
 from tracing.trace.activity import MainTime
@@ -37,20 +38,35 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
     return loads.record(path, Samples(40, loads.one_in_ten_is_slow), epochs=2, num_workers=2, batch_size=2)
 
 
+def report_of_one(trace: tracing.Trace) -> LoaderReport:
+    """The report of the only loader of a trace."""
+    (loader,) = tracing.report(trace).loaders
+    return loader
+
+
+def report_of_failure(
+    path: Path, make: Callable[[int], Any], error: type[Exception], match: str = "", **options: Any
+) -> tracing.Report:
+    """The report of a load whose samples, or workers, raise this error or cause it."""
+    with tracing.record(path), pytest.raises(error, match=match):
+        list(minidl.DataLoader(Samples(30, make), **options))
+    return tracing.report(tracing.load(path))
+
+
 # ---- verdicts (of each cause: see test_verdicts.py)
 
 
-def test_more_workers_are_no_help_where_the_cores_are_the_limit(tmp_path: Path) -> None:
+def test_more_workers_do_not_help_where_the_cores_are_the_limit(tmp_path: Path) -> None:
     """The same load judged as of a machine with the cores it kept busy, and of one with many more."""
     trace = loads.record(tmp_path / "run.trace", Samples(320, loads.computes), num_workers=8, batch_size=4)
     used = cores_used(_measures(trace))
     trace.about["cpus"] = max(1, int(used))
-    (loader,) = tracing.report(trace).loaders
+    loader = report_of_one(trace)
     assert loader.verdict is Verdict.WORKERS
     assert f"The cores are the limit: the workers use {used:.1f} of" in loader.next[0]
     assert "num_workers=" not in loader.next[0]
     trace.about["cpus"] = 64
-    (loader,) = tracing.report(trace).loaders
+    loader = report_of_one(trace)
     assert "num_workers=" in loader.next[0] and "The cores are the limit" not in loader.next[0]
 
 
@@ -65,7 +81,7 @@ def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
 
 
 @pytest.mark.parametrize(("cores", "answered"), [(64, False), (1, True)])
-def test_torch_s_warning_is_answered_where_it_would_come(tmp_path: Path, cores: int, answered: bool) -> None:
+def test_torchs_warning_is_answered_where_it_would_appear(tmp_path: Path, cores: int, answered: bool) -> None:
     trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.01, num_workers=1)
     trace.about["cpus"] = cores
     assert ("torch's warning" in tracing.report(trace).loaders[0].next[0]) is answered
@@ -77,23 +93,23 @@ def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp
     trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.05, **options)
     measures = _measures(trace)
     assert max(costs(measures)[each] for each in WAITING_CAUSES) > 2 * MATTERS * measures.total
-    (loader,) = tracing.report(trace).loaders
+    loader = report_of_one(trace)
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING), str(loader)
     assert any("what is left is" in each.text and "its first one" in each.text for each in loader.why)
 
 
 def test_workers_that_use_part_of_a_core_may_wait_for_either(tmp_path: Path) -> None:
-    """CPU time alone does not tell a disk from a core that other programs have: both are said, and what to do."""
+    """CPU time alone does not show whether they waited for a disk or for a core: the advice covers both."""
     trace = loads.record(tmp_path / "run.trace", Samples(60, loads.computes_and_waits), num_workers=2)
     trace.about["cpus"] = 8
     assert work(_measures(trace)) is Work.MIXED
-    (loader,) = tracing.report(trace).loaders
+    loader = report_of_one(trace)
     assert loader.verdict is Verdict.WORKERS
     assert "of 8 cores together" in loader.next[0] and "If other programs had the rest" in loader.next[0]
     assert "num_workers=" in loader.next[0]
 
 
-def test_a_cause_that_comes_close_is_told_too(tmp_path: Path) -> None:
+def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> None:
     """Slow to begin, and slow to draw."""
     options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "sampler": loads.SlowSampler()}
     trace = loads.record(tmp_path / "run.trace", Samples(60, loads.quick), **options)
@@ -117,16 +133,16 @@ def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None
     assert gain == pytest.approx(_running(few) - _running(more), rel=0.4)
 
 
-def test_a_start_up_that_costs_more_than_the_verdict_is_excused(tmp_path: Path) -> None:
+def test_a_long_start_up_of_a_healthy_load_comes_with_its_excuse(tmp_path: Path) -> None:
     options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
     trace = loads.record(tmp_path / "run.trace", Samples(40, loads.quick), **options)
-    (loader,) = tracing.report(trace).loaders
+    loader = report_of_one(trace)
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
     assert "but only once an epoch" in excused.text and excused.spans
     assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
     trace = loads.record(tmp_path / "two.trace", Samples(40, loads.quick), epochs=2, **options)
-    (loader,) = tracing.report(trace).loaders
+    loader = report_of_one(trace)
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     assert loader.next[0].startswith("persistent_workers=True starts the workers once, not in each of 2 epochs")
 
@@ -149,7 +165,7 @@ def _running(measures: Measures) -> int:
 # ---- numbers
 
 
-def test_main_s_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) -> None:
+def test_mains_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) -> None:
     measures = _measures(trace)
     begun = trace.events["time"][np.isin(trace.events["kind"], [Kind.LOADER])]
     ended = trace.events["time"][trace.events["kind"] == Kind.SHUTDOWN_END]
@@ -202,10 +218,10 @@ def _measures(trace: tracing.Trace) -> Measures:
     return measures
 
 
-# ---- what is said
+# ---- text and notes
 
 
-def test_json_says_what_the_text_says(trace: tracing.Trace) -> None:
+def test_the_json_agrees_with_the_text(trace: tracing.Trace) -> None:
     found = tracing.report(trace)
     document = json.loads(found.to_json())
     assert document["format"] == 1
@@ -215,13 +231,13 @@ def test_json_says_what_the_text_says(trace: tracing.Trace) -> None:
     assert all(0 <= event < len(trace) for reason in loader["why"] for span in reason["spans"] for event in span)
 
 
-def test_text_fits_a_terminal(trace: tracing.Trace) -> None:
+def test_the_text_fits_a_terminal(trace: tracing.Trace) -> None:
     lines = [line for line in str(tracing.report(trace)).split("\n") if str(trace.path) not in line]
     assert max(map(len, lines)) <= 80
 
 
 def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> None:
-    """Of the tables that tell where time went, and of the stages; by loads that between them have all the rows."""
+    """In the tables of where time went and of the stages, for loads that between them have all the rows."""
     rows = set()
     for name in ("pinned", "serial", "in_order"):
         found = tracing.report(recorded(name))
@@ -231,22 +247,18 @@ def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> No
             for row in (*loader.stages_ns, *times):
                 assert GLOSSES[row] in text
                 rows.add(row)
-    assert rows >= set(GLOSSES) - {"hold-up", "prefetch", "moving", "pinning", "workers"}  # as chance has it
+    assert rows >= set(GLOSSES) - {"hold-up", "prefetch", "moving", "pinning", "workers"}  # these come by chance
 
 
-def test_an_error_is_told_before_the_verdict(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "run.trace"), pytest.raises(ZeroDivisionError):
-        list(minidl.DataLoader(Samples(8, loads.fails), num_workers=1))
-    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+def test_an_error_comes_before_the_verdict(tmp_path: Path) -> None:
+    found = report_of_failure(tmp_path / "run.trace", loads.fails, ZeroDivisionError, num_workers=1)
     assert found.loaders[0].verdict is Verdict.NOTHING
     assert "ZeroDivisionError" in found.first_lines()[0] and found.first_lines()[0].startswith("Note: ")
 
 
 @pytest.mark.parametrize(("workers", "said"), [(2, "KeyError: 'no such image'"), (0, "KeyError('no such image')")])
-def test_an_error_is_told_once_and_in_one_line(tmp_path: Path, workers: int, said: str) -> None:
-    with tracing.record(tmp_path / "run.trace"), pytest.raises(KeyError):
-        list(minidl.DataLoader(Samples(30, loads.no_such_image), num_workers=workers))
-    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+def test_an_error_is_reported_once_and_in_one_line(tmp_path: Path, workers: int, said: str) -> None:
+    found = report_of_failure(tmp_path / "run.trace", loads.no_such_image, KeyError, num_workers=workers)
     (note,) = (each for each in found.notes if "no such image" in each)
     assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ")
     assert note.endswith(f"]: {said}")
@@ -268,10 +280,8 @@ def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -
     assert found.notes[0].startswith("The loader raised, and the training went on") and found.loaders[0].next
 
 
-def test_a_death_is_told_once(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "run.trace"), pytest.raises(RuntimeError, match="killed"):
-        list(minidl.DataLoader(Samples(30, loads.is_killed), num_workers=2))
-    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+def test_a_death_is_reported_once(tmp_path: Path) -> None:
+    found = report_of_failure(tmp_path / "run.trace", loads.is_killed, RuntimeError, "killed", num_workers=2)
     (note,) = (each for each in found.notes if "is killed by signal" in each)
     assert found.notes[0] == note and "]: DataLoader worker (pid " in note
     (advice,) = found.loaders[0].next
@@ -279,15 +289,14 @@ def test_a_death_is_told_once(tmp_path: Path) -> None:
 
 
 def test_no_batch_is_blamed_for_a_worker_that_dies_at_its_start(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "run.trace"), pytest.raises(RuntimeError, match="killed"):
-        list(minidl.DataLoader(Samples(30, loads.quick), num_workers=1, worker_init_fn=loads.is_killed_at_once))
-    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    options = {"num_workers": 1, "worker_init_fn": loads.is_killed_at_once}
+    found = report_of_failure(tmp_path / "run.trace", loads.quick, RuntimeError, "killed", **options)
     (advice,) = found.loaders[0].next
     assert "about to begin, task 0" in found.notes[0] and advice.startswith("Worker 0 had no batch when it died.")
 
 
-def test_before_the_first_batch_it_says_how_far_the_workers_are(tmp_path: Path) -> None:
-    """Workers that wait in worker_init_fn, and then in the first fetch, until they are told to go on."""
+def test_before_the_first_batch_the_report_shows_how_far_the_workers_are(tmp_path: Path) -> None:
+    """Workers that wait in worker_init_fn, and then in the first fetch, until main lets them go on."""
     path, context = tmp_path / "run.trace", multiprocessing.get_context("fork")
     held = loads.Held(*(context.Semaphore(0) for _ in range(3)))
     with tracing.record(path):
@@ -307,19 +316,14 @@ def test_before_the_first_batch_it_says_how_far_the_workers_are(tmp_path: Path) 
         assert len(list(batches)) == len(held)
 
 
-def test_that_main_was_killed_is_said_first(tmp_path: Path) -> None:
-    main = multiprocessing.get_context("fork").Process(target=loads.kills_main, args=(tmp_path / "run.trace",))
-    main.start()
-    main.join(60)
-    assert main.exitcode == -signal.SIGKILL
-    trace = tracing.load(tmp_path / "run.trace")
-    found = tracing.report(trace)
+def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:
+    found = tracing.report(loads.main_is_killed(tmp_path / "run.trace"))
     assert found.first_lines()[0].startswith("Note: Main was killed in the middle of an epoch, after 6 batches")
     (loader,) = found.loaders
     assert loader.verdict_line.startswith("The run ended early: see the note. Until then, ") and loader.next
 
 
-def test_nothing_recorded_is_no_error(tmp_path: Path) -> None:
+def test_an_empty_trace_is_no_error(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run.trace"):
         pass
     text = str(tracing.report(tracing.load(tmp_path / "run.trace")))

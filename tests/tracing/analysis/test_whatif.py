@@ -10,7 +10,6 @@ import copy
 import dataclasses
 import functools
 import json
-import multiprocessing
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -356,11 +355,7 @@ def test_any_recording_is_replayed(recorded: Callable[[str], tracing.Trace], nam
 
 
 def test_a_recording_that_was_cut_off(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("fork").Process(target=report_loads.kills_main, args=(tmp_path / "cut",))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    trace = tracing.load(tmp_path / "cut")
+    trace = report_loads.main_is_killed(tmp_path / "cut")
     assert tracing.whatif(trace, num_workers=(1, 2)).batches >= 5
     times = dataclasses.replace(durations(measure(trace)[0]), starting=0.0)  # how long a fork took is chance
     one, two = (replay_load(times, Setting(workers)).total for workers in (1, 2))
@@ -492,10 +487,8 @@ def test_what_is_wrong_about_the_recording_recommends_nothing(simulated: Callabl
 
 
 def test_a_run_that_ended_early_says_so(tmp_path: Path) -> None:
-    killed = multiprocessing.get_context("fork").Process(target=report_loads.kills_main, args=(tmp_path / "run.trace",))
-    killed.start()
-    killed.join(60)
-    text = " ".join(str(tracing.whatif(tracing.load(tmp_path / "run.trace"), 1, 2)).split())
+    trace = report_loads.main_is_killed(tmp_path / "run.trace")
+    text = " ".join(str(tracing.whatif(trace, 1, 2)).split())
     assert "The run ended early, after 6 batches" in text
 
 

@@ -19,7 +19,8 @@ from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, TaskS
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
 
-Step = tuple[Link, "ThreadId | Cause"]  # what a thread does, and the thread it waits for, or why it delivers nothing
+Next = ThreadId | Cause  # in the chain
+Step = tuple[Link, Next]  # what a thread does, and the thread it waits for, or why it delivers nothing
 
 MAINS_WORK = {  # what main does itself
     MainStatus.FETCHING: ("is in fetch of {}", Cause.DATASET),
@@ -48,7 +49,7 @@ class WaitChain(Threads):
         """From a thread to what keeps it waiting in the end."""
         links: list[Link] = []
         seen: set[ThreadId] = set()
-        thread: ThreadId | Cause = start
+        thread: Next = start
         while isinstance(thread, ThreadId):
             if thread in seen:
                 return links, Cause.CIRCLE
@@ -83,10 +84,9 @@ class WaitChain(Threads):
         if status is MainStatus.SHUTTING_DOWN:
             return self._main_shuts_down(thread, loader)
         if status in (MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED):
-            had = self.last(thread, Kind.YIELDED)
-            what = (
-                "is not in the loader" if had < 0 else f"has batch {self.task_of(had)} and has not asked for the next"
-            )
+            what = "is not in the loader"
+            if (had := self.last(thread, Kind.YIELDED)) >= 0:
+                what = f"has batch {self.task_of(had)} and has not asked for the next"
             ready = len(loader.reorder_buffer) + sum(map(len, [*loader.result_queues, loader.data_queue]))
             what += f" ({ready} finished batches wait for it)" if ready else ""
             return self.link(thread, what), Cause.TRAINING
@@ -103,15 +103,13 @@ class WaitChain(Threads):
         what = f"waits on {QUEUE_NAMES[queue]} for {self._wanted(loader)}"
         asked = self.last(thread, Kind.ASKED)  # since then others may have come, and have been stored
         since = self.time(asked) if asked > self.last(thread, Kind.YIELDED) else loader.main.since
-        if pins:
-            link = self.link(thread, what, since=since, wakes="a message of the pin thread")
-            waits_for: ThreadId | Cause = (
-                Cause.NOT_TAKEN if len(loader.data_queue) else ThreadId(Lane.PIN, thread.iterator)
-            )
-        else:
-            waits_for = self._owed(thread, loader)
-            link = self.link(thread, what, since=since, wakes=self._wakes(loader))
-        return link, Cause.INTERRUPTED if self.overdue else waits_for
+        wakes = "a message of the pin thread" if pins else self._wakes(loader)
+        link = self.link(thread, what, since=since, wakes=wakes)
+        if self.overdue:
+            return link, Cause.INTERRUPTED
+        if not pins:
+            return link, self._owed(thread, loader)
+        return link, Cause.NOT_TAKEN if len(loader.data_queue) else ThreadId(Lane.PIN, thread.iterator)
 
     def _main_resumes(self, thread: ThreadId, loader: LoaderState) -> Step:
         """Persistent workers: a new epoch begins when all have acknowledged it."""
@@ -130,16 +128,14 @@ class WaitChain(Threads):
     def _main_shuts_down(self, thread: ThreadId, loader: LoaderState) -> Step:
         last = self.last(thread)
         kind, worker = KINDS[int(self.kind[last])], self.worker_of(last)
-        waits_for: ThreadId | Cause = Cause.LOADER
+        waits_for: Next = Cause.LOADER
         what = f"shuts the loader down (last step: {kind.name})"
         if kind in (Kind.JOIN_BEGIN, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED):
             what = f"shuts the loader down, and waits for worker {worker} to exit"
             waits_for = ThreadId(Lane.WORKER, thread.iterator, worker)
         elif kind is Kind.PIN_STOPPING:
-            what, waits_for = (
-                "shuts the loader down, and waits for the pin thread to end",
-                ThreadId(Lane.PIN, thread.iterator),
-            )
+            what = "shuts the loader down, and waits for the pin thread to end"
+            waits_for = ThreadId(Lane.PIN, thread.iterator)
         return self.link(thread, what, since=loader.main.since), waits_for
 
     # ---- pin thread
@@ -159,7 +155,7 @@ class WaitChain(Threads):
 
     # ---- messages
 
-    def _owed(self, reader: ThreadId, loader: LoaderState) -> ThreadId | Cause:
+    def _owed(self, reader: ThreadId, loader: LoaderState) -> Next:
         """The thread that has the batch that a reader of the result queue waits for."""
         task = self._next_task(loader)
         if task < 0:
@@ -189,12 +185,11 @@ class WaitChain(Threads):
         worker = self.worker_of(self.last(thread))
         if worker < 0:
             return self.link(thread, "unpickles a message"), Cause.UNPICKLING
+        if thread.lane is Lane.WORKER:
+            return self.link(thread, "unpickles a message of main"), Cause.UNPICKLING
         sender = ThreadId(Lane.WORKER, thread.iterator, worker)
-        blocked = thread.lane is not Lane.WORKER and self.blocked_process(sender)
-        link = self.link(
-            thread, f"unpickles a message of {'main' if thread.lane is Lane.WORKER else self.name(sender)}"
-        )
-        return link, sender if blocked else Cause.UNPICKLING
+        link = self.link(thread, f"unpickles a message of {self.name(sender)}")
+        return link, sender if self.blocked_process(sender) else Cause.UNPICKLING
 
     def _feeder(self, thread: ThreadId, loader: LoaderState) -> Step:
         """A message that has been put is waited for. The first in the queue holds up all others."""
@@ -220,16 +215,17 @@ class WaitChain(Threads):
             return self.link(thread, f"pickles {what} for {name}", begun), Cause.PICKLING
         return self.link(thread, f"has {what} to send on {name}", put), Cause.LOADER
 
-    def _reader(self, feeder: ThreadId, loader: LoaderState) -> ThreadId | Cause:
+    def _reader(self, feeder: ThreadId, loader: LoaderState) -> Next:
         """The thread that should read what a feeder writes; if it waits, it has not got a whole message."""
         if feeder.queue == Queue.INDEX:
-            reader, waits = ThreadId(Lane.WORKER, feeder.iterator, feeder.worker), WorkerStatus.WAITING
-            return Cause.HALF_MESSAGE if loader.workers[feeder.worker].status is waits else reader
-        if loader.pin_thread.status is not PinStatus.NONE:
-            waiting = loader.pin_thread.status is PinStatus.WAITING
-            return Cause.HALF_MESSAGE if waiting else ThreadId(Lane.PIN, feeder.iterator)
-        waiting = loader.main.status in (MainStatus.WAITING, MainStatus.RESUMING)
-        return Cause.HALF_MESSAGE if waiting else ThreadId(Lane.MAIN, feeder.iterator)
+            reader = ThreadId(Lane.WORKER, feeder.iterator, feeder.worker)
+            waits = loader.workers[feeder.worker].status is WorkerStatus.WAITING
+        elif loader.pin_thread.status is not PinStatus.NONE:
+            reader, waits = ThreadId(Lane.PIN, feeder.iterator), loader.pin_thread.status is PinStatus.WAITING
+        else:
+            reader = ThreadId(Lane.MAIN, feeder.iterator)
+            waits = loader.main.status in (MainStatus.WAITING, MainStatus.RESUMING)
+        return Cause.HALF_MESSAGE if waits else reader
 
     # ---- workers
 
@@ -260,7 +256,7 @@ class WaitChain(Threads):
         queue, name = loader.index_queues[worker.worker], f"{QUEUE_NAMES[Queue.INDEX]} {worker.worker}"
         if len(queue):
             what = f"waits on {name}, where {len(queue)} message{'s' * (len(queue) > 1)} should come from"
-            waits_for: ThreadId | Cause = ThreadId(Lane.FEEDER, thread.iterator, worker.worker, Queue.INDEX)
+            waits_for: Next = ThreadId(Lane.FEEDER, thread.iterator, worker.worker, Queue.INDEX)
         else:
             what, waits_for = f"waits on {name}, which is empty: nothing will be sent to it", Cause.LOST
         if worker.status is WorkerStatus.STREAM_ENDED:
