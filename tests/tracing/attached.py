@@ -1,8 +1,8 @@
-"""Loads by torch's own loader, attached, beside the same by minidl: what of their traces must be equal.
+"""Loads by torch's own loader, attached, and the same by minidl: what must be equal in their traces.
 
 Legend
     Config     one configuration (tests.minidl.observing)
-    told       what main said, in its order, without what depends on timing: [("DISPATCHED", 0, 3, 1), ...]
+    told       what main emitted, in order, without what depends on timing: [("DISPATCHED", 0, 3, 1), ...]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.minidl.observing import Config, build, comparable, seed_all
 from tests.minidl.programs import TORCH
 from tracing.recording.torch_loader.attach import attach
 
-# The forkserver imports these once, instead of every worker again. It must be said before the first one starts.
+# The forkserver imports these once, instead of every worker. It must be set before the first one starts.
 multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "numpy", "minidl"])
 
 ATTACHED: Any = SimpleNamespace(DataLoader=lambda *args, **options: attach(TORCH.DataLoader(*args, **options)))
@@ -37,7 +37,7 @@ STEPS = [
     Kind.EPOCH_END, Kind.ERROR_RAISED, Kind.SHUTDOWN_BEGIN, Kind.DONE_SET, Kind.JOIN_BEGIN, Kind.WORKER_JOINED,
     Kind.SHUTDOWN_END,
 ]  # fmt: skip
-# ... these, too, unless a worker's stream ends, or batches come in any order: then a task may be any worker's
+# ... these too, unless a worker's stream ends, or batches come in any order: then a task may be any worker's
 KEYS = [Kind.KEYS_BEGIN, Kind.KEYS_DRAWN, Kind.SAMPLER_END]
 TASKS = [*KEYS, Kind.DISPATCHED, Kind.PUT]
 # ... and so are these without workers.
@@ -62,7 +62,7 @@ def load(config: Config, loaders: ModuleType, directory: Path) -> tuple[tracing.
 
 
 def told(trace: tracing.Trace, kinds: list[Kind], tasks: bool = True) -> list[tuple[Any, ...]]:
-    """What main said of these kinds."""
+    """What main emitted of these kinds."""
     main = [actor.role == "main" for actor in trace.actors]
     found = []
     for position, event in enumerate(trace.events):
@@ -110,7 +110,7 @@ def map_style() -> Iterator[Config]:
     for number, (dataset, sampling, workers) in enumerate(
         itertools.product(["noise", "tensors", "whole"], samplings, range(4))
     ):
-        turn = number // 4 + workers  # so that the workers' number and the other options do not go in step
+        turn = number // 4 + workers  # so that num_workers and the other options do not go in step
         options: dict[str, Any] = {}
         if workers:
             options = {"prefetch_factor": 1 + turn % 3, "persistent_workers": turn % 2 == 0}
@@ -143,8 +143,8 @@ GRID = list(grid())
 
 
 class Dying(torch.utils.data.Dataset):
-    """Key 8 kills the worker, once 4 batches were yielded: nothing is on its way then. (torch's workers share a lock on
-    their queue: one that dies while it sends leaves it locked for ever, and nobody hears of the others' results.)"""
+    """Key 8 kills the worker once 4 batches were yielded: nothing is on its way then. (torch's workers share a lock on
+    their queue: one that dies while sending leaves it locked forever, and the others' results never arrive.)"""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -172,7 +172,7 @@ class Unpicklable(torch.utils.data.Dataset):
 
 
 class Nested(torch.utils.data.Dataset):
-    """Each sample comes out of a loader of its own."""
+    """Each sample is made by a nested loader."""
 
     def __init__(self) -> None:
         self.inner = attach(torch.utils.data.DataLoader(range(3), batch_size=2))

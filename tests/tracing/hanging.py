@@ -1,4 +1,4 @@
-"""Programs that hang for real: each is a process that somebody else ends (`hanging` does)."""
+"""Programs that really hang: each is a process that `hanging` kills in the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Blocks(minidl.Dataset[int]):
 
 
 class Nests(Blocks):
-    """Sample 9 comes out of a loader of its own, which hangs."""
+    """Sample 9 is made by a nested loader, which hangs."""
 
     def __getitem__(self, index: int) -> int:
         if index == BAD:
@@ -110,18 +110,18 @@ def torchs(dataset: Any, **options: Any) -> Any:
 
 
 def timed_out() -> None:
-    """The user's own timeout, after which the program does something else, for ever."""
+    """The user's own timeout, after which the program does something else forever."""
     iterator = iter(loader(Blocks(), timeout=60))
     for _ in range(4):
         next(iterator)
-    iterator._timeout = 0.2  # not for the first batch, too: how long a worker needs to start is not known
+    iterator._timeout = 0.2  # not for the first batch: how long a worker takes to start is unknown
     with contextlib.suppress(RuntimeError):
         next(iterator)
     block(iterator)
 
 
 def interrupted() -> None:
-    """Ctrl-C in the wait for batch 4, which is the only one that main waits for so long."""
+    """Ctrl-C while main waits for batch 4, the only one that it waits for so long."""
     iterator = iter(loader(Blocks()))
     for _ in range(4):
         next(iterator)
@@ -158,30 +158,29 @@ def program(name: str, directory: Path) -> None:
 
 @contextlib.contextmanager
 def hanging(name: str, directory: Path, *ends: Any) -> Iterator[tuple[Trace, Hang, int]]:
-    """A program that hangs, once that is seen (`ends` as of `until_it_hangs`): its trace, what is said of it, and the
-    pid of main. At the end its processes are killed."""
+    """A program that hangs, once that is seen (`ends` as in `until_it_hangs`): its trace, the Hang, and the pid of main.
+    At the end its processes are killed."""
     process = multiprocessing.get_context("fork").Process(target=program, args=(name, directory))
     process.start()
     assert process.pid is not None
     try:
         yield *until_it_hangs(directory, *ends), process.pid
     finally:
-        everybody = [process.pid, *(each.pid for each in psutil.Process(process.pid).children(recursive=True))]
-        if directory.exists():  # main may be dead, and its workers another's children
-            everybody += [pid for pid, how in processes(directory).items() if how is not Process.CLOSED]
-        for pid in everybody:
+        pids = [process.pid, *(each.pid for each in psutil.Process(process.pid).children(recursive=True))]
+        if directory.exists():  # main may be dead, and its workers children of another process
+            pids += [pid for pid, how in processes(directory).items() if how is not Process.CLOSED]
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.join()
-        while any(look_at(pid) is not Process.GONE for pid in everybody):
+        while any(look_at(pid) is not Process.GONE for pid in pids):
             time.sleep(0.01)
 
 
 def until_it_hangs(
     directory: Path, cause: Cause, ending: Ending = Ending.ONGOING, what: str = ""
 ) -> tuple[Trace, Hang]:
-    """Look until it is seen that it hangs for this cause, and that main does this. (It comes to that by itself; if not,
-    the test runs out of time.)"""
+    """Read until it is seen to hang for this cause, and main does this. (It must come to that, or the test times out.)"""
     while not any(directory.glob("events-*-*.bin")):
         time.sleep(0.01)
     trace = tracing.load(directory)
@@ -194,5 +193,5 @@ def until_it_hangs(
 
 
 def later(trace: Trace, ns: int = FLOOR_UNKNOWN + 1) -> int:
-    """So long after the last event: nobody has to wait for it."""
+    """This long after the last event, without waiting for it."""
     return trace.start + trace.duration + ns

@@ -20,8 +20,8 @@ from minidl.events import Kind
 
 
 class Numbers(torch.utils.data.Dataset):
-    """0 to n - 1. Sample 0 is not there before another task has overtaken its own, as the trace in directory
-    `overtaken` tells; for those in `bad` an exception is raised; that of `fatal` kills the worker."""
+    """0 to n - 1. Sample 0 waits until another task has overtaken its own, by the trace in directory `overtaken`;
+    those in `bad` raise an exception; `fatal` kills the worker."""
 
     def __init__(self, n: int, overtaken: Path | None = None, bad: tuple[int, ...] = (), fatal: int = -1) -> None:
         self.n, self.overtaken, self.bad, self.fatal = n, overtaken, bad, fatal
@@ -50,7 +50,7 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 class Nested(Numbers):
-    """Each sample comes out of a loader of its own."""
+    """Each sample is made by a nested loader."""
 
     def __getitem__(self, key: int) -> torch.Tensor:
         return torch.cat(list(minidl.DataLoader(Numbers(2), batch_size=1)))
@@ -73,7 +73,7 @@ def stream(directory: Path) -> None:
 
 
 def persistent(directory: Path) -> None:
-    """The second of three epochs is left half way: its results meet the handshake of the third."""
+    """The second of three epochs is abandoned: its results meet the handshake of the third."""
     loader = minidl.DataLoader(Numbers(24), batch_size=2, num_workers=2, persistent_workers=True, pin_memory="host")
     list(loader)
     list(itertools.islice(loader, 2))
@@ -87,7 +87,7 @@ def persistent_stream(directory: Path) -> None:
 
 
 def serial(directory: Path) -> None:
-    """One after the other, two at once, and one that is dropped half way."""
+    """One epoch, then two at once, then one that is abandoned."""
     loader = minidl.DataLoader(Numbers(8), batch_size=2, pin_memory="host")
     list(loader)
     list(zip(loader, loader, strict=True))
@@ -100,7 +100,7 @@ def two_at_once(directory: Path) -> None:
 
 
 def empty(directory: Path) -> None:
-    """Samplers without keys, and after them one that has some."""
+    """Samplers without keys, then one with some."""
     list(minidl.DataLoader(Numbers(0)))
     list(minidl.DataLoader(Numbers(0), num_workers=1))
     list(minidl.DataLoader(Numbers(4), batch_size=2, num_workers=1))
@@ -124,7 +124,7 @@ def spawned(directory: Path) -> None:
 
 
 def go_on(iterator: Any, most: int = 100) -> list[str]:
-    """Iterate, whatever is raised: the errors."""
+    """Iterate, whatever is raised; return the errors."""
     steps, errors = iter(range(most)), list[str]()
     try:
         _iterate(iterator, steps, errors)

@@ -1,5 +1,5 @@
-"""Loads whose memory is looked at. Run in a process of their own, `python -m tests.tracing.memory_loads NAME DIR`: what
-pytest has in its memory is not theirs."""
+"""Loads whose memory is measured, each in a process of its own, `python -m tests.tracing.memory_loads NAME DIR`, without
+what pytest has in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = 2_000_000  # strings of some 60 bytes
 
 
 class Names(minidl.Dataset):
-    """Each sample looks at one of 100 parts of the names."""
+    """Each sample reads one of 100 parts of the names."""
 
     def __init__(self, names: list[str] | np.ndarray) -> None:
         self.names = names

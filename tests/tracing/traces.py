@@ -42,8 +42,8 @@ def records_of(events: np.ndarray, actors: np.ndarray | int = 0) -> np.ndarray:
 
 
 def copy(trace: tracing.Trace, events: np.ndarray, directory: Path) -> tracing.Trace:
-    """A trace with `events` in the place of those of `trace`, said by the same threads; times are made anew, so that
-    the order of `events` is the order of the copy."""
+    """A trace with `events` in place of those of `trace`, emitted by the same threads; times are made anew, so the
+    order of `events` is the order of the copy."""
     begin(directory)
     events = events.copy()
     events["time"] = 1000 * (1 + np.arange(len(events)))
@@ -59,7 +59,7 @@ def copy(trace: tracing.Trace, events: np.ndarray, directory: Path) -> tracing.T
     return tracing.load(directory)
 
 
-WAY = [  # of a batch: who says what, and when (ns after its keys were drawn), for a period of 1000 ns a batch
+WAY = [  # of a batch: which thread emits what, and when (ns after keys_begin), at 1000 ns per batch
     ("main", "keys_begin", 0), ("main", "keys_drawn", 10), ("main", "dispatched", 20), ("main", "index_put", 30),
     ("feeder", "index_sending", 40), ("feeder", "index_sent", 50), ("worker", "index_got", 3000),
     ("worker", "fetch_begin", 3010), ("worker", "fetch_end", 4000), ("worker", "collate_begin", 4010),

@@ -1,4 +1,4 @@
-"""Every invariant holds on real loads, and each is broken by an edit that breaks it alone."""
+"""Every invariant holds on real loads, and for each there is an edit that breaks it alone."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_all_invariants_hold_on_a_real_load(recorded: Recorded, name: str) -> No
 
 @pytest.mark.parametrize("name", ["in_order", "persistent", "stream", "dying"])
 def test_all_invariants_hold_on_what_is_known_at_any_moment(recorded: Recorded, name: str, tmp_path: Path) -> None:
-    """A trace that ends early accuses nobody of what would have come."""
+    """A trace that ends early breaks nothing by what would have come later."""
     trace = recorded(name)
     for n, end in enumerate(range(1, len(trace), len(trace) // 25)):
         assert tracing.check(copy(trace, trace.events[:end], tmp_path / str(n))) == []
 
 
-# ---- edits. Each takes the events of a sound trace; `at` finds the positions of some.
+# ---- edits: each takes the events of a sound trace; `at` finds the positions of some
 
 
 def at(events: np.ndarray, kind: Kind, **fields: int) -> list[int]:
@@ -49,7 +49,7 @@ def without(events: np.ndarray, *positions: int) -> np.ndarray:
 
 
 def moved(events: np.ndarray, old: int, new: int) -> np.ndarray:
-    """The event at `old` stands before the one that was at `new`."""
+    """The event at `old`, moved before the one at `new`."""
     rest = np.delete(events, old)
     return np.insert(rest, new if new < old else new - 1, events[old])
 
@@ -80,7 +80,7 @@ def yield_twice(events: np.ndarray) -> np.ndarray:
     return again(events, at(events, Kind.YIELDED, task=2)[0], at(events, Kind.YIELDED, task=3)[0])
 
 
-def keep_for_ever(events: np.ndarray) -> np.ndarray:
+def keep_forever(events: np.ndarray) -> np.ndarray:
     last = at(events, Kind.YIELDED)[-1]
     return without(events, last)
 
@@ -114,7 +114,7 @@ def fetch_another_task(events: np.ndarray) -> np.ndarray:
 
 
 def fetch_after_stop(events: np.ndarray) -> np.ndarray:
-    """Stop was in the queue before the last task, and the worker did that none the less."""
+    """Stop was in the queue before the last task, and the worker did that task nonetheless."""
     events = events.copy()
     last, stop = at(events, Kind.GOT, queue=Queue.INDEX, worker=0)[-2:]
     assert events["task"][stop] == STOP
@@ -124,7 +124,7 @@ def fetch_after_stop(events: np.ndarray) -> np.ndarray:
         events["task"][positions] = STOP, task
         if kind is not Kind.GOT:
             events = moved(events, positions[1], positions[0] + 1)
-    # The task is taken right after Stop was, and only then is it fetched.
+    # The task is taken right after Stop, and only then fetched.
     stop, last = at(events, Kind.GOT, queue=Queue.INDEX, worker=0)[-2:]
     return moved(events, last, stop + 1)
 
@@ -141,7 +141,7 @@ def send_before_resumed(events: np.ndarray) -> np.ndarray:
     return without(events, at(events, Kind.RESUME_ACKNOWLEDGED, epoch=1, worker=1)[0])
 
 
-def take_anything_for_resumed(events: np.ndarray) -> np.ndarray:
+def acknowledge_too_early(events: np.ndarray) -> np.ndarray:
     acknowledged = at(events, Kind.RESUME_ACKNOWLEDGED, epoch=1, worker=1)[0]
     return moved(events, acknowledged, at(events, Kind.WORKER_RESUMED, epoch=1, worker=1)[0])
 
@@ -164,7 +164,7 @@ def release_twice(events: np.ndarray) -> np.ndarray:
     return again(events, first, first)
 
 
-def speak_when_joined(events: np.ndarray) -> np.ndarray:
+def emit_after_joined(events: np.ndarray) -> np.ndarray:
     return moved(events, at(events, Kind.WORKER_END, worker=1)[0], at(events, Kind.WORKER_JOINED, worker=1)[0] + 1)
 
 
@@ -185,7 +185,7 @@ EDITS: list[tuple[str, str, Edit]] = [
     ("exactly once", "pinned", lose_silently),
     ("exactly once", "dying", lose_without_an_error),
     ("yielded once", "in_order", yield_twice),
-    ("yielded once", "in_order", keep_for_ever),
+    ("yielded once", "in_order", keep_forever),
     ("first in, first out", "pinned", overtake_in_a_queue),
     ("first in, first out", "pinned", get_what_was_not_sent),
     ("bounded", "in_order", send_too_early),
@@ -195,11 +195,11 @@ EDITS: list[tuple[str, str, Edit]] = [
     ("pin thread first", "pinned", stop_workers_before_pin_thread),
     ("joined", "pinned", forget_a_worker),
     ("resumed", "persistent", send_before_resumed),
-    ("resumed", "persistent", take_anything_for_resumed),
+    ("resumed", "persistent", acknowledge_too_early),
     ("sticky", "dying", go_on_after_a_loss),
     ("reorder buffer", "in_order", release_what_was_not_stored),
     ("reorder buffer", "in_order", release_twice),
-    ("silent when joined", "pinned", speak_when_joined),
+    ("silent when joined", "pinned", emit_after_joined),
     ("shutdown is the end", "pinned", close_after_the_shutdown),
     ("shutdown is the end", "pinned", feed_after_the_shutdown),
     ("shutdown is the end", "pinned", pin_after_the_shutdown),
@@ -232,13 +232,13 @@ def test_an_edit_breaks_one_invariant(recorded: Recorded, tmp_path: Path, name: 
 def test_without_order_a_worker_has_a_capacity(recorded: Recorded, tmp_path: Path) -> None:
     trace = recorded("not_in_order")
     events = trace.events.copy()
-    events["worker"][at(events, Kind.DISPATCHED)[:6]] = 0  # prefetch_factor is 2: all that should go to 3 workers
+    events["worker"][at(events, Kind.DISPATCHED)[:6]] = 0  # prefetch_factor is 2: those of all 3 workers
     found = [each.what for each in tracing.check(copy(trace, events, tmp_path / "edited")) if each.name == "bounded"]
     assert found == ["worker 0 was sent 3 tasks at a time"]
 
 
-def test_nothing_is_concluded_from_what_was_not_recorded(tmp_path: Path) -> None:
-    """Main's file is full: that its later events are missing does not show that it did not receive."""
+def test_missing_events_break_nothing(tmp_path: Path) -> None:
+    """Main's file is full: that RECEIVED is missing does not show that nothing was received."""
     with tracing.record(tmp_path / "full", capacity=100):
         LOADS["pinned"](tmp_path / "full")
     trace = tracing.load(tmp_path / "full")
@@ -247,7 +247,7 @@ def test_nothing_is_concluded_from_what_was_not_recorded(tmp_path: Path) -> None
 
 
 def test_an_iterator_that_outlives_its_recording_breaks_nothing(tmp_path: Path) -> None:
-    """The usual notebook: `it` is still there when the `with` ends, and is shut down later, unrecorded by main."""
+    """As in a notebook: `iterator` outlives the `with`, and is shut down later, which main does not record."""
     with tracing.record(tmp_path / "run"):
         iterator = iter(minidl.DataLoader(range(40), batch_size=2, num_workers=2))
         next(iterator)

@@ -39,7 +39,7 @@ def slow(seconds: float) -> Callable[[int], int]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tracing.Trace]:
     """run(sample=0.09, step=0.1, num_workers=4, ...): the trace of a load of 24 batches of two. By default it takes
-    most of a second: what a machine stands still for now and then must be little of it."""
+    most of a second, many times the pauses of a busy machine."""
 
     def record(sample: float = 0.03, batches: int = BATCHES, **options: Any) -> tracing.Trace:
         data = loads.Samples(2 * batches, slow(sample))
@@ -62,7 +62,7 @@ def test_a_run_does_not_differ_from_itself(plain: tracing.Trace) -> None:
     assert found.sentence().endswith("the same keys in the same order.")
 
 
-def test_cheaper_samples(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
+def test_cheaper_samples_make_a_run_faster(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
     found = compare(run(sample=0.09), plain).loaders[0]
     assert found.real and 2 < found.faster < 4.5
     [fetch] = [change for change in found.stages if change.name == "fetch"]
@@ -72,7 +72,7 @@ def test_cheaper_samples(run: Callable[..., tracing.Trace], plain: tracing.Trace
     assert back.faster < 1 and "× as slow" in back.sentence()
 
 
-def test_more_workers(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
+def test_more_workers_make_a_run_faster(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
     found = compare(plain, run(num_workers=4)).loaders[0]
     assert found.configs == {"num_workers": (2, 4)} and found.real and found.faster > 1.3
     assert "num_workers 2 → 4" in found.sentence() and "waiting" in found.sentence()
@@ -80,7 +80,7 @@ def test_more_workers(run: Callable[..., tracing.Trace], plain: tracing.Trace) -
     assert not fetch.real  # each sample takes what it took
 
 
-def test_batches_that_come_in_bursts() -> None:
+def test_batches_that_come_in_bursts_are_compared_by_rounds() -> None:
     """Workers that began together finish together: the periods are 0, 0, 0, 20 ms. In virtual time, exactly."""
 
     def load(num_workers: int) -> tracing.Trace:
@@ -106,7 +106,7 @@ class Sleeping(minidl.Dataset[int]):
         return key
 
 
-def test_a_slower_training_step(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
+def test_a_slower_training_step_is_named(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
     found = compare(plain, run(step=0.1)).loaders[0]
     assert found.real and found.faster < 0.6
     [training] = [change for change in found.places if change.name == "training"]
@@ -115,7 +115,7 @@ def test_a_slower_training_step(run: Callable[..., tracing.Trace], plain: tracin
     assert found.before.verdict != found.after.verdict == "the training step is the limit"
 
 
-def test_another_order_of_the_keys(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
+def test_the_first_batch_of_different_keys_is_named(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
     order = [*range(6), 7, 6, *range(8, 2 * BATCHES)]
     found = compare(plain, run(sampler=order)).loaders[0]
     assert found.keys is not None and found.batches_compared == BATCHES
@@ -132,7 +132,7 @@ def test_runs_of_different_length_are_compared_by_batch(
     assert found.keys is None
 
 
-def test_numbers_are_those_of_the_trace(plain: tracing.Trace) -> None:
+def test_the_numbers_are_those_of_the_trace(plain: tracing.Trace) -> None:
     found = compare(plain, plain).loaders[0].before
     rows = plain.tasks
     assert found.stages["fetch"][0] == np.median(rows["fetch_end"] - rows["fetch_begin"])
@@ -142,7 +142,7 @@ def test_numbers_are_those_of_the_trace(plain: tracing.Trace) -> None:
     assert found.period == pytest.approx(np.diff(yields).mean())
 
 
-def test_what_has_no_counterpart_is_said(tmp_path: Path, plain: tracing.Trace) -> None:
+def test_a_loader_without_a_counterpart_is_named(tmp_path: Path, plain: tracing.Trace) -> None:
     with tracing.record(tmp_path / "two"):
         list(zip(minidl.DataLoader(range(4)), minidl.DataLoader(range(4), num_workers=1), strict=True))
     with tracing.record(tmp_path / "none"):
@@ -154,7 +154,9 @@ def test_what_has_no_counterpart_is_said(tmp_path: Path, plain: tracing.Trace) -
     assert compare(none, none).loaders == [] and "nothing to compare" in str(compare(none, none))
 
 
-def test_text_fits_a_terminal_and_json_says_the_same(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
+def test_the_text_fits_a_terminal_and_the_json_agrees_with_it(
+    run: Callable[..., tracing.Trace], plain: tracing.Trace
+) -> None:
     comparison = compare(plain, run(num_workers=0))
     assert all(len(line) <= 76 for line in str(comparison).splitlines()[2:])
     document = json.loads(comparison.to_json())
@@ -162,7 +164,7 @@ def test_text_fits_a_terminal_and_json_says_the_same(run: Callable[..., tracing.
     assert comparison.loaders[0].sentence().split()[0] in str(comparison)
 
 
-def test_of_a_run_that_was_cut_off_what_is_there_is_compared(plain: tracing.Trace, tmp_path: Path) -> None:
+def test_what_is_left_of_a_damaged_run_is_compared(plain: tracing.Trace, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(plain.path, tmp_path / "cut"))
     largest = max(copy.glob("events-*-*.bin"), key=lambda file: file.stat().st_size)
     largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])

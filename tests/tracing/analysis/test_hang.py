@@ -1,4 +1,4 @@
-"""A hang is explained: processes that really hang, and traces of which a part is cut off."""
+"""Hangs are explained: of processes that really hang, and of traces with a part cut off."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HANGS: dict[str, tuple[Cause, list[tuple[str, str]]]] = {
     "blocks": (Cause.DATASET, [("main", WAITS), ("worker 0", FETCHES)]),
     "locked": (Cause.DATASET, [("main", WAITS), ("worker 0", FETCHES)]),
     "torch": (Cause.DATASET, [("main", WAITS), ("worker 0", FETCHES)]),
-    "without order": (Cause.DATASET, [("main", "the first of them batch 4"), ("whoever has batch 4", FETCHES)]),
+    "without order": (Cause.DATASET, [("main", "the first of them batch 4"), ("the worker with batch 4", FETCHES)]),
     "pinned": (
         Cause.DATASET,
         [
@@ -73,7 +73,7 @@ HANGS: dict[str, tuple[Cause, list[tuple[str, str]]]] = {
 }
 
 
-def test_every_program_that_hangs_is_looked_at() -> None:
+def test_every_program_that_hangs_is_tested() -> None:
     assert HANGS.keys() == PROGRAMS.keys() - {"timed out", "interrupted"}
 
 
@@ -84,7 +84,7 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
         assert explain(trace, later(trace, FLOOR // 2)) is None  # it may only be slow
         tasks = trace.tasks
         has_it = f"worker {tasks['worker'][tasks['task'] == 4].item()}" if (tasks["task"] == 4).any() else ""
-        chain = [(who.replace("whoever has batch 4", has_it), what) for who, what in chain]
+        chain = [(who.replace("the worker with batch 4", has_it), what) for who, what in chain]
         assert [link.who.partition(" (pid ")[0] for link in hang.links] == [who for who, _ in chain]
         for link, (_, what) in zip(hang.links, chain, strict=True):
             assert what in link.what
@@ -92,8 +92,8 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
             assert 0 <= link.event < len(trace)
             assert str(link.pid) in link.who and psutil.Process(link.pid).is_running()
         assert hang.links[0].pid == pid
-        heard = {each.pid for each in hang.last_events}
-        assert pid in heard and hang.links[-1].pid in heard
+        recorded = {each.pid for each in hang.last_events}
+        assert pid in recorded and hang.links[-1].pid in recorded
         for each in hang.last_events:  # the last of its thread, at the time the hang was seen
             event = trace.events[each.event]
             assert not (trace.events["actor"][each.event + 1 :] == event["actor"]).any()
@@ -103,8 +103,7 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
             assert link.who.startswith("worker") and link.who not in {other.who for other in hang.links}
 
 
-def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By `check`, the whole; by the report, first of all, in short."""
+def test_check_prints_all_of_it_and_the_report_the_gist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, WAITS) as (trace, hang, pid):
         worker = hang.links[1]
         lines = str(hang).splitlines()
@@ -122,11 +121,11 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert main(["check", str(trace.path)]) == 0
         assert "all invariants hold" in capsys.readouterr().out  # and no hang: it has not lasted long
         while time.monotonic_ns() < hang.links[0].since + 2 * hang.usual:
-            pass  # so long main must have waited
+            pass  # main must have waited this long
         os.kill(worker.pid, signal.SIGSTOP)  # it would end a second after main
         os.kill(pid, signal.SIGKILL)
         while not (trace.events["kind"] == Kind.PARENT_DIED).any():
-            trace.refresh()  # worker 1 says so, worker 0 cannot
+            trace.refresh()  # worker 1 records it, worker 0 cannot
         assert main(["check", str(trace.path)]) == 0
         printed = capsys.readouterr().out
         assert (
@@ -140,7 +139,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert second.startswith("Last events: ") and f"worker 0 (pid {worker.pid})" in second
 
 
-def test_a_process_that_is_stopped(tmp_path: Path) -> None:
+def test_a_stopped_process_is_to_be_continued(tmp_path: Path) -> None:
     with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, WAITS) as (trace, hang, pid):
         for stopped, links in ((hang.links[1].pid, 2), (pid, 1)):
             os.kill(stopped, signal.SIGSTOP)
@@ -151,13 +150,13 @@ def test_a_process_that_is_stopped(tmp_path: Path) -> None:
             assert found.advice == f"Continue it: kill -CONT {stopped}"
 
 
-def test_a_wait_that_the_loader_itself_found_too_long(tmp_path: Path) -> None:
+def test_a_wait_that_timed_out_is_explained(tmp_path: Path) -> None:
     with hanging("timed out", tmp_path / "trace", Cause.DATASET, Ending.TIMED_OUT) as (trace, hang, _):
         assert hang.age >= 200_000_000 and FETCHES in hang.links[-1].what
         assert "when its timeout ran out" in tracing.report(trace).notes[0]
 
 
-def test_a_wait_that_was_interrupted(tmp_path: Path) -> None:
+def test_a_wait_that_was_interrupted_is_explained_if_it_was_long(tmp_path: Path) -> None:
     shuts_down = "shuts the loader down, and waits for worker 0 to exit"
     with hanging("interrupted", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, shuts_down) as (trace, hang, _):
         assert FETCHES in hang.links[1].what
@@ -170,40 +169,40 @@ def test_a_wait_that_was_interrupted(tmp_path: Path) -> None:
         assert explain(part(trace, events, tmp_path / "soon")) is None
 
 
-def test_a_wait_that_lasted_until_the_recording_ended(hung: Recorded, tmp_path: Path) -> None:
+def test_a_wait_until_the_end_of_the_recording_is_explained_if_it_was_long(hung: Recorded, tmp_path: Path) -> None:
     """As after Ctrl-C within `with tracing.record(...)`, while something still holds the iterator."""
     trace = part(hung("blocks"), hung("blocks").events, tmp_path / "trace")
-    for lasted, told in ((FLOOR // 2, False), (FLOOR + 10**9, True)):
+    for lasted, explained in ((FLOOR // 2, False), (FLOOR + 10**9, True)):
         about = {**trace.about, "stopped": later(trace, lasted)}
         (trace.path / fmt.DESCRIPTION).write_text(json.dumps(about))
         found = explain(tracing.load(trace.path), later(trace, 10 * lasted))
-        assert (found is not None) is told
+        assert (found is not None) is explained
     assert found is not None and found.ending is Ending.RECORDED
     assert found.age == found.until - found.links[0].since >= FLOOR and FETCHES in found.links[1].what
 
 
-def test_who_is_killed_while_it_trains_was_not_stuck_in_the_loader(hung: Recorded, tmp_path: Path) -> None:
+def test_main_killed_while_it_trains_was_not_stuck_in_the_loader(hung: Recorded, tmp_path: Path) -> None:
     pids = {pid: gone() for pid in living(hung("trains"))}
     trace = part(hung("trains"), hung("trains").events, tmp_path / "trace", pids)
     assert explain(trace, later(trace)) is None
 
 
-# ---- what ended, or goes on
+# ---- runs that do not hang
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_what_ended_does_not_hang(recorded: Recorded, name: str) -> None:
+def test_a_run_that_ended_does_not_hang(recorded: Recorded, name: str) -> None:
     trace = recorded(name)
     assert explain(trace) is None and explain(trace, later(trace)) is None
 
 
-def test_nothing_recorded_does_not_hang(tmp_path: Path) -> None:
+def test_an_empty_trace_does_not_hang(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "trace"):
         pass
     assert explain(tracing.load(tmp_path / "trace")) is None
 
 
-# ---- edits of such a trace: main waits for batch 4, worker 0 fetches it, worker 1 has done all that it was given
+# ---- edits of a trace in which main waits for batch 4, worker 0 fetches it, worker 1 has finished its tasks
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +224,7 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Tr
 
 
 def test_patience_grows_with_what_was_seen(hung: Recorded, tmp_path: Path) -> None:
-    """The run's own numbers: where a batch took 20 s, a minute is not long."""
+    """It is measured by the run itself: where a batch took 20 s, a minute is not long."""
     events = hung("blocks").events.copy()
     quick = part(hung("blocks"), events, tmp_path / "quick", living(hung("blocks")))
     assert explain(quick, later(quick, FLOOR - 10**9)) is None
@@ -237,7 +236,7 @@ def test_patience_grows_with_what_was_seen(hung: Recorded, tmp_path: Path) -> No
 
 
 def test_the_present_is_the_default(hung: Recorded, tmp_path: Path) -> None:
-    """Unless there is more to read. And a wait that has gone on far beyond its timeout is none."""
+    """Unless there is more to read. And a wait that lasts far beyond its timeout was interrupted."""
     events = hung("blocks").events.copy()
     events["time"] += 1 - events["time"][0]  # when the clock began
     trace = part(hung("blocks"), events, tmp_path / "trace", living(hung("blocks")), room=1)
@@ -251,7 +250,7 @@ def test_the_present_is_the_default(hung: Recorded, tmp_path: Path) -> None:
 
 
 def test_what_was_not_recorded_is_not_judged(hung: Recorded, tmp_path: Path) -> None:
-    """Main may have got on: its file was full, or is cut off. Nobody knows."""
+    """Main's file was full, or is cut off: it may have made progress."""
     trace = hung("blocks")
     for change in ("full", "cut off"):
         changed = part(trace, trace.events, tmp_path / change, living(trace))
@@ -265,7 +264,7 @@ def test_what_was_not_recorded_is_not_judged(hung: Recorded, tmp_path: Path) -> 
             assert explain(tracing.load(changed.path), later(changed)) is None
 
 
-def test_a_worker_that_is_dead_and_main_does_not_know(hung: Recorded, tmp_path: Path) -> None:
+def test_a_death_that_main_has_not_noticed_is_found(hung: Recorded, tmp_path: Path) -> None:
     trace, pids = hung("blocks"), living(hung("blocks"))
     (pid,) = (actor.pid for actor in trace.actors if (actor.role, actor.worker) == ("worker", 0))
     pids[pid] = gone()
@@ -274,23 +273,23 @@ def test_a_worker_that_is_dead_and_main_does_not_know(hung: Recorded, tmp_path: 
     assert found.links[-1].who == f"worker 0 (pid {pids[pid]})" and FETCHES in found.links[-1].what
 
 
-def test_a_task_that_nobody_has(hung: Recorded, tmp_path: Path) -> None:
-    """Worker 0 took it, put nothing, and has got no other."""
+def test_a_lost_task_is_found(hung: Recorded, tmp_path: Path) -> None:
+    """Worker 0 took it, put nothing, and got no other."""
     events = hung("blocks").events
     fetches = (events["kind"] == Kind.FETCH_BEGIN) & (events["task"] == 4)
     kept = events[~fetches & (events["task"] != 6)]
-    waits = said(events[fetches], kind=Kind.WAIT, queue=Queue.INDEX, task=-1, time=events["time"][-1])
+    waits = edited(events[fetches], kind=Kind.WAIT, queue=Queue.INDEX, task=-1, time=events["time"][-1])
     found = explain_part(hung("blocks"), np.concatenate([kept, waits]), tmp_path)
     assert found.cause is Cause.LOST
     assert found.links[-1].what == "waits on index_queue 0, which is empty: nothing will be sent to it"
 
 
 def result(events: np.ndarray, *kinds: Kind) -> list[np.ndarray]:
-    """Batch 4, put on the result queue and sent as batch 2 was, as far as these steps go, at the end of the trace."""
+    """Batch 4, put on the result queue and sent like batch 2, up to these steps, at the end of the trace."""
     way = [
         events[(events["kind"] == kind) & (events["queue"] == Queue.RESULT) & (events["task"] == 2)] for kind in kinds
     ]
-    return [said(event[:1], task=4, time=events["time"][-1]) for event in way]
+    return [edited(event[:1], task=4, time=events["time"][-1]) for event in way]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +301,9 @@ def result(events: np.ndarray, *kinds: Kind) -> list[np.ndarray]:
         ("torch", (Kind.PUT,), Cause.UNSEEN),
     ],
 )
-def test_a_message_on_its_way(hung: Recorded, tmp_path: Path, name: str, kinds: tuple[Kind, ...], cause: Cause) -> None:
+def test_a_message_that_does_not_arrive_is_blamed_on_its_feeder(
+    hung: Recorded, tmp_path: Path, name: str, kinds: tuple[Kind, ...], cause: Cause
+) -> None:
     trace = hung(name)
     found = explain_part(trace, np.concatenate([trace.events, *result(trace.events, *kinds)]), tmp_path)
     assert found.cause is cause
@@ -311,18 +312,18 @@ def test_a_message_on_its_way(hung: Recorded, tmp_path: Path, name: str, kinds: 
     assert "batch 4" in found.links[-1].what
 
 
-def test_a_circle(hung: Recorded, tmp_path: Path) -> None:
+def test_a_circle_is_found(hung: Recorded, tmp_path: Path) -> None:
     """Main waits for a worker to exit, the worker for its feeder thread to send, and that for main to read."""
     events = hung("blocks").events
     end = {"task": -1, "time": events["time"][-1]}
-    main_said = events[events["kind"] == Kind.ASKED][:1]
-    worker_said = events[(events["kind"] == Kind.FETCH_BEGIN) & (events["task"] == 4)]
+    of_main = events[events["kind"] == Kind.ASKED][:1]
+    of_worker = events[(events["kind"] == Kind.FETCH_BEGIN) & (events["task"] == 4)]
     more = [
         *result(events, Kind.PUT, Kind.SEND_BEGIN, Kind.SENT),
-        said(main_said, kind=Kind.SHUTDOWN_BEGIN, **end),
-        said(main_said, kind=Kind.JOIN_BEGIN, worker=0, **end),
-        said(worker_said, kind=Kind.WORKER_END, **end),
-        said(worker_said, kind=Kind.CLOSED, queue=Queue.RESULT, **end),
+        edited(of_main, kind=Kind.SHUTDOWN_BEGIN, **end),
+        edited(of_main, kind=Kind.JOIN_BEGIN, worker=0, **end),
+        edited(of_worker, kind=Kind.WORKER_END, **end),
+        edited(of_worker, kind=Kind.CLOSED, queue=Queue.RESULT, **end),
     ]
     found = explain_part(hung("blocks"), np.concatenate([events, *more]), tmp_path)
     assert found.cause is Cause.CIRCLE
@@ -330,7 +331,7 @@ def test_a_circle(hung: Recorded, tmp_path: Path) -> None:
     assert who == ["main", "worker 0", "the feeder thread of worker 0"]
 
 
-def said(events: np.ndarray, **fields: int) -> np.ndarray:
+def edited(events: np.ndarray, **fields: int) -> np.ndarray:
     """These events with other fields."""
     events = events.copy()
     for name, value in fields.items():
@@ -346,12 +347,12 @@ def explain_part(trace: tracing.Trace, events: np.ndarray, directory: Path, pids
 
 
 def living(trace: tracing.Trace) -> dict[int, int]:
-    """For the pid of each process of a trace that of one that lives: main is this one, workers are its parent."""
+    """The pid of each process of a trace -> that of a living one: for main this process, for workers its parent."""
     return {actor.pid: os.getpid() if actor.role == "main" else os.getppid() for actor in reversed(trace.actors)}
 
 
 def gone() -> int:
-    """The pid of no process."""
+    """A pid without a process."""
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid

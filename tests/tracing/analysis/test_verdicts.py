@@ -1,5 +1,5 @@
-"""A real load for each cause: the report names the right one first, with the right thing to do; and every number in a
-reason is what its events say."""
+"""A real load for each cause: the report names the right one first, with the right advice; and every number in a reason
+is what its events show."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def caused(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.
     def of(name: str) -> tracing.Trace:
         if name not in traces:
             traces[name] = CAUSES[name].record(tmp_path_factory.mktemp("cause") / "a run")
-            traces[name].about["cpus"] = 2  # what to do depends on them: on any machine the same
+            traces[name].about["cpus"] = 2  # advice depends on them: the same on any machine
         return traces[name]
 
     return of
 
 
 def judged(trace: tracing.Trace, name: str) -> LoaderReport:
-    """The report of its one loader, which names the right cause and the right thing to do."""
+    """The report of its one loader, which names the right cause and gives the right advice."""
     cause, found = CAUSES[name], tracing.report(trace)
     (loader,) = found.loaders
     assert loader.verdict is cause.verdict, str(found)
@@ -76,15 +76,15 @@ def test_names_the_cause_and_what_to_do(caused: Callable[[str], tracing.Trace], 
 
 
 @pytest.mark.parametrize("name", ["one in ten is slow", "samples that wait", "a slow sampler", "a worker slow to exit"])
-def test_torch_s_own_loader_is_judged_the_same(tmp_path: Path, name: str) -> None:
+def test_torchs_own_loader_is_judged_the_same(tmp_path: Path, name: str) -> None:
     trace = CAUSES[name].record(tmp_path / "run.trace", ATTACHED)
     assert trace.loaders[0].config["package"] == "torch.utils.data"
     judged(trace, name)
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_what_feeders_say_is_not_needed(caused: Callable[[str], tracing.Trace], tmp_path: Path, name: str) -> None:
-    """torch's say nothing. The verdict is the same without them, and of what is not known nothing is told."""
+def test_events_of_feeders_are_not_needed(caused: Callable[[str], tracing.Trace], tmp_path: Path, name: str) -> None:
+    """torch's emit none. The verdict is the same without them, and what is unknown is left out."""
     whole = caused(name)
     trace = without(whole, FEEDERS, tmp_path / "run.trace")
     assert len(trace) < len(whole) or not CAUSES[name].options.get("num_workers", 2)
@@ -101,9 +101,9 @@ def without(trace: tracing.Trace, kinds: tuple[Kind, ...], directory: Path) -> t
     for pid in np.unique(pids).tolist():
         mine = kept[pids[kept["actor"]] == pid]
         records = records_of(mine, mine["actor"])
-        told = np.flatnonzero(mine["text"]).tolist()
-        records["text"][told] = 1 + np.arange(len(told))
-        lines = [f"[{number}, {json.dumps(trace.text(mine[k]))}]\n" for number, k in enumerate(told)]
+        texts = np.flatnonzero(mine["text"]).tolist()
+        records["text"][texts] = 1 + np.arange(len(texts))
+        lines = [f"[{number}, {json.dumps(trace.text(mine[k]))}]\n" for number, k in enumerate(texts)]
         fmt.text_file(write_file(directory, pid, records)).write_text("".join(lines))
     copy = tracing.load(directory)
     copy.about["cpus"] = trace.about["cpus"]
@@ -114,7 +114,7 @@ def without(trace: tracing.Trace, kinds: tuple[Kind, ...], directory: Path) -> t
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_every_number_of_a_reason_is_what_its_events_say(caused: Callable[[str], tracing.Trace], name: str) -> None:
+def test_every_number_of_a_reason_is_what_its_events_show(caused: Callable[[str], tracing.Trace], name: str) -> None:
     (loader,) = tracing.report(caused(name)).loaders
     assert len(loader.why) >= 2
     check_numbers(caused(name), loader)
@@ -124,10 +124,10 @@ def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
     for reason in loader.why:
         assert len(trace) > max(max(span) for span in reason.spans), reason.text
         lengths = {id(number): lengths_of(trace, number) for number in reason.numbers}
-        for said in DURATION.findall(reason.text):
-            assert said in durations(reason, lengths), f"{said}: {reason.text}"
-        for said in SHARE.findall(reason.text):
-            assert said in shares(lengths), f"{said}: {reason.text}"
+        for shown in DURATION.findall(reason.text):
+            assert shown in durations(reason, lengths), f"{shown}: {reason.text}"
+        for shown in SHARE.findall(reason.text):
+            assert shown in shares(lengths), f"{shown}: {reason.text}"
         for batch, worker in BATCH.findall(reason.text):
             named = [trace.events[slice(begin, end + 1)] for begin, end in reason.spans]
             assert any(int(batch) in part["task"] for part in named), reason.text
@@ -135,7 +135,7 @@ def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
 
 
 def lengths_of(trace: tracing.Trace, number: Number) -> np.ndarray:
-    """How long each of the stretches is, from nothing but the two events that it names."""
+    """How long each of its stretches is, from nothing but the two events that it names."""
     values = trace.events[number.clock].astype(np.int64)
     lengths: np.ndarray = values[number.stretches.last] - values[number.stretches.first]
     assert len(lengths) and (lengths >= 0).all()
@@ -145,7 +145,7 @@ def lengths_of(trace: tracing.Trace, number: Number) -> np.ndarray:
 
 
 def durations(reason: Reason, lengths: dict[int, np.ndarray]) -> set[str]:
-    """What may stand in it: sums, means, single stretches."""
+    """What it may contain: sums, means, single stretches."""
     allowed = set()
     for number in reason.numbers:
         each = lengths[id(number)]
@@ -161,7 +161,7 @@ def shares(lengths: dict[int, np.ndarray]) -> set[str]:
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_stretches_do_not_overlap_within_a_thread(caused: Callable[[str], tracing.Trace], name: str) -> None:
-    """What is added up is counted once: main's time is no longer than the run, a worker's no longer than its life."""
+    """Nothing is counted twice: main's time is no longer than the run, a worker's no longer than its life."""
     (measures,) = measure(caused(name))
     (loader,) = tracing.report(caused(name)).loaders
     for reason in loader.why:
@@ -171,7 +171,7 @@ def test_stretches_do_not_overlap_within_a_thread(caused: Callable[[str], tracin
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_the_command_at_the_end_shows_the_place(
+def test_the_command_at_the_end_shows_the_evidence(
     caused: Callable[[str], tracing.Trace], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its --from and --to contain the longest stretch of the verdict, and --follow is the batch that this ends with; a
@@ -234,7 +234,7 @@ class Sleeping(minidl.Dataset):
         return index
 
 
-def test_the_numbers_in_the_text_are_where_it_says(caused: Callable[[str], tracing.Trace]) -> None:
+def test_the_times_in_the_text_are_those_of_the_events(caused: Callable[[str], tracing.Trace]) -> None:
     trace = caused("one in ten is slow")
     text = " ".join(str(tracing.report(trace)).split())
     places = re.findall(r"([\d.]+)-([\d.]+) s \[events (\d+)-(\d+)\]", text)
@@ -253,7 +253,9 @@ def test_the_numbers_in_the_text_are_where_it_says(caused: Callable[[str], traci
         ("one in ten is slow", ""),
     ],
 )
-def test_the_step_from_high_to_low_is_named(caused: Callable[[str], tracing.Trace], name: str, words: str) -> None:
+def test_the_slowest_step_between_queues_is_named(
+    caused: Callable[[str], tracing.Trace], name: str, words: str
+) -> None:
     (loader,) = tracing.report(caused(name)).loaders
     if words:
         assert words in loader.bottleneck

@@ -1,15 +1,10 @@
-"""The demo: real data, a model that learns, and an end in good order, whatever ends it."""
+"""The demo: real data, a model that learns, and an orderly end, whatever ends it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pty
-import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +14,7 @@ import torch
 import minidl
 import tracing
 from minidl.events import Kind
+from tests.tracing.cli.terminal import batches_in, in_terminal, read_all, read_until
 from tracing.cli import demo_training as demo
 
 KEY = {"keyword": "k", "name": "n", "number": "1", "string": "s", "comment": "c", "operator": "o", "space": " "}
@@ -100,7 +96,7 @@ def test_a_batch_of_empty_files_teaches_nothing_and_breaks_nothing(tmp_path: Pat
     assert np.isfinite(training.losses).all() and np.isfinite(training.right).all()
 
 
-# ---- the whole of it, in a process of its own
+# ---- the whole demo, in a process of its own
 
 
 def command(directory: Path, *options: str) -> list[str]:
@@ -110,7 +106,7 @@ def command(directory: Path, *options: str) -> list[str]:
 @pytest.mark.timeout(120)
 def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: Path) -> None:
     directory = tmp_path / "traces" / "demo"
-    for files in ("8", "120"):  # the second time over the first
+    for files in ("8", "120"):  # the second time over the first trace
         done = subprocess.run(command(directory, "--files", files), capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -131,24 +127,12 @@ def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: 
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
 def test_ctrl_c_gives_back_the_terminal_and_reports_what_there_is(tmp_path: Path) -> None:
-    """In a terminal the live view is shown. Ctrl-C is typed after some batches; the rest is written all the same."""
-    terminal, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    environment.pop("CI", None)
-    process = subprocess.Popen(
-        [sys.executable, "-c", IN_TERMINAL, *command(tmp_path / "demo")[1:]],
-        stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
-    )  # fmt: skip
-    os.close(theirs)
-    try:
+    """In a terminal the live view is shown. Ctrl-C is typed after some batches; timeline and report are still written."""
+    with in_terminal(command(tmp_path / "demo"), tmp_path) as (process, terminal):
         shown = read_until(terminal, lambda shown: b"last events" in shown and batches_in(tmp_path / "demo") >= 3)
         os.write(terminal, b"\x03")
-        shown += read_until(terminal, lambda shown: False)
+        shown += read_all(terminal)
         assert process.wait() == 130
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
     text = shown.decode(errors="replace")
     assert text.index("\x1b[?1049h") < text.rindex("last events") < text.rindex("\x1b[?1049l") < text.index("Verdict")
     assert text.rindex("\x1b[?25l") < text.rindex("\x1b[?25h")
@@ -156,30 +140,3 @@ def test_ctrl_c_gives_back_the_terminal_and_reports_what_there_is(tmp_path: Path
     trace = tracing.load(tmp_path / "demo")
     assert tracing.check(trace) == [] and trace.events["kind"][-1] == Kind.SHUTDOWN_END
     assert (tmp_path / "demo" / "report.txt").exists() and (tmp_path / "demo" / "timeline.png").exists()
-
-
-# Make the pseudo-terminal the controlling one, as a shell does, so that Ctrl-C reaches whoever runs in it.
-IN_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-
-
-def batches_in(directory: Path) -> int:
-    """How many batches a trace, still growing, tells of."""
-    return int((tracing.load(directory).events["kind"] == Kind.YIELDED).sum())
-
-
-def read_until(terminal: int, enough: Callable[[bytes], bool], seconds: float = 60) -> bytes:
-    """What comes out of a terminal until it is enough, or until everybody has closed it."""
-    shown, deadline = b"", time.monotonic() + seconds
-    with contextlib.suppress(OSError):  # EIO: it is closed
-        while not enough(shown):
-            left = deadline - time.monotonic()
-            assert left > 0 and select.select([terminal], [], [], left)[0], f"not enough: {shown!r}"
-            data = os.read(terminal, 1 << 16)
-            if not data:
-                break
-            shown += data
-    return shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -16,12 +15,11 @@ import pytest
 
 import tracing
 from minidl.events import Kind
-from tests.tracing.cli.test_demo import IN_TERMINAL, read_until
+from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all
 from tracing.cli import run_script as running
 from tracing.recording.trace_directory import is_alive
 
 pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")]
-ROOT = Path(__file__).parents[3]
 RUN = """
 import sys
 from tracing.cli.run_script import run_script
@@ -48,16 +46,16 @@ def done(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def both(folder: Path, *target: str) -> tuple[subprocess.CompletedProcess[str], str]:
-    """Run it by Python alone, and traced: the same comes out. Returns the second run, and what tracing said."""
+    """Run it by Python alone, and traced: the same comes out. Returns the second run, and what tracing printed."""
     alone = done([sys.executable, *target], folder)
     with_us = done(traced(folder, *target), folder)
-    said, mark, ours = with_us.stderr.rpartition("tracing: ")
+    theirs, mark, ours = with_us.stderr.rpartition("tracing: ")
     assert mark, with_us.stderr
-    assert (with_us.returncode, with_us.stdout, said) == (alone.returncode, alone.stdout, alone.stderr)
+    assert (with_us.returncode, with_us.stdout, theirs) == (alone.returncode, alone.stdout, alone.stderr)
     return with_us, mark + ours
 
 
-# ---- the script is what it is alone
+# ---- the script runs as it does alone
 
 
 SCRIPT = """
@@ -86,27 +84,27 @@ SCRIPT = """
 """
 
 
-def test_a_script(tmp_path: Path) -> None:
-    """Loaders of torch and of minidl, a spawned worker, a dataset that is defined in the script."""
+def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
+    """Loaders of torch and of minidl, a spawned worker, a dataset defined in the script."""
     write(tmp_path / "scripts" / "train.py", SCRIPT)
-    with_us, said = both(tmp_path, "scripts/train.py", "--lr", "0.1")
+    with_us, printed = both(tmp_path, "scripts/train.py", "--lr", "0.1")
     assert with_us.returncode == 3
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert [loader.config["package"] for loader in trace.loaders] == ["torch.utils.data", "minidl", "torch.utils.data"]
     assert (trace.events["kind"] == Kind.YIELDED).sum() == 3 + 2 + 2
     assert tracing.check(trace) == []
-    assert "3 loaders in trace" in said and "Verdict" in said and "timeline trace -o" in said
+    assert "3 loaders in trace" in printed and "Verdict" in printed and "timeline trace -o" in printed
 
 
-def test_a_module_of_a_package(tmp_path: Path) -> None:
+def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
     package = tmp_path / "pkg"
     text = "import sys; from . import name; print(name, __name__, __package__, __spec__.name, sys.argv, sys.path[0])"
     write(package / "__init__.py", "name = 'pkg'; print('imported', __name__)")
     write(package / "train.py", text + "\nraise SystemExit('that is all')")
     write(package / "__main__.py", text)
-    with_us, said = both(tmp_path, "-m", "pkg.train", "a", "b")
+    with_us, printed = both(tmp_path, "-m", "pkg.train", "a", "b")
     assert with_us.returncode == 1 and "that is all" in with_us.stderr
-    assert "no DataLoader was iterated" in said
+    assert "no DataLoader was iterated" in printed
     both(tmp_path, "-m", "pkg")
     assert "No module named pkg.nothing" in done(traced(tmp_path, "-m", "pkg.nothing"), tmp_path).stderr
 
@@ -139,7 +137,7 @@ def test_an_exception_is_printed_as_python_prints_it(tmp_path: Path, workers: st
     assert (kinds == Kind.ERROR_RAISED).sum() == 2
 
 
-def test_what_is_wrong_with_the_script_itself(tmp_path: Path) -> None:
+def test_errors_of_the_script_itself_are_pythons(tmp_path: Path) -> None:
     write(tmp_path / "wrong.py", "def f(:\n    pass\n")
     assert "SyntaxError" in both(tmp_path, "wrong.py")[0].stderr
     for target, module in ("missing.py", False), (str(tmp_path), False), ("no_such_package.train", True):
@@ -153,7 +151,7 @@ def test_what_is_wrong_with_the_script_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "status", "printed"), [(None, 0, ""), (0, 0, ""), (7, 7, ""), ("bye", 1, "bye\n")])
-def test_exit_status(code: Any, status: int, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_status_is_pythons(code: Any, status: int, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     def end() -> None:
         raise SystemExit(code)
 
@@ -176,13 +174,6 @@ ENDLESS = """
     for batch in DataLoader(Stream(), 2, num_workers=2):
         time.sleep(0.01)
 """
-
-
-def batches_in(directory: Path) -> int:
-    try:
-        return int((tracing.load(directory).events["kind"] == Kind.YIELDED).sum())
-    except tracing.TraceError:  # not yet there
-        return 0
 
 
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -213,21 +204,9 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
     """What the script prints meanwhile is shown when the view ends."""
     write(tmp_path / "short.py", ENDLESS)
-    terminal, theirs = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    environment.pop("CI", None)
-    process = subprocess.Popen(
-        [sys.executable, "-c", IN_TERMINAL, *traced(tmp_path, "short.py", live=True)[1:]], cwd=tmp_path,
-        stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
-    )  # fmt: skip
-    os.close(theirs)
-    try:
-        text = read_until(terminal, lambda shown: False).decode(errors="replace")
+    with in_terminal(traced(tmp_path, "short.py", live=True), tmp_path) as (process, terminal):
+        text = read_all(terminal).decode(errors="replace")
         assert process.wait() == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
     assert "\x1b[?1049h" in text, "the view was there"
     assert (
         text.rindex("\x1b[?1049l") < text.index("this is the script") < text.index("tracing: ") < text.index("Verdict")
