@@ -158,7 +158,7 @@ def program(name: str, directory: Path) -> None:
 
 @contextlib.contextmanager
 def hanging(name: str, directory: Path, *ends: Any) -> Iterator[tuple[Trace, Hang, int]]:
-    """A program that hangs, once that is seen (`ends` as in `until_it_hangs`): its trace, the Hang, and the pid of main.
+    """A program that hangs, once that is seen (`ends` as in `until_it_hangs`): its trace, the Hang, and main's pid.
     At the end its processes are killed."""
     process = multiprocessing.get_context("fork").Process(target=program, args=(name, directory))
     process.start()
@@ -180,7 +180,7 @@ def hanging(name: str, directory: Path, *ends: Any) -> Iterator[tuple[Trace, Han
 def until_it_hangs(
     directory: Path, cause: Cause, ending: Ending = Ending.ONGOING, what: str = ""
 ) -> tuple[Trace, Hang]:
-    """Read until it is seen to hang for this cause, and main does this. (It must come to that, or the test times out.)"""
+    """Read until it hangs for this cause, and main does this. (It must come to that, or the test times out.)"""
     while not any(directory.glob("events-*-*.bin")):
         time.sleep(0.01)
     trace = tracing.load(directory)

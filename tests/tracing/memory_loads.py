@@ -1,5 +1,4 @@
-"""Loads whose memory is measured, each in a process of its own, `python -m tests.tracing.memory_loads NAME DIR`, without
-what pytest has in memory."""
+"""Loads whose memory is measured, each in a process without pytest: `python -m tests.tracing.memory_loads NAME DIR`."""
 
 from __future__ import annotations
 
