@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """One next(), and what Ctrl-C costs in it: nothing while a task is waited for. Anywhere else something may be half
-    done, or a batch is lost: then the iterator has failed, and every further next() raises."""
+    """One next(), and what Ctrl-C costs in it. While it waits for a task: nothing. Anywhere else something may be half
+    done, or the chosen task's batch lost: the iterator has failed, and every further next() raises."""
 
-    task_id: int | None = None  # once a task is chosen, it is this step that holds its batch
+    task_id: int | None = None  # of the task, once it is chosen
 
     def __init__(self, iterator: ParallelIterator) -> None:
         self._iterator = iterator

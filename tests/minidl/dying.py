@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,6 +115,14 @@ def take_all(iterator: Any, seen: list[Any]) -> str:
 def workers() -> list[Any]:
     """The living workers of this process, by worker_id, as any program can ask for them."""
     return sorted(multiprocessing.active_children(), key=lambda child: child.name)
+
+
+def in_a_thread(run: Callable[[], Any]) -> None:
+    """Run it in another thread, which must end within LIMIT seconds."""
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LIMIT)
+    assert not thread.is_alive()
 
 
 def wait_until(true: Callable[[], Any], limit: float = 20.0) -> None:

@@ -32,6 +32,7 @@ from tests.minidl.dying import (
     Stream,
     as_they_are,
     batches,
+    in_a_thread,
     loader_of,
     open_files,
     shared_memory_names,
@@ -165,10 +166,7 @@ def test_a_death_is_raised_in_a_thread_that_has_no_signal_handler(kind: str, pin
         iterator = iter(loader_of(KINDS[kind](40, "SIGKILL", at=9), pin_memory=pin_memory))
         texts.extend(take_all(iterator, seen) for _ in range(3))
 
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join(LIMIT)
-    assert not thread.is_alive()
+    in_a_thread(train)
     assert seen == batches(40)[: len(seen)] and len(seen) <= 4
     assert "killed by signal: Killed." in texts[0] and texts == texts[:1] * 3
 
@@ -185,10 +183,8 @@ def test_next_notices_a_death_that_no_handler_saw() -> None:
         texts.append(take_all(iterator, seen))
         assert not seen
 
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join(LIMIT)
-    assert not thread.is_alive() and "killed by signal: Killed." in texts[0]
+    in_a_thread(train)
+    assert "killed by signal: Killed." in texts[0]
 
 
 def test_a_worker_killed_while_main_joins_it_keeps_its_exit_code() -> None:
@@ -311,10 +307,7 @@ def test_a_death_between_two_epochs_is_raised_by_the_second(kind: str, pin_memor
             texts.append(str(error))
         texts.append(take_all(iter(loader), seen))
 
-    thread = threading.Thread(target=train, daemon=True)
-    thread.start()
-    thread.join(LIMIT)
-    assert not thread.is_alive()
+    in_a_thread(train)
     assert "killed by signal: Killed." in texts[0] and "It had no task." in texts[0]
     assert texts[1:] == [""] and seen == batches(8)
 
