@@ -50,7 +50,7 @@ BOXES = {
         ("who sent what", "sequence/"),
         ("event by event", "step_through/"),
         ("for other programs", "export/"),
-        ("cells and keys", "terminal/"),
+        ("layout and keys", "terminal/"),
     ],
     "cli": [
         ("a module per command", "commands/"),
@@ -98,15 +98,14 @@ def recording() -> list[str]:
 
 def trace() -> list[str]:
     """The reader and the order of time; in a frame what is computed from the events once it is asked for."""
-    wide, gap, begin, y = 134, 25, 32, 338
-    frame = begin + 2 * (wide + gap) - 10
+    wide, step, y = 134, 159, 338
+    frame = 32 + 2 * step - 10
     parts = [*flow((500, 272), (500, 310), "files, finished or still growing")]
     parts += room("trace", 20, 310, 960, "trace: what happened?", 96)
     for column, (name, file) in enumerate(BOXES["trace"]):
-        parts += box(begin + (wide + gap) * column, y, wide, 50, name, file)
-    for x in (begin + wide, begin + 2 * wide + gap):
-        parts.append(arrow((x, y + 25), (min(x + gap, frame) if x > 200 else x + gap, y + 25)))
-    return [*parts, rectangle(frame, y - 9, 4 * wide + 3 * gap + 20, 68, "none", 6, FAINT)]
+        parts += box(32 + step * column, y, wide, 50, name, file)
+    parts += [arrow((32 + wide, y + 25), (32 + step, y + 25)), arrow((32 + step + wide, y + 25), (frame, y + 25))]
+    return [*parts, rectangle(frame, y - 9, wide + 3 * step + 20, 68, "none", 6, FAINT)]
 
 
 def analysis_and_views() -> list[str]:

@@ -118,6 +118,12 @@ def test_the_oldest_python_is_the_one_that_is_required():
     assert f"({oldest.replace('.', ', ')})" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+def test_contributing_names_the_limits_that_a_test_holds():
+    limits = re.findall(r"at most (\d+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    held = (ROOT / "tests/minidl/test_structure.py").read_text(encoding="utf-8")
+    assert len(limits) == 2 and all(f"<= {limit}" in held for limit in limits)
+
+
 def test_the_readme_counts_the_notebooks_and_the_exercises():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"[{len(list((ROOT / 'notebooks').glob('*.ipynb')))} notebooks]" in readme

@@ -94,9 +94,8 @@ def test_imports_go_up_the_rooms_of_tracing():
 
 
 def test_tracing_takes_nothing_of_minidl_but_its_events():
-    """But where it attaches to a loader, and where it runs one: on the simulated machine, and in the demo."""
-    attaches = ("recording/torch_loader/", "recording/simulated_run.py", "analysis/whatif/simulated_replay.py")
-    users = (*attaches, "cli/demo_training.py")
+    """Except where it runs a loader: on the simulated machine, and in the demo."""
+    users = ("recording/simulated_run.py", "analysis/whatif/simulated_replay.py", "cli/demo_training.py")
     for path in TRACING:
         if not str(path.relative_to(ROOT / "tracing")).startswith(users):
             of_minidl = {name for name in imports(path, typing=False) if name.split(".")[0] == "minidl"}

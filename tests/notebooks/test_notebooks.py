@@ -77,7 +77,7 @@ def test_it_runs_and_shows_what_is_committed(path: Path):
                     f"cell {number} shows something else in {kind}; `make notebooks` if that is meant:\n{found}"
                 )
         if "image/png" in output.get("data", {}):
-            # To the pixel: versions of matplotlib round the space around a picture differently.
+            # Within a pixel: versions of matplotlib round the space around a picture differently.
             assert size_of_picture(output) == pytest.approx(size_of_picture(then), abs=1), f"cell {number}"
 
 
