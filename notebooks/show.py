@@ -19,7 +19,7 @@ from IPython.display import Image, Markdown, display
 import tracing
 from minidl.world.simulated import Outcome, simulate
 from tracing.trace.event_words import KINDS, sentence, thread_name
-from tracing.views.step_through.source_code import Code
+from tracing.views.step_through.source_code import EmittingLines
 
 DPI = 110
 
@@ -59,7 +59,7 @@ def step(run: Outcome | tracing.Trace, title: str = "step by step", height: int 
 def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
     """Every event of one batch (of the first epoch): when, who, what, and which function of minidl emits it."""
     trace = _trace(run)
-    code = Code(trace.sources)
+    code = EmittingLines(trace.sources)
     rows = ["| ms | who | does what | emitted in |", "|---:|---|---|---|"]
     for event in trace.events[(trace.events["task"] == task_id) & (trace.events["epoch"] == 0)]:
         kind, what = KINDS[int(event["kind"])], sentence(event).text("**{}**")

@@ -1,4 +1,4 @@
-"""docs/events.md is what the code says; each event comes from one line."""
+"""docs/events.md agrees with the code; each event comes from one line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tracing.recording.source_lines import emit_sites
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_on_events_is_what_the_code_says():
+def test_the_page_on_events_agrees_with_the_code():
     assert (ROOT / "docs" / "events.md").read_text() == markdown(), "run `make docs`"
 
 
 def test_every_kind_is_emitted_by_one_line():
-    """Queues with and without a pipe are two classes: what both do, each says in a line of its own."""
+    """Queues with and without a pipe are two classes: what both do, each emits in a line of its own."""
     for kind in Kind:
         sites = emit_sites().get(kind.name, [])
         of_data_queue = [site for site in sites if site.function.startswith("ThreadQueue.")]

@@ -1,9 +1,9 @@
-"""A headless Chromium, driven over the DevTools protocol: no package, no port, two pipes.
+"""A headless Chromium, driven over the DevTools protocol through two pipes: no package, no port.
 
-    --remote-debugging-pipe    it reads commands from descriptor 3 and writes answers and events to 4: JSON, a NUL
-                               after each; it ends when the pipe closes, so it cannot outlive the tests
+    --remote-debugging-pipe    it reads commands from descriptor 3 and writes answers and events to 4, as JSON with a
+                               NUL after each; it ends when the pipe closes, so it cannot outlive the tests
 
-One page serves all tests, one after the other: a page more would be a process more, which somebody had to wait for.
+One page serves all tests, one after the other: each further page would be a further process to wait for.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ FLAGS = (
     "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run", "--mute-audio",
     "--no-default-browser-check", "--disable-extensions", "--disable-background-networking", "--disable-sync",
     "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
-    # No process is made in advance for the next page, and none kept for the one before.
+    # No process is started ahead for the next page, and none kept for the previous one.
     "--disable-features=SpareRendererForSitePerProcess,BackForwardCache,Translate,MediaRouter,OptimizationHints",
 )  # fmt: skip
-PATIENCE = 30.0  # s for one answer, on a machine that is busy
+PATIENCE = 30.0  # s for one answer, on a busy machine
 
 
 def find() -> str | None:
-    """The browser's program, None if there is none."""
+    """The browser's program, None if none is installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class BrowserError(Exception):
-    """It did not do what it was told."""
+    """A command failed, or had no answer in time."""
 
 
 class Browser:
-    """One browser process. `with` starts it, and ends it whatever happens."""
+    """One browser process. `with` starts it, and ends it, whatever happens."""
 
     def __init__(self, program: str, directory: Path) -> None:
         self._program, self._directory = program, directory
@@ -51,7 +51,7 @@ class Browser:
     def __enter__(self) -> Browser:
         read, self._write = os.pipe()
         self._read, write = os.pipe()
-        # Numbers that 3 and 4 cannot overwrite.
+        # Numbers above 3 and 4, which are overwritten below.
         theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (read, write)]
         os.close(read)
         os.close(write)
@@ -83,7 +83,7 @@ class Browser:
             pass
         finally:
             try:
-                os.killpg(self._process.pid, signal.SIGKILL)  # its own group: nothing but it and its helpers
+                os.killpg(self._process.pid, signal.SIGKILL)  # its own group: only it and its helpers
             except ProcessLookupError:
                 pass
             self._process.wait()
@@ -91,7 +91,7 @@ class Browser:
             os.close(self._read)
 
     def call(self, method: str, session: str = "", patience: float = PATIENCE, **params: Any) -> dict[str, Any]:
-        """The result of one command. BrowserError: it failed, or did not come in time."""
+        """The result of one command. BrowserError: it failed, or took too long."""
         self._calls += 1
         number = self._calls
         message: dict[str, Any] = {"id": number, "method": method, "params": params}
@@ -109,7 +109,7 @@ class Browser:
         return answer["result"]
 
     def receive(self, end: float, what: str) -> None:
-        """Take in what comes next: answers, and events of pages."""
+        """Read what comes next: answers, and events of pages."""
         if not select.select([self._read], [], [], max(0.0, end - time.monotonic()))[0]:
             raise BrowserError(f"no answer to {what} in time")
         data = os.read(self._read, 1 << 20)
@@ -120,23 +120,23 @@ class Browser:
             if "id" in message:
                 self._answers[message["id"]] = message
             elif message.get("sessionId") == self.page.session:
-                self.page.heard(message["method"], message["params"])
+                self.page.take(message["method"], message["params"])
 
 
 class Page:
-    """The page: what it shows, what it asked of the network, and what it complained of."""
+    """The page: what it shows, what it requested, and the errors that it logged."""
 
     def __init__(self, browser: Browser) -> None:
         self.browser, self.session = browser, ""
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew with what it is held to."""
+        """Forget earlier requests and complaints."""
         self.complaints: list[str] = []
         self.requests: list[str] = []
 
     def begin(self, first: Path) -> None:
-        """Open a file: this starts whatever helpers the browser has, and the one process for pages from files."""
+        """Open a file: this starts the browser's helpers, and the one process for pages from files."""
         target = self.browser.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -148,7 +148,7 @@ class Page:
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         return self.browser.call(method, self.session, **params)
 
-    def heard(self, method: str, params: dict[str, Any]) -> None:
+    def take(self, method: str, params: dict[str, Any]) -> None:
         if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
         elif method == "Page.loadEventFired":
@@ -161,7 +161,7 @@ class Page:
             self.complaints.append(params["entry"]["text"])
 
     def open(self, url: str, width: int = 1280, height: int = 800, still: bool = True) -> None:
-        """Go there, and wait until it is loaded. `still`: the reader prefers reduced motion."""
+        """Open a page, and wait until it is loaded. `still`: the reader prefers reduced motion."""
         self.resize(width, height)
         motion = {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}
         self.call("Emulation.setEmulatedMedia", features=[motion])
@@ -175,14 +175,14 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def evaluate(self, script: str) -> Any:
-        """The value of a JavaScript expression, awaited, as JSON has it. BrowserError: it raised."""
+        """The value of a JavaScript expression, awaited, as from JSON. BrowserError: it threw."""
         result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise BrowserError(str(result["exceptionDetails"].get("exception", {}).get("description", result)))
         return result["result"].get("value")
 
     def press(self, key: str, **modifiers: Any) -> None:
-        """A real key: it goes to whatever has the focus."""
+        """A real key: it goes to the element that has the focus."""
         text = {"text": key} if len(key) == 1 else {}
         code = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Escape": 27, "Tab": 9, "Enter": 13, " ": 32}
         event = {"key": key, "windowsVirtualKeyCode": code.get(key, ord(key[0])), **modifiers}

@@ -1,4 +1,4 @@
-// What a reader sees of the state: read from the page's elements, never from its variables.
+// What a reader sees of the state: taken from the page's elements, never from its variables.
 (() => {
   const text = (root, css) => root.querySelector(css)?.textContent ?? null;
   const chips = (root) => [...root.querySelectorAll(".chip")].map((chip) => chip.textContent);
@@ -34,7 +34,7 @@
     };
   }
 
-  // What was read after each of these moves: "ArrowRight" is a key, 12 an event to go to.
+  // What is shown after each of these moves: "ArrowRight" is a key, 12 an event to go to.
   const walk = (moves) => moves.map((move) => {
     if (typeof move === "number") set("number", move, "change");
     else press(move);

@@ -1,4 +1,4 @@
-"""The step-through, in a real browser: what it shows is `trace.state(k)`, and it does what its keys say."""
+"""The step-through, in a real browser: it shows `trace.state(k)`, and obeys its keys and buttons."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from tests.tracing.traces import begin, copy, steady
 from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
 from tracing.recording.torch_loader.attach import attach
-from tracing.trace.state import Label, LoaderState, MainStatus, QueueState
+from tracing.trace.state import Label, LoaderState, MainStatus, PinState, QueueState, WorkerState
 from tracing.trace.words import duration
 from tracing.views.batch_colours import ON_PAPER
-from tracing.views.step_through import Part, choose, step, step_page, step_through, write_page
+from tracing.views.step_through import Excerpt, choose, step, step_page, step_through, write_page
 from tracing.views.step_through.event_columns import ERRORS
-from tracing.views.step_through.source_code import Code, text_of
+from tracing.views.step_through.source_code import EmittingLines, text_of
 from tracing.views.step_through.terminal import Steps
 from tracing.views.terminal.layout import lines_of
 
 pytestmark = pytest.mark.timeout(120)
 Recorded = Callable[[str], tracing.Trace]
+OpenPage = Callable[..., Page]
 READING = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
 
 
@@ -54,14 +55,14 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_page(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Opens the page of a trace. In the end nobody has complained, and nothing but the file was asked for."""
-    asked: list[str] = []
+def open_page(chromium: Browser, tmp_path: Path) -> Iterator[OpenPage]:
+    """Opens the page of a trace. At the end the page has logged no error, and has requested nothing but its file."""
+    opened: list[str] = []
     chromium.page.forget()
 
     def open_(trace: tracing.Trace, link: str = "", still: bool = True, **part: Any) -> Page:
-        path = tmp_path / f"{len(asked)}.html"
-        asked.append(path.as_uri())
+        path = tmp_path / f"{len(opened)}.html"
+        opened.append(path.as_uri())
         write_page(trace, path, **part)
         chromium.page.open(path.as_uri() + link, still=still)
         chromium.page.evaluate(READING)
@@ -69,7 +70,7 @@ def open_page(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]
 
     yield open_
     assert chromium.page.complaints == []
-    assert [url.partition("#")[0] for url in chromium.page.requests] == asked
+    assert [url.partition("#")[0] for url in chromium.page.requests] == opened
 
 
 # ---- the state that is shown
@@ -79,33 +80,24 @@ def expected(trace: tracing.Trace, k: int, iterator: int) -> dict[str, Any]:
     """What a reader should see of one loader after event `k`, from `trace.state(k)` alone."""
     state = trace.state(k)
     loader = next(each for each in state.loaders if each.iterator == iterator)
-    worker_rows = [
-        [
-            str(worker.worker),
-            *doing(worker.status.value, worker.since, state.time),
-            str(worker.task) if worker.task >= 0 else "",
-            ([] if worker.exit_code is None else [f"exit code {worker.exit_code}"])
-            + [f"{worker.done} done"]
-            + ([f"pid {worker.pid}"] if worker.pid else []),
-        ]
-        for worker in loader.workers
-    ]
-    pinned, pin = any(actor.role == "pin" for actor in actors_of(trace, iterator)), loader.pin_thread
-    names = [labels(loader.data_queue.messages)] if pinned and loader.workers else [None]
+    worker_rows = []
+    for worker in loader.workers:
+        process = [] if worker.exit_code is None else [f"exit code {worker.exit_code}"]
+        process += [f"{worker.done} done", *([f"pid {worker.pid}"] if worker.pid else [])]
+        worker_rows.append([str(worker.worker), *doing(worker, state.time), process])
+    pinned = any(actor.role == "pin" for actor in actors_of(trace, iterator)) and loader.workers
     return {
         "k": k,
         "about": about(trace, state, loader),
         "config": [each for name, value in loader.config.items() for each in (name, as_text(value))],
-        "acts": int(iterator_of(trace, k) == iterator),  # one thread has a frame
+        "acts": int(iterator_of(trace, k) == iterator),  # frames around threads
         "main": main(trace, k, loader),
         "counts": [loader.send_idx, loader.rcvd_idx, loader.tasks_outstanding, loader.yielded],
         "index": [queue(each) for each in loader.index_queues],
         "workers": worker_rows,
         "results": [queue(each) for each in loader.result_queues],
-        "pin": [*doing(pin.status.value, pin.since, state.time), str(pin.task) if pin.task >= 0 else ""]
-        if pinned and loader.workers
-        else None,
-        "data": names[0],
+        "pin": doing(loader.pin_thread, state.time) if pinned else None,
+        "data": labels(loader.data_queue.messages) if pinned else None,
         "reorder": reorder(loader) if loader.workers else None,
         "tasks": [
             f"{task}→ {info.worker}" + ("" if info.status.value == "outstanding" else f" {info.status.value}")
@@ -120,8 +112,13 @@ def actors_of(trace: tracing.Trace, iterator: int) -> list[Any]:
     return [trace.actors[actor] for actor in np.unique(events["actor"][mine]).tolist()]
 
 
-def doing(status: str, since: int, now: int) -> list[str]:
-    return [status, duration(now - since) if since else ""]
+def doing(thread: WorkerState | PinState, now: int) -> list[str]:
+    task = str(thread.task) if thread.task >= 0 else ""
+    return [thread.status.value, elapsed(thread.since, now), task]
+
+
+def elapsed(since: int, now: int) -> str:
+    return duration(now - since) if since else ""
 
 
 def labels(messages: list[Label]) -> list[str]:
@@ -129,7 +126,7 @@ def labels(messages: list[Label]) -> list[str]:
 
 
 def queue(state: QueueState) -> list[Any]:
-    """As it stands there: what is taken next stands at the right."""
+    """As it is drawn: the next message to be taken is on the right."""
     return [labels(state.buffer[::-1]), labels(state.pipe[::-1]), state.pickling]
 
 
@@ -150,7 +147,8 @@ def main(trace: tracing.Trace, k: int, loader: LoaderState) -> list[str]:
     task += f"with {state.in_hand}" if state.in_hand >= 0 else ""
     actor = trace.actors[state.actor] if state.actor >= 0 else None
     return [
-        *doing(state.status.value, state.since, int(events["time"][k])),
+        state.status.value,
+        elapsed(state.since, int(events["time"][k])),
         task,
         f"{actor.thread} · pid {actor.pid}" if actor else "",
         f"shutdown: {loader.shutdown_step}" if loader.shutdown_step else "",
@@ -182,7 +180,16 @@ def as_text(value: Any) -> str:
 
 
 def walk(page: Page, moves: list[Any]) -> list[dict[str, Any]]:
+    """What is shown after each of these moves: a key, or an event to go to."""
     return page.evaluate(f"reading.walk({json.dumps(moves)})")
+
+
+def walk_through(page: Page, trace: tracing.Trace) -> list[dict[str, Any]]:
+    return walk(page, ["Home", *["ArrowRight"] * (len(trace) - 1)])
+
+
+def property_of(page: Page, id: str, name: str = "textContent") -> Any:
+    return page.evaluate(f"document.getElementById('{id}').{name}")
 
 
 def iterator_of(trace: tracing.Trace, k: int) -> int:
@@ -195,19 +202,19 @@ def iterator_of(trace: tracing.Trace, k: int) -> int:
 
 
 def iterator_shown(trace: tracing.Trace, k: int) -> int:
-    """The loader that the event is of, if it is there; else the first that is."""
+    """The loader of the event, if it is alive; else the first that is."""
     of, there = iterator_of(trace, k), [each.iterator for each in trace.state(k).loaders]
     return of if of in there else there[0]
 
 
 @pytest.mark.parametrize("load", ["in_order", "pinned", "stream", "persistent", "dying", "serial"])
 def test_every_state_is_shown_forwards_backwards_and_jumping(
-    load: str, recorded: Recorded, open_page: Callable[..., Page]
+    load: str, recorded: Recorded, open_page: OpenPage
 ) -> None:
     trace = recorded(load)
     page = open_page(trace)
-    page.evaluate("document.getElementById('side').hidden = true")  # most of a step's time, and no part of the state
-    forwards = walk(page, ["Home", *["ArrowRight"] * (len(trace) - 1)])
+    page.evaluate("document.getElementById('side').hidden = true")  # most of a step's time, and not part of the state
+    forwards = walk_through(page, trace)
     for k, shown in enumerate(forwards):
         assert shown == expected(trace, k, iterator_shown(trace, k)), f"event {k}"
     assert len(forwards) == len(trace)
@@ -218,13 +225,13 @@ def test_every_state_is_shown_forwards_backwards_and_jumping(
 
 
 @pytest.mark.parametrize("load", ["failing", "nested", "empty", "not_in_order", "persistent_stream"])
-def test_states_of_other_loads(load: str, recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_states_of_other_loads_are_shown(load: str, recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded(load)
     for shown in walk(open_page(trace), list(range(0, len(trace), 7))):
         assert shown == expected(trace, shown["k"], iterator_shown(trace, shown["k"])), f"event {shown['k']}"
 
 
-def test_of_several_loaders_each_is_shown(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_of_several_loaders_each_is_shown(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("two_at_once")
     assert len(trace.loaders) == 3
     page = open_page(trace)
@@ -236,32 +243,32 @@ def test_of_several_loaders_each_is_shown(recorded: Recorded, open_page: Callabl
             if any(each.iterator == iterator for each in trace.state(k).loaders):
                 assert shown == expected(trace, k, iterator)
             else:
-                assert "not there" in shown["missing"]
-        walk(page, ["Home"])  # the first event of those that are chosen
+                assert "Not there" in shown["missing"]
+        walk(page, ["Home"])  # the first of the chosen events
         assert page.evaluate("reading.read().k") == loader.first
 
 
-def test_torchs_own_loader(tmp_path: Path, open_page: Callable[..., Page]) -> None:
+def test_a_trace_of_torchs_own_loader_is_shown(tmp_path: Path, open_page: OpenPage) -> None:
     with tracing.record(tmp_path / "torch"):
         list(attach(torch.utils.data.DataLoader(range(12), batch_size=2, num_workers=2)))
     trace = tracing.load(tmp_path / "torch")
     page = open_page(trace)
-    for shown in walk(page, ["Home", *["ArrowRight"] * (len(trace) - 1)]):
+    for shown in walk_through(page, trace):
         words = shown["about"]
         assert words.pop(4) == "torch.utils.data"
         assert shown == expected(trace, shown["k"], 0)
     assert "torch's own loader did this" in page.evaluate("document.querySelector('#source h2').textContent")
 
 
-def test_a_trace_cut_off_in_the_middle(recorded: Recorded, tmp_path: Path, open_page: Callable[..., Page]) -> None:
-    """At its end, which is what a crash leaves; and at its beginning, which is lost when a file is damaged."""
+def test_a_trace_cut_off_in_the_middle_is_shown(recorded: Recorded, tmp_path: Path, open_page: OpenPage) -> None:
+    """Its first half, as after a crash; and its second half, as after damage to a file."""
     whole = recorded("pinned")
     for number, events in enumerate((whole.events[: len(whole) // 2], whole.events[len(whole) // 2 :])):
         trace = copy(whole, events, tmp_path / str(number))
         page = open_page(trace)
-        for shown in walk(page, ["Home", *["ArrowRight"] * (len(trace) - 1)]):
+        for shown in walk_through(page, trace):
             state = expected(trace, shown["k"], 0)
-            assert shown.pop("acts") in (0, state.pop("acts"))  # who has lost its beginning may be anybody
+            assert shown.pop("acts") in (0, state.pop("acts"))  # a thread whose first events are lost may be any
             assert shown == state
 
 
@@ -272,17 +279,16 @@ def event_shown(page: Page) -> dict[str, Any]:
     return page.evaluate("""(() => {
       const text = (css) => document.querySelector(css)?.textContent ?? null;
       const lines = [...document.querySelectorAll("#source .shown .line")];
-      return { said: text("#said .who") + " " + text("#said .words"), kind: text("#facts .kind"), facts: text("#facts"),
-               title: text("#source h2"), at: lines.findIndex((line) => line.classList.contains("said")),
+      return { sentence: text("#sentence .who") + " " + text("#sentence .words"),
+               kind: text("#facts .kind"), facts: text("#facts"),
+               title: text("#source h2"), at: lines.findIndex((line) => line.classList.contains("emits")),
                lines: lines.map((line) => line.children[1].textContent),
                numbers: lines.map((line) => Number(line.children[0].textContent)) };
     })()""")
 
 
 @pytest.mark.parametrize("load", ["pinned", "persistent", "dying", "stream", "serial"])
-def test_the_line_that_emitted_the_event_is_marked(
-    load: str, recorded: Recorded, open_page: Callable[..., Page]
-) -> None:
+def test_the_line_that_emitted_the_event_is_marked(load: str, recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded(load)
     page = open_page(trace)
     pairs = trace.events[["kind", "queue"]]
@@ -291,12 +297,10 @@ def test_the_line_that_emitted_the_event_is_marked(
         kind, queue = Kind(trace.events["kind"][k]), Queue(trace.events["queue"][k])
         walk(page, [k])
         shown = event_shown(page)
-        (site,) = [
-            site
-            for site in trace.sources[kind.name]
-            if len(trace.sources[kind.name]) == 1
-            or site["function"].startswith("ThreadQueue.") == (queue is Queue.DATA)
-        ]
+        sites = trace.sources[kind.name]
+        if len(sites) > 1:
+            sites = [each for each in sites if each["function"].startswith("ThreadQueue.") == (queue is Queue.DATA)]
+        (site,) = sites
         assert shown["kind"] == kind.name
         assert shown["title"] == f"{site['file']}:{site['line']} in {site['function']}"
         assert shown["numbers"] == list(range(site["first"], site["last"] + 1))
@@ -309,37 +313,37 @@ def test_the_line_that_emitted_the_event_is_marked(
 
 def test_a_line_that_has_moved_since_is_found_again(recorded: Recorded) -> None:
     recorded_lines = recorded("pinned").sources
-    code = Code(recorded_lines)
+    code = EmittingLines(recorded_lines)
     _, line, moved = code.sites[code.site(Kind.YIELDED, Queue.NONE)]
     (site,) = recorded_lines["YIELDED"]
     assert (line, moved) == (site["line"], False)
-    code = Code({"YIELDED": [{**site, "line": site["line"] + 1}]})
+    code = EmittingLines({"YIELDED": [{**site, "line": site["line"] + 1}]})
     assert code.sites[code.site(Kind.YIELDED, Queue.NONE)][1:] == [site["line"], True]
-    code = Code({})  # of a trace without sources.json
+    code = EmittingLines({})  # of a trace without sources.json
     assert code.sites[code.site(Kind.YIELDED, Queue.NONE)][1:] == [site["line"], False]
 
 
-def test_events_are_told_in_words(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_an_event_is_put_in_words(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("pinned")
     page = open_page(trace)
-    told = {}
+    shown = {}
     kinds = trace.events["kind"]
     for kind in (Kind.LOADER, Kind.KEYS_DRAWN, Kind.SENT, Kind.COLLATE_END, Kind.YIELDED, Kind.WORKER_END):
         k = int(np.flatnonzero((kinds == kind) & (trace.events["worker"] <= 0))[0])
         walk(page, [k])
-        told[kind] = event_shown(page)
-    assert told[Kind.LOADER]["said"] == "main builds an iterator"
-    assert '"dataset":"Numbers"' in told[Kind.LOADER]["facts"]
-    assert told[Kind.KEYS_DRAWN]["said"] == "main has drawn the keys of 0"
-    assert "[0,1,2,3]" in told[Kind.KEYS_DRAWN]["facts"]
-    assert told[Kind.SENT]["said"] == "feeder index 0 writes 0 to the pipe of index_queue 0"
-    assert re.search(r"· \d+ bytes ·", told[Kind.SENT]["facts"])
-    assert re.search(r"· took [\d.]+ .s, [\d.]+ .s of it on the CPU ·", told[Kind.COLLATE_END]["facts"])
-    assert told[Kind.YIELDED]["said"] == "main hands 0 to the training loop"
-    assert told[Kind.WORKER_END]["facts"].endswith(f"of process {trace.state().loaders[0].workers[0].pid}")
+        shown[kind] = event_shown(page)
+    assert shown[Kind.LOADER]["sentence"] == "main builds an iterator"
+    assert '"dataset":"Numbers"' in shown[Kind.LOADER]["facts"]
+    assert shown[Kind.KEYS_DRAWN]["sentence"] == "main has drawn the keys of 0"
+    assert "[0,1,2,3]" in shown[Kind.KEYS_DRAWN]["facts"]
+    assert shown[Kind.SENT]["sentence"] == "feeder index 0 writes 0 to the pipe of index_queue 0"
+    assert re.search(r"· \d+ bytes ·", shown[Kind.SENT]["facts"])
+    assert re.search(r"· took [\d.]+ .s, [\d.]+ .s of it on the CPU ·", shown[Kind.COLLATE_END]["facts"])
+    assert shown[Kind.YIELDED]["sentence"] == "main hands 0 to the training loop"
+    assert shown[Kind.WORKER_END]["facts"].endswith(f"of process {trace.state().loaders[0].workers[0].pid}")
 
 
-def test_texts_are_shown_and_not_obeyed(tmp_path: Path, open_page: Callable[..., Page]) -> None:
+def test_texts_are_shown_and_not_run(tmp_path: Path, open_page: OpenPage) -> None:
     evil = "</script><img src=x onerror=alert(1)><!-- 'quoted' & \u2028"
 
     class Evil(Dataset):
@@ -355,10 +359,10 @@ def test_texts_are_shown_and_not_obeyed(tmp_path: Path, open_page: Callable[...,
     page = open_page(trace, title=evil)
     (shown,) = walk(page, ["End"])
     assert shown == expected(trace, len(trace) - 1, 0)
-    assert page.evaluate("[document.title, document.images.length]") == [evil.replace("\u2028", "\u2028"), 0]
+    assert page.evaluate("[document.title, document.images.length]") == [evil, 0]
 
 
-def test_a_batch_has_the_colour_that_it_has_in_the_timeline(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_a_batch_has_the_colour_that_it_has_in_the_timeline(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("in_order")
     full = max(range(len(trace)), key=lambda k: len(trace.state(k).loaders[0].task_info))
     page = open_page(trace, f"#k={full}")
@@ -375,17 +379,18 @@ def test_a_batch_has_the_colour_that_it_has_in_the_timeline(recorded: Recorded, 
 
 
 def at(page: Page) -> int:
-    return page.evaluate("Number(document.getElementById('number').value)")
+    """The number of the event that is shown."""
+    return int(property_of(page, "number", "value"))
 
 
 def wait_until(page: Page, condition: str) -> None:
-    """Until a JavaScript expression is true: looked at in every frame."""
+    """Wait until a JavaScript expression is true."""
     page.evaluate(
         f"new Promise((done) => {{ const look = () => ({condition}) ? done() : setTimeout(look, 5); look(); }})"
     )
 
 
-def test_keys(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_keys_move_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("dying")
     last = len(trace) - 1
     page = open_page(trace)
@@ -409,19 +414,19 @@ def test_keys(recorded: Recorded, open_page: Callable[..., Page]) -> None:
     page.press("Escape")
     for opened in (True, False):
         page.press("?")
-        assert page.evaluate("document.getElementById('help').open") is opened
+        assert property_of(page, "help", "open") is opened
     page.press("?")
     page.press("ArrowRight")  # the help is open: nothing moves behind it
     assert at(page) == 123
 
 
-def test_jump_to_what_came_out_of_order(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_a_button_and_a_key_jump_to_batches_out_of_order(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("in_order")
     stored = np.flatnonzero(trace.events["kind"] == Kind.STORED).tolist()
     assert stored
     page = open_page(trace)
     assert page.evaluate("document.querySelector('#early b').textContent") == str(len(stored))
-    assert page.evaluate("document.getElementById('error').disabled")
+    assert property_of(page, "error", "disabled")
     for k in stored:
         page.click("#early")
         assert at(page) == k
@@ -429,7 +434,7 @@ def test_jump_to_what_came_out_of_order(recorded: Recorded, open_page: Callable[
     assert at(page) == (stored[-2] if len(stored) > 1 else stored[0])
 
 
-def test_only_what_is_chosen_is_stepped_through(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_only_chosen_events_are_stepped_through(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("pinned")
     events = trace.events
     workers = np.array([actor.role == "worker" and actor.worker == 1 for actor in trace.actors])[events["actor"]]
@@ -437,7 +442,7 @@ def test_only_what_is_chosen_is_stepped_through(recorded: Recorded, open_page: C
     page = open_page(trace)
 
     def visited() -> list[int]:
-        count = int(page.evaluate("document.getElementById('found').textContent").split()[0])
+        count = int(property_of(page, "found").split()[0])
         seen = [shown["k"] for shown in walk(page, ["Home", *["ArrowRight"] * count])]
         assert seen[-1] == seen[-2]
         assert [shown["k"] for shown in walk(page, ["End", *["ArrowLeft"] * (count - 1)])] == seen[-2::-1]
@@ -450,7 +455,7 @@ def test_only_what_is_chosen_is_stepped_through(recorded: Recorded, open_page: C
     page.evaluate("reading.set('who', '', 'change')")
     assert visited() == np.flatnonzero(batch).tolist()
     page.press("Escape")
-    assert page.evaluate("document.getElementById('clear').hidden")
+    assert property_of(page, "clear", "hidden")
     walk(page, [int(np.flatnonzero(batch & (events["kind"] == Kind.FETCH_BEGIN))[0])])
     page.click(".worker [data-task='3']")  # a click on a batch follows it
     assert visited() == np.flatnonzero(batch).tolist()
@@ -459,24 +464,22 @@ def test_only_what_is_chosen_is_stepped_through(recorded: Recorded, open_page: C
     assert at(page) == 1
 
 
-def test_scrub(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_the_slider_and_the_list_go_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("in_order")
     page = open_page(trace)
     page.click("#scrub")  # in its middle
     half = at(page)
     assert abs(half - len(trace) / 2) < 0.03 * len(trace)
     assert page.evaluate("reading.read()") == expected(trace, half, 0)
-    assert page.evaluate("document.getElementById('scrub').getAttribute('aria-valuetext')").startswith(
-        f"event {half}: "
-    )
+    assert property_of(page, "scrub", "ariaValueText").startswith(f"event {half}: ")
     page.press("ArrowRight")
     assert at(page) == half + 1
     page.click("#around li:last-child button")
     assert at(page) == half + 9
-    assert int(page.evaluate("document.getElementById('scrub').value")) == half + 9
+    assert int(property_of(page, "scrub", "value")) == half + 9
 
 
-def test_play(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_play_stops_when_asked_and_at_the_end(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("serial")
     page = open_page(trace)
     page.evaluate("reading.set('speed', '60', 'change')")
@@ -484,18 +487,18 @@ def test_play(recorded: Recorded, open_page: Callable[..., Page]) -> None:
     wait_until(page, "Number(document.getElementById('number').value) > 5")
     page.press(" ")
     stopped = at(page)
-    assert page.evaluate("document.getElementById('play').getAttribute('aria-label')") == "Play"
+    assert property_of(page, "play", "ariaLabel") == "Play"
     page.evaluate("new Promise((done) => setTimeout(done, 50))")
     assert at(page) == stopped
     walk(page, [len(trace) - 3])
     page.click("#play")
-    wait_until(page, "document.getElementById('play').getAttribute('aria-label') === 'Play'")  # it ends by itself
+    wait_until(page, "document.getElementById('play').ariaLabel === 'Play'")  # it ends by itself
     assert at(page) == len(trace) - 1
     page.press("ArrowDown")
-    assert page.evaluate("document.getElementById('speed').value") == "25"
+    assert property_of(page, "speed", "value") == "25"
 
 
-def test_a_link_leads_to_an_event(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_a_link_leads_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
     page = open_page(recorded("in_order"), "#k=123")
     assert at(page) == 123
     page.press("ArrowRight")
@@ -506,8 +509,8 @@ def test_a_link_leads_to_an_event(recorded: Recorded, open_page: Callable[..., P
 
 
 @pytest.mark.parametrize("still", [True, False])
-def test_batches_travel_unless_the_reader_wants_them_still(
-    still: bool, recorded: Recorded, open_page: Callable[..., Page]
+def test_batches_travel_unless_the_reader_prefers_reduced_motion(
+    still: bool, recorded: Recorded, open_page: OpenPage
 ) -> None:
     trace = recorded("pinned")
     page = open_page(trace, still=still)
@@ -519,8 +522,8 @@ def test_batches_travel_unless_the_reader_wants_them_still(
     assert moving == [] if still else trace.events["task"][taken[0]] in moving
 
 
-def test_everything_has_a_name_and_fits(recorded: Recorded, open_page: Callable[..., Page]) -> None:
-    """For who cannot see it; and in a notebook's frame."""
+def test_every_control_has_a_name_and_the_page_fits(recorded: Recorded, open_page: OpenPage) -> None:
+    """For readers who use a screen reader; and in a notebook's frame."""
     page = open_page(recorded("pinned"), "#k=100")
     for width in (1280, 900):
         page.resize(width, 800)
@@ -529,13 +532,13 @@ def test_everything_has_a_name_and_fits(recorded: Recorded, open_page: Callable[
       !each.labels?.length && !each.getAttribute("aria-label") && !each.textContent.trim())
       .map((each) => each.outerHTML)""")
     assert unnamed == []
-    assert page.evaluate("document.getElementById('event').getAttribute('aria-live')") == "polite"
+    assert property_of(page, "event", "ariaLive") == "polite"
 
 
 # ---- a notebook, a part, a file
 
 
-def test_in_a_notebook_it_is_a_frame_that_needs_nothing(recorded: Recorded, chromium: Browser, tmp_path: Path) -> None:
+def test_a_notebook_shows_it_in_a_self_contained_frame(recorded: Recorded, chromium: Browser, tmp_path: Path) -> None:
     trace = recorded("in_order")
     shown = step(trace, height=700)
     assert repr(shown) == f"<step-through of events 0 to {len(trace) - 1}: show it in a notebook, or .save(FILE)>"
@@ -553,7 +556,7 @@ def test_in_a_notebook_it_is_a_frame_that_needs_nothing(recorded: Recorded, chro
     assert [url for url in page.requests if not url.startswith("about:")] == [notebook.as_uri()]
 
 
-def test_a_part(recorded: Recorded, open_page: Callable[..., Page]) -> None:
+def test_a_page_of_some_batches(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("not_in_order")
     page = open_page(trace, batches=(3, 5))
     mine = np.flatnonzero(np.isin(trace.events["task"], [3, 4]))
@@ -562,45 +565,36 @@ def test_a_part(recorded: Recorded, open_page: Callable[..., Page]) -> None:
     assert [shown["k"] for shown in seen] == [*range(first, last + 1), last]
     for shown in seen:
         assert shown == expected(trace, shown["k"], 0)
-    assert page.evaluate("document.getElementById('range').textContent") == f" of {first} to {last}"
+    assert property_of(page, "range") == f" of {first} to {last}"
 
 
-def test_parts_are_what_they_say(recorded: Recorded) -> None:
+def test_an_excerpt_satisfies_what_was_asked(recorded: Recorded) -> None:
     trace = recorded("two_at_once")
     last = len(trace) - 1
-    assert choose(trace) == Part(0, last, "")
-    assert choose(trace, first=10, last=-10) == Part(10, last - 9, "")
+    assert choose(trace) == Excerpt(0, last, "")
+    assert choose(trace, first=10, last=-10) == Excerpt(10, last - 9, "")
     assert choose(trace, loader=trace.loaders[2].loader).first == trace.loaders[2].first
     middle = (int(trace.events["time"][50]) - trace.start) / 1e9
     assert choose(trace, start=middle).first == pytest.approx(50, abs=1)
     assert choose(trace, end=middle).last == pytest.approx(50, abs=1)
-    kept = choose(trace, most=100)
+    kept, end = choose(trace, most=100), (trace.events["time"][99] - trace.start) / 1e9
     assert (kept.first, kept.last) == (0, 99)
-    assert kept.left_out.count("\n") == 0
-    assert (
-        f"events 0 to 99, up to {(trace.events['time'][99] - trace.start) / 1e9:.3f} s; {last - 99} more"
-        in kept.left_out
-    )
-    for nothing in (
-        {"epoch": 7},
-        {"batches": (90, 99)},
-        {"start": 1e4},
-        {"loader": 99},
-        {"first": 9, "last": 8},
-        {"most": 0},
-    ):
+    assert kept.left_out.startswith(f"This page shows events 0 to 99, up to {end:.3f} s; {last - 99} more")
+    assert "\n" not in kept.left_out
+    too_late, backwards = {"start": 1e4}, {"first": 9, "last": 8}
+    for nothing in ({"epoch": 7}, {"batches": (90, 99)}, too_late, {"loader": 99}, backwards, {"most": 0}):
         with pytest.raises(ValueError, match="nothing to step through"):
             step_page(trace, **nothing)
 
 
-def test_what_is_left_out_is_said(recorded: Recorded, tmp_path: Path, open_page: Callable[..., Page]) -> None:
+def test_the_page_names_what_it_leaves_out(recorded: Recorded, tmp_path: Path, open_page: OpenPage) -> None:
     trace = recorded("in_order")
     assert write_page(trace, tmp_path / "whole.html") == ""
-    said = write_page(trace, tmp_path / "part.html", most=50)
-    assert "events 0 to 49" in said
+    left_out = write_page(trace, tmp_path / "part.html", most=50)
+    assert "events 0 to 49" in left_out
     page = open_page(trace, most=50)
-    assert page.evaluate("document.getElementById('note').textContent") == said
-    assert page.evaluate("document.getElementById('note').hidden") is False
+    assert property_of(page, "note") == left_out
+    assert property_of(page, "note", "hidden") is False
 
 
 def test_a_trace_without_events_is_one_clear_error(tmp_path: Path) -> None:
@@ -609,7 +603,7 @@ def test_a_trace_without_events_is_one_clear_error(tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: Callable[..., Page]) -> None:
+def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: OpenPage) -> None:
     events = steady(tmp_path / "long", 300, workers=2)
     assert events > 5000
     trace = tracing.load(tmp_path / "long")
@@ -623,7 +617,7 @@ def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: Call
 
 
 def test_the_benchmark_steps_through_a_whole_page(chromium: Browser, tmp_path: Path) -> None:
-    """Of which no test judges the speed. (`chromium` has run before, or this is skipped with it.)"""
+    """No test judges its speed. (`chromium` has run by now, or this test is skipped with it.)"""
     taken = stepping.measure(browser.find() or "", tmp_path, events=400, workers=2)
     assert 350 < taken.events < 450
     assert 0 < taken.median <= taken.worst
@@ -634,13 +628,13 @@ def test_the_benchmark_steps_through_a_whole_page(chromium: Browser, tmp_path: P
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-def test_in_a_terminal_every_event_is_told_and_fits(size: tuple[int, int], recorded: Recorded) -> None:
+def test_in_a_terminal_every_event_is_shown_and_fits(size: tuple[int, int], recorded: Recorded) -> None:
     width, height = size
     trace = recorded("dying")
     steps, kinds = Steps(trace, 0), trace.events["kind"].tolist()
     for k in range(len(trace)):
         assert steps.k == k
-        lines = list(lines_of(steps.stop(-1).frame("dying", width, height)))
+        lines = list(lines_of(steps.shown_event(-1).frame("dying", width, height)))
         assert len(lines) == height
         assert all(cell_len(line) == width for line in lines)
         assert any(f"{site['file']}:{site['line']}" in lines[1] for site in trace.sources[Kind(kinds[k]).name])
@@ -678,7 +672,7 @@ step_through(tracing.load(sys.argv[1]))
 """
 
 
-def test_a_real_terminal_is_used_and_given_back(recorded: Recorded) -> None:
+def test_a_real_terminal_is_used_and_restored(recorded: Recorded) -> None:
     path, (master, slave) = recorded("dying").path, os.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     before = termios.tcgetattr(slave)
@@ -704,7 +698,19 @@ def test_a_real_terminal_is_used_and_given_back(recorded: Recorded) -> None:
 
 
 def test_without_a_terminal_there_is_one_clear_error(recorded: Recorded, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no terminal to step through it in: write the page"):
+    with pytest.raises(ValueError, match="needs a terminal; to write the page: -o"):
         step_through(recorded("dying"), console=Console(file=io.StringIO()))
     with pytest.raises(ValueError, match="the trace has no events"):
         step_through(tracing.load(begin(tmp_path / "empty")))
+
+
+def test_the_page_is_made_without_rich(recorded: Recorded, tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["rich"] = None  # importing it raises ImportError
+import tracing
+from tracing.views.step_through import write_page
+write_page(tracing.load(sys.argv[1]), sys.argv[2])
+"""
+    command = [sys.executable, "-c", program, str(recorded("serial").path), str(tmp_path / "page.html")]
+    subprocess.run(command, cwd=Path(__file__).parents[3], check=True)

@@ -1,12 +1,12 @@
-"""The step-through: forwards and backwards through a trace, event by event, in a page of its own.
+"""The step-through: forwards and backwards through a trace, event by event, in a page or in a terminal.
 
-    code       the lines of minidl's source that emitted the events
-    told       the events as columns: who did what, in words
-    film       the states after them: what each event changes
-    page       all of it in one HTML file, with page.html, page.css, and board.js, page.js, controls.js
-    terminal   the same with keys in a terminal
+    source_code     the lines of minidl's source that emitted the events
+    event_columns   the events as columns: which thread did what, in words
+    state_changes   the states after them: what each event changes
+    page            all of it in one HTML file, with page.html, page.css, and board.js, page.js, controls.js
+    terminal        the same with keys in a terminal
 
-The keywords of `step_page`, `write_page` and `step` that choose a part of the trace are those of `page.choose`.
+`step_page`, `write_page` and `step` take the keywords of `page.choose`, which choose a part of the trace.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracing.views.step_through.page import MOST, Part, choose, render
+from tracing.views.step_through.page import MOST, Excerpt, choose, render
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tracing.trace.trace import Trace
 
-__all__ = ["MOST", "Part", "Step", "choose", "step", "step_page", "step_through", "write_page"]
+__all__ = ["MOST", "Excerpt", "Step", "choose", "step", "step_page", "step_through", "write_page"]
 
 
 class Step:
-    """The page of a trace: the last value of a notebook's cell shows it, `save` writes it, `str` is its HTML."""
+    """The page of a trace: a notebook shows it, `save` writes it, `str` is its HTML."""
 
-    def __init__(self, html: str, part: Part, height: int = 820) -> None:
-        self.html, self.part, self.height = html, part, height
+    def __init__(self, html: str, excerpt: Excerpt, height: int = 820) -> None:
+        self.html, self.excerpt, self.height = html, excerpt, height
 
     def __str__(self) -> str:
         return self.html
 
     def __repr__(self) -> str:
-        return f"<step-through of events {self.part.first} to {self.part.last}: show it in a notebook, or .save(FILE)>"
+        first, last = self.excerpt.first, self.excerpt.last
+        return f"<step-through of events {first} to {last}: show it in a notebook, or .save(FILE)>"
 
     def _repr_html_(self) -> str:
-        """A frame that holds the whole page, so that it works without a server, and neither's style meets the
-        other's."""
+        """A frame that holds the whole page: it needs no server, and its styles and the notebook's stay apart."""
         inner = self.html.replace("&", "&amp;").replace("'", "&#39;")
         style = f"width: 100%; height: {self.height}px; border: 0"
         return f"<iframe title='step-through' style='{style}' srcdoc='{inner}'></iframe>"
@@ -49,35 +49,35 @@ class Step:
         Path(path).write_text(self.html, encoding="utf-8")
 
 
-def step(trace: Trace, *, title: str | None = None, height: int = 820, **part: Any) -> Step:
-    """The step-through of a trace, for a notebook: in a frame of `height` pixels.
+def step(trace: Trace, *, title: str | None = None, height: int = 820, **selection: Any) -> Step:
+    """The step-through of a trace for a notebook, in a frame of `height` pixels.
 
-    Raises ValueError when the part has no events.
+    Raises ValueError if no events are chosen.
     """
-    chosen = choose(trace, **part)
+    chosen = choose(trace, **selection)
     return Step(render(trace, chosen, title or f"{trace.path.name}: step by step"), chosen, height)
 
 
-def step_page(trace: Trace, *, title: str | None = None, **part: Any) -> str:
-    """The page as HTML, in one piece: it needs no network and no file beside it. Raises ValueError as `step` does."""
-    return step(trace, title=title, **part).html
+def step_page(trace: Trace, *, title: str | None = None, **selection: Any) -> str:
+    """The page as HTML: one self-contained file. Raises ValueError as `step` does."""
+    return step(trace, title=title, **selection).html
 
 
-def write_page(trace: Trace, path: str | os.PathLike[str], *, title: str | None = None, **part: Any) -> str:
-    """Write the page. Returns one line that says what is left out and how to get it, "" if nothing is.
+def write_page(trace: Trace, path: str | os.PathLike[str], *, title: str | None = None, **selection: Any) -> str:
+    """Write the page. Returns one line that names what was left out and how to get it, "" if nothing was.
 
-    Raises ValueError as `step` does, OSError if it cannot be written.
+    Raises ValueError as `step` does, OSError if the file cannot be written.
     """
-    made = step(trace, title=title, **part)
+    made = step(trace, title=title, **selection)
     made.save(path)
-    return made.part.left_out
+    return made.excerpt.left_out
 
 
 def step_through(trace: Trace, *, console: Console | None = None, k: int = 0) -> None:
-    """Step through it with keys, from event `k` on, until q is pressed.
+    """Step through a trace with keys, from event `k` on, until q is pressed.
 
-    Raises ValueError where there is no terminal, or no event.
+    Raises ValueError if there is no terminal, or no event.
     """
-    from tracing.views.step_through.terminal import run  # the page needs no rich
+    from tracing.views.step_through.terminal import run  # here, so that the page needs no rich
 
     run(trace, console, k)

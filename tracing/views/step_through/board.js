@@ -1,5 +1,5 @@
-// Draws one state of one loader. It is told what is in the slots of tracing.views.step_through.state_changes, and knows nothing else:
-// what does not stand in a slot is not shown. Only what has changed is drawn anew (equal values are the same object).
+// Draws one state of one loader, from the slots of tracing.views.step_through.state_changes and nothing else.
+// Only what has changed is drawn again (equal values are the same object).
 "use strict";
 
 const element = (tag, className = "", ...children) => {
@@ -9,7 +9,7 @@ const element = (tag, className = "", ...children) => {
   return made;
 };
 
-// As tracing.trace.words.duration tells it; to the digit: Python rounds halves to the even neighbour, toFixed rounds them up.
+// As tracing.trace.words.duration, to the digit: Python rounds halves to the even neighbour, toFixed rounds them up.
 function fixed(number, digits) {
   const half = Number.isInteger(number * 2 ** (digits + 1)) && !Number.isInteger(number * 2 ** digits);
   const scale = 10 ** digits, below = Math.floor(number * scale);
@@ -28,7 +28,7 @@ function duration(ns) {
   return `${fixed(ns / 3600e9, 1)} h`;
 }
 
-// A batch, or a message without one. `key` makes it the same chip wherever it goes.
+// A batch, or a message without one. A chip keeps its `key` wherever it goes.
 function chip(label, key = "") {
   const made = element("span", "chip", String(label));
   if (typeof label === "number") {
@@ -60,12 +60,12 @@ const doing = () => element("p", "doing", element("span", "status"), element("ti
 class Board {
   constructor(root) {
     this.root = root;
-    this.places = {}; // "worker 0" -> where it is drawn, and what acts
-    this.shown = new Map(); // slot -> what was drawn of it
+    this.places = {}; // "worker 0" -> the element that shows this thread or queue
+    this.shown = new Map(); // slot -> the value that is drawn
     this.iterator = null;
   }
 
-  // Draw the slots of one iterator; `get` reads them. `now`: the time after the trace's first event (ns).
+  // Draw the slots of one iterator; `get` reads them. `now`: ns after the trace's first event.
   show(iterator, get, now) {
     const workers = get("about") ? get("about")[2] : -1;
     if (iterator !== this.iterator || workers !== this.workers) this.build(iterator, workers);
@@ -94,14 +94,14 @@ class Board {
     this.tasks(get.tasks());
   }
 
-  // Frame who acts.
+  // Frame the thread that acts.
   acts(name) {
     for (const [place, where] of Object.entries(this.places)) where.classList.toggle("acts", place === name);
   }
 
-  // ---- what stands still
+  // ---- what stays
 
-  // workers: how many; -1 for a loader that is not there.
+  // workers: their number; -1 for a loader that does not exist at this event.
   build(iterator, workers) {
     this.iterator = iterator;
     this.workers = workers;
@@ -110,14 +110,14 @@ class Board {
     const size = workers <= 2 ? "tall few" : workers <= 4 ? "tall" : workers <= 8 ? "middle" : "low";
     const flow = element("div", "flow"), board = element("div", `loader ${size}`, flow);
     if (workers >= 0) board.prepend(this.mainBox());
-    if (workers < 0) flow.append(element("p", "alone", "It is not there at this event: it has not begun, or is gone."));
-    if (workers === 0) flow.append(element("p", "alone", "num_workers=0: main does all the work, and there is no queue."));
+    if (workers < 0) flow.append(element("p", "alone", "Not there at this event: this loader has not begun, or has ended."));
+    if (workers === 0) flow.append(element("p", "alone", "num_workers=0: main does all the work, and there are no queues."));
     if (workers > 0) {
       flow.append(element("div", "lane heads", ...HEADS.map(([name, ...parts]) =>
         element("div", "", element("h3", "", name), ...parts.map((part) => element("small", "", part))))));
       for (let worker = 0; worker < workers; worker++) flow.append(this.lane(worker));
       flow.append(this.back(DATA.iterators[iterator].pinned));
-      const hint = "task → worker: sent, and not in main's hands yet";
+      const hint = "task → worker: sent, not yet yielded";
       board.append(this.box("info", "_task_info", hint, element("p", "chips")));
     }
     this.root.replaceChildren(board);
@@ -168,11 +168,11 @@ class Board {
   queue(name, [buffer, pipe, pickling], worker) {
     const where = this.places[name];
     if (!where) return;
-    const key = (label) => (typeof label === "number" ? `${label}` : `${label} ${worker}`); // every worker has its STOP
+    const key = (label) => (typeof label === "number" ? `${label}` : `${label} ${worker}`); // each worker has its own STOP
     const chips = (labels) => labels.map((label) => chip(label, key(label)));
     const buffered = chips(buffer);
     if (pickling && buffered.length) buffered[0].classList.add("pickling");
-    if (name === "data") { // it has no pipe, and flows to the left
+    if (name === "data") { // has no pipe, and flows to the left
       where.querySelector(".chips").replaceChildren(...chips([...pipe, ...buffer]));
       return;
     }
@@ -245,7 +245,7 @@ class Board {
   }
 }
 
-// Where each batch is on the screen. One that is in two places at once (of two epochs) is left out.
+// Where each batch is on the screen. One that is in two places (batch 3 of two epochs, say) is left out.
 function whereabouts(root) {
   const found = new Map();
   for (const each of root.querySelectorAll("[data-key]")) {
@@ -254,7 +254,7 @@ function whereabouts(root) {
   return found;
 }
 
-// Let every batch travel from where it was to where it is now.
+// Animate every batch from where it was to where it is now.
 function travel(before, after, milliseconds) {
   for (const [key, place] of after) {
     if (!place) continue;

@@ -1,4 +1,4 @@
-// What moves the page: play, the slider and its marks, buttons, keys, and the link to an event (#k=123).
+// The controls: play, the slider and its marks, buttons, keys, and the link to an event (#k=123).
 "use strict";
 
 const RATES = [...$("speed").options].map((option) => option.value);
@@ -19,10 +19,10 @@ function play(on) {
   }
   document.body.classList.toggle("playing", on);
   $("play").setAttribute("aria-label", on ? "Pause" : "Play");
-  $("event").setAttribute("aria-live", on ? "off" : "polite"); // nobody could follow it
+  $("event").setAttribute("aria-live", on ? "off" : "polite"); // too fast to be read out
 }
 
-// ---- marks under the slider: where errors, early batches and epochs are, and what is chosen
+// ---- marks under the slider: errors, early batches, epochs, and the chosen events
 
 function drawMarks() {
   const canvas = $("marks"), scale = devicePixelRatio || 1;
@@ -49,7 +49,7 @@ function drawMarks() {
 // ---- the link to an event
 
 function link() {
-  try { // a page inside a notebook has no address of its own
+  try { // a page in a notebook has no address of its own
     history.replaceState(null, "", `#k=${k}`);
   } catch {
     clearTimeout(go.link);
@@ -134,11 +134,11 @@ function pressed(event) {
     return;
   }
   if (on.tagName === "SELECT" || (on.tagName === "INPUT" && on.type !== "range")) {
-    // They have keys of their own; Escape and Enter lead out of them.
+    // These use the keys themselves; Escape leaves them.
     if (event.key === "Escape") on.blur();
     return;
   }
-  if (event.key === " " && on.tagName === "BUTTON") return; // it presses the button
+  if (event.key === " " && on.tagName === "BUTTON") return; // space presses the button
   event.preventDefault();
   act();
 }
@@ -154,7 +154,7 @@ function begin() {
   $("scrub").min = FIRST;
   $("scrub").max = FIRST + COUNT - 1;
   const who = [...new Set(EVENTS.actor.map((actor) => DATA.names[actor]))].sort();
-  $("who").append(new Option("everybody", ""), ...who.map((name) => new Option(name)));
+  $("who").append(new Option("all threads", ""), ...who.map((name) => new Option(name)));
   const loaders = [...new Set(EVENTS.iterator)].sort((one, other) => one - other);
   const entries = loaders.map((number) => new Option(DATA.iterators[number].name, number));
   $("loader").append(new Option("all loaders", ""), ...entries);

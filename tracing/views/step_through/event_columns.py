@@ -1,7 +1,8 @@
-"""The events of a trace as columns for the page: who did what, in words, and where in minidl's source that is said.
+"""The events of a trace as columns for the page: which thread did what, in words, and the line that emitted it.
 
 Legend
-    before, after   "puts ", " on data_queue"    an event in words; between the two stands the batch
+    before, after   "puts ", " on data_queue"    an event in words; the batch goes between the two
+    phrases         ["puts ", ...]               each text once; `before` and `after` are indices into it
     site            3                            the line that emitted it: see tracing.views.step_through.source_code
 """
 
@@ -13,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from minidl.events import CLOCKED, Kind
 from tracing.trace.event_words import ALARMING, KINDS, sentence, thread_name
 from tracing.trace.words import duration
-from tracing.views.step_through.source_code import Code
+from tracing.views.step_through.source_code import EmittingLines
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 ERRORS = ALARMING | {Kind.NO_CAPACITY}
-MEANINGS = {  # of a value that stands for something
+MEANINGS = {  # of values that are codes
     Kind.ERROR_RAISED: {1: "again: an earlier error lost a task"},
     Kind.EPOCH_BEGIN: {-1: "of a new iterator"},
-    Kind.PIN_JOINED: {0: "not in time: the bounded wait ran out"},
+    Kind.PIN_JOINED: {0: "it did not end in time"},
     Kind.WORKER_END: {0: "it was stopped", 1: "main is dead", 2: "it was interrupted"},
 }
 BEGUN_BY = {
@@ -32,11 +33,11 @@ BEGUN_BY = {
 }
 
 
-class Columns:
-    """What there is to say of events `first` to `last`."""
+class EventColumns:
+    """Events `first` to `last`."""
 
     def __init__(self, trace: Trace, first: int, last: int) -> None:
-        self.trace, self.code = trace, Code(trace.sources)
+        self.trace, self.code = trace, EmittingLines(trace.sources)
         self.events = trace.events[first : last + 1]
         self.first = first
         self.names = [thread_name(actor) for actor in trace.actors]
@@ -47,7 +48,7 @@ class Columns:
         self._phrases: dict[str, int] = {}
 
     def as_json(self) -> dict[str, Any]:
-        """A list with an entry for each event, under each name."""
+        """Name -> a list with an entry for each event."""
         events = self.events
         sentences = [sentence(event) for event in events]
         columns = {name: events[name].tolist() for name in ("kind", "actor", "task")}
@@ -63,14 +64,14 @@ class Columns:
         }
 
     def marks(self) -> dict[str, list[int]]:
-        """Positions of what one looks for: errors, batches that came early, beginnings of epochs."""
+        """Positions of what a reader looks for: errors, batches that came early, beginnings of epochs."""
         kinds = {"errors": ERRORS, "early": {Kind.STORED}, "epochs": {Kind.EPOCH_BEGIN}}
         of = self.events["kind"].tolist()
         return {name: [self.first + n for n, kind in enumerate(of) if kind in some] for name, some in kinds.items()}
 
     def _values(self) -> Iterator[str]:
-        """In words; of work that ends, how long it took, and how much of that its thread computed."""
-        begun: dict[int, Any] = {}  # actor -> what it began last
+        """Each event's value in words; for the end of work, the time it took, and how much of that was CPU time."""
+        begun: dict[int, Any] = {}  # actor -> its last event with a CPU time
         for event in self.events:
             actor, kind = int(event["actor"]), int(event["kind"])
             if kind in BEGUN_BY and actor in begun and begun[actor]["kind"] == BEGUN_BY[kind]:
@@ -85,17 +86,17 @@ class Columns:
         return self._phrases.setdefault(words, len(self._phrases))
 
     def kinds(self) -> dict[int, str]:
-        """The names of those that occur."""
+        """Number -> name of the kinds that occur."""
         return {kind: KINDS[kind].name for kind in sorted(set(self.events["kind"].tolist()))}
 
 
 def value_of(event: Any) -> str:
-    """What an event's `value` says, in words."""
+    """An event's `value` in words, "" if it needs none."""
     kind, value = KINDS[int(event["kind"])], int(event["value"])
     if not kind.value_is or kind < CLOCKED:
         return ""
     if kind in (Kind.WAIT, Kind.JOIN_BEGIN):
-        return f"for {duration(value)} at most" if value else "without a limit"
+        return f"for at most {duration(value)}" if value else "without a limit"
     if kind in (Kind.SENT, Kind.ARRIVED):
         return f"{value:,} bytes"
     if kind in MEANINGS:

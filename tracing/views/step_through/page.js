@@ -1,14 +1,14 @@
-// Steps through the film: reads the page's data, keeps the state of the moment, and obeys keys, buttons and the slider.
-// Legend: k, number of an event in the whole trace (trace.state(k)); at = k - DATA.first, number in this page.
+// Reads the page's data, goes to an event, and shows the state after it, its words and its line of source.
+// Legend: k, the number of an event in the trace (as in trace.state(k)); at = k - DATA.first, its number in this page.
 "use strict";
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const EVENTS = DATA.events, COUNT = EVENTS.kind.length, FIRST = DATA.first;
-const NOW = -1; // in the place of a value: the time of the event
+const NOW = -1; // instead of a value: the time of the event
 const $ = (id) => document.getElementById(id);
 
-// The slots, as they are after event `at`. What a step overwrites is kept, so that it can be taken back.
-class Film {
+// The slots after event `at`. What a step overwrites is kept, so that a step back can restore it.
+class States {
   constructor({ slots, values, patches }) {
     Object.assign(this, { slots, values, patches });
     this.number = new Map(slots.map((name, number) => [name, number]));
@@ -54,7 +54,7 @@ class Film {
   }
 }
 
-const film = new Film(DATA.film);
+const states = new States(DATA.changes);
 const board = new Board($("board"));
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 let k = FIRST;
@@ -125,23 +125,23 @@ function go(to, moving = false) {
 function show(to) {
   k = to;
   const at = k - FIRST;
-  film.go(at);
-  const loaders = film.get("loaders"), of = EVENTS.iterator[at];
+  states.go(at);
+  const loaders = states.get("loaders"), of = EVENTS.iterator[at];
   const iterator = shownLoader() >= 0 ? shownLoader() : loaders.includes(of) ? of : loaders[0];
-  const get = loaders.includes(iterator) ? film.of(iterator) : () => null; // what is left of others is not of now
+  const get = loaders.includes(iterator) ? states.of(iterator) : () => null; // others keep old values
   board.show(iterator, get, EVENTS.time[at]);
-  const iterates = get("main")?.[3] === EVENTS.actor[at]; // main, or a worker that has a loader inside its dataset
+  const iterates = get("main")?.[3] === EVENTS.actor[at]; // main, or a worker with a loader inside its dataset
   board.acts(iterator !== of ? "" : iterates ? "main" : DATA.names[EVENTS.actor[at]]);
-  tell(at);
+  describe(at);
   about(get, loaders);
   around();
   source(at);
   $("scrub").value = k;
-  $("scrub").setAttribute("aria-valuetext", `event ${k}: ${$("said").textContent}`);
+  $("scrub").setAttribute("aria-valuetext", `event ${k}: ${$("sentence").textContent}`);
   if (document.activeElement !== $("number")) $("number").value = k;
 }
 
-// An event in words: with the batch as a chip between them.
+// An event in words, the batch as a chip.
 function words(at) {
   const before = EVENTS.phrases[EVENTS.before[at]], task = EVENTS.task[at];
   if (EVENTS.after[at] < 0) return [before];
@@ -150,8 +150,8 @@ function words(at) {
 
 const seconds = (ns) => `${(ns / 1e9).toFixed(6)} s`;
 
-function tell(at) {
-  const [time, who, what] = $("said").children;
+function describe(at) {
+  const [time, who, what] = $("sentence").children;
   time.textContent = seconds(EVENTS.time[at]);
   who.textContent = DATA.names[EVENTS.actor[at]];
   what.replaceChildren(...words(at));
@@ -167,7 +167,7 @@ function tell(at) {
 
 const textOf = (text) => (typeof text === "string" ? text : JSON.stringify(text));
 
-// The loader's configuration; and which loaders there are at this moment.
+// The loader's configuration, and which loaders there are now.
 function about(get, loaders) {
   const facts = get("about"), config = get("config") ?? {};
   const key = [facts, config, loaders];
@@ -196,23 +196,23 @@ function source(at) {
   if (source.shown === `${site} ${foreign}`) return;
   source.shown = `${site} ${foreign}`;
   panes.querySelector(".shown")?.classList.remove("shown");
-  panes.querySelector(".said")?.classList.remove("said");
+  panes.querySelector(".emits")?.classList.remove("emits");
   if (site < 0) {
-    title.textContent = "the source of minidl is not at hand";
+    title.textContent = "the source of minidl is not available";
     return;
   }
   const [number, line, moved] = DATA.sites[site], { file, name, first } = DATA.functions[number];
   title.replaceChildren(element("code", "", `${file}:${line}`), ` in ${name}`);
   const add = (words) => title.append(element("small", "", words));
   if (foreign) add("torch's own loader did this: here is the line of minidl that does the same");
-  if (moved) add("another minidl made this trace: here is the line that says it today");
-  const code = (source[number] ??= paneOf(DATA.functions[number], panes)), said = code.children[line - first];
+  if (moved) add("recorded with another version of minidl: here is the line that emits this event today");
+  const code = (source[number] ??= paneOf(DATA.functions[number], panes)), emitting = code.children[line - first];
   code.classList.add("shown");
-  said.classList.add("said");
-  code.scrollTop = said.offsetTop - 0.4 * code.clientHeight;
+  emitting.classList.add("emits");
+  code.scrollTop = emitting.offsetTop - 0.4 * code.clientHeight;
 }
 
-// A function's text. It stays once it was shown.
+// A function's text. Once shown, it stays in the page.
 function paneOf({ first, lines }, panes) {
   const indents = lines.filter((each) => each.trim()).map((each) => each.search(/\S/));
   const code = element("pre"), indent = Math.min(...indents);
@@ -236,7 +236,7 @@ function around() {
     const number = chosen === null ? k + offset : chosen[near + offset];
     if (number >= FIRST && number < FIRST + COUNT) numbers.push(number);
   }
-  // One step moves them all by one: those that stay are not touched, for their layout is what costs.
+  // A step moves them all by one: those that stay are not touched, for laying them out is what costs time.
   const list = $("around").lastElementChild, rows = (around.rows ??= new Map());
   for (const [number, row] of rows) {
     if (numbers.includes(number)) continue;

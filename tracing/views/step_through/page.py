@@ -1,7 +1,8 @@
-"""The page: which part of a trace it shows, and everything it needs in one file.
+"""The page: which events it shows, and all that it needs in one file.
 
-page.html     the skeleton            page.js       reads the film, steps, plays, filters
-page.css      the looks               board.js      draws one state
+page.html   the skeleton          page.js       goes to an event, filters, shows its words and its line of source
+page.css    the looks             board.js      draws one state
+                                  controls.js   play, the slider, buttons and keys
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import numpy as np
 from tracing.trace.event_index import NOWHERE, Lane
 from tracing.trace.state_at import LABELS
 from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
-from tracing.views.step_through.event_columns import Columns
-from tracing.views.step_through.state_changes import Camera
+from tracing.views.step_through.event_columns import EventColumns
+from tracing.views.step_through.state_changes import StateChanges
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -28,12 +29,12 @@ SCRIPTS = ("board.js", "page.js", "controls.js")
 
 
 @dataclass(frozen=True)
-class Part:
+class Excerpt:
     """The events that a page shows: positions in `trace.events`."""
 
     first: int
     last: int
-    left_out: str  # one line: what is not shown, and how to get it; "" if nothing is missing
+    left_out: str  # one line: which events are not shown, and how to get them; "" if none were cut off
 
 
 def choose(
@@ -47,14 +48,14 @@ def choose(
     epoch: int | None = None,
     loader: int | None = None,
     most: int | None = MOST,
-) -> Part:
-    """The part that all of these leave.
+) -> Excerpt:
+    """The events that satisfy all of these.
 
     first, last: positions of events; negative ones count from the end. start, end: seconds after the first event.
     batches: (10, 30) is from the first event of batches 10 to 29 to the last. epoch, loader: from its first event to
-    its last. most: so many events at most (None: all), the first of what was chosen.
+    its last. most: at most this many, the first ones; None for all.
 
-    Raises ValueError when nothing is left.
+    Raises ValueError if there are none.
     """
     length = len(trace)
     if length == 0:
@@ -71,13 +72,13 @@ def choose(
         begin = max(begin, int(time.searchsorted(trace.start + round(start * 1e9), "left")))
     if end is not None:
         until = min(until, int(time.searchsorted(trace.start + round(end * 1e9), "right")) - 1)
-    if batches is not None or epoch is not None or loader is not None:  # with what happened meanwhile
+    if batches is not None or epoch is not None or loader is not None:  # and all events in between
         found = np.flatnonzero(_concerns(trace, batches, epoch, loader))
         begin, until = (max(begin, int(found[0])), min(until, int(found[-1]))) if len(found) else (length, 0)
     if begin > until:
         raise ValueError(f"nothing to step through: none of the trace's {length:,} events is in this part")
     kept = until if most is None else min(until, begin + most - 1)
-    return Part(begin, kept, _left_out(trace, begin, kept, until) if kept < until else "")
+    return Excerpt(begin, kept, _left_out(trace, begin, kept, until) if kept < until else "")
 
 
 def _concerns(trace: Trace, batches: tuple[int, int] | None, epoch: int | None, loader: int | None) -> np.ndarray:
@@ -97,35 +98,37 @@ def _left_out(trace: Trace, first: int, kept: int, last: int) -> str:
     shown = f"This page shows events {first:,} to {kept:,}, up to {after:.3f} s"
     tasks = trace.events["task"][kept + 1 : last + 1]
     batch = int(tasks[tasks >= 0][0]) if (tasks >= 0).any() else 0
-    said = f"{shown}; {last - kept:,} more would make it slow."
-    return f"{said} Choose a part by time or by batches: --from {after:.3f}, say, or --batches {batch}:{batch + 20}."
+    more = f"{last - kept:,} more would make it slow"
+    return f"{shown}; {more}. Choose others by time or batch: --from {after:.3f}, or --batches {batch}:{batch + 20}."
 
 
-def render(trace: Trace, part: Part, title: str) -> str:
+def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
     """The page as HTML."""
     files = importlib.resources.files(__package__)
-    told = Columns(trace, part.first, part.last)
+    columns, changes = EventColumns(trace, excerpt.first, excerpt.last), StateChanges(trace)
+    for k in range(excerpt.first, excerpt.last + 1):
+        changes.add(trace.state(k))
     data = {
-        "first": part.first,
+        "first": excerpt.first,
         "length": len(trace),
-        "note": part.left_out,
-        "events": told.as_json(),
-        "names": told.names,
+        "note": excerpt.left_out,
+        "events": columns.as_json(),
+        "names": columns.names,
         "pids": [actor.pid for actor in trace.actors],
         "threads": [actor.thread for actor in trace.actors],
-        "marks": told.marks(),
-        "kinds": told.kinds(),
+        "marks": columns.marks(),
+        "kinds": columns.kinds(),
         "iterators": iterators(trace),
         "labels": {str(task): name for task, name in LABELS.items()},
         "colours": [[colour, "#ffffff" if colour in DARK_ON_PAPER else "#000000"] for colour in ON_PAPER],
-        "film": vars(film(trace, part)),
-        "sites": told.code.sites,
-        "functions": told.code.functions,
+        "changes": changes.as_json(),
+        "sites": columns.code.sites,
+        "functions": columns.code.functions,
     }
     pieces = {
         "title": escape(title),
         "style": files.joinpath("page.css").read_text(encoding="utf-8"),
-        # A text in a trace may hold anything, "</script>" too.
+        # A text in a trace may be anything, "</script>" too.
         "data": json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=repr).replace("<", "\\u003c"),
         "script": "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
     }
@@ -134,15 +137,8 @@ def render(trace: Trace, part: Part, title: str) -> str:
     return before + "".join(pieces[name] + rest for name, _, rest in (part.partition("}}") for part in parts))
 
 
-def film(trace: Trace, part: Part) -> Any:
-    camera = Camera(trace)
-    for k in range(part.first, part.last + 1):
-        camera.take(trace.state(k))
-    return camera.done()
-
-
 def iterators(trace: Trace) -> list[dict[str, Any]]:
-    """What the page must know of each before it is shown."""
+    """What the page needs to know of each iterator before it shows one."""
     found = []
     for number, each in enumerate(trace.loaders):
         pinned = trace.index.lane(number, Lane.PIN) is not NOWHERE

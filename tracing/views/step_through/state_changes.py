@@ -1,20 +1,19 @@
-"""All states of a trace, one after the other, as small as a page needs them: what each event changes.
+"""The states of a trace, one after the other, as small as a page needs them: what each event changes.
 
-The page replays nothing. `trace.state(k)` is taken apart here into slots that hold plain values; the page puts into
-them what an event changed, or takes it out again, and shows what is in them.
+The page replays nothing. `trace.state(k)` is taken apart here into slots with plain values; the page sets the slots
+that an event changed, undoes that when it steps back, and shows what is in them.
 
 Legend
-    slot      "0 worker 1"                      a place in a state: the iterator's number, then what it is
-    value     ["fetching", 7, 31033, null, 3]   what is in it: anything that JSON knows; equal ones are stored once
+    slot      "0 worker 1"                      a part of the state: the iterator's number, then what it is
+    value     ["fetching", 7, 31033, null, 3]   what is in it: anything that JSON can hold; equal ones are stored once
     patch     [4, 17, 9, 2]                     slot 4 becomes value 17, slot 9 value 2
-    NOW       -1                                in the place of a value: the time of the event itself
+    NOW       -1                                instead of a value: the time of the event itself
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from minidl.events import Kind
@@ -24,30 +23,20 @@ if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 NOW = -1
-GONE = None  # a task that is in task_info no more
-
-Slots = dict[str, Any]
+GONE = None  # a task that is no longer in task_info
 
 
-@dataclass
-class Film:
-    """The states after events `first` to `last`: the first patch makes the first of them, each further one the next."""
-
-    slots: list[str] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
-    patches: list[list[int]] = field(default_factory=list)
-
-
-class Camera:
-    """Takes one state after the other."""
+class StateChanges:
+    """The first patch makes the first state, each further one the next."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace, self.film = trace, Film()
-        self._now: Slots = {}
+        self.trace = trace
+        self._now: dict[str, Any] = {}  # slot -> what is in it after the last patch
         self._slots: dict[str, int] = {}
-        self._values: dict[str, int] = {}
+        self._values: dict[str, int] = {}  # as JSON
+        self._patches: list[list[int]] = []
 
-    def take(self, state: State) -> None:
+    def add(self, state: State) -> None:
         patch: list[int] = []
         for name, value in self._changes(state):
             self._now[name] = value
@@ -56,15 +45,14 @@ class Camera:
                 patch += slot, NOW
             else:
                 patch += slot, self._values.setdefault(json.dumps(value, ensure_ascii=False), len(self._values))
-        self.film.patches.append(patch)
+        self._patches.append(patch)
 
-    def done(self) -> Film:
-        self.film.slots = list(self._slots)
-        self.film.values = [json.loads(value) for value in self._values]
-        return self.film
+    def as_json(self) -> dict[str, Any]:
+        values = [json.loads(value) for value in self._values]
+        return {"slots": list(self._slots), "values": values, "patches": self._patches}
 
     def _changes(self, state: State) -> Iterator[tuple[str, Any]]:
-        """What differs from the last state. Of an iterator that is not shown any more, what was last stays."""
+        """What differs from the last state. The slots of an iterator that is no longer shown stay as they were."""
         shown = [loader.iterator for loader in state.loaders]
         if self._now.get("loaders") != shown:
             yield "loaders", shown
@@ -80,7 +68,7 @@ class Camera:
 
 
 def _slots_of(loader: LoaderState, trace: Trace, k: int) -> Iterator[tuple[str, Any]]:
-    """Every field of a LoaderState. Times are counted from the trace's first event (ns), None: not known."""
+    """Every field of a LoaderState. Times are in ns after the trace's first event, None if unknown."""
     of = loader.iterator
 
     def since(time: int) -> int | None:
@@ -113,7 +101,7 @@ def _queue(queue: QueueState) -> list[Any]:
 
 
 def _trains_on(loader: LoaderState, trace: Trace, k: int) -> int:
-    """The batch that the training step has, -1 if none: no state of the loader, which has handed it over."""
+    """The batch that the training step has, -1 if none. (The loader has handed it over: it is not in its state.)"""
     if loader.main.status is not MainStatus.TRAINING:
         return -1
     at = trace.index.group(loader.iterator, Kind.YIELDED).last(k)

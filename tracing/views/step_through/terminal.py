@@ -1,7 +1,7 @@
-"""The step-through with keys in a terminal: the live view's picture, which moves when a key says so.
+"""The step-through in a terminal: the live view's picture of the state after one event, moved by keys.
 
 Legend
-    said   the two lines above the picture: the event in words, and the line of source that emitted it
+    caption    the two lines above the picture: the event in words, and the line of source that emitted it
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracing.views.live.moment import BusiestMoment, Moment
 from tracing.views.live.outputs import FullScreen
 from tracing.views.live.recent import recent
 from tracing.views.step_through.event_columns import ERRORS, value_of
-from tracing.views.step_through.source_code import Code, text_of
+from tracing.views.step_through.source_code import EmittingLines, text_of
 from tracing.views.terminal.batch_cells import cell
 from tracing.views.terminal.keyboard import Keyboard
 from tracing.views.terminal.layout import BAD, BOLD, DIM, Frame, Line, text
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 KEYS = "q quit  ← → step  ↑ ↓ ten  < > ends  e error  o early  space play"
 PLAY_PERIOD = 0.25  # s between two events
-NO_KEY = 0.5  # s until the terminal's size is looked at again
+RESIZE_PERIOD = 0.5  # s between two looks at the terminal's size
 STEPS = {"left": -1, "right": 1, "up": -10, "down": 10}
 
 
 @dataclass
-class Stop(Moment):
-    """A moment, and what happened in it."""
+class ShownEvent(Moment):
+    """An event, and the state after it."""
 
-    said: list[Line] = field(default_factory=list)
+    caption: list[Line] = field(default_factory=list)
 
     def frame(self, title: str, width: int, height: int) -> Frame:
-        picture = super().frame(title, width, height - len(self.said))
-        return Frame([*self.said, *picture.lines], width)
+        picture = super().frame(title, width, height - len(self.caption))
+        return Frame([*self.caption, *picture.lines], width)
 
 
 class Steps:
-    """Which event is shown, and what there is to say of it."""
+    """Which event is shown, and what is shown of it."""
 
     def __init__(self, trace: Trace, k: int) -> None:
-        self.trace, self.code = trace, Code(trace.sources)
+        self.trace, self.code = trace, EmittingLines(trace.sources)
         self.last = len(trace) - 1
         self.k = min(max(k, 0), self.last)
         self.playing = False
@@ -70,12 +70,12 @@ class Steps:
         self.k += self.playing
         self.playing = self.playing and self.k < self.last
 
-    def stop(self, shown: int) -> Stop:
-        """What is shown now; `shown`: the iterator that was shown last."""
+    def shown_event(self, iterator: int) -> ShownEvent:
+        """What is shown now; `iterator`: the one that was shown last."""
         state = self.trace.state(self.k)
-        facts = recent(self.trace, state, state.time, shown)
+        facts = recent(self.trace, state, state.time, iterator)
         mode = f"{'▸' if self.playing else '‖'} event {self.k} of 0 to {self.last}"
-        return Stop(state, facts, mode, KEYS, said=[self._event(), self._source()])
+        return ShownEvent(state, facts, mode, KEYS, caption=[self._event(), self._source()])
 
     def _event(self) -> Line:
         event = self.trace.events[self.k]
@@ -83,8 +83,8 @@ class Steps:
         who = thread_name(self.trace.actors[int(event["actor"])])
         style = BAD if self.k in self.errors else BOLD
         value = value_of(event)
-        said = [text(f" {who} ", style), text(before), *([] if batch is None else [cell(batch)]), text(after)]
-        return said + ([text(f"  {value}", DIM)] if value else [])
+        words = [text(f" {who} ", style), text(before), *([] if batch is None else [cell(batch)]), text(after)]
+        return words + ([text(f"  {value}", DIM)] if value else [])
 
     def _source(self) -> Line:
         event = self.trace.events[self.k]
@@ -98,20 +98,20 @@ class Steps:
 
 
 def run(trace: Trace, console: Console | None, k: int) -> None:
-    """Obey the keys until q. The terminal is restored whatever happens."""
+    """Obey the keys until q. The terminal is restored, whatever happens."""
     console = console or Console()
     if len(trace) == 0:
         raise ValueError("nothing to step through: the trace has no events")
-    busiest, steps, shown = BusiestMoment(console, trace.path.name), Steps(trace, k), -1
+    busiest, steps, iterator = BusiestMoment(console, trace.path.name), Steps(trace, k), -1
     with exit_on_sigterm(), Keyboard() as keyboard:
         if not (keyboard.active and console.is_terminal and not console.is_dumb_terminal):
-            raise ValueError("no terminal to step through it in: write the page, with -o FILE.html")
+            raise ValueError("stepping with keys needs a terminal; to write the page: -o FILE.html")
         with FullScreen(console) as picture:
             while True:
-                stop = steps.stop(shown)
-                shown = stop.facts.loader
-                picture.show(stop, busiest)
-                keys = keyboard.read(PLAY_PERIOD if steps.playing else NO_KEY)
+                shown = steps.shown_event(iterator)
+                iterator = shown.facts.loader
+                picture.show(shown, busiest)
+                keys = keyboard.read(PLAY_PERIOD if steps.playing else RESIZE_PERIOD)
                 if "q" in keys or "Q" in keys or not keyboard.active:
                     return
                 for key in keys:
