@@ -1,9 +1,9 @@
 """The world: everything the loader asks of the operating system, on one page.
 
 The loader is written against `World`. The real one (`minidl.world.real`) is a thin layer over
-`multiprocessing`, `threading` and torch's pickler. Another may take its place: `use(world)` makes every
-iterator built from then on run there. No other module of minidl imports `multiprocessing`, `threading`,
-`time`, `signal` or `os`, so whatever can go wrong between processes goes wrong behind this page.
+`multiprocessing`, `threading` and torch's pickler. `use(world)` puts another in its place: every iterator
+built after that runs there. No other module of minidl imports `multiprocessing`, `threading`, `time`,
+`signal` or `os`, so whatever can go wrong between processes goes wrong behind this page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Reader(Waitable, Protocol):
     """The reading end of a pipe. Exactly one thread reads it, so ready means that `read` will not block."""
 
     def read(self) -> bytes:
-        """The bytes that are there, at most 64 KiB; b"" once every writing end is closed."""
+        """The bytes that are in it, at most 64 KiB; b"" once every writing end is closed."""
 
     def close(self) -> None: ...
 
@@ -31,7 +31,7 @@ class Writer(Protocol):
     def write(self, data: memoryview) -> int:
         """Write some of `data`, at least a byte, and return how many; block while the pipe is full.
 
-        BrokenPipeError: no reading end is left.
+        BrokenPipeError: every reading end is closed.
         """
 
     def close(self) -> None: ...
@@ -40,7 +40,7 @@ class Writer(Protocol):
 class Flag(Waitable, Protocol):
     """A bool that processes share, set once by the process that made it and never cleared.
 
-    Unlike `multiprocessing.Event` it has no lock that a process could die with (pytorch#16608).
+    Unlike `multiprocessing.Event` it has no lock that a process could hold when it dies (pytorch#16608).
     """
 
     def set(self) -> None: ...
@@ -54,7 +54,7 @@ class Waiter(Protocol):
     def add(self, thing: Waitable, label: Any) -> None: ...
     def remove(self, thing: Waitable) -> None: ...
     def wait(self, timeout: float | None) -> list[Any]:
-        """The labels of what is ready; [] after `timeout` seconds (None: wait for ever)."""
+        """The labels of the things that are ready; [] after `timeout` seconds (None: wait for ever)."""
 
     def close(self) -> None: ...
 
@@ -81,25 +81,25 @@ class Thread(Protocol):
 
 
 class Mailbox(Protocol):
-    """From threads of this process to one of them, unbounded. In the real world a `queue.SimpleQueue`.
+    """An unbounded queue between threads of this process, with one reader. In the real world a `queue.SimpleQueue`.
 
-    A put is indivisible: Ctrl-C, or a finalizer that puts while its thread is putting, finds no lock half taken. A
-    `threading.Condition` is written in Python: an interrupt in the middle of entering it leaves it locked for ever.
+    A put is indivisible: neither Ctrl-C nor a finalizer that puts while its thread is putting can find a lock half
+    taken. (`threading.Condition` is written in Python: an interrupt while it is entered can leave it locked for ever.)
     """
 
     def put(self, item: Any) -> None: ...
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """The next item; queue.Empty: none came within `timeout` seconds (None: wait for ever)."""
+        """The next item. queue.Empty: none came within `timeout` seconds (None: wait for ever)."""
 
     def qsize(self) -> int: ...
 
 
 class World(Protocol):
-    """The services. A worker is given its world among its arguments, so it must pickle."""
+    """The services. A worker gets its world as an argument, so a world must be picklable."""
 
     def pid(self) -> int: ...
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds, on a clock that never goes backwards."""
 
     def pipe(self) -> tuple[Reader, Writer]: ...
     def flag(self) -> Flag: ...
@@ -120,29 +120,28 @@ class World(Protocol):
         """Ready once a started process has ended, however it ended."""
 
     def parent(self) -> Waitable:
-        """In a worker: ready once main has ended. A worker busy in native code or in a long fetch cannot look,
-        so from this call on it is also ended by force, a second after main."""
+        """In a worker: ready once main has ended. A worker busy in native code or in a long fetch cannot notice
+        that, so from this call on it is also ended by force, a second after main."""
 
     def start_method(self) -> str:
         """How processes start: fork, spawn or forkserver."""
 
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:
         """Call `look(frame)` on the main thread soon after any child ends; `frame` is where the main thread was
-        interrupted. False if it cannot be done: only the main thread may ask. Asking twice is harmless."""
+        interrupted. False: not installed, as only the main thread can do so. Asking twice is harmless."""
 
     def on_exit(self, call: Callable[[], None]) -> None:
-        """Call back when this process exits, while everything still works. Asking twice is harmless."""
+        """Call `call` when this process exits, while everything still works. Asking twice is harmless."""
 
     def on_interrupt(self, note: Callable[[], None]) -> None:
-        """In a worker: call `note` when Ctrl-C comes, before the KeyboardInterrupt: that may be raised in a finalizer,
-        where Python swallows it."""
+        """In a worker: call `note` on Ctrl-C, before the KeyboardInterrupt, which may be raised in a finalizer, where
+        Python swallows it."""
 
     def report_crashes(self) -> None:
-        """In a worker: let a fatal signal print where it struck before it kills; and let nothing be printed of a main
-        that is gone."""
+        """In a worker: make a fatal signal print where it hit before it kills; print nothing if main has hung up."""
 
     def signal_name(self, number: int) -> str:
-        """What the C library calls a signal: "Killed"."""
+        """The C library's words for a signal: "Killed"."""
 
     def signal_id(self, number: int) -> str:
         """Its name in C: "SIGKILL"."""
@@ -152,20 +151,20 @@ class World(Protocol):
 
     def unpickle(self, data: bytes) -> Any: ...
     def remove_shared_memory_of(self, pid: int) -> None:
-        """A process that was killed between making a piece of shared memory and removing its name leaves the name,
-        and with it the memory, until the machine is started again. Only for a process that has ended."""
+        """A process killed between making a piece of shared memory and removing its name leaves the name, and with it
+        the memory, until the machine restarts. Only for a process that has ended."""
 
     def open_files_left(self, at_least: int) -> bool:
         """Whether this process can still open `at_least` files."""
 
     def cpu_count(self) -> int | None: ...
     def page_locked(self, nbytes: int) -> Any:
-        """A writable buffer that the system will not swap out, released when it is dropped; None where the
-        limit on locked memory forbids it."""
+        """A writable buffer that the system will not swap out, released when it is dropped; None if the limit on
+        locked memory forbids it."""
 
 
 def context_of(multiprocessing_context: Any) -> Any:
-    """What DataLoader's argument of that name means: a start method's name, or a context, or None.
+    """The context that DataLoader's argument of this name stands for: a start method's name, a context or None.
 
     ValueError: not a start method of this system. TypeError: neither a name nor a context.
     """
@@ -178,7 +177,7 @@ _installed: World | None = None
 
 
 def use(world: World | None) -> World | None:
-    """Build iterators in `world` from now on (None: the real one); return the one it replaces."""
+    """Build iterators in `world` from now on (None: the real one); return the one that it replaces."""
     global _installed
     previous, _installed = _installed, world
     return previous

@@ -1,11 +1,11 @@
 """The real world: a thin layer over multiprocessing, threading and torch's pickler.
 
-Where the standard library's object would do, it is used as it is. Three things are ours, because the
-library's own would hang or miss a death:
-- a Flag is a pipe with a byte in it: `multiprocessing.Event` has a lock that a process can die with;
+Where the standard library's own object will do, it is used. Three things are ours, because the library's
+would hang or miss a death:
+- a Flag is a pipe with a byte in it: `multiprocessing.Event` has a lock that a process can hold when it dies;
 - the end of a process is watched through a pidfd where the system has one: multiprocessing's sentinel is a
   pipe, and stays silent while any other process has inherited its other end;
-- a worker is ended a second after main even when it is too busy to look.
+- a worker is ended a second after main even if it is too busy to notice.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ import torch
 import torch.multiprocessing  # teaches ForkingPickler to send tensors through shared memory
 
 READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
-GRACE = 1.0  # seconds between the death of main and the forced end of a busy worker
+GRACE = 1.0  # seconds from the death of main to the forced end of a busy worker
 
 
-_on_exit: set[tuple[int, Callable[[], None]]] = set()  # what on_exit was asked for, in which process
+_on_exit: set[tuple[int, Callable[[], None]]] = set()  # (pid, call): the callbacks registered by on_exit
 
 
 class PipeReader:
-    """The reading end of a pipe. A `Connection` holds the descriptor, since it knows how to travel to a process
-    that is being started, by whatever start method; its own messages are not used."""
+    """The reading end of a pipe. A `Connection` holds the descriptor, since it can travel to a process that is being
+    started, whatever the start method; its own messages are not used."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -72,8 +72,8 @@ class PipeWriter:
 
 
 class PipeFlag:
-    """A flag that processes share: set when there is a byte in the pipe. Nobody ever reads the byte, so the flag
-    stays set for everybody, and waiting for it is waiting for the pipe."""
+    """A flag that processes share: set when there is a byte in the pipe. The byte is never read, so the flag stays set
+    for all of them, and waiting for the flag is waiting for the pipe."""
 
     def __init__(self) -> None:
         self._reader, self._writer = multiprocessing.Pipe(duplex=False)
@@ -85,7 +85,7 @@ class PipeFlag:
     def set(self) -> None:
         if not self._set:
             os.write(self._writer.fileno(), b"1")
-            self._set = True  # last: after Ctrl-C before it another byte is written, which harms nobody
+            self._set = True  # last: if Ctrl-C comes before it a second byte may be written, which is harmless
 
     def is_set(self) -> bool:
         return self._set or _is_ready(self._reader.fileno())
@@ -95,12 +95,12 @@ class PipeFlag:
         self._writer.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_reader": self._reader, "_set": self._set}  # only its maker may set it: the others cannot
+        return {"_reader": self._reader, "_set": self._set}  # only its maker can set it
 
 
 class SelectorWaiter:
-    """Waits with the system's best call (epoll, kqueue). What it waits for is registered once, not once a wait as
-    in `multiprocessing.connection.wait`: a wait costs microseconds however many workers there are."""
+    """Waits with the system's best call (epoll, kqueue). A thing is registered once, not at every wait as in
+    `multiprocessing.connection.wait`: a wait takes microseconds however many workers there are."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -123,7 +123,7 @@ class Ending:
 
     def __init__(self, pid: int, fallback: int) -> None:
         self._pidfd = -1
-        with contextlib.suppress(AttributeError, OSError):  # no such call here, or the process is gone already
+        with contextlib.suppress(AttributeError, OSError):  # no such call on this system, or the process is gone
             self._pidfd = os.pidfd_open(pid)
         self._fd = self._pidfd if self._pidfd >= 0 else fallback
 
@@ -136,7 +136,7 @@ class Ending:
 
 
 def _is_ready(fd: int, timeout: float | None = 0) -> bool:
-    poll = select.poll()  # not select(), which cannot look at descriptors from 1024 up
+    poll = select.poll()  # not select(), which is limited to descriptors below 1024
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(None if timeout is None else timeout * 1000))
 
@@ -144,13 +144,13 @@ def _is_ready(fd: int, timeout: float | None = 0) -> bool:
 def _exit_after(parent: Ending) -> None:
     """The thread behind `RealWorld.parent`."""
     _is_ready(parent.fileno(), timeout=None)
-    time.sleep(GRACE)  # a worker that waits has noticed by itself, and leaves in good order
+    time.sleep(GRACE)  # a worker that is waiting has noticed by itself, and ends in good order
     os._exit(1)
 
 
 def _unless_main_hung_up(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
-    """A worker's excepthook. A tensor's memory is handed over by a thread of multiprocessing, which prints a traceback
-    if main hangs up in the middle: main was interrupted or killed, and Ctrl-C should not look like a crash."""
+    """A worker's excepthook. A thread of multiprocessing hands over tensors' memory, and would print a traceback if
+    main hangs up meanwhile: main was interrupted or killed, and Ctrl-C should not look like a crash."""
     where = trace.tb_frame.f_globals.get("__name__") if trace is not None else ""
     if where != "multiprocessing.resource_sharer" or not isinstance(error, (OSError, EOFError)):
         sys.__excepthook__(kind, error, trace)
@@ -226,7 +226,7 @@ class RealWorld:
         return ending
 
     def start_method(self) -> str:
-        # Asking must not settle it: a program may still call set_start_method.
+        # Asking must not fix it: a program may still call set_start_method.
         return self._context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:
@@ -248,13 +248,13 @@ class RealWorld:
     def on_exit(self, call: Callable[[], None]) -> None:
         if (os.getpid(), call) not in _on_exit:
             _on_exit.add((os.getpid(), call))
-            # Not atexit, which a child of multiprocessing does not run. This one comes before multiprocessing ends
-            # the workers by force, in a child as in the first process.
+            # Not atexit, which a child of multiprocessing does not run. This runs before multiprocessing terminates
+            # the workers, in a child as in the first process.
             multiprocessing.util.Finalize(None, call, exitpriority=100)
 
     def on_interrupt(self, note: Callable[[], None]) -> None:
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            return  # the program handles Ctrl-C in its own way, or ignores it
+            return  # the program handles Ctrl-C itself, or ignores it
 
         def handler(number: int, frame: Any) -> None:
             note()
@@ -264,9 +264,9 @@ class RealWorld:
 
     def report_crashes(self) -> None:
         with contextlib.suppress(AttributeError):
-            torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; SIGTERM from main is quiet
-        with contextlib.suppress(ValueError, OSError, AttributeError):  # a stderr that is no file
-            faulthandler.enable()  # the Python line first; it then passes the signal on to torch's handler
+            torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; none on SIGTERM from main
+        with contextlib.suppress(ValueError, OSError, AttributeError):  # stderr is not a file
+            faulthandler.enable()  # prints the Python line, then passes the signal on to torch's handler
         sys.excepthook = _unless_main_hung_up
 
     def signal_name(self, number: int) -> str:
@@ -307,7 +307,7 @@ class RealWorld:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
     def page_locked(self, nbytes: int) -> mmap.mmap | None:
-        pages = mmap.mmap(-1, nbytes)  # its own pages: unmapping them, when the tensor goes, unlocks them
+        pages = mmap.mmap(-1, nbytes)  # its own pages: they are unlocked when they are unmapped, with the tensor
         address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         libc = ctypes.CDLL(None, use_errno=True)
         return pages if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(nbytes)) == 0 else None

@@ -221,7 +221,7 @@ def drawn(picture: Picture) -> str:
     end = seconds(trace, picture.end) if picture.end else None
     sequence = dataclasses.replace(select(trace, start=begin, end=end, most=None), title=picture.title)
     if picture.kill:
-        sequence = with_death(sequence, picture.kill.name, outcome.struck_at)
+        sequence = with_death(sequence, picture.kill.name, outcome.last_fault_at)
     sequence = dataclasses.replace(sequence, rows=[shortened(row) for row in sequence.rows])
     return re.sub(r"\(([\d.]+) (µs|ms) in (\w+)\)", waited, diagram(sequence))
 
@@ -265,7 +265,7 @@ def kills(outcome: Outcome, kill: Kill) -> bool:
     """Whether the kill came at its moment. The events of the victim's feeder threads do not count."""
     victim = list(outcome.parents)[kill.victim]
     thread = next(number for number, (pid, _) in enumerate(outcome.threads) if pid == victim)
-    before = [event for event in outcome.events if event[0] <= round(outcome.struck_at * 1e9)]
+    before = [event for event in outcome.events if event[0] <= round(outcome.last_fault_at * 1e9)]
     own = [event for event in before if event[1] == thread]
     return bool(own) and is_at(own[-1], kill.last) and any(is_at(event, kill.after) for event in before)
 

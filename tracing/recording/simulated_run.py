@@ -1,7 +1,7 @@
-"""A run of the simulated world as a trace: the same files that a recorder writes, so that every view can read them.
+"""Writes a run of the simulated world as a trace: the same files that a recorder writes, so every view can read them.
 
-A process that ended by itself has closed its file; one that was killed, or never ended, has not. In a deadlock time
-stands still: the trace says that its recording was stopped much later, which is what it was.
+A process that ended by itself has closed its file; one that was killed or never ended has not. In a deadlock time
+stands still, which the trace shows as a recording that was stopped much later.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FOR_EVER = 3_600_000_000_000  # ns
 
 
 class NoEvent(TypeError):
-    """What was emitted cannot be written down."""
+    """An event that cannot be recorded."""
 
 
 def write_temporary(outcome: Outcome) -> Path:
-    """Write the trace of a run into a temporary folder, which the caller deletes. Raises what `write` raises."""
+    """Write the trace of a run into a temporary folder, for the caller to delete. Raises what `write` raises."""
     directory = Path(tempfile.mkdtemp(prefix="simulated-"))
     try:
         write(outcome, directory)
@@ -41,33 +41,33 @@ def write_temporary(outcome: Outcome) -> Path:
 def write(outcome: Outcome, directory: Path) -> None:
     """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run.
 
-    Raises RuntimeError if the run, which is repeated for the events' texts, does not do the same again, NoEvent if an
-    event has something else than numbers where they belong."""
-    again = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
-    for k, (then, now) in enumerate(itertools.zip_longest(outcome.events, again.events, fillvalue=())):
+    The run is repeated, for the events' texts: RuntimeError if it does not do the same again. NoEvent: an event has
+    something other than numbers where they belong."""
+    repeated = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
+    for k, (then, now) in enumerate(itertools.zip_longest(outcome.events, repeated.events, fillvalue=())):
         if then[:8] != now[:8]:
             what = f"event {k} was {then[:8]} and is {now[:8]} now"
             raise RuntimeError(f"the run cannot be repeated, {what}: was something replaced while it ran?")
-    last = again.events[-1][0] if again.events else 0
+    last = repeated.events[-1][0] if repeated.events else 0
     about: dict[str, Any] = {
         "format": fmt.VERSION,
         "recorded_by": "minidl's simulated world",
         "schedule": outcome.token,
-        "pid": again.threads[0][0],
+        "pid": repeated.threads[0][0],
         "cpus": outcome.options["cpus"],
-        "stopped": last + FOR_EVER if again.deadlock else last,
-        "killed": _killed(again),
+        "stopped": last + FOR_EVER if repeated.deadlock else last,
+        "killed": _killed(repeated),
     }
-    if again.deadlock or again.endless:  # how each process was then: elsewhere the operating system is asked
-        about["processes"] = {pid: "closed" if code is None else "gone" for pid, code in again.exitcodes.items()}
+    if repeated.deadlock or repeated.endless:  # a reader would ask the operating system for the processes' status
+        about["processes"] = {pid: "closed" if code is None else "gone" for pid, code in repeated.exitcodes.items()}
     (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
     (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
-    for pid in again.parents:
-        _write_process(again, pid, directory)
+    for pid in repeated.parents:
+        _write_process(repeated, pid, directory)
 
 
 def _killed(outcome: Outcome) -> dict[str, int]:
-    """pid -> time (ns) of each process that the schedule has killed: what no event can tell."""
+    """pid -> time (ns) of each process that the schedule killed: no event records that."""
     pids = list(outcome.parents)
     killed = {pids[move.number] for move in outcome.schedule.moves if move.what is Fault.KILL}
     return {str(pid): round(outcome.ended[pid] * 1e9) for pid in sorted(killed) if pid in outcome.ended}
@@ -75,12 +75,12 @@ def _killed(outcome: Outcome) -> dict[str, int]:
 
 def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
     """A process's pair of files."""
-    said = [event for event in outcome.events if outcome.threads[event[1]][0] == pid]
-    if not said:
+    events = [event for event in outcome.events if outcome.threads[event[1]][0] == pid]
+    if not events:
         return
-    actors: dict[int, int] = {}  # number of a thread -> of the actor in this file
+    actors: dict[int, int] = {}  # thread's number -> its actor's number in this file
     records, texts = [], []
-    for time, thread, kind, epoch_id, task, worker, queue, value, text in said:
+    for time, thread, kind, epoch_id, task, worker, queue, value, text in events:
         if thread not in actors:
             actors[thread] = len(actors)
             texts.append(json.dumps({"actor": actors[thread], "name": outcome.threads[thread][1]}))

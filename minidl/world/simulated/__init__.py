@@ -1,8 +1,8 @@
-"""A whole simulated machine for the loader: see docs/simulation.md.
+"""A simulated machine for the loader to run on: see docs/simulation.md.
 
 outcome = simulate(program, seed=7)                     # one schedule; program() builds a loader and iterates
 outcome = simulate(program, schedule="12.3-40.k2")      # the same one again, exactly
-result  = explore(program, delays=2, faults=1)          # all of them within the bounds
+result  = explore(program, delays=2, faults=1)          # all schedules within the bounds
 result.counterexample.trace                             # a trace like any other
 """
 

@@ -1,7 +1,7 @@
 """The random numbers of a simulated process: the states of Python's, torch's and numpy's generators.
 
-In the real world each process has its own. Here they are put in place when a process goes on. Every simulation begins
-with the same ones, so that chance has no part in it that the schedule does not tell of.
+In the real world each process has its own. Here they are put in place when a process continues. Every simulation begins
+with the same ones, so that a schedule alone determines a run.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Chance:
 
     @classmethod
     def now(cls) -> Chance:
-        """Those in place."""
+        """The states that are in place."""
         return cls(random.getstate(), torch.get_rng_state(), numpy.random.mtrand.get_bit_generator())
 
     @staticmethod
     def put_seeded() -> None:
-        """In place, those that a simulation begins with. (There is one simulation at a time: numpy's generator, which
-        takes as long to make as a tenth of a short run, serves them all.)"""
+        """Put in place the states that every simulation begins with. (Making numpy's generator takes as long as a tenth
+        of a short run. One serves all simulations, since there is one at a time.)"""
         random.seed(SEED)
         torch.default_generator.manual_seed(SEED)
         _NUMPYS.seed(SEED)
@@ -40,19 +40,19 @@ class Chance:
 
     @classmethod
     def spawned(cls, number: int) -> Chance:
-        """What a new interpreter begins with. Python and numpy seed theirs with what the system gives them; here it is
-        the process's number."""
+        """What a new interpreter begins with. Python and numpy take their seeds from the system; here it is the
+        process's number."""
         return cls(random.Random(number).getstate(), _TORCHS, numpy.random.MT19937(number))
 
     def forked(self, number: int) -> Chance:
-        """What a child begins with, until it is seeded: its parent's, but that Python seeds its own anew."""
+        """What a forked child begins with: its parent's, except that Python seeds its own anew."""
         child = Chance.spawned(number)
         child.torch = self.torch.clone()
         child.numpy.state = self.numpy.state
         return child
 
     def put(self) -> None:
-        """In place."""
+        """Put these states in place."""
         random.setstate(self.python)
         torch.set_rng_state(self.torch)
         numpy.random.mtrand.set_bit_generator(self.numpy)

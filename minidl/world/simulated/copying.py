@@ -1,4 +1,4 @@
-"""Copies: what a fork takes over, what a spawn sends, and the memory of a tensor."""
+"""Copies for another process: by fork, by spawn, and of a tensor's memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from minidl.world.simulated import machine as machines
 
 
 def duplicate(thing: Any, by_pickle_only: bool) -> Any:
-    """What a new process has in its place."""
+    """The copy of `thing` that a new process has."""
     data = io.BytesIO()
     (pickle.Pickler if by_pickle_only else Forking)(data, pickle.HIGHEST_PROTOCOL).dump(thing)
     return pickle.loads(data.getbuffer())
 
 
 def reduce_storage(storage: torch.TypedStorage) -> tuple[Any, ...]:
-    """How the memory of a tensor is pickled. (torch's own way puts its address into the bytes, and so chance into their
-    number.)"""
+    """How a tensor's memory is pickled. (torch's own way includes its address, so the number of bytes would vary by
+    chance.)"""
     flat = torch.empty(0, dtype=torch.uint8).set_(storage.untyped())
     return _storage, (flat.numpy().tobytes(), storage.dtype)
 
@@ -32,8 +32,8 @@ def _storage(data: bytes, dtype: torch.dtype) -> torch.TypedStorage:
 
 
 class Forking(pickle.Pickler):
-    """Copies what a fork does, and pickle refuses: functions within functions, with what they have closed over. A class
-    within a function stays the same: nobody changes classes."""
+    """Also copies what a fork copies and pickle refuses: functions within functions, with what they close over. A class
+    within a function stays the same object, as classes do not change."""
 
     def reducer_override(self, thing: Any) -> Any:
         if not isinstance(thing, (types.FunctionType, type)) or "<" not in thing.__qualname__:  # <locals>, <lambda>
@@ -51,7 +51,7 @@ def _same(number: int) -> Any:
 
 
 def _hollow(number: int) -> types.FunctionType:
-    """A copy of a function that has closed over nothing yet. (It may be among the things that it closes over.)"""
+    """A copy of a function whose cells are still empty. (It may itself be among the things that it closes over.)"""
     function = _same(number)
     cells = tuple(types.CellType() for _ in function.__closure__ or ())
     return types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)

@@ -1,4 +1,4 @@
-"""The cores of a simulated machine, shared fairly by the threads that compute."""
+"""The cores of a simulated machine, which the threads that compute share fairly."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def never() -> bool:
 
 
 class Cores:
-    """Who computes, and when they will be done."""
+    """Which threads compute, and when they will be done."""
 
     def __init__(self, machine: Machine, count: float) -> None:
         self._machine = machine
         self.count = count
-        self._busy: dict[Thread, float] = {}  # -> ns of a core that it still needs
-        self._settled_at = 0  # up to when that is true
+        self._busy: dict[Thread, float] = {}  # -> core time that it still needs (ns) ...
+        self._settled_at = 0  # ... as of this time (ns)
 
     def compute(self, seconds: float) -> None:
-        """The running thread uses a core for so long: longer by the clock, if more compute than there are cores. These
-        share them fairly."""
+        """The running thread uses a core for `seconds`: longer by the clock if more threads compute than there are
+        cores."""
         me = self._machine.running
         self._settle()
         self._busy[me] = seconds * SECOND
@@ -43,7 +43,7 @@ class Cores:
             self._plan()
 
     def _settle(self) -> None:
-        """Take off what the busy threads have computed since the last time."""
+        """Subtract what the busy threads have computed since the last time."""
         for thread in [thread for thread in self._busy if not thread.alive]:
             del self._busy[thread]
         for thread in self._busy:
@@ -54,6 +54,6 @@ class Cores:
         return min(1.0, self.count / len(self._busy))
 
     def _plan(self) -> None:
-        """When each of the busy threads will be done, if no other begins or ends meanwhile."""
+        """Set when each busy thread will be done if no other begins or ends before."""
         for thread, left in self._busy.items():
             thread.deadline = self._machine.clock + math.ceil(max(0.0, left) / self._speed())

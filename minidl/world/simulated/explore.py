@@ -1,11 +1,11 @@
-"""`explore(program)`: every schedule within bounds, or many by chance, each judged.
+"""`explore(program)`: every schedule within bounds, or many random ones, each judged.
 
-Bounds are on departures from the default schedule: so many delays (the thread whose turn it is has to let others go
-first) and so many faults. Most bugs need few of them, and so few schedules are as many as can be tried. (Emmi, Qadeer,
-Rakamarić: Delay-Bounded Scheduling, POPL 2011.)
+The bounds are on departures from the default schedule: the number of delays (the thread whose turn it is lets others
+run first) and of faults. Most bugs need few of them, and with few the schedules are few enough to try them all. (Emmi,
+Qadeer, Rakamarić: Delay-Bounded Scheduling, POPL 2011.)
 
-What has been seen is not tried again: two runs that come to the same state go on alike. A thread's state follows from
-what its calls to the world have returned so far, so these, for all threads, and what they share say which state it is.
+No state is tried twice: two runs that reach the same state continue alike. A thread's state follows from what its calls
+to the world have returned so far; so that, for all threads, together with what they share identifies the state.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from minidl.world.simulated.simulation import Outcome, simulate
 
-REPLAY_EVERY = 50  # so often a schedule is run a second time: it must do the same
+REPLAY_EVERY = 50  # schedules; then one is run a second time, and must do the same
 COLLECT_EVERY = 200  # schedules; Python's own garbage collection is off meanwhile
-NOTICED = 1.01  # virtual seconds from a kill, or Ctrl-C, until everybody has ended: a second, and a few steps
+NOTICED = 1.01  # virtual seconds from a kill or Ctrl-C until all processes have ended: a second, and a few steps
 
 Judge = Callable[[Outcome], "list[str]"]
 
 
 @dataclass
 class Exploration:
-    """What came of it."""
+    """The result of an exploration."""
 
     schedules: int  # that were run
-    pruned: int  # that were not, since they lead to what has been seen
-    steps: int  # of all of them
+    pruned: int  # that were not, as they lead to states already seen
+    steps: int  # of all runs together
     counterexample: Outcome | None  # shortened
     broken: list[str]  # what does not hold in it
 
@@ -45,19 +45,19 @@ class Exploration:
         runs = f"{self.schedules:,} schedules run, {self.pruned:,} more lead to states already seen"
         if self.counterexample is None:
             return f"{runs}: nothing found"
-        again = f'simulate(program, schedule="{self.counterexample.token}")'
-        return f"{runs}. Found: {'; '.join(self.broken)}\n  again: {again}"
+        repeat = f'simulate(program, schedule="{self.counterexample.token}")'
+        return f"{runs}. Found: {'; '.join(self.broken)}\n  repeat: {repeat}"
 
 
 class Exploring(Schedule):
     """A schedule that notes what else could have happened after its last move."""
 
     def __init__(self, moves: Iterable[Move], delays: int, faults: int) -> None:
-        """So many `delays` and `faults` it may still get."""
+        """`delays` and `faults`: how many more it may get."""
         super().__init__(moves)
         self.delays, self.faults = delays, faults
         self.after = self.moves[-1].step if self.moves else 0
-        self.others: list[tuple[int, Move, int, int]] = []  # key of the state and the move, move, delays, faults left
+        self.others: list[tuple[int, Move, int, int]] = []  # key of state and move, move, delays left, faults left
 
     def choose(self, machine: Machine) -> Thread | None:
         last = self.moves[-1] if self.moves else None
@@ -94,10 +94,10 @@ def explore(
     most: int | None = None,
     **options: Any,
 ) -> Exploration:
-    """Every schedule with at most so many delays and faults, depth first; at most `most` of them.
+    """Run every schedule with at most `delays` and `faults`, depth first; at most `most` of them.
 
-    `judge` says what does not hold in an outcome; by default `what_must_hold`, with what the program returns under the
-    default schedule. The exploration ends with the first thing that is found. `options` are those of `simulate`.
+    `judge` lists what does not hold in an outcome; by default it is `what_must_hold`, compared with a run of the
+    default schedule. The exploration ends at the first counterexample. `options` are those of `simulate`.
     """
     tree = _Tree(delays, faults)
     return _run(program, tree, judge, progress, most, options)
@@ -113,7 +113,7 @@ def explore_by_chance(
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Exploration:
-    """So many schedules by chance, random ones and PCT's in turn, each with at most so many faults."""
+    """Run this many random `schedules`, of Random and Priorities in turn, each with at most `faults`."""
     usual = simulate(program, **options).steps
     kinds = itertools.cycle((Random, Priorities))
     drawn = (kind(seed + number, faults, usual) for number, kind in zip(range(schedules), kinds, strict=False))
@@ -121,7 +121,7 @@ def explore_by_chance(
 
 
 class _Tree:
-    """The schedules within bounds that lead to anything new."""
+    """The schedules within bounds that lead to new states."""
 
     def __init__(self, delays: int, faults: int) -> None:
         self.pending: list[tuple[tuple[Move, ...], int, int]] = [((), delays, faults)]
@@ -131,7 +131,7 @@ class _Tree:
     def __iter__(self) -> Iterator[Exploring]:
         while self.pending:
             schedule = Exploring(*self.pending.pop())
-            yield schedule  # it is run meanwhile
+            yield schedule  # the caller runs it, which fills `others`
             for key, move, delays, faults in reversed(schedule.others):
                 budgets = self.seen.setdefault(key, [])
                 if any(d >= delays and f >= faults for d, f in budgets):
@@ -157,7 +157,7 @@ def _run(
 
     found = Exploration(0, 0, 0, None, [])
     gc.collect()
-    gc.freeze()  # what is there now need not be looked at each time
+    gc.freeze()  # the collections below skip what exists already
     try:
         for schedule in itertools.islice(schedules, most):
             outcome = simulate(program, schedule=schedule, **options)
@@ -179,16 +179,16 @@ def _run(
 
 
 def repeat(outcome: Outcome, options: dict[str, Any]) -> Outcome:
-    """Run it once more. AssertionError: something else happened; so chance has a part that the schedule does not
-    tell of, and nothing here can be trusted."""
-    again = simulate(outcome.program, schedule=outcome.token, **options)
-    for k, (before, now) in enumerate(itertools.zip_longest(outcome.events, again.events)):
+    """Run it once more. AssertionError: something else happened. Then the schedule alone does not determine a run, and
+    nothing here can be trusted."""
+    second = simulate(outcome.program, schedule=outcome.token, **options)
+    for k, (before, now) in enumerate(itertools.zip_longest(outcome.events, second.events)):
         assert before == now, f"schedule {outcome.token}, event {k}: {before} the first time, {now} the second"
-    return again
+    return second
 
 
 def shorten(outcome: Outcome, judge: Judge, options: dict[str, Any]) -> tuple[Outcome, list[str]]:
-    """Make sure of a counterexample, and leave out every move that it does not need."""
+    """Repeat a counterexample to make sure of it, and leave out every move that it does not need."""
     best = repeat(outcome, options)
     moves = list(outcome.schedule.moves)
     for move in reversed(moves.copy()):
@@ -203,12 +203,12 @@ def shorten(outcome: Outcome, judge: Judge, options: dict[str, Any]) -> tuple[Ou
 
 
 def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True) -> list[str]:
-    """What does not hold on this schedule, of what must on each; `expected` is a run without faults. `in_order` is as
-    DataLoader's."""
+    """What does not hold in this outcome of what must hold on every schedule. `expected` is a run without faults,
+    `in_order` DataLoader's option."""
     faults = [move for move in outcome.schedule.moves if move.what is not Fault.RUN]
     broken = []
     if outcome.deadlock:
-        broken.append("deadlock: nobody can go on, and no timeout is left")
+        broken.append("deadlock: no thread can run, and no timeout is left")
     if outcome.endless:
         broken.append("it goes on for ever")
     if broken:
@@ -220,12 +220,12 @@ def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True) -
     elif outcome.error is not None and not faults:
         broken.append(f"it raised {outcome.error!r}")
     for name, error in outcome.errors:
-        # Ctrl-C ends workers wherever they are; that is not pretty, and costs nothing: main was interrupted, too.
+        # Ctrl-C ends workers wherever they are: not pretty, but harmless, as main was interrupted, too.
         if not (isinstance(error, KeyboardInterrupt) and any(move.what is Fault.INTERRUPT for move in faults)):
             broken.append(f"{name} died of {error!r}")
     broken += [f"process {pid} is left" for pid, code in outcome.exitcodes.items() if code is None]
     interrupts = sum(move.what is Fault.INTERRUPT for move in faults)
-    if interrupts < 2:  # a second Ctrl-C breaks off what the first one has to tidy up
+    if interrupts < 2:  # a second Ctrl-C interrupts the clean-up after the first
         broken += [f"{outcome.open_pipes} ends of pipes are left open"] * bool(outcome.open_pipes)
         broken += [f"{name} is left when the program returns" for name in outcome.left]
     if not faults:
@@ -238,7 +238,7 @@ ENDS_A_TASK = frozenset({Kind.YIELDED, Kind.TASK_SKIPPED})
 
 
 def _out_of_order(outcome: Outcome) -> list[str]:
-    """Each task is yielded at most once, and in order: of the tasks of an epoch none is passed over silently."""
+    """Each task is yielded at most once, and in order: no task of an epoch is silently left out."""
     broken: list[str] = []
     last: dict[int, int] = {}
     for event in outcome.events:
@@ -250,12 +250,12 @@ def _out_of_order(outcome: Outcome) -> list[str]:
     return broken
 
 
-LOOKED_AT = frozenset({Kind.YIELDED, Kind.STORED})  # then so many may be held
-COUNTED = {Kind.DISPATCHED: 1, Kind.RECEIVED: -1, Kind.STORED: 1, Kind.RELEASED: -1}  # what each adds to what is held
+CHECKED_AT = frozenset({Kind.YIELDED, Kind.STORED})
+COUNTED = {Kind.DISPATCHED: 1, Kind.RECEIVED: -1, Kind.STORED: 1, Kind.RELEASED: -1}  # how each changes the number held
 
 
 def _too_many(outcome: Outcome) -> list[str]:
-    """Never more tasks are outstanding, or held for later, than were sent at first: prefetch_factor x num_workers."""
+    """Tasks outstanding or held for later are never more than were sent at first: prefetch_factor × num_workers."""
     limits: dict[int, int] = {}
     held: dict[int, int] = {}
     for _, _, kind, epoch_id, _, _, _, value, _ in outcome.events:
@@ -263,15 +263,15 @@ def _too_many(outcome: Outcome) -> list[str]:
             held[epoch_id] = held.get(epoch_id, 0) + COUNTED[kind]
         if kind == PRIMED:
             limits[epoch_id] = value
-        elif kind in LOOKED_AT and epoch_id in limits and held[epoch_id] > limits[epoch_id]:
+        elif kind in CHECKED_AT and epoch_id in limits and held[epoch_id] > limits[epoch_id]:
             return [f"{held[epoch_id]} tasks are outstanding or held, and {limits[epoch_id]} is the limit"]
     return []
 
 
 def _late(outcome: Outcome, faults: list[Move], expected: Outcome) -> list[str]:
-    """A death is noticed within a second, and Ctrl-C too; and where nothing goes wrong nobody waits for long."""
+    """A death or Ctrl-C is noticed within a second; where nothing goes wrong no process waits for long."""
     if any(move.what is Fault.TIMEOUT for move in faults) or None in outcome.exitcodes.values():
         return []
-    since = max(outcome.struck_at, BEGIN / SECOND)
+    since = max(outcome.last_fault_at, BEGIN / SECOND)
     took = max(outcome.ended.values()) - since
-    return [f"it took {took:.1f} s until everybody had ended"] if took > NOTICED + expected.lasted else []
+    return [f"it took {took:.1f} s until all processes had ended"] if took > NOTICED + expected.lasted else []

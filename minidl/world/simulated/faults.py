@@ -1,4 +1,4 @@
-"""What can go wrong on a simulated machine, and how it is done."""
+"""What can go wrong on a simulated machine, and how to make it happen."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ KILLED, TERMINATED = 9, 15  # signals
 class Fault(enum.Enum):
     """What can go wrong. The value is its letter in a token."""
 
-    RUN = ""  # nothing: this thread goes on
+    RUN = ""  # nothing goes wrong: this thread runs next
     KILL = "k"  # kill -9 of this process
     INTERRUPT = "i"  # Ctrl-C in the terminal: SIGINT to every process
     RAISE = "r"  # the user's code raises in the running thread
     EXIT = "e"  # sys.exit() in the training loop
-    TIMEOUT = "t"  # the timeout of this thread's wait is over
-    COLLECT = "c"  # the garbage collector runs in this thread, and finds what the program has dropped
+    TIMEOUT = "t"  # this thread's wait times out early
+    COLLECT = "c"  # the garbage collector runs in this thread and finds what the program has dropped
 
 
 WORDS = {
@@ -40,7 +40,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Move:
-    """One thing that happens otherwise."""
+    """One departure from the default schedule."""
 
     step: int
     what: Fault
@@ -51,17 +51,17 @@ class Move:
 
     @property
     def words(self) -> str:
-        """As a reader has it: "at step 40 process 2 is killed"."""
+        """For a reader: "at step 40 process 2 is killed"."""
         return f"at step {self.step} {WORDS[self.what].format(self.number)}"
 
 
-def strike(machine: Machine, move: Move) -> None:
-    """Something goes wrong."""
-    machine.struck_at = machine.clock
+def inject(machine: Machine, move: Move) -> None:
+    """Make this fault happen, now."""
+    machine.last_fault_at = machine.clock
     fault, number = move.what, move.number
     if fault is Fault.KILL and number < len(machine.processes):
         machine.end(machine.processes[number], -KILLED)
-    elif fault is Fault.INTERRUPT:  # the terminal sends Ctrl-C to all
+    elif fault is Fault.INTERRUPT:  # the terminal sends it to all processes
         for process in machine.processes:
             process.threads[0].signals.append(_interrupt_handler(process))
     elif fault is Fault.RAISE:
@@ -84,7 +84,7 @@ def _interrupt_handler(process: Process) -> Callable[[Any], None]:
 
 
 def possible_faults(machine: Machine) -> list[Move]:
-    """What could go wrong at this step, and make a difference."""
+    """The faults that are possible at this step and make a difference."""
     alive = [process for process in machine.processes if not process.ended]
     found = [Move(machine.step, Fault.KILL, process.number) for process in alive]
     if not machine.processes[0].ended:
@@ -93,7 +93,7 @@ def possible_faults(machine: Machine) -> list[Move]:
             found.append(Move(machine.step, Fault.EXIT if machine.running.number == 0 else Fault.RAISE))
     waits = [each for each in machine.threads if each.alive and each.deadline >= 0 and not each.can_run()]
     found += [Move(machine.step, Fault.TIMEOUT, thread.number) for thread in waits]
-    if machine.garbage:  # found by whichever thread of the program happens to make objects then
+    if machine.garbage:  # any thread of the program may happen to make the objects that start a collection
         able = [each for each in machine.processes[0].threads if each.can_run()]
         found += [Move(machine.step, Fault.COLLECT, thread.number) for thread in able]
     return found

@@ -1,18 +1,19 @@
-"""A machine that is not there: processes, threads, pipes and a clock, all in one thread of the real one.
+"""A simulated machine: processes, threads, pipes and a clock, all in one real thread.
 
-Each simulated thread is a greenlet: a stack of its own, that runs until it hands over control itself. It does so in one
+Each simulated thread is a greenlet: it has its own stack, and runs until it hands over control. It does so in a single
 place, `Machine.until`, which every call to the world goes through. So whatever the loader does between two such calls
-is indivisible, and what happens next is a choice of the scheduler and of nobody else: the same choices, the same run.
+is indivisible, and the scheduler alone decides what happens next: the same choices, the same run.
 
 Principles
-1. A step: the running thread comes to a call to the world. The scheduler says who goes on (perhaps after a fault); the
-   call is carried out when its thread is chosen.
-2. By default the running thread goes on until it has to wait; then the next one that need not, in the order in which
-   the threads were made. A schedule says at which steps something else happens: see minidl.world.simulated.schedule.
-3. Time stands still, but for a microsecond a step, and ten more in the user's code. When everybody waits, the clock
-   jumps to the next timeout; if there is none, it is a deadlock.
-4. A process that was killed runs nothing more, no `finally` either. Its ends of the pipes close, what it wrote stays.
-5. What is one for each process in the real world (`OWN`) is put in place when a process goes on.
+1. A step: the running thread makes a call to the world. The scheduler chooses the thread that runs next (perhaps after
+   a fault); the call is carried out once the thread that made it is chosen.
+2. By default the running thread continues until it has to wait; then comes the next one that can run, in the order in
+   which the threads were made. A schedule lists the steps at which something else happens: see
+   minidl.world.simulated.schedule.
+3. Time stands still, except that a step takes a microsecond, and ten more in the user's code. When all threads wait,
+   the clock jumps to the next timeout; if there is none, it is a deadlock.
+4. A killed process runs nothing more, not even a `finally`. Its ends of pipes close; what it wrote stays.
+5. What every real process has for itself (`OWN`) is switched together with the processes.
 
 Legend
     thread   Thread(number=3, ...)     main is 0, then in the order in which they were made
@@ -31,48 +32,48 @@ import greenlet
 from minidl.events import CLOCKED
 from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.cores import SECOND, Cores
-from minidl.world.simulated.faults import TERMINATED, strike
-from minidl.world.simulated.processes import OWN, End, Pipe, Process, Thread
+from minidl.world.simulated.faults import TERMINATED, inject
+from minidl.world.simulated.processes import NO_DEADLINE, OWN, End, Pipe, Process, Thread
 from minidl.world.simulated.schedule import Schedule
 
-STEP = 1_000  # ns that a step takes: whoever looks at the clock in a loop sees it move
+STEP = 1_000  # ns that a step takes: a loop that looks at the clock sees it move
 BEGIN = 1 * SECOND  # what the clock shows when a run begins
-GRACE = 1 * SECOND  # between the death of main and the forced end of a worker that does not look, as in the real world
-TOO_MANY = 20_000  # steps: a run that takes more gets nowhere, unless it is known to be long
+GRACE = 1 * SECOND  # from the death of main to the forced end of a worker that has not noticed, as in the real world
+TOO_MANY = 20_000  # steps: a run that takes more makes no progress, unless it is known to be long
 
 
 class Machine:
-    """One run. `boot` makes the first process; `run` lets it all happen."""
+    """One run of a program: `new_process` makes its first process, `run` runs them all to their end."""
 
     def __init__(
         self, schedule: Schedule, capacity: int, cores: float, texts: bool, draws: bool, most_steps: int = TOO_MANY
     ) -> None:
-        """`capacity` of a pipe in bytes; as many `cores` for what computes; with `texts` the events' texts are kept;
-        with `draws` every process has random numbers of its own."""
+        """`capacity` of a pipe in bytes; `cores` for threads that compute; with `texts` the events' texts are kept;
+        with `draws` every process has its own random numbers."""
         self.schedule, self.capacity, self.texts, self.draws = schedule, capacity, texts, draws
         self.most_steps = most_steps
         self.hub = greenlet.getcurrent()
         self.clock = BEGIN  # ns
         self.step = 0
-        self.over = False  # nobody can go on
-        self.off = False  # the stacks that are left are being let go
+        self.over = False  # no thread can run any more
+        self.off = False  # the remaining stacks are being unwound
         self.processes: list[Process] = []
         self.threads: list[Thread] = []
-        self.running: Any = None  # the thread that runs
+        self.running: Any = None  # a Thread
         self.world: Any = None
         self.pipes: list[Pipe] = []
         self.flags: list[bool] = []
-        self.makers: list[Process] = []  # of the flags
-        self.quiet: set[Process] = set()  # those that exit with 0 when their parent terminates them
-        self.in_transit: list[End] = []  # ends of pipes that are pickled for a process to be started
+        self.flag_makers: list[Process] = []  # of each flag
+        self.exit_quietly: set[Process] = set()  # these exit with 0 when their parent terminates them
+        self.in_transit: list[End] = []  # ends of pipes that were pickled for a process that is being started ...
+        self.received: list[Any] = []  # ... and what was unpickled from them
         self.functions: list[Any] = []  # that were copied into another process
-        self.received: list[Any] = []  # and what became of them there
-        self.alarms: list[tuple[int, Process]] = []  # when a process is ended by force
+        self.alarms: list[tuple[int, Process]] = []  # (when, which) process is ended by force
         self.cores: Any = Cores(self, cores)
-        self.swallowed: list[str] = []  # what was raised where Python can only print it: in a __del__
+        self.swallowed: list[str] = []  # errors that Python can only print, as in a __del__
         self.garbage: list[Any] = []  # see Fault.COLLECT
         self.events: list[tuple[Any, ...]] = []  # time, thread, kind, epoch_id, task, worker, queue, value, text
-        self.struck_at = -1  # when the last fault did
+        self.last_fault_at = -1  # ns
         self.deadlock = False
         self.endless = False
 
@@ -95,7 +96,7 @@ class Machine:
                 run()
             except greenlet.GreenletExit:
                 raise
-            except BaseException as error:  # Python prints it, and the process goes on
+            except BaseException as error:  # Python would print it; the process continues
                 thread.error = error
             thread.alive = False
 
@@ -119,32 +120,32 @@ class Machine:
             self.until()
         except (Exception, KeyboardInterrupt) as error:
             process.threads[0].error, code = error, 1
-        for child in self.processes:  # multiprocessing ends the daemon processes that are left
+        for child in self.processes:  # multiprocessing terminates the remaining daemon processes
             if child.parent is process:
                 self.end(child, -TERMINATED)
         self.end(process, code)
 
     def _call_at_exit(self, process: Process) -> None:
-        """The last callback that is left. An error in it is printed, and changes nothing: neither the exit code nor
-        that the others come. Ctrl-C breaks it all off."""
+        """Call the callback registered last. An error in it changes nothing: neither the exit code nor whether the
+        others are called. Ctrl-C ends them all."""
         try:
             process.at_exit.pop()()
         except Exception as error:
             process.threads[0].error = error
 
     def send_end(self, process: Process, exitcode: int) -> None:
-        """A signal that ends a process is on its way: it may go on until its main thread's turn comes, and who has sent
-        it may look before that."""
+        """Send a signal that ends a process. It still runs until its main thread is next chosen, and until then its
+        sender finds it alive."""
 
         def handler(frame: Any) -> None:
             self.end(process, exitcode)
-            self.until()  # for ever
+            self.until()  # never returns
 
         if not process.ended:
             process.threads[0].signals.appendleft(handler)
 
     def end(self, process: Process, exitcode: int) -> None:
-        """This process is no more, from here on. (Its stacks are kept as they are until the run is over.)"""
+        """End this process, now. (Its threads' stacks are kept as they are until the run is over.)"""
         if process.ended:
             return
         process.exitcode, process.ended_at = exitcode, self.clock
@@ -162,37 +163,51 @@ class Machine:
     # ---- steps
 
     def until(self, ready: Callable[[], Any] | None = None, timeout: float | None = None) -> bool:
-        """The running thread comes to a call to the world: others may go on first. It goes on itself once `ready()`,
-        or when `timeout` seconds are over. Returns whether it is ready."""
+        """The running thread makes a call to the world, and other threads can run before this returns.
+
+        With `ready` it waits until that is true, or `timeout` seconds are over, and returns whether it is true. A
+        timeout of 0 asks without waiting. Raises what the handlers of signals raise: KeyboardInterrupt, say.
+        """
         if self.off:
             raise greenlet.GreenletExit
-        me = self.running
+        thread = self.running
         waits = timeout is None or timeout > 0
-        deadline = -1 if timeout is None else self.clock + int(timeout * SECOND)
-        caller = sys._getframe(2)
-        place = id(caller.f_code), caller.f_lasti
+        deadline = NO_DEADLINE if timeout is None else self.clock + int(timeout * SECOND)
+        caller = sys._getframe(2)  # called the service that called this
+        call = id(caller.f_code), caller.f_lasti
         while True:
-            me.ready, me.deadline, me.timed_out = ready if waits else None, deadline, False
+            # What the scheduler looks at: whether this thread can run, and when its wait times out.
+            thread.ready, thread.deadline, thread.timed_out = ready if waits else None, deadline, False
             chosen = self.choose()
-            if chosen is not me:
-                (self.hub if chosen is None else chosen.greenlet).switch()
-                if self.off:
-                    raise greenlet.GreenletExit
-            in_time, me.ready = not me.timed_out, None
-            me.saw((place, in_time))
-            while me.signals:
-                me.signals.popleft()(outside(sys._getframe(1)))
-            if not in_time or not waits:
-                return bool(ready and ready())
-            if ready is None or ready():
-                return True
+            if chosen is not thread:
+                self._switch_to(chosen)
+            # This thread is chosen, as it is ready, its wait has timed out, or it has a signal to handle.
+            thread.ready, timed_out = None, thread.timed_out
+            thread.saw((call, timed_out))
+            if thread.signals:
+                self._handle_signals(thread)
+            is_ready = ready is None or bool(ready())
+            if is_ready or timed_out or not waits:
+                return is_ready
+
+    def _switch_to(self, chosen: Thread | None) -> None:
+        """Suspend the calling thread; return when it is chosen again. None: the run is over."""
+        (self.hub if chosen is None else chosen.greenlet).switch()
+        if self.off:
+            raise greenlet.GreenletExit  # unwinds this thread's stack
+
+    def _handle_signals(self, thread: Thread) -> None:
+        interrupted = outside(sys._getframe())
+        while thread.signals:
+            handler = thread.signals.popleft()
+            handler(interrupted)  # may raise
 
     def choose(self) -> Thread | None:
-        """Who goes on: it is made the running one. None: the run is over."""
+        """Take a step: choose the thread that runs next, and make it the running one. None: the run is over."""
         self.step += 1
         self.clock += STEP
-        for move in self.schedule.strikes.get(self.step, ()):
-            strike(self, move)
+        for move in self.schedule.faults_at.get(self.step, ()):
+            inject(self, move)
         self.endless = self.step > self.most_steps
         chosen = None if self.endless else self.schedule.choose(self) or self._wake()
         if chosen is None:
@@ -202,7 +217,7 @@ class Machine:
         return chosen
 
     def next_able(self, after: int) -> Thread | None:
-        """The first thread from number `after` on, round and round, that need not wait."""
+        """The first thread that can run, from number `after` on and then from the first."""
         count = len(self.threads)
         for number in range(after, after + count):
             thread = self.threads[number % count]
@@ -211,7 +226,7 @@ class Machine:
         return None
 
     def _wake(self) -> Thread | None:
-        """Everybody waits: the clock jumps to the next timeout."""
+        """All threads wait: the clock jumps to the next timeout."""
         sleepers = [thread for thread in self.threads if thread.alive and thread.deadline >= 0]
         alarms = [(time, process) for time, process in self.alarms if not process.ended]
         first = min(sleepers, key=lambda thread: thread.deadline, default=None)
@@ -228,7 +243,7 @@ class Machine:
         return first
 
     def _enter(self, thread: Thread) -> None:
-        """Put in place what belongs to its process."""
+        """Make it the running thread, and put in place what its process has for itself."""
         before, process = self.running.process if self.running is not None else None, thread.process
         if before is not process:
             for place, (owner, name, _) in enumerate(OWN):
@@ -241,20 +256,20 @@ class Machine:
         self.running = thread
 
     def run(self) -> None:
-        """Until everybody has ended, or nobody can go on."""
+        """Run until all threads have ended, or none can run."""
         self._enter(self.threads[0])
         chosen: Thread | None = self.running
         while chosen is not None:
-            chosen.greenlet.switch()  # it comes back here when a thread has ended, or when the run is over
+            chosen.greenlet.switch()  # returns when a thread has ended, or the run is over
             chosen = None if self.over else self.choose()
 
     def switch_off(self) -> None:
-        """Let go of the stacks that are left. What they still run (`finally`, `__del__`) finds no world any more."""
+        """Unwind the remaining stacks. What that still runs (`finally`, `__del__`) finds the world switched off."""
         self.off = True
         for thread in self.threads:
             while not thread.greenlet.dead:
                 thread.greenlet.throw(greenlet.GreenletExit)
-        # All that refers to each other here is let go by hand: Python's collector would have to find it, in every run.
+        # Reference cycles are broken by hand, or Python's collector would have to find them after every run.
         for thread in self.threads:
             thread.greenlet = thread.ready = thread.error = None
             thread.signals.clear()
@@ -262,12 +277,12 @@ class Machine:
             process.on_child_exit = process.on_interrupt = None
             process.threads.clear()
             process.at_exit.clear()
-        for held in (self.garbage, self.pipes, self.alarms, self.makers, self.functions, self.received):
+        for held in (self.garbage, self.pipes, self.alarms, self.flag_makers, self.functions, self.received):
             held.clear()
         self.world = self.running = self.cores = None
 
     def state(self) -> int:
-        """A hash of the state that this run is in, but for the time."""
+        """A hash of the state of this run, except for the time."""
         threads = tuple([(each.history, each.alive, len(each.signals), each.timed_out) for each in self.threads])
         pipes = tuple([(len(pipe.data), pipe.readers, pipe.writers) for pipe in self.pipes])
         codes = tuple([process.exitcode for process in self.processes])
@@ -276,7 +291,7 @@ class Machine:
     # ---- events
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
-        """What minidl.events hands on. Each event has a time of its own, so that sorting by time is the order."""
+        """minidl.events' recorder. Each event has a time of its own: sorting by time keeps the order."""
         if self.off or self.running is None:
             return
         self.clock += 1
@@ -286,23 +301,23 @@ class Machine:
         self.events.append((self.clock, self.running.number, kind, epoch_id, task, worker, queue, value, kept))
 
     def swallow(self, unraisable: Any) -> None:
-        """What Python does with an exception that nobody can catch: here it is kept, and not printed."""
+        """sys.unraisablehook: keep what Python would print."""
         if not self.off:
             self.swallowed.append(f"{unraisable.object!r}: {unraisable.exc_value!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return current_machine, ()  # pickled into a worker's arguments, as the events' recorder: there is one machine
+        return current_machine, ()  # a worker's arguments include it, as the events' recorder: there is one machine
 
 
 def outside(frame: Any) -> Any:
-    """The first frame that is not the simulated world's: where a signal has interrupted the program."""
+    """The first frame outside the simulated world: where a signal interrupted the program."""
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("minidl.world.simulated"):
         frame = frame.f_back
     return frame
 
 
 def chain(look: Callable[[Any], None], previous: Any) -> Callable[[Any], None]:
-    """A signal handler that calls the one before it, too; unless that is the same."""
+    """A signal handler that also calls the previous one, unless that is the same."""
     if previous is None or getattr(previous, "look", previous) is look:
         return previous or look
 
@@ -318,7 +333,7 @@ _running: Machine | None = None
 
 
 def current_machine() -> Machine:
-    """The machine that runs."""
+    """The machine that is running."""
     assert _running is not None, "no simulation is running"
     return _running
 

@@ -1,4 +1,4 @@
-"""What the system knows of processes, their threads, and the pipes between them."""
+"""What the simulated system knows of processes, their threads, and the pipes between them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import torch.utils.data
 from minidl import events, shutdown, signals
 from minidl.world.simulated.chance import Chance
 
-FIRST_PID = 5_000_001  # more than any real one: Linux ends at 4,194,304
+FIRST_PID = 5_000_001  # above any real one: Linux ends at 4,194,304
+NO_DEADLINE = -1
 
-# What every process has for itself: (owner, name, how a new process begins).
+# What every process has for itself: (owner, name, what makes that of a new process).
 OWN: list[tuple[Any, str, Callable[[], Any]]] = [
     (events, "_loaders", lambda: itertools.count(1)),
     (torch.utils.data._utils.worker, "_worker_info", lambda: None),
@@ -26,7 +27,7 @@ OWN: list[tuple[Any, str, Callable[[], Any]]] = [
 
 
 class Pipe:
-    """Bytes on their way, and how many processes hold each of its ends."""
+    """The bytes in a pipe, and how many processes have each of its ends open."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -50,11 +51,11 @@ class Process:
         self.number, self.parent, self.name = number, parent, name
         self.pid = FIRST_PID + number
         self.threads: list[Thread] = []
-        self.ends: dict[End, None] = {}  # open, in the order in which they were opened
+        self.ends: dict[End, None] = {}  # the open ones, in the order in which they were opened
         self.exitcode: int | None = None
         self.ended_at = -1  # ns
         self.own = [make() for _, _, make in OWN]
-        self.chance: Chance | None = None  # while another process is running
+        self.chance: Chance | None = None  # its random numbers while another process runs
         self.at_exit: list[Callable[[], None]] = []
         self.watches_parent = False
         self.on_child_exit: Callable[[Any], None] | None = None
@@ -83,16 +84,16 @@ class Thread:
         self.greenlet: Any = greenlet.greenlet(run, hub)
         self.alive = True
         self.ready: Callable[[], Any] | None = None
-        self.deadline = -1  # ns; -1: it waits for ever, if it waits
+        self.deadline = NO_DEADLINE  # ns; when it stops waiting
         self.timed_out = False
-        self.signals: deque[Callable[[Any], None]] = deque()  # handlers that it has to call
-        self.history = 0  # a hash of all its calls to the world, and what they have returned
-        self.in_user_code = False  # it stands in the dataset, the training step, ...
+        self.signals: deque[Callable[[Any], None]] = deque()  # handlers that it must call next
+        self.history = 0  # a hash of all its calls to the world and what they returned
+        self.in_user_code = False  # in the dataset, the training step, ...
         self.cpu = 0  # ns
         self.error: BaseException | None = None  # what ended it
 
     def saw(self, value: Any) -> None:
-        """What a call to the world returns to it."""
+        """Add to its history what a call to the world returned."""
         self.history = hash((self.history, value))
 
     def can_run(self) -> bool:

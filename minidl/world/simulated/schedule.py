@@ -1,9 +1,9 @@
-"""Schedules: at which steps something else happens than by default, and how to write that down.
+"""Schedules: the steps at which a run departs from the default, and how to write them down.
 
-    12.3-40.k2      at step 12 thread 3 goes on, at step 40 process 2 is killed
+    12.3-40.k2      at step 12 thread 3 runs next, at step 40 process 2 is killed
 
-Any run is such a list, one by chance too: it is written down as it goes, and so can be run again, exactly. The empty
-schedule, written "0", is the default one.
+Any run can be written as such a token. One by chance is written down as it goes, and so can be repeated exactly. The
+empty schedule, written "0", is the default one.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from minidl.world.simulated.faults import Fault, Move, possible_faults, strike
+from minidl.world.simulated.faults import Fault, Move, inject, possible_faults
 
 if TYPE_CHECKING:
     from minidl.world.simulated.machine import Machine, Thread
 
 
 class Schedule:
-    """Tells a machine what to do at each step."""
+    """Decides what a machine does at each step."""
 
     def __init__(self, moves: Iterable[Move] = ()) -> None:
         self.moves = sorted(moves, key=lambda move: move.step)
         self._threads = {move.step: move.number for move in self.moves if move.what is Fault.RUN}
-        self.strikes: dict[int, list[Move]] = {}
+        self.faults_at: dict[int, list[Move]] = {}  # step -> what goes wrong there
         for move in self.moves:
             if move.what is not Fault.RUN:
-                self.strikes.setdefault(move.step, []).append(move)
+                self.faults_at.setdefault(move.step, []).append(move)
 
     @property
     def token(self) -> str:
         return "-".join(map(str, self.moves)) or "0"
 
     def choose(self, machine: Machine) -> Thread | None:
-        """The thread that goes on; None if everybody waits."""
+        """The thread that runs next; None if all wait."""
         number = self._threads.get(machine.step)
         if number is not None and number < len(machine.threads) and machine.threads[number].can_run():
             return machine.threads[number]
@@ -46,7 +46,7 @@ class Schedule:
 
 
 def parse(token: str) -> Schedule:
-    """The schedule that a token stands for. ValueError: it stands for none."""
+    """The schedule that a token stands for. ValueError: it is not a token."""
     moves = []
     for part in token.split("-") if token != "0" else []:
         step, dot, rest = part.partition(".")
@@ -62,24 +62,24 @@ def parse(token: str) -> Schedule:
 
 
 class Recorded(Schedule):
-    """Decides as it goes, and writes down where that was not the default."""
+    """Decides as it goes, and records each departure from the default."""
 
     def __init__(self, seed: int, faults: int, horizon: int) -> None:
         """`faults` at most, spread over the first `horizon` steps."""
         super().__init__()
-        self.chance = random.Random(seed)  # its own: the program's random numbers are not touched
+        self.chance = random.Random(seed)  # its own: the program's random numbers stay as they are
         self.fault_steps = {1 + self.chance.randrange(horizon) for _ in range(self.chance.randint(0, faults))}
 
-    def strike(self, machine: Machine) -> None:
-        """A fault, of those that are possible now."""
+    def inject_any(self, machine: Machine) -> None:
+        """Inject one of the faults that are possible now, if there are any."""
         if possible := possible_faults(machine):
             fault = self.chance.choice(possible)
             self.moves.append(fault)
-            strike(machine, fault)
+            inject(machine, fault)
 
     def choose(self, machine: Machine) -> Thread | None:
         if machine.step in self.fault_steps:
-            self.strike(machine)
+            self.inject_any(machine)
         default = self.by_default(machine)
         if default is None:
             return None
@@ -93,7 +93,7 @@ class Recorded(Schedule):
 
 
 class Random(Recorded):
-    """At each step with some probability any of the threads that can go on."""
+    """At each step, with some probability, any of the threads that can run."""
 
     def __init__(self, seed: int, faults: int = 0, horizon: int = 300) -> None:
         super().__init__(seed, faults, horizon)
@@ -106,16 +106,16 @@ class Random(Recorded):
 
 
 class Priorities(Recorded):
-    """PCT: every thread has a priority by chance, the highest that can go on does; at `changes` steps by chance the
-    running one falls to the bottom. It finds a bug that needs d such changes with a probability of about 1 / (n k^d)
-    for n threads and k steps. (Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with Probabilistic
-    Guarantees of Finding Bugs, ASPLOS 2010.)"""
+    """PCT: every thread has a random priority, and of those that can run the one with the highest does. At `changes`
+    random steps the running one falls to the bottom. A bug that needs d such changes is found with a probability of
+    about 1 / (n k^d) for n threads and k steps. (Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler
+    with Probabilistic Guarantees of Finding Bugs, ASPLOS 2010.)"""
 
     def __init__(self, seed: int, faults: int = 0, horizon: int = 300, changes: int = 3) -> None:
         super().__init__(seed, faults, horizon)
         self.change_steps = {1 + self.chance.randrange(horizon) for _ in range(changes)}
         self.ranking: list[Thread] = []  # the highest priority first
-        self.fallen: set[Thread] = set()  # these stand at its end
+        self.fallen: set[Thread] = set()  # those at its end
 
     def pick(self, machine: Machine, default: Thread) -> Thread:
         for thread in machine.threads[len(self.ranking) :]:

@@ -1,7 +1,7 @@
-"""The world's services, on a simulated machine: see minidl.world.World for what each of them promises.
+"""The world's services on a simulated machine; minidl.world.World says what each guarantees.
 
-An object that processes share (an end of a pipe, a flag) stands for the same thing in each of them. It is pickled as a
-number, and the process that unpickles it has it open from then on.
+An object that processes share (an end of a pipe, a flag) is pickled as a number, and stands for the same thing in each
+of them. The process that unpickles it has it open from then on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIGNALS = {9: ("SIGKILL", "Killed"), 15: ("SIGTERM", "Terminated")}
 
 
 class Closable:
-    """Something that a process can close for itself."""
+    """Something that each process can close for itself."""
 
     _closed = False
 
@@ -42,7 +42,7 @@ class PipeEnd(Closable):
 
     def __init__(self, machine: Machine, pipe: Pipe, process: Process | None) -> None:
         self._machine, self._pipe = machine, pipe
-        self.process = process  # whose it is; None while it is on its way to a process that is being started
+        self.process = process  # that has it open; None on its way to a process that is being started
 
     def close(self) -> None:
         self._machine.until()
@@ -50,7 +50,7 @@ class PipeEnd(Closable):
         self.__del__()
 
     def __del__(self) -> None:
-        """An end that nobody holds any more is closed, as a Connection is."""
+        """An end that nothing refers to any more is closed, as a Connection is."""
         if self.process is not None and not self._machine.off:
             self.process.close(self._pipe, self.side)
 
@@ -66,7 +66,7 @@ class SimulatedReader(PipeEnd):
 
     def __init__(self, machine: Machine, pipe: Pipe, process: Process | None) -> None:
         super().__init__(machine, pipe, process)
-        self.is_ready = pipe.readable  # asked at every step of whoever waits
+        self.is_ready = pipe.readable  # called at every step while a thread waits for it
 
     def read(self) -> bytes:
         pipe = self._pipe
@@ -82,7 +82,7 @@ class SimulatedWriter(PipeEnd):
     side = "writers"
 
     def write(self, data: memoryview) -> int:
-        """As much as there is room for, at once: what comes after a pause may never come, if the writer is killed."""
+        """Write as much as there is room for. The rest takes another step, before which the writer may be killed."""
         pipe = self._pipe
         self.check()
         self._machine.until(pipe.writable)
@@ -104,12 +104,12 @@ def receive(kind: type[PipeEnd], number: int, closed: bool) -> PipeEnd:
 
 
 class SimulatedFlag(Closable):
-    """A bool that processes share. In the real world it is a pipe, and set when that is readable: so it is, too, when
-    nobody can write to it any more. A process that is forked can, one that is spawned has the reading end only."""
+    """A bool that processes share. In the real world it is a pipe, and set when that is readable; so it is also set
+    when no process can write to it any more. A forked process can; a spawned one has only the reading end."""
 
     def __init__(self, machine: Machine, number: int) -> None:
         self._machine, self._number = machine, number
-        self._known = False  # to be set: who has set it need not look
+        self._known = False  # to be set, as it was set here
 
     def set(self) -> None:
         self._machine.until()
@@ -126,12 +126,12 @@ class SimulatedFlag(Closable):
 
     def close(self) -> None:
         self._closed = True
-        if not self._inherited() and self._machine.running.process is self._machine.makers[self._number]:
+        if not self._inherited() and self._machine.running.process is self._machine.flag_makers[self._number]:
             self._machine.flags[self._number] = True
 
     def is_ready(self) -> bool:
         machine, number = self._machine, self._number
-        return machine.flags[number] or (machine.makers[number].ended and not self._inherited())
+        return machine.flags[number] or (machine.flag_makers[number].ended and not self._inherited())
 
     def _inherited(self) -> bool:
         return self._machine.world.start_method() == "fork"
@@ -164,7 +164,7 @@ class SimulatedWaiter:
     def add(self, thing: Any, label: Any) -> None:
         thing.check()
         if id(thing) in self._things:
-            raise KeyError("it is waited for already")
+            raise KeyError("it was added before")
         self._things[id(thing)] = thing, label
 
     def remove(self, thing: Any) -> None:
@@ -177,7 +177,7 @@ class SimulatedWaiter:
         return [label for (_, label), is_ready in zip(self._things.values(), ready, strict=True) if is_ready]
 
     def _any_ready(self) -> bool:
-        ready = False  # (asked often: `any` of a generator takes twice as long)
+        ready = False  # (called often, and `any` of a generator takes twice as long)
         for thing, _ in self._things.values():
             ready = ready or thing.is_ready()
         return ready
@@ -187,7 +187,7 @@ class SimulatedWaiter:
 
 
 class SimulatedMailbox:
-    """Between threads of a process."""
+    """Between threads of one process."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -221,7 +221,7 @@ class SimulatedThread:
     def start(self) -> None:
         if self._run is None:
             raise RuntimeError("threads can only be started once")
-        run, self._run = self._run, None  # what it refers to refers to it: the thread's stack has it now
+        run, self._run = self._run, None  # only the thread's stack has it now: no reference cycle
         self.thread = self._machine.new_thread(self._machine.running.process, self._name, run)
         self._machine.until()
 
@@ -256,10 +256,10 @@ class SimulatedProcess:
         machine.in_transit.clear()
         machine.received.clear()
         target, args = duplicate((self._target, self._args), by_pickle_only=spawned)
-        # A fork inherits whatever its parent has open; a process that is spawned only what it is given.
+        # A fork inherits whatever its parent has open, a spawned process only what it is given.
         inherits = machine.in_transit if spawned else machine.running.process.ends
         self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
-        if spawned and machine.draws:  # it is seeded anew, and not its parent's copy
+        if spawned and machine.draws:  # seeded anew, not copied from its parent
             self.process.chance = Chance.spawned(self.process.number)
         for end in machine.received:
             end.process = self.process
@@ -276,8 +276,8 @@ class SimulatedProcess:
         self._world.machine.running.saw(process.exitcode)
 
     def terminate(self) -> None:
-        # torch's handler of SIGTERM, which report_crashes installs, exits without an error if it comes from the parent.
-        self._end(0 if self.process in self._world.machine.quiet else -TERMINATED)
+        # After report_crashes, torch's handler exits without an error if SIGTERM comes from the parent.
+        self._end(0 if self.process in self._world.machine.exit_quietly else -TERMINATED)
 
     def kill(self) -> None:
         self._end(-KILLED)
@@ -289,7 +289,7 @@ class SimulatedProcess:
 
 
 class SimulatedWorld:
-    """See `minidl.world.World`. One for all processes of a machine: it knows which of them calls."""
+    """See `minidl.world.World`. All processes of a machine share one: the caller is the machine's running process."""
 
     def __init__(self, machine: Machine, start_method: str, cpus: int) -> None:
         self.machine = machine
@@ -299,7 +299,7 @@ class SimulatedWorld:
         return _world, ()
 
     def pid(self) -> int:
-        # When the machine is off, what is left of its iterators is nobody's to shut down.
+        # Once the machine is off no process owns the iterators that are left, so none shuts them down.
         return -1 if self.machine.off else self.machine.running.process.pid
 
     def now(self) -> float:
@@ -316,7 +316,7 @@ class SimulatedWorld:
 
     def flag(self) -> SimulatedFlag:
         self.machine.flags.append(False)
-        self.machine.makers.append(self.machine.running.process)
+        self.machine.flag_makers.append(self.machine.running.process)
         return SimulatedFlag(self.machine, len(self.machine.flags) - 1)
 
     def waiter(self) -> SimulatedWaiter:
@@ -367,7 +367,7 @@ class SimulatedWorld:
         self.machine.running.process.on_interrupt = note
 
     def report_crashes(self) -> None:
-        self.machine.quiet.add(self.machine.running.process)
+        self.machine.exit_quietly.add(self.machine.running.process)
 
     def signal_name(self, number: int) -> str:
         return SIGNALS[number][1]

@@ -1,4 +1,4 @@
-"""`simulate(program)`: one run of a program on a simulated machine, and what became of it."""
+"""`simulate(program)`: one run of a program on a simulated machine, and its outcome."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from minidl.world.simulated.schedule import Random, Schedule, parse
 from minidl.world.simulated.services import SimulatedWorld
 
 PIPE = 1 << 16  # bytes, as on Linux
-SETTLED = 0.5  # virtual seconds that the threads of a program have to end after it
+SETTLED = 0.5  # virtual seconds for a program's threads and processes to end after it
 
 
 @dataclass
 class Outcome:
-    """What became of a run."""
+    """What a run did, and how it ended."""
 
     program: Callable[[], Any]
     schedule: Schedule
     options: dict[str, Any]  # of `simulate`
     events: list[tuple[Any, ...]]  # see Machine.events
-    threads: list[tuple[int, str]]  # of each: pid, name
+    threads: list[tuple[int, str]]  # (pid, name) of each
     parents: dict[int, int]  # pid of a process -> of its parent, 0 for the first
     exitcodes: dict[int, int | None]  # None: it never ended
     ended: dict[int, float]  # pid -> when (s)
-    struck_at: float  # when the last fault struck (s); negative: none did
+    last_fault_at: float  # when the last fault was injected (s); negative: none was
     result: Any  # what the program returned
     error: BaseException | None  # what it raised
-    errors: list[tuple[str, BaseException]]  # what other threads died of
-    swallowed: list[str]  # what was raised in a __del__, where Python can only print it
-    deadlock: bool
-    endless: bool
-    open_pipes: int  # when the program had returned, before its process exited
-    left: list[str]  # threads and processes that the program had started, and that were there then
+    errors: list[tuple[str, BaseException]]  # what ended other threads: (name, error)
+    swallowed: list[str]  # errors that Python could only print, as in a __del__
+    deadlock: bool  # no thread could run, and there was no timeout left
+    endless: bool  # it was cut short after `most_steps`
+    open_pipes: int  # ends of pipes, when the program had returned and its process had not exited
+    left: list[str]  # threads and processes that the program had started and that had not ended then
     steps: int
 
     @property
     def token(self) -> str:
-        """The schedule: `simulate(program, schedule=token)` does it all again."""
+        """The schedule, for `simulate(program, schedule=token)` to repeat the run."""
         return self.schedule.token
 
     @property
@@ -64,7 +64,7 @@ class Outcome:
 
     @property
     def lasted(self) -> float:
-        """How long the program's process did, in virtual seconds."""
+        """Virtual seconds until the program's process ended."""
         return self.ended[self.threads[0][0]] - machines.BEGIN / SECOND
 
 
@@ -83,12 +83,11 @@ def simulate(
 ) -> Outcome:
     """Run `program()`, which builds loaders and iterates, on a simulated machine.
 
-    `schedule` is a token, or a Schedule; `seed` one by chance in its place, with at most `faults` faults. `capacity` of
-    a pipe in bytes: with less than a message has, a write takes several steps. Of the last of `cpus` cores there may be
-    only a part: others have the rest. Without `draws` all processes share
-    their random numbers, which is faster; a program that draws none need not care. After `most_steps` a run is cut
-    short, and said to be endless. Raises ValueError for a token that is none, RuntimeError within a simulation; what
-    the program raises is in the outcome.
+    `schedule` is a token or a Schedule; `seed` chooses a random one instead, with at most `faults` faults. `capacity`
+    is that of a pipe in bytes: a larger message takes several steps to write. `cpus` need not be whole: other programs
+    have the rest of the last core. Without `draws` all processes share their random numbers: faster, and all the same
+    to a program that draws none. After `most_steps` a run is cut short, as endless. Raises ValueError for an invalid
+    token, RuntimeError within a simulation; what the program raises is in the outcome.
     """
     if machines.is_running():
         raise RuntimeError("a simulation within a simulation")
@@ -101,7 +100,7 @@ def simulate(
 
     def main() -> None:
         found["result"] = program()
-        if leftovers(machine) or machine.processes[0].ends:  # what nobody waited for is about to end by itself
+        if leftovers(machine) or machine.processes[0].ends:  # it may be about to end by itself
             machine.until(never, SETTLED)
         found["pipes"], found["left"] = len(machine.processes[0].ends), leftovers(machine)
 
@@ -117,7 +116,7 @@ def simulate(
             {each.pid: each.parent.pid if each.parent else 0 for each in machine.processes},
             {each.pid: each.exitcode for each in machine.processes},
             {each.pid: each.ended_at / SECOND for each in machine.processes if each.ended},
-            machine.struck_at / SECOND,
+            machine.last_fault_at / SECOND,
             found["result"],
             machine.threads[0].error,
             [(each.name, each.error) for each in machine.threads[1:] if each.error is not None],
@@ -134,7 +133,7 @@ def simulate(
 
 
 def leftovers(machine: Machine) -> list[str]:
-    """What the program has started and is still there."""
+    """The names of the threads and processes that the program started and that have not ended."""
     main, *threads = machine.processes[0].threads
     processes = [each.name for each in machine.processes if each.parent is main.process and not each.ended]
     return [*processes, *(each.name for each in threads if each.alive)]
@@ -142,13 +141,13 @@ def leftovers(machine: Machine) -> list[str]:
 
 @contextlib.contextmanager
 def on(machine: Machine) -> Iterator[None]:
-    """What the real process has once is the machine's: the events' recorder, the world. And nothing happens behind the
-    scheduler's back: no garbage collection."""
+    """While this lasts the machine has what the real process has only one of: the events' recorder, the world. Garbage
+    is not collected: nothing may happen behind the scheduler's back."""
     own = [getattr(owner, name) for owner, name, _ in OWN]
     collects, threads, chance = gc.isenabled(), torch.get_num_threads(), Chance.now()
     gc.disable()
     Chance.put_seeded()
-    seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed  # there are no devices to seed
+    seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed  # no devices are to be seeded
     copyreg.dispatch_table[torch.TypedStorage] = reduce_storage
     hook, sys.unraisablehook = sys.unraisablehook, machine.swallow
     previous = worlds.use(machine.world), events.install(machine.record)
@@ -176,8 +175,8 @@ def on(machine: Machine) -> Iterator[None]:
 
 
 def step() -> None:
-    """In a dataset, a collate_fn, a training step: others may go on here, and faults may strike. It takes ten times as
-    long as a step of the loader, so that a picture shows it."""
+    """For a dataset, a collate_fn, a training step: here other threads can run, and faults can happen. It takes ten
+    times as long as a step of the loader, so that a picture shows it."""
     with in_user_code() as machine:
         machine.until()
         machine.clock += 10 * machines.STEP
@@ -190,20 +189,20 @@ def sleep(seconds: float) -> None:
 
 
 def compute(seconds: float) -> None:
-    """Use a core for so long, in virtual time; longer by the clock, if more processes compute than there are cores."""
+    """Use a core for `seconds` of virtual time; longer by the clock if more threads compute than there are cores."""
     with in_user_code() as machine:
         machine.cores.compute(seconds)
 
 
 def drop(thing: Any) -> None:
-    """Leave `thing` to the garbage collector, as a cycle that nobody refers to: when it is found is a choice of the
-    scheduler; at the latest it is at the end of the program's process."""
+    """Leave `thing` to the garbage collector, like a cycle that nothing refers to. The scheduler chooses when it is
+    found: at the latest when the program's process ends."""
     machines.current_machine().garbage.append(thing)
 
 
 @contextlib.contextmanager
 def in_user_code() -> Iterator[Machine]:
-    """Where faults of the user's code strike."""
+    """Here the user's code can raise."""
     machine = machines.current_machine()
     thread = machine.running
     thread.in_user_code = True

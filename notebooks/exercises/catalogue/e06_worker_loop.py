@@ -151,7 +151,7 @@ def _mistake(broken: Broken, program: Any) -> str:
     assert outcome is not None
     run, errors = Run(outcome), [error for _, error in outcome.errors]
     died = next((error for error in errors if not isinstance(error, (KeyboardInterrupt, OSError))), None)
-    if outcome.struck_at >= 0:
+    if outcome.last_fault_at >= 0:
         return "ignores the end of main"
     if program is epochs and unanswered_resume(run):
         return "ignores Resume"

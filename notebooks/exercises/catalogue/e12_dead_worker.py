@@ -52,7 +52,7 @@ def _told(run: Run) -> Iterator[Breach]:
     workers = [move.number - 1 for move in outcome.schedule.moves if move.what is Fault.KILL]
     if outcome.deadlock or outcome.endless or outcome.error is not None or not workers:
         return
-    at = [max(0, int(np.searchsorted(run.events["time"], outcome.struck_at * 1e9)) - 1)]
+    at = [max(0, int(np.searchsorted(run.events["time"], outcome.last_fault_at * 1e9)) - 1)]
     last = outcome.result[-1] if outcome.result else "nothing"
     if outcome.result == BATCHES:
         return
@@ -60,8 +60,8 @@ def _told(run: Run) -> Iterator[Breach]:
         yield Breach(f"worker {workers[0]} was killed; the loader gave {outcome.result} and raised nothing", at)
     elif last != f"worker {workers[0]}, and again":
         yield Breach(f"worker {workers[0]} was killed; the error names {last}", at)
-    elif max(outcome.ended.values()) - outcome.struck_at > SECOND:
-        yield Breach(f"{LATE} {max(outcome.ended.values()) - outcome.struck_at:.1f} s after the death", at)
+    elif max(outcome.ended.values()) - outcome.last_fault_at > SECOND:
+        yield Breach(f"{LATE} {max(outcome.ended.values()) - outcome.last_fault_at:.1f} s after the death", at)
 
 
 def _only_deaths(run: Run) -> Iterator[Breach]:

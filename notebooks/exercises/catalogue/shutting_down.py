@@ -14,7 +14,7 @@ from minidl import world as worlds
 from minidl.events import STOP, Kind, Queue
 from minidl.shutdown import PATIENCE
 from minidl.world.simulated.cores import never
-from minidl.world.simulated.faults import Fault, Move, strike
+from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.machine import current_machine
 from minidl.world.simulated.schedule import Recorded
 from minidl.world.simulated.simulation import in_user_code, sleep
@@ -115,7 +115,7 @@ class CtrlCInTheWait(Recorded):
     def choose(self, machine: Any) -> Any:
         if not self.moves and self.by_default(machine) is None:
             self.moves.append(Move(machine.step, Fault.INTERRUPT))
-            strike(machine, self.moves[0])
+            inject(machine, self.moves[0])
         return self.by_default(machine)
 
 

@@ -73,7 +73,7 @@ def _leaves(run: Run) -> Iterator[Breach]:
     first = outcome.threads[0][0]
     late = [pid - first - 1 for pid, code in outcome.exitcodes.items() if pid != first and code]
     main = int(np.flatnonzero(run.events["thread"] == 0)[-1])  # what it did last
-    if outcome.struck_at >= 0 and late:
+    if outcome.last_fault_at >= 0 and late:
         yield Breach(f"main was dead, and worker {late[0]} did not leave its loop", [main])
 
 

@@ -1,10 +1,10 @@
 """The long exploration: `make explore`, or
 
-    python -m tests.minidl.simulated.exploring [--chance 1000000 [--only-chance]] [--jobs 2] [CONFIGURATION ...]
+    python -m tests.minidl.simulated.exploring [--chance N [--only-chance]] [--jobs 2] [CONFIGURATION ...]
 
 For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not:
-every schedule with two delays, every schedule with a delay and a fault, and then so many by chance in all, with up to
-two faults each.
+every schedule with two delays, every schedule with a delay and a fault, and then N random ones in all, with up to two
+faults each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.minidl.simulated.programs import configurations
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
-PIECE = 5_000  # schedules by chance that one job tries
+PIECE = 5_000  # random schedules that one job runs
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Job:
     delays: int = 0
     faults: int = 2
     seed: int = 0
-    schedules: int = 0  # by chance; 0: all within the bounds
+    schedules: int = 0  # random ones; 0: all within the bounds
 
     @property
     def name(self) -> str:
@@ -45,15 +45,15 @@ class Job:
 
 
 def run(job: Job) -> tuple[Job, str, int, int, float]:
-    """In a process of its own: what was found ("" for nothing), schedules run, schedules pruned, seconds."""
+    """Run in its own process. Returns the job, what was found ("": nothing), schedules run, pruned, and seconds."""
     program, begin = configurations()[job.configuration], time.perf_counter()
     found: Exploration
     if job.schedules:
         found = explore_by_chance(program, job.schedules, faults=job.faults, seed=job.seed, draws=False)
     else:
         found = explore(program, delays=job.delays, faults=job.faults, draws=False)
-    told = str(found) if found.counterexample is not None else ""
-    return job, told, found.schedules, found.pruned, time.perf_counter() - begin
+    counterexample = str(found) if found.counterexample is not None else ""
+    return job, counterexample, found.schedules, found.pruned, time.perf_counter() - begin
 
 
 def jobs(names: list[str], bounds: list[tuple[int, int]], chance: int) -> Iterator[Job]:
@@ -65,11 +65,9 @@ def jobs(names: list[str], bounds: list[tuple[int, int]], chance: int) -> Iterat
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Every schedule within bounds, and many by chance.")
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Every schedule within bounds, and many random ones.")
     parser.add_argument("names", nargs="*", metavar="CONFIGURATION", help="only these: for example 'keys pinned'")
-    parser.add_argument(
-        "--chance", type=int, default=20_000, metavar="N", help="schedules by chance in all (%(default)s)"
-    )
+    parser.add_argument("--chance", type=int, default=20_000, metavar="N", help="random schedules in all (%(default)s)")
     parser.add_argument("--only-chance", action="store_true", help="without those within the bounds")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     arguments = parser.parse_args()
@@ -78,19 +76,21 @@ def main() -> int:
         parser.error(f"no configuration is called {unknown[0]!r}: there are {', '.join(configurations())}")
     console = Console(width=None if sys.stdout.isatty() else 120)
     bounds = [] if arguments.only_chance else BOUNDS
-    begin, wrong = time.perf_counter(), 0
+    begin, bugs = time.perf_counter(), 0
     totals: dict[str, list[float]] = {}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context) as pool:
         futures = [pool.submit(run, job) for job in jobs(names, bounds, arguments.chance)]
         try:
             for future in concurrent.futures.as_completed(futures):
-                job, told, schedules, pruned, seconds = future.result()
+                job, counterexample, schedules, pruned, seconds = future.result()
                 total = totals.setdefault(job.name, [0, 0, 0.0])
-                for place, value in enumerate((schedules, pruned, seconds)):
-                    total[place] += value
-                wrong += bool(told)
-                what = told or f"{schedules:,} schedules run, {pruned:,} pruned, {seconds:.0f} s: nothing found"
+                for column, value in enumerate((schedules, pruned, seconds)):
+                    total[column] += value
+                bugs += bool(counterexample)
+                what = (
+                    counterexample or f"{schedules:,} schedules run, {pruned:,} pruned, {seconds:.0f} s: nothing found"
+                )
                 console.print(f"{job.configuration}, {job.name}: {what}", highlight=False)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -98,8 +98,8 @@ def main() -> int:
             return 130
     for name, (schedules, pruned, seconds) in totals.items():
         console.print(f"{name}: {schedules:,.0f} run, {pruned:,.0f} pruned, {schedules / seconds:,.0f} a second each")
-    console.print(f"{time.perf_counter() - begin:.0f} s; found: {wrong or 'nothing'}")
-    return 1 if wrong else 0
+    console.print(f"{time.perf_counter() - begin:.0f} s; found: {bugs or 'nothing'}")
+    return 1 if bugs else 0
 
 
 if __name__ == "__main__":

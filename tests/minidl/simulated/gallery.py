@@ -1,4 +1,4 @@
-"""The mutants' pictures and their part of docs/simulation.md: `make mutants`, or
+"""Writes the mutants' pictures and their part of docs/simulation.md: `make mutants`, or
 
 python -m tests.minidl.simulated.gallery docs
 """
@@ -17,13 +17,13 @@ from tests.benchmarks.table import between_markers
 from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant, at_work
 
 PICTURES = Path("pictures/mutants")
-FIRST = 0.0008  # seconds of a run that are drawn: what comes after is waiting
+DRAWN = 0.0008  # seconds of a run that are drawn: what follows is waiting
 
 
 def main(docs: Path) -> int:
     page = docs / "simulation.md"
     before = page.read_text(encoding="utf-8")
-    between_markers(before, "", "mutants")  # rather now than after the work
+    between_markers(before, "", "mutants")  # fails now rather than after the work
     (docs / PICTURES).mkdir(parents=True, exist_ok=True)
     found = {}
     for mutant in MUTANTS:
@@ -41,11 +41,11 @@ def picture(mutant: Mutant) -> Path:
 
 
 def draw(mutant: Mutant, found: Exploration, path: Path) -> None:
-    """The timeline of the counterexample, without what only waits at its end."""
+    """Draw the timeline of the counterexample, without the waiting at its end."""
     assert found.counterexample is not None, mutant.name
     with at_work(mutant):
         trace = tracing.load(found.counterexample)
-    figure = tracing.timeline(trace, end=min(FIRST, trace.duration / 1e9), follow=False)
+    figure = tracing.timeline(trace, end=min(DRAWN, trace.duration / 1e9), follow=False)
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
@@ -65,14 +65,14 @@ def section(mutant: Mutant, found: Exploration) -> str:
     parts = [f"### {mutant.name[0].upper()}{mutant.name[1:]}", mutant.lesson]
     if mutant.edits:
         parts.append("```diff\n" + "\n".join(change(edit) for edit in mutant.edits) + "\n```")
-    told = next(each for each in found.broken if mutant.broken in each)  # not a mere consequence of it
-    parts.append(f"What is found: *{shorten(told)}*.")
+    broken = next(each for each in found.broken if mutant.broken in each)  # not a mere consequence of it
+    parts.append(f"What is found: *{shorten(broken)}*.")
     parts.append(f"![The run that shows it]({picture(mutant).as_posix()})")
     return "\n\n".join(parts)
 
 
 def change(edit: Edit) -> str:
-    """What a mutant does to a function."""
+    """An edit as a diff."""
     old, new = ([line.strip() for line in text.splitlines()] for text in (edit.old, edit.new))
     lines = [line for line in difflib.ndiff(old, new) if not line.startswith("?")]
     return "\n".join([f"# {edit.name}", *lines])

@@ -1,7 +1,7 @@
 """Bugs that real loaders have had, put into minidl: each a small change, made in memory and undone again.
 
-Most are lines of the loader's source that others take the place of. Three need something that minidl has not got, and
-its world then lends it: a lock that processes share, one pipe for all workers, a count of those that have finished.
+Most replace a few lines of the loader's source. Three need something that minidl does not have, which its world then
+provides: a lock that processes share, one pipe for all workers, a count of those that have finished.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.minidl.simulated.programs import Keys, Stream, epoch, load
 
 @dataclass(frozen=True)
 class Edit:
-    """Lines of a function of the loader, and what takes their place."""
+    """Lines of a function of the loader, and what replaces them."""
 
     where: Any  # a module, or a class
     function: str
@@ -49,18 +49,17 @@ class Mutant:
     seen_in: str  # PyTorch issues and pull requests
     program: Callable[[], Any]
     lesson: str  # what happens, and what prevents it
-    broken: str  # what the exploration says of it, in part
+    broken: str  # a part of what the exploration reports
     edits: tuple[Edit, ...] = ()
-    lends: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    world: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext  # provides what it needs
     bounds: dict[str, int] = field(default_factory=lambda: {"delays": 0, "faults": 0})
     options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
     in_order: bool = True
-    checks: bool = False  # every trace is checked, too: slower
-    fault: Fault | None = None  # only runs that it strikes count: the same bug may show otherwise, too
+    checks: bool = False  # also check every trace: slower
+    fault: Fault | None = None  # only runs with this fault count: the bug may also show without it
 
     def judge(self) -> Callable[[Outcome], list[str]]:
-        """What must hold, the promises that are held by checks of the trace among them, as the loader without the bug
-        does it."""
+        """What must hold, compared with the loader without the bug; with `checks` also the trace's invariants."""
         expected = simulate(self.program, draws=False, **self.options)
 
         def judge(outcome: Outcome) -> list[str]:
@@ -74,7 +73,7 @@ class Mutant:
         return judge
 
     def explored(self) -> Exploration:
-        """With the bug, until it is found."""
+        """Explore the loader with the bug until it is found."""
         judge = self.judge()
         with at_work(self):
             return explore(self.program, judge=judge, draws=False, **self.bounds, **self.options)
@@ -86,7 +85,7 @@ def at_work(mutant: Mutant) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for edit in mutant.edits:
             stack.enter_context(_edited(edit))
-        stack.enter_context(mutant.lends())
+        stack.enter_context(mutant.world())
         yield
 
 
@@ -94,7 +93,7 @@ def at_work(mutant: Mutant) -> Iterator[None]:
 def _edited(edit: Edit) -> Iterator[None]:
     function = getattr(edit.where, edit.function)
     source = textwrap.dedent(inspect.getsource(function))
-    assert source.count(edit.old) == 1, f"{edit.name} has changed: the mutant {edit.old!r} does not fit any more"
+    assert source.count(edit.old) == 1, f"{edit.name} has changed: {edit.old!r} is no longer in it"
     names = dict(function.__globals__)
     exec(compile(source.replace(edit.old, edit.new), edit.name, "exec"), names)
     with replaced(function, names[edit.function], edit.where):
@@ -105,7 +104,7 @@ def _edited(edit: Edit) -> Iterator[None]:
 
 
 def dropped(tasks: int = 6, **options: Any) -> list[Any]:
-    """The first batch; then the iterator is dropped."""
+    """Return the first batch; the iterator is dropped."""
     iterator = iter(minidl.DataLoader(range(tasks), batch_size=1, num_workers=2, collate_fn=list, **options))
     batch = next(iterator)
     step()
@@ -131,7 +130,7 @@ class Uneven(Stream):
 
 
 class Named(Keys):
-    """A sample says which worker made it."""
+    """A sample shows which worker made it."""
 
     def __getitem__(self, key: int) -> Any:
         info = minidl.get_worker_info()
@@ -157,18 +156,18 @@ def kept_until_exit() -> None:
 
 
 def begun_anew() -> list[Any]:
-    """An epoch that is left half way, and the next one."""
+    """An epoch that is left halfway, and the next one."""
     loader: Any = minidl.DataLoader(TenKeys(), num_workers=2, collate_fn=list, persistent_workers=True)
     first = next(iter(loader))
     return [first, *epoch(loader)]
 
 
-# ---- what the world lends
+# ---- what the world provides
 
 
 @contextlib.contextmanager
 def lock(machine: machines.Machine, name: str) -> Iterator[None]:
-    """A lock that processes share. Who is killed while it holds it keeps it."""
+    """A lock that processes share. A process that is killed while it holds the lock keeps it."""
     held = of_this_run(machine).setdefault("held", set())
     machine.until(lambda: name not in held)
     held.add(name)
@@ -177,12 +176,12 @@ def lock(machine: machines.Machine, name: str) -> Iterator[None]:
 
 
 def of_this_run(machine: machines.Machine) -> dict[str, Any]:
-    """Where a mutant keeps what it lends, for as long as the machine runs."""
-    return vars(machine).setdefault("lent", {})
+    """Where a mutant keeps its own state while this machine runs."""
+    return vars(machine).setdefault("mutant", {})
 
 
 class FlagWithALock(services.SimulatedFlag):
-    """As multiprocessing.Event is made: whoever looks at it, or sets it, holds a lock for a moment."""
+    """Made like multiprocessing.Event: looking at it or setting it takes a lock for a moment."""
 
     def _with_lock(self, what: Callable[[], bool]) -> bool:
         with lock(self._machine, f"flag {self._number}"):
@@ -220,7 +219,7 @@ class SharedWriter(services.SimulatedWriter):
 
 @contextlib.contextmanager
 def one_pipe_for_all_results() -> Iterator[None]:
-    """Every second pipe of a start-up, worker by worker, is a result pipe: after the first they are the first one's."""
+    """Every second pipe that the start-up makes is a worker's result pipe: all of them write to the first one."""
     pipe = services.SimulatedWorld.pipe
 
     def shared(world: Any) -> Any:
@@ -249,23 +248,23 @@ def finished() -> set[Any]:
     return of_this_run(machines.current_machine()).setdefault("finished", set())
 
 
-def says_that_it_has_finished(job: Any) -> None:
+def reports_that_it_has_finished(job: Any) -> None:
     RUN(job)
     finished().add(machines.current_machine().running.process)
 
 
-def waits_for_its_word(process: Any, timeout: float | None = None) -> None:
-    if process.is_alive():  # one that died before the shutdown is known to be dead: that is another bug
+def join_waits_for_report(process: Any, timeout: float | None = None) -> None:
+    if process.is_alive():  # one that died before the shutdown is known to be dead
         machines.current_machine().until(lambda: process.process in finished())
     JOIN(process, timeout)
 
 
 @contextlib.contextmanager
-def workers_that_say_that_they_have_finished() -> Iterator[None]:
-    """Main counts what its workers say, and does not look at their processes."""
+def workers_that_report_that_they_have_finished() -> Iterator[None]:
+    """Main waits for its workers' reports, and does not look at their processes."""
     with (
-        replaced(RUN, says_that_it_has_finished, startup),
-        replaced(JOIN, waits_for_its_word, services.SimulatedProcess),
+        replaced(RUN, reports_that_it_has_finished, startup),
+        replaced(JOIN, join_waits_for_report, services.SimulatedProcess),
     ):
         yield
 
@@ -282,9 +281,8 @@ MUTANTS = [
         "nobody looks whether the worker is alive",
         "#1355",
         load,
-        "A worker is killed, and main waits for its batch for ever: nothing in a queue tells that nobody will "
-        "write to it "
-        "any more. minidl's waits wake on the end of the process that owes the message.",
+        "A worker is killed, and main waits for its batch for ever: nothing in a queue shows that no process will "
+        "write to it any more. minidl's waits also wake on the end of the process that owes the message.",
         "goes on for ever",
         NOBODY_LOOKS,
         bounds={"delays": 0, "faults": 1},
@@ -293,25 +291,21 @@ MUTANTS = [
         "the done event has a lock",
         "#16608",
         load,
-        "multiprocessing.Event keeps a lock while somebody looks at it. A worker that is killed in that moment "
-        "keeps it "
-        "for ever, and main, which wants to tell all workers to stop, waits for it. minidl's flag is a byte in a pipe: "
-        "nothing to hold, nothing to die with.",
+        "multiprocessing.Event takes a lock whenever it is looked at. A worker that is killed at that moment holds "
+        "it for ever, and main, which wants to stop all workers, waits for it. minidl's flag is a byte in a pipe: "
+        "there is no lock to hold.",
         "deadlock",
-        lends=flags_with_locks,
+        world=flags_with_locks,
         bounds={"delays": 0, "faults": 1},
     ),
     Mutant(
         "one pipe for the results of all workers",
         "#21554",
         load,
-        "The workers share a pipe, and take turns by a lock. One is killed half way through a message: its "
-        "half stays in "
-        "the pipe, and the lock is never given back. Main has begun to read the message, and waits for a rest "
-        "that nobody "
-        "can write any more. In minidl every worker has a pipe of its own, and main reads what is there "
-        "without waiting "
-        "for the whole.",
+        "The workers share a pipe, and take turns by a lock. One is killed halfway through a message: its half "
+        "stays in the pipe, and the lock is never released. Main has begun to read the message, and waits for a "
+        "rest that will never be written. In minidl every worker has its own pipe, and main reads what is there "
+        "without waiting for the whole message.",
         "deadlock",
         (
             Edit(
@@ -325,15 +319,15 @@ MUTANTS = [
                 "        self.gathered += data\n",
             ),
         ),
-        lends=one_pipe_for_all_results,
+        world=one_pipe_for_all_results,
         bounds={"delays": 0, "faults": 1},
     ),
     Mutant(
         "the workers are stopped before the pin thread",
         "#11985, #24927",
         lambda: load(pin_memory="host"),
-        "The pin thread reads what the workers write. Stopped after them, it may wait for the rest of a message whose "
-        "writer is gone. Which comes first is a promise that a check on the trace holds.",
+        "The pin thread reads what the workers write. If it is stopped after them, it may wait for the rest of a "
+        "message whose writer is gone. A check of the trace holds the loader to this order.",
         "pin thread first",
         checks=True,
         edits=(
@@ -351,13 +345,11 @@ MUTANTS = [
         "a worker dies during the shutdown and nobody looks",
         "#19421",
         load,
-        "Main waits until every worker has said that it is done. One is killed before it can say so, and main "
-        "waits for a "
-        "word that nobody will say. What must be waited for is the end of the process, which the system tells "
-        "of, however "
-        "it ended.",
+        "Main waits until every worker has reported that it is done. One is killed before it can report, and main "
+        "waits for ever. It must wait for the end of the process, of which the system notifies it however the "
+        "process ended.",
         "deadlock",
-        lends=workers_that_say_that_they_have_finished,
+        world=workers_that_report_that_they_have_finished,
         bounds={"delays": 0, "faults": 1},
         fault=Fault.KILL,
     ),
@@ -365,11 +357,11 @@ MUTANTS = [
         "process exit joins a feeder that is blocked",
         "#48666",
         dropped,
-        "Main has dropped its iterator and reads no results any more. A worker that exits waits for its feeder "
-        "thread to "
-        "send what is left, the feeder waits for room in the pipe, and nobody makes any: the worker has to be ended by "
-        "force, five seconds later. A worker that was told to stop calls cancel_join_thread() first.",
-        "until everybody had ended",
+        "Main has dropped its iterator and reads no more results. A worker that exits waits for its feeder thread "
+        "to send what is left, and the feeder waits for room in the pipe, which no process makes: the worker has "
+        "to be ended by force, five seconds later. So a worker that was told to stop first calls "
+        "cancel_join_thread().",
+        "until all processes had ended",
         (Edit(queues.Producer, "cancel_join_thread", "    self._join_cancelled = True\n", ""),),
         bounds={"delays": 1, "faults": 0},
         options={"capacity": 100},
@@ -378,10 +370,9 @@ MUTANTS = [
         "the final message is lost, and nothing stands behind the join",
         "#26072, #39869",
         load,
-        "The message that tells a worker to stop does not arrive: the pipe is broken, or its feeder was ended. "
-        "The worker "
-        "waits for it, main waits for the worker. minidl's waits at the shutdown are bounded, and force stands behind "
-        "them.",
+        "The message that tells a worker to stop does not arrive: the pipe is broken, or its feeder was ended. The "
+        "worker waits for the message, main waits for the worker. minidl's waits at shutdown are bounded, with "
+        "force as the last resort.",
         "deadlock",
         (
             Edit(shutdown, "tell_to_stop", "    index_queue.put(Stop(iterator._epoch_id))\n", "    pass\n"),
@@ -392,8 +383,8 @@ MUTANTS = [
         "the iterator is dropped half way and the workers are never told",
         "#10366",
         dropped,
-        "Nothing refers to the iterator any more, but its processes do not know that: they wait for tasks until the "
-        "program ends, with all that they hold. A finalizer has to run the shutdown.",
+        "Nothing refers to the iterator any more, but its processes cannot know that: they wait for tasks until "
+        "the program ends, and keep all their memory. A finalizer has to run the shutdown.",
         "is left when the program returns",
         (Edit(parallel.ParallelIterator, "__del__", "self._shutdown_workers()", "pass"),),
     ),
@@ -401,10 +392,9 @@ MUTANTS = [
         "at interpreter exit the workers die first",
         "#47445, #71579",
         kept_until_exit,
-        "At exit multiprocessing ends the daemon processes that are left, by SIGTERM and in the middle of "
-        "whatever they "
-        "do. Only then are objects finalized, and the loader's shutdown, the pin thread first, finds its workers dead. "
-        "minidl's shutdown is registered to run before that.",
+        "At exit multiprocessing terminates the remaining daemon processes, whatever they are doing. Only then are "
+        "objects finalized, and the loader's shutdown, which begins with the pin thread, finds its workers dead. "
+        "minidl registers its shutdown to run before that.",
         "ended with exit code -15",
         (Edit(shutdown, "shut_down_at_exit", "    world.on_exit(_shut_down_all)\n", ""),),
     ),
@@ -412,11 +402,9 @@ MUTANTS = [
         "the round-robin is not reset",
         "#73603",
         two_epochs_alike,
-        "The tasks of an epoch go round the workers in turn. If the second epoch begins with the worker that "
-        "happened to "
-        "be next, its batches are made by others than those of the first: with random augmentations the same "
-        "seed gives "
-        "other data.",
+        "The tasks of an epoch go round the workers in turn. If the second epoch begins with whichever worker "
+        "happened to be next, its batches are made by other workers than in the first: with random augmentations "
+        "the same seed gives different data.",
         "the program found that",
         (
             Edit(
@@ -431,10 +419,9 @@ MUTANTS = [
         "a worker is marked as finished twice",
         "#35795",
         lambda: load(Uneven()),
-        "A worker whose stream has ended is told to stop, and ends. Its end then comes as news of a death: "
-        "taken for one "
-        "more finished worker, or for a crash, it spoils an epoch in which nothing went wrong. What a worker is, is a "
-        "state: exhausted and then dead is expected, active and then dead is not.",
+        "A worker whose stream has ended is told to stop, and ends. Then its end arrives as the news of a death. "
+        "Counted as another finished worker, or taken for a crash, it spoils an epoch in which nothing went wrong. "
+        "A worker's status is a state: exhausted and then dead is expected, active and then dead is not.",
         "it raised RuntimeError",
         (Edit(deaths, "worker_ended", "if status is WorkerState.ACTIVE:", "if status is not WorkerState.DEAD:"),),
         bounds={"delays": 1, "faults": 0},
@@ -443,10 +430,9 @@ MUTANTS = [
         "without order, nobody counts what a worker has",
         "#105203",
         lambda: sorted(load(TenKeys(), in_order=False)[0]),
-        "With in_order=False a batch is yielded as soon as it is there, and the next task goes to the next "
-        "worker in turn, "
-        "though that one may still be busy with all that it was given: a slow worker collects tasks while a quick one "
-        "runs dry. A count for each worker prevents it.",
+        "With in_order=False a batch is yielded as soon as it arrives, and the next task goes to the next worker "
+        "in turn, even if that is still busy with all its tasks: a slow worker collects tasks while a quick one "
+        "runs dry. A count per worker prevents it.",
         "3 tasks at a time",
         in_order=False,
         checks=True,
@@ -464,11 +450,9 @@ MUTANTS = [
         "the error after a death is forgotten",
         "—",
         load,
-        "A worker is killed, main raises, and the program catches that and goes on to the next batch. If the "
-        "loader does "
-        "not remember, it waits for the lost batch, or passes over it, and the epoch ends with batches "
-        "missing. In minidl "
-        "the same error is raised again, until the iterator is dropped.",
+        "A worker is killed, main raises, and the program catches that and asks for the next batch. If the loader "
+        "does not remember, it waits for the lost batch, or skips it and ends the epoch with batches missing. In "
+        "minidl the same error is raised again until the iterator is dropped.",
         "the program found that",
         (Edit(deaths, "fail", "    iterator._failure = text\n", ""),),
         bounds={"delays": 0, "faults": 1},
@@ -477,11 +461,9 @@ MUTANTS = [
         "a new task is sent on receipt instead of on yield",
         "—",
         lambda: load(TenKeys()),
-        "It seems to keep the workers busy. But while one slow batch holds up the others, these go on to pile "
-        "up in the "
-        "reorder buffer without a bound, and so does memory. One new task for each batch that leaves keeps "
-        "what is held "
-        "constant.",
+        "It seems to keep the workers busy. But while one slow batch holds up the others, these pile up in the "
+        "reorder buffer without a bound, and so does memory. One new task for each batch that is yielded keeps the "
+        "number held constant.",
         "is the limit",
         (
             Edit(parallel.ParallelIterator, "_take", "    self._try_put_index()  #", "    #"),
@@ -498,10 +480,10 @@ MUTANTS = [
         "any message is taken for the acknowledgement of a new epoch",
         "—",
         begun_anew,
-        "An epoch was left half way, and results of it are still on their way when the next one begins. If one of them "
-        "is taken for the word of its worker that it has left the old epoch, the next batch of the old epoch "
-        "is taken for "
-        "one of the new. minidl's messages carry their epoch, and only a Resumed of this one counts.",
+        "An epoch was left halfway, and some of its results are still on their way when the next one begins. If "
+        "one of them is taken for its worker's word that it has left the old epoch, the next batch of the old "
+        "epoch is taken for one of the new. minidl's messages carry their epoch, and only a Resumed of the current "
+        "one counts.",
         "it raised KeyError",
         (
             Edit(

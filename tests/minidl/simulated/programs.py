@@ -1,6 +1,6 @@
-"""Programs for the simulated world: small, and each says by what it returns or raises whether its loader kept its word.
+"""Small programs for the simulated world, which show by what they return or raise whether their loader works.
 
-At module level, where a worker that is spawned could import them.
+They are at module level, where a spawned worker could import them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Keys(minidl.Dataset[int]):
 
 
 class Stream(minidl.IterableDataset[int]):
-    """Iterable style: the workers share the samples out among them."""
+    """Iterable style: the workers divide the samples among them."""
 
     def __iter__(self) -> Iterator[int]:
         info = minidl.get_worker_info()
@@ -39,7 +39,7 @@ class Stream(minidl.IterableDataset[int]):
 
 
 def load(dataset: Any = None, epochs: int = 1, **options: Any) -> list[list[Any]]:
-    """The batches of each epoch, one sample each. After an error that cost a task it must be raised again."""
+    """The batches of each epoch, one sample each. An error that lost a task must be raised again."""
     loader: minidl.DataLoader[Any] = minidl.DataLoader(
         Keys() if dataset is None else dataset, batch_size=1, collate_fn=list, **{"num_workers": 2, **options}
     )
@@ -56,10 +56,10 @@ def epoch(loader: minidl.DataLoader[Any]) -> Iterator[Any]:
     except RuntimeError as error:
         try:
             next(iterator)
-        except RuntimeError as again:
-            assert str(again) == str(error), f"raised {error!r} and then {again!r}"
+        except RuntimeError as second:
+            assert str(second) == str(error), f"raised {error!r} and then {second!r}"
         else:
-            raise AssertionError(f"raised {error!r}, and then went on") from error
+            raise AssertionError(f"raised {error!r}, and then continued") from error
         raise
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from minidl import world as worlds
 from minidl.world.simulated import simulate
-from tests.minidl.simulated import worldly
-from tests.minidl.simulated.worldly_ends import PROGRAMS, SPAWNS, VARIES, WAITS
+from tests.minidl.simulated import both_worlds
+from tests.minidl.simulated.both_worlds_ends import PROGRAMS, SPAWNS, VARIES, WAITS
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -63,21 +63,21 @@ class Really:
 
 def _run(name: str, post: Any) -> None:
     os.setsid()  # a group of its own: for Ctrl-C, and for the end
-    worldly.post = post
-    worldly.tell(PROGRAMS[name](worlds.current(multiprocessing.get_context(start_method(name)))))
+    both_worlds.post = post
+    both_worlds.tell(PROGRAMS[name](worlds.current(multiprocessing.get_context(start_method(name)))))
 
 
 def in_simulations(name: str) -> list[Seen]:
     """What happens under some schedules, each thing once."""
     found: list[Seen] = []
     for seed in (None, *range(SEEDS)):
-        worldly.told = []
+        both_worlds.told = []
         outcome = simulate(
-            lambda: worldly.tell(PROGRAMS[name](worlds.current())), seed=seed, start_method=start_method(name)
+            lambda: both_worlds.tell(PROGRAMS[name](worlds.current())), seed=seed, start_method=start_method(name)
         )
         assert not outcome.deadlock and not outcome.endless, outcome.token
         assert outcome.error is None, f"{outcome.token}: {outcome.error!r}"
-        if (seen := (worldly.told, outcome.exitcode)) not in found:
+        if (seen := (both_worlds.told, outcome.exitcode)) not in found:
             found.append(seen)
     return found
 

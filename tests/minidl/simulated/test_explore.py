@@ -14,7 +14,7 @@ from minidl.events import Kind, Queue
 from minidl.messages import Stop
 from minidl.queues import Producer
 from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate, step
-from minidl.world.simulated.faults import Fault, Move, strike
+from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.schedule import Recorded
 from tests.minidl.simulated.programs import configurations, load
 from tracing.analysis.hang.explain import explain
@@ -78,7 +78,7 @@ def test_a_deadlock_is_found(by_chance: bool) -> None:
     search = explore_by_chance(waits_for_each_other, 500) if by_chance else explore(waits_for_each_other, delays=1)
     assert search.counterexample is not None and search.counterexample.deadlock
     assert len(search.counterexample.schedule.moves) <= 5  # shortened
-    assert search.broken == ["deadlock: nobody can go on, and no timeout is left"]
+    assert search.broken == ["deadlock: no thread can run, and no timeout is left"]
 
 
 def never_ends() -> None:
@@ -215,7 +215,7 @@ class NoPatience(Recorded):
         other = machine.next_able(default.number + 1)
         if other is default:
             self.moves.append(Move(machine.step, Fault.TIMEOUT, 0))
-            strike(machine, self.moves[-1])
+            inject(machine, self.moves[-1])
             other = machine.threads[0]
         return other
 

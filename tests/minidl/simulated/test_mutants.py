@@ -1,4 +1,4 @@
-"""Each bug that real loaders have had is found when it is put into minidl, and nothing without it."""
+"""Bugs that real loaders have had are found when they are put into minidl, and nothing is found without them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def mutant(request: pytest.FixtureRequest) -> Mutant:
     return BY_NAME[request.param]
 
 
-def test_it_is_found(mutant: Mutant) -> None:
+def test_a_mutant_is_found_and_the_loader_without_it_passes(mutant: Mutant) -> None:
     found = mutant.explored()
     assert found.counterexample is not None, f"{mutant.name} is not found: {found}"
     assert any(mutant.broken in each for each in found.broken), found.broken
-    with at_work(mutant):  # the token does it again
-        again = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
-    assert again.events == found.counterexample.events
-    if found.schedules > 1:  # without the bug it does something else, and that is no trace of this run
+    with at_work(mutant):  # the token repeats it
+        repeated = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
+    assert repeated.events == found.counterexample.events
+    if found.schedules > 1:  # without the bug the schedule gives another run
         with pytest.raises(RuntimeError, match="cannot be repeated"):
             _ = tracing.load(found.counterexample)
-    # Without the bug the same schedule does no harm, and neither do as many others.
+    # Without the bug the same schedule is harmless, and so are as many others.
     judge = mutant.judge()
     harmless = simulate(mutant.program, schedule=found.counterexample.token, draws=False, **mutant.options)
     assert judge(harmless) == []
@@ -44,7 +44,7 @@ def test_it_is_found(mutant: Mutant) -> None:
     assert clean.counterexample is None, str(clean)
 
 
-def test_the_loader_is_as_it_was(mutant: Mutant) -> None:
+def test_a_mutant_changes_the_loader_only_while_it_is_at_work(mutant: Mutant) -> None:
     before = {(edit.where, edit.function): getattr(edit.where, edit.function) for edit in mutant.edits}
     with at_work(mutant):
         changed = [getattr(where, name) is not function for (where, name), function in before.items()]
@@ -52,7 +52,7 @@ def test_the_loader_is_as_it_was(mutant: Mutant) -> None:
     assert all(getattr(where, name) is function for (where, name), function in before.items())
 
 
-def test_the_page_says_the_truth(mutant: Mutant) -> None:
+def test_the_page_is_up_to_date(mutant: Mutant) -> None:
     """docs/simulation.md, made by `make mutants`: its tokens still show the bugs, and its pictures are there."""
     docs = Path(__file__).parents[3] / "docs"
     rows = [line.split(" | ") for line in (docs / "simulation.md").read_text(encoding="utf-8").splitlines()]
@@ -65,19 +65,19 @@ def test_the_page_says_the_truth(mutant: Mutant) -> None:
     assert (docs / picture(mutant)).is_file()
 
 
-def test_all_of_them() -> None:
+def test_every_mutant_has_its_own_name() -> None:
     assert len(BY_NAME) == len(MUTANTS) == 15
 
 
-def test_a_feeder_that_is_blocked_is_said_to_write_the_message_that_it_writes() -> None:
-    """Others that it wrote before lie in the pipe. (Main must wait without a bound, or force would end it.)"""
+def test_of_a_blocked_feeder_the_explanation_names_the_message_it_is_writing() -> None:
+    """Not one it wrote before, which is in the pipe. (Main waits without a bound, or the worker would be killed.)"""
     [mutant] = [each for each in MUTANTS if each.name == "process exit joins a feeder that is blocked"]
     unbounded = Edit(shutdown, "wait_for_workers", "worker.join(patience)", "worker.join(None)")
     patient = dataclasses.replace(mutant, edits=(*mutant.edits, unbounded))
     stuck = patient.explored().counterexample
     assert stuck is not None and stuck.deadlock
     with at_work(patient):
-        told = str(explain(tracing.load(stuck)))
-    [(batch, event)] = re.findall(r"writes batch (\d+) \(.* \[event (\d+)\]", told)
-    said = stuck.events[int(event)]
-    assert (said[2], said[4]) == (Kind.SENT, int(batch))
+        explanation = str(explain(tracing.load(stuck)))
+    [(batch, number)] = re.findall(r"writes batch (\d+) \(.* \[event (\d+)\]", explanation)
+    event = stuck.events[int(number)]
+    assert (event[2], event[4]) == (Kind.SENT, int(batch))

@@ -280,14 +280,14 @@ def test_a_worker_that_does_not_look_is_ended_a_second_after_main() -> None:
 
     outcome = simulate(lambda: load(Hangs()), schedule="60.k0")
     assert list(outcome.exitcodes.values()) == [-9, 1, 1]
-    assert max(outcome.ended.values()) - outcome.struck_at == pytest.approx(1.0, abs=0.001)
+    assert max(outcome.ended.values()) - outcome.last_fault_at == pytest.approx(1.0, abs=0.001)
 
 
 def test_ctrl_c_goes_to_all() -> None:
     outcome = simulate(load, schedule="60.i")
     assert isinstance(outcome.error, KeyboardInterrupt)
     assert outcome.exitcode == 1 and None not in outcome.exitcodes.values()
-    assert max(outcome.ended.values()) - outcome.struck_at < 1.0
+    assert max(outcome.ended.values()) - outcome.last_fault_at < 1.0
 
 
 def test_the_user_s_code_raises() -> None:
@@ -322,7 +322,9 @@ def test_a_timeout_that_fires_early() -> None:
         return waiter.wait(1000.0)
 
     late = simulate(program)
-    early = next(found for found in (simulate(program, schedule=f"{k}.t0") for k in range(1, 9)) if found.struck_at > 0)
+    early = next(
+        found for found in (simulate(program, schedule=f"{k}.t0") for k in range(1, 9)) if found.last_fault_at > 0
+    )
     assert late.result == early.result == []
     assert late.lasted > 1000
     assert min(simulate(program, schedule=f"{k}.t0").lasted for k in range(1, 9)) < 1

@@ -19,8 +19,8 @@ from minidl.events import Queue
 from minidl.messages import Died, Result
 from minidl.queues import Consumer, Producer
 from minidl.world.simulated import machine as machines
-from minidl.world.simulated.faults import Fault, Move, strike
-from tests.minidl.simulated.worldly import (
+from minidl.world.simulated.faults import Fault, Move, inject
+from tests.minidl.simulated.both_worlds import (
     LONG,
     PROGRAMS,
     SOON,
@@ -52,7 +52,7 @@ def ctrl_c() -> None:
     """In the terminal: it comes to every process of the program."""
     if machines.is_running():
         machine = machines.current_machine()
-        strike(machine, Move(machine.step, Fault.INTERRUPT))
+        inject(machine, Move(machine.step, Fault.INTERRUPT))
         machine.until()
     else:
         os.killpg(0, signal.SIGINT)

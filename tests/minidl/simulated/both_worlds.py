@@ -3,7 +3,7 @@ it has seen.
 
 A program takes the world and returns a value that can be compared. Those in `VARIES` may see one thing or another;
 those in `SPAWNS` start their processes by spawn, all others by fork; those in `WAITS` take more than a second of real
-time. More of them are in `worldly_ends`.
+time. More of them are in `both_worlds_ends`.
 """
 
 from __future__ import annotations
