@@ -1,4 +1,4 @@
-"""Names for parametrized tests that are the same in every process: tests may run in several at once."""
+"""Names for parametrized tests that are the same in every process, as tests may run in several at once."""
 
 from __future__ import annotations
 

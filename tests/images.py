@@ -1,14 +1,14 @@
-"""The second real load: a folder of PNG pictures, decoded, cut and batched, for a small model that sorts them.
+"""A real load: a folder of PNG pictures, decoded, cropped and batched, for a small model that classifies them.
 
     python tests/images.py                     torch's DataLoader
     python tests/images.py minidl              minidl's
     python -m tracing run tests/images.py      recorded
 
-The pictures are made at the first run, in a folder beside the system's temporary files: noise, stripes and discs, from
-64 to 900 pixels wide, so that decoding one takes from a fraction of a millisecond to tens of them.
+The first run makes the pictures, in a folder among the system's temporary files: noise, stripes and discs, from 64 to
+900 pixels wide, so that decoding one takes from a fraction of a millisecond to tens of milliseconds.
 
 Legend
-    image   uint8 (3, 64, 64)    a square cut out of a picture at random
+    image   uint8 (3, 64, 64)    a random crop of a picture
     kind    int64 ()             what is on it: an index into KINDS
 """
 
@@ -44,21 +44,21 @@ def make_picture(random: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def make_folder(count: int, folder: Path | None = None) -> Path:
-    """A folder with `count` pictures; what is there already stays."""
+    """A folder with `count` pictures; those that exist already stay."""
     folder = folder or Path(tempfile.gettempdir(), "minidl-images")
     folder.mkdir(exist_ok=True)
     for number in range(count):
         kind = KINDS[number % len(KINDS)]
         path = folder / f"{number:04d}-{kind}.png"
         if not path.exists():
-            whole = path.with_suffix(".part")  # another run may look at the folder meanwhile
+            whole = path.with_suffix(".part")  # until then another run must not find it
             Image.fromarray(make_picture(np.random.default_rng(number), kind)).save(whole, "png")
             whole.rename(path)
     return folder
 
 
 class Images(torch.utils.data.Dataset):
-    """A sample a picture: {"image": uint8 (3, SIDE, SIDE), "kind": int64 ()}"""
+    """A sample is a picture: {"image": uint8 (3, SIDE, SIDE), "kind": int64 ()}"""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.paths = sorted(folder.glob("*.png"))[:count]
@@ -76,7 +76,7 @@ class Images(torch.utils.data.Dataset):
 
 
 def train(loaders: ModuleType, count: int = 240, **options: Any) -> list[float]:
-    """Train for an epoch with the DataLoader of that package; return the loss of each batch."""
+    """Train for an epoch with the DataLoader of the package `loaders`; return the loss of each batch."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = nn.Sequential(

@@ -1,15 +1,15 @@
-"""How fast minidl is, beside torch's loader, in one run: `make bench`, or
+"""How fast minidl is beside torch's loader, measured in one run: `make bench`, or
 
     python -m tests.benchmarks [--quick] [--write PAGE]
 
 Principles
-1. What is compared is measured in turns (torch, minidl, minidl, torch, ...), so that whatever else the machine
-   does meanwhile falls on both. A ratio is one of medians; beside it stand the quartiles of the single turns.
-2. The datasets hold samples that are made already: the loader is measured, not the dataset.
-3. Workers are started, the queues full and the memory in use before the clock starts, except where starting is
-   what is measured.
-4. Main has a core of its own, the workers have the others: see `loading.place_main`.
-5. Ratios are speeds, so that above 1 the second one is faster, and a goal is always "at least".
+1. What is compared is measured in turns (torch, minidl, minidl, torch, ...), so whatever else the machine does
+   affects both. A ratio is one of medians; next to it are the quartiles of the turns' own ratios.
+2. The datasets hold samples that exist already: the loader is measured, not the dataset.
+3. The workers run, the queues are full and the memory is in use before the clock starts, except where starting
+   is measured.
+4. Main has its own core, the workers have the others: see `loading.place_main`.
+5. Ratios are speeds: above 1 the second one is faster, and a goal is always "at least".
 
 Legend: a cell (what a batch is made of) x num_workers is one line of the first table.
 """
@@ -42,18 +42,18 @@ COMMAND = "python -m tests.benchmarks"
 class Effort:
     """How long to measure."""
 
-    seconds: float  # what torch loads for in one turn
+    seconds: float  # that a loader loads for in one turn
     turns: int  # of each throughput
     first_batches: int  # turns of each time to the first batch
-    recorded: int  # turns of each comparison of recording with not recording: a goal of 3 % needs more of them
+    recorded: int  # turns of each comparison of recording with not recording: more, as its goal is 3 %
     emits: int  # calls in a loop
     events: int  # in the long trace
-    kills: int  # of a worker
+    kills: int  # of workers
     steps: int  # events of the step-through's page
     watched: float  # seconds that a run is watched live
     schedules: int  # of the simulated world
     predicted: int  # batches of each load whose speed is predicted
-    tried: int  # how often each of its settings is run
+    tried: int  # runs in each of its settings
 
 
 FULL = Effort(
@@ -87,7 +87,7 @@ QUICK = Effort(
 
 
 def measure(effort: Effort) -> Iterator[Table]:
-    """The tables, one after the other, each as soon as it is complete."""
+    """Yield the tables, each as soon as it is complete."""
     yield throughput(effort)
     yield first_batch(effort)
     yield noticed(effort)
@@ -101,7 +101,7 @@ def measure(effort: Effort) -> Iterator[Table]:
     else:
         progress("no browser: the step-through is left out")
     yield simulated(effort)
-    progress("what whatif predicts, and what comes")
+    progress("what whatif predicts, and real runs")
     yield whatif.predicted(effort.predicted, effort.tried)
 
 
@@ -185,7 +185,7 @@ def events(effort: Effort, directory: Path) -> Table:
         table.rows.append((what, f"{value:,.3g}", unit, verdict(value, goal, at_most=True)))
 
     progress("emit")
-    add("`emit`, nobody records", recording.ns_per_emit(effort.emits), "ns", 60)
+    add("`emit`, not recorded", recording.ns_per_emit(effort.emits), "ns", 60)
     add("`emit`, recorded", recording.ns_per_recorded_emit(directory, effort.emits), "ns", 400)
     progress(f"a trace of {effort.events:,} events")
     recording.record_events(directory / "long.trace", effort.events)
@@ -245,17 +245,17 @@ def main() -> int:
     arguments = parser.parse_args()
     page = ""
     if arguments.write:
-        try:  # rather now than after minutes of measuring
+        try:  # fails now rather than after minutes of measuring
             page = arguments.write.read_text(encoding="utf-8")
             between_markers(page, "")
         except (OSError, ValueError) as error:
             parser.error(f"cannot write into {arguments.write}: {error}")
 
-    # Without workers torch would share the stacking of a large batch among all cores, and measure who else uses them.
-    # In a worker it never does.
+    # Without workers torch would stack a large batch on all cores, and the result depend on what else they do. In a
+    # worker it uses one.
     torch.set_num_threads(1)
     loading.place_main()
-    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than main has cores: as intended
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than main has cores, on purpose
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(facts(), highlight=False)
     tables = []

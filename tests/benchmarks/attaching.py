@@ -1,4 +1,4 @@
-"""What it costs torch's own loader to be attached and recorded."""
+"""The cost of attaching to and recording torch's own loader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracing.recording.torch_loader.attach import attach
 
 
 def seconds_per_attached_batch(num_workers: int, batches: int) -> float:
-    """As `seconds_per_batch`, of the smallest batches, by torch's loader, attached."""
+    """As `seconds_per_batch`, for the smallest batches and torch's loader, attached."""
     dataset = MadeAlready(SMALLEST.sample)
     loader = torch.utils.data.DataLoader(
         dataset, SMALLEST.batch_size, num_workers=num_workers, worker_init_fn=place_worker
@@ -31,7 +31,7 @@ def seconds_per_attached_batch(num_workers: int, batches: int) -> float:
 
 
 def compare_attaching(directory: Path, num_workers: int, seconds: float, turns: int) -> Comparison:
-    """torch alone first; attached, and recorded into `directory`, second: seconds for each of the smallest batches."""
+    """Seconds for each of the smallest batches: torch alone first; attached and recorded into `directory` second."""
     batches = batches_within(seconds, torch.utils.data, SMALLEST, num_workers)
     alone = partial(seconds_per_batch, torch.utils.data, SMALLEST, num_workers, batches)
     attached = partial(seconds_per_attached_batch, num_workers, batches)

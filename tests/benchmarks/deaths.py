@@ -15,7 +15,7 @@ import torch.utils.data
 
 
 class Naps(torch.utils.data.Dataset[int]):
-    """A sample takes 5 ms, in which its worker sleeps."""
+    """Its worker sleeps for 5 ms for each sample."""
 
     def __len__(self) -> int:
         return 1 << 30
@@ -26,7 +26,7 @@ class Naps(torch.utils.data.Dataset[int]):
 
 
 def seconds_to_notice(package: ModuleType, kills: int, on_main_thread: bool = True) -> list[float]:
-    """From the kill of one of two workers to the RuntimeError in the thread that iterates, for each of `kills`."""
+    """Seconds from the kill of one of two workers to the RuntimeError in the thread that iterates, for each kill."""
     moments = random.Random(7)
     taken: list[float] = []
     for _ in range(kills):

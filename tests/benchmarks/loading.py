@@ -22,7 +22,7 @@ SKIPPED = 8  # batches before the clock starts: more than were prefetched while 
 
 
 class MadeAlready(torch.utils.data.Dataset):
-    """As many samples as anybody asks for, all of them the same object."""
+    """Any number of samples, all of them the same object."""
 
     def __init__(self, sample: Any) -> None:
         self.sample = sample
@@ -59,8 +59,8 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 
 
 def place_main() -> None:
-    """Give main the first core. Left to itself the system puts a worker now beside main and now on a core of its own,
-    which decides between 1,700 and 2,700 small batches a second, for either loader, and would drown the rest."""
+    """Give main the first core. Otherwise the system may put a worker on main's core or on its own: the difference,
+    1,700 or 2,700 small batches a second for either loader, would drown everything else."""
     if len(CORES) > 1:
         os.sched_setaffinity(0, CORES[:1])
 
@@ -78,7 +78,7 @@ def open_loader(package: ModuleType, cell: Cell, num_workers: int) -> Iterator[A
 
 
 def seconds_per_batch(package: ModuleType, cell: Cell, num_workers: int, batches: int) -> float:
-    """The mean over `batches` batches of a loader in full swing. Starting and stopping it is not in it."""
+    """The mean over `batches` batches of a loader in full swing, without starting and stopping it."""
     iterator = open_loader(package, cell, num_workers)
     deque(islice(iterator, SKIPPED), maxlen=0)
     begin = perf_counter()
@@ -87,7 +87,7 @@ def seconds_per_batch(package: ModuleType, cell: Cell, num_workers: int, batches
 
 
 def seconds_to_first_batch(package: ModuleType, cell: Cell, num_workers: int) -> float:
-    """From asking for an iterator to holding a batch."""
+    """From asking for an iterator to having a batch."""
     begin = perf_counter()
     iterator = open_loader(package, cell, num_workers)
     next(iterator)
@@ -95,8 +95,8 @@ def seconds_to_first_batch(package: ModuleType, cell: Cell, num_workers: int) ->
 
 
 def batches_within(seconds: float, package: ModuleType, cell: Cell, num_workers: int) -> int:
-    """How many batches it loads in `seconds`, starting included; at least 8. This also warms it up: the first large
-    batches of a process take many times as long as later ones, which find their memory mapped already."""
+    """How many batches it loads in `seconds`, starting included; at least 8. This also warms it up: a process's first
+    large batches take many times as long as later ones, whose memory is mapped already."""
     batches, end = 0, perf_counter() + seconds
     iterator = open_loader(package, cell, num_workers)
     while perf_counter() < end:
@@ -106,15 +106,15 @@ def batches_within(seconds: float, package: ModuleType, cell: Cell, num_workers:
 
 
 def compare_throughput(cell: Cell, num_workers: int, seconds: float, turns: int) -> Comparison:
-    """torch first, minidl second: seconds a batch. A turn takes each about `seconds`."""
+    """Seconds a batch, torch first, minidl second. Each takes about `seconds` in a turn."""
     batches = min(batches_within(seconds, package, cell, num_workers) for package in (minidl, torch.utils.data))
     measure = partial(seconds_per_batch, cell=cell, num_workers=num_workers, batches=batches)
     return in_turns(partial(measure, torch.utils.data), partial(measure, minidl), turns)
 
 
 def compare_first_batch(num_workers: int, turns: int) -> Comparison:
-    """torch first, minidl second: seconds until the first of the smallest batches is there."""
+    """Seconds to the first of the smallest batches, torch first, minidl second."""
     measure = partial(seconds_to_first_batch, cell=SMALLEST, num_workers=num_workers)
-    measure(minidl)  # what either imports on first use (both stand on the same modules) falls on neither
+    measure(minidl)  # imports what both import on first use
     measure(torch.utils.data)
     return in_turns(partial(measure, torch.utils.data), partial(measure, minidl), turns)

@@ -1,4 +1,4 @@
-"""What recording costs the loader, and what reading a long trace costs."""
+"""The cost of recording to the loader, and of reading a long trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.benchmarks.turns import Comparison, in_turns
 
 
 def compare_recording(directory: Path, num_workers: int, seconds: float, turns: int) -> Comparison:
-    """minidl alone first, minidl recorded into `directory` second: seconds for each of the smallest batches."""
+    """Seconds for each of the smallest batches: minidl alone first, minidl recorded into `directory` second."""
     batches = batches_within(seconds, minidl, SMALLEST, num_workers)
     alone = partial(seconds_per_batch, minidl, SMALLEST, num_workers, batches)
 
@@ -36,7 +36,7 @@ def compare_recording(directory: Path, num_workers: int, seconds: float, turns: 
 
 
 def ns_per_emit(calls: int) -> float:
-    """An `emit` as the loader calls it, in ns: the best of five loops of `calls`, less what an empty loop takes."""
+    """Nanoseconds for an `emit` as the loader calls it: the best of five loops of `calls`, less an empty loop."""
     call = "emit(PUT, 1, 3, 0, 1)"
     names = {"emit": events.emit, "PUT": events.PUT}
     loops = timeit.repeat(call, globals=names, number=calls, repeat=5)
@@ -57,11 +57,11 @@ class Numbers(torch.utils.data.IterableDataset):
         return iter(range(1 << 40))
 
 
-EVENTS_PER_BATCH = 20  # that every batch makes with two workers; how often someone waits for one comes on top
+EVENTS_PER_BATCH = 20  # with two workers, without the waits
 
 
 def record_batches(directory: Path, batches: int) -> int:
-    """Record `batches` batches from two workers into `directory`. Returns how many events that made."""
+    """Record `batches` batches from two workers into `directory`. Returns the number of events."""
     with tracing.record(directory):
         deque(islice(minidl.DataLoader(Numbers(), batch_size=None, num_workers=2), batches), maxlen=0)
     return len(tracing.load(directory).events)
@@ -74,15 +74,15 @@ def record_events(directory: Path, count: int) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """What it took to read a trace."""
+    """How long it took to read a trace."""
 
     events: int
     load: float  # seconds to load and sort it: the median of three
-    state: float  # seconds for the state after an event anywhere in it: the worst of twenty
+    state: float  # seconds for the state after any event: the worst of twenty
 
 
 def read(directory: Path) -> Reading:
-    """Load the trace in `directory` three times, and look at its state at twenty places, drawn by chance."""
+    """Load the trace in `directory` three times, and ask for its state after twenty random events."""
     loads = []
     for _ in range(3):
         begin = perf_counter()

@@ -1,4 +1,4 @@
-"""How many schedules a second the simulated world tries on one core, and whether its memory stays flat."""
+"""How many schedules a second the simulated world runs on one core, and whether its memory stays flat."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WARM_UP = 500  # schedules, before anything is measured
 
 @dataclass(frozen=True)
 class Simulated:
-    """What the smallest program (2 workers, 3 tasks) took."""
+    """How the smallest program (2 workers, 3 tasks) did."""
 
     schedules: int
-    seconds: float  # by chance, one after the other
-    exhausted: float  # schedules a second of an exploration, which looks at every state as well
-    grown: float  # megabytes of resident memory after all of them, more than after the warm-up
+    seconds: float  # for all of them, random ones
+    exhausted: float  # schedules a second of an exploration, which also hashes every state
+    grown: float  # megabytes of resident memory more than after the warm-up
 
 
 def measure(schedules: int) -> Simulated:
-    """So many schedules by chance, without faults (a run that is cut short takes less); and all with two delays."""
+    """Run `schedules` random ones, without faults (a run that is cut short takes less), and all with two delays."""
     explore_by_chance(load, WARM_UP, draws=False)
     gc.collect()
     process = psutil.Process()

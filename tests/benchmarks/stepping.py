@@ -13,8 +13,8 @@ from tracing.views.step_through import step_page
 
 EVENTS_A_BATCH = 17  # of `steady`
 
-# A key, the state after it, the whole page laid out anew: what must be done before the next frame can be painted.
-# Every hundred steps the browser gets room for its own affairs; animations are on.
+# A key, the state after it, the layout of the whole page: everything before the next frame can be painted.
+# Every hundred steps the browser gets time for its own work; animations are on.
 STEPS = """
 (async (steps) => {
   const times = [];
@@ -32,7 +32,7 @@ STEPS = """
 
 @dataclass
 class Stepping:
-    """Of one page."""
+    """What one page costs."""
 
     events: int
     workers: int
@@ -43,7 +43,7 @@ class Stepping:
 
 
 def measure(program: str, directory: Path, events: int, workers: int) -> Stepping:
-    """Step forwards through a whole page of about so many events, and back again."""
+    """Step forwards through a whole page of about `events` events, and back again."""
     count = steady(directory / "trace", events // EVENTS_A_BATCH, workers)
     trace = tracing.load(directory / "trace")
     begin = perf_counter()

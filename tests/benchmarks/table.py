@@ -14,7 +14,7 @@ from rich.console import Console
 
 @dataclass
 class Table:
-    """Cells of text under a title. The first column is of words, the others of numbers."""
+    """Cells of text under a title. The first column has words, the others numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -28,7 +28,7 @@ def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
 
 
 def facts() -> str:
-    """The machine and the versions, in one line, without naming the machine."""
+    """The kind of machine and the versions, in one line."""
     return (
         f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"torch {torch.__version__}"
@@ -48,7 +48,7 @@ def show(table: Table, console: Console) -> None:
 
 
 def as_markdown(tables: list[Table], command: str) -> str:
-    """The tables, with the command that makes them and what they were measured on."""
+    """The tables, with the command that made them and where they were measured."""
     lines = [f"Made by `{command}` on {facts()}.", ""]
     for table in tables:
         lines += [f"### {table.title}", ""]
@@ -58,9 +58,9 @@ def as_markdown(tables: list[Table], command: str) -> str:
 
 
 def between_markers(page: str, text: str, name: str = "benchmarks") -> str:
-    """`page` with `text` in place of what stands between the two markers of this name.
+    """`page` with `text` in place of what is between the two markers of this name.
 
-    ValueError: the page has not exactly one of each, in their order.
+    ValueError: the page does not have exactly one of each, in this order.
     """
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):

@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say they do. No test here judges a speed."""
+"""The benchmarks measure what they claim to. No test here judges a speed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_speed_is_a_ratio_of_medians_and_spread_one_of_turns() -> None:
     assert Comparison([3.0], [2.0]).spread == (1.5, 1.5)
 
 
-def test_turns_change_who_goes_first() -> None:
+def test_turns_alternate_which_goes_first() -> None:
     calls = []
 
     def first() -> float:
@@ -39,7 +39,7 @@ def test_turns_change_who_goes_first() -> None:
     assert calls == ["first", "second", "second", "first", "first", "second"]
 
 
-def test_verdicts() -> None:
+def test_a_verdict_compares_with_a_goal() -> None:
     assert verdict(0.98, 0.97) == "0.97 met"
     assert verdict(0.96, 0.97) == "0.97 missed"
     assert verdict(61, 60, at_most=True) == "60 missed"
@@ -90,7 +90,7 @@ def test_a_table_in_a_pipe_is_plain_text() -> None:
     assert "0.97 missed" in text
 
 
-def test_a_page_keeps_what_stands_around_the_markers() -> None:
+def test_a_page_keeps_what_is_around_the_markers() -> None:
     begin, end = "<!-- speeds: begin -->", "<!-- speeds: end -->"
     table = Table("Speed", ("what", "ratio"), [("loads", "1.00")])
     text = as_markdown([table], "make it")
@@ -107,7 +107,7 @@ def test_a_live_view_is_watched(tmp_path: Path) -> None:
     taken = watching.watch(tmp_path / "run.trace", seconds=0.5)
     assert 0 < taken.share < 1
     assert taken.events > 1000
-    assert 0.1 < taken.events_per_second / watching.EVENTS_PER_SECOND < 2  # a busy machine does not get as far
+    assert 0.1 < taken.events_per_second / watching.EVENTS_PER_SECOND < 2  # a busy machine is slower
 
 
 def test_schedules_are_counted() -> None:

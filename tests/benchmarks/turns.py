@@ -10,7 +10,7 @@ from statistics import median, quantiles
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `in_turns` measured: seconds, a value a turn."""
+    """What `in_turns` measured: seconds, one value per turn."""
 
     first: list[float]
     second: list[float]
@@ -25,7 +25,7 @@ class Comparison:
 
     @property
     def speed(self) -> float:
-        """How fast the second is, in units of the first: the ratio of their medians. Above 1 it is the faster one."""
+        """The second's speed relative to the first's: the ratio of their medians. Above 1 the second is faster."""
         return self.median_first / self.median_second
 
     @property
@@ -39,10 +39,10 @@ class Comparison:
 
 
 def in_turns(first: Callable[[], float], second: Callable[[], float], turns: int) -> Comparison:
-    """Call both `turns` times; each returns the seconds it took. Who goes first changes from turn to turn."""
+    """Call both `turns` times; each returns the seconds it took. Which goes first alternates."""
     times: dict[Callable[[], float], list[float]] = {first: [], second: []}
     for turn in range(turns):
         for measure in (first, second) if turn % 2 == 0 else (second, first):
-            gc.collect()  # what one left behind is not swept up on the other's time
+            gc.collect()  # the garbage of one is not collected on the other's time
             times[measure].append(measure())
     return Comparison(times[first], times[second])

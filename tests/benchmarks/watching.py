@@ -1,4 +1,4 @@
-"""What it takes to watch a run live: the share of a core that `python -m tracing live` needs beside a busy loader."""
+"""The cost of watching a run live: the share of a core that `python -m tracing live` takes beside a busy loader."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ WIDTH, HEIGHT = 120, 40
 
 @dataclass(frozen=True)
 class Watched:
-    """A view of a run, both processes of their own."""
+    """What watching a run took."""
 
     share: float  # of a core, 0 to 1
     events_per_second: float
-    events: int  # that the trace had in the end
+    events: int  # of the trace in the end
 
 
 def emit_steadily(directory: Path) -> None:
-    """Load until killed, with a training step that waits for the clock: some EVENTS_PER_SECOND."""
+    """Load until killed, with a training step that waits for the clock: about EVENTS_PER_SECOND."""
     period = EVENTS_PER_BATCH / EVENTS_PER_SECOND
     with tracing.record(directory, capacity=4_000_000):
         batches = iter(minidl.DataLoader(Numbers(), batch_size=None, num_workers=2))
@@ -46,13 +46,13 @@ def emit_steadily(directory: Path) -> None:
 
 
 def watch(directory: Path, seconds: float, after: float = 0.0) -> Watched:
-    """Watch such a run for so long, once it has gone on for `after` seconds and the first frame is there."""
+    """Watch such a run for `seconds`, `after` seconds after its start and once the first frame is shown."""
     run = get_context("spawn").Process(target=emit_steadily, args=(directory,))
     run.start()
     try:
         while not (any(directory.glob("events-*-*.bin")) and len(tracing.load(directory)) > EVENTS_PER_SECOND / 10):
-            assert run.is_alive(), "the run to be watched has ended before it began"
-            time.sleep(0.05)  # the workers are being started
+            assert run.is_alive(), "the run ended before it could be watched"
+            time.sleep(0.05)  # its workers are starting
         time.sleep(after)
         share = _share_of_a_core(directory, seconds)
     finally:
@@ -63,7 +63,7 @@ def watch(directory: Path, seconds: float, after: float = 0.0) -> Watched:
 
 
 def _share_of_a_core(directory: Path, seconds: float) -> float:
-    """Of the live view in a terminal of its own."""
+    """The share that the live view takes, in its own terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     env = {**os.environ, "TERM": "xterm-256color"}
@@ -71,10 +71,8 @@ def _share_of_a_core(directory: Path, seconds: float) -> float:
     view = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env)
     os.close(slave)
     shown = threading.Event()
-    reader = threading.Thread(
-        target=_read, args=(master, shown), daemon=True
-    )  # or the view would wait for the terminal
-    reader.start()
+    reader = threading.Thread(target=_read, args=(master, shown), daemon=True)
+    reader.start()  # or the view would wait for the terminal
     try:
         assert shown.wait(60), "the live view shows nothing"
         clock = _cpu_clock(view.pid)
@@ -89,8 +87,7 @@ def _share_of_a_core(directory: Path, seconds: float) -> float:
 
 
 def _cpu_clock(pid: int) -> int:
-    """The clock of the CPU time that a process has taken: in nanoseconds, where /proc has ticks of 10 ms, longer than
-    a frame takes."""
+    """The clock of a process's CPU time, in nanoseconds. (The ticks in /proc, 10 ms, are longer than a frame takes.)"""
     clock = ctypes.c_int()  # a clockid_t
     failed = ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
     if failed:
@@ -99,7 +96,7 @@ def _cpu_clock(pid: int) -> int:
 
 
 def _read(master: int, shown: threading.Event) -> None:
-    """Read what comes; say when a whole frame has."""
+    """Read all output; set `shown` once it has a whole frame."""
     text = b""
     try:
         while data := os.read(master, 1 << 16):

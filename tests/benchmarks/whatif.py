@@ -1,4 +1,4 @@
-"""What `tracing.whatif` predicts of one recording, beside what the same load really does in each of the settings."""
+"""What `tracing.whatif` predicts from one recording, beside what the same load really does in each setting."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tracing.analysis.whatif.whatif import WhatIf, whatif
 
 WORKERS = PREFETCH = (1, 2, 3, 4)
 RECORDED = Setting(2, 2)
-RECORDINGS = 5  # of which one counts
+RECORDINGS = 5  # the least disturbed one counts
 
 
 def compute(seconds: float) -> None:
-    """Use a core for so long."""
+    """Use a core for `seconds`."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
@@ -73,9 +73,9 @@ class Samples(minidl.Dataset[int]):
 
 @dataclass(frozen=True, order=True)
 class Ran:
-    """A run. The one that was disturbed least comes first."""
+    """A run. Sorted, the least disturbed one comes first."""
 
-    others: float  # cores that other programs used meanwhile, in the mean
+    others: float  # cores that other programs used meanwhile, on average
     rate: float  # batches a second
 
 
@@ -88,7 +88,7 @@ class Load:
     train: Callable[[], None]
 
     def run(self, setting: Setting, batches: int) -> Ran:
-        """One epoch, from the making of its workers to their end."""
+        """Run one epoch, from the start of its workers to their end."""
         loader: Any = minidl.DataLoader(
             Samples(self.make, batches),
             num_workers=setting.num_workers,
@@ -103,7 +103,7 @@ class Load:
         return Ran(max(0.0, used_by_all() - of_all - used_by_us() + own) / seconds, batches / seconds)
 
     def record(self, batches: int, directory: Path) -> tracing.Trace:
-        """The most undisturbed one of a few."""
+        """The least disturbed of a few recordings."""
         found = []
         for number in range(RECORDINGS):
             path = directory / f"{number}.trace"
@@ -115,13 +115,13 @@ class Load:
 
 
 def used_by_all() -> float:
-    """CPU seconds of the whole machine, since it began."""
+    """CPU seconds of the whole machine since it was started."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
 
 
 def used_by_us() -> float:
-    """CPU seconds of this process, and of those of its children that have ended."""
+    """CPU seconds of this process, and of its children that have ended."""
     return sum(os.times()[:4])
 
 
@@ -151,7 +151,7 @@ class Predicted:
     runs: dict[Setting, list[Ran]] = field(default_factory=dict)
 
     def undisturbed(self, setting: Setting) -> list[Ran]:
-        """The half of its runs in which other programs took least."""
+        """The half of its runs in which other programs used the cores least."""
         runs = sorted(self.runs[setting])
         return runs[: (len(runs) + 1) // 2]
 
@@ -161,17 +161,17 @@ class Predicted:
 
     @property
     def others(self) -> float:
-        """Cores that other programs used, in the mean, in the runs that count."""
+        """Cores that other programs used, on average, in the runs that count."""
         return mean(each.others for setting in self.runs for each in self.undisturbed(setting))
 
     @property
     def errors(self) -> dict[Setting, float]:
-        """How far each prediction is from what was measured, as a share of that."""
+        """How far each prediction is off, as a share of what was measured."""
         return {setting: abs(self.rates[setting] / self.measured(setting) - 1) for setting in self.runs}
 
     @property
     def missed(self) -> float:
-        """How much slower the setting that was predicted to be best is than the one that was, 0 to 1."""
+        """How much slower the setting predicted to be best is than the best one, 0 to 1."""
         return 1 - self.measured(self.best) / max(map(self.measured, self.runs))
 
 
@@ -184,7 +184,7 @@ def predict(load: Load, batches: int, directory: Path) -> Predicted:
 
 @contextlib.contextmanager
 def on_all_cores() -> Iterator[None]:
-    """The other benchmarks give main a core of its own, which its workers would inherit (`loading.place_main`)."""
+    """Undo `loading.place_main`, by which main, and so its workers, would have a single core."""
     if not loading.CORES:
         yield
         return
@@ -198,7 +198,7 @@ def on_all_cores() -> Iterator[None]:
 
 def measure(batches: int, turns: int, loads: Iterable[Load] = LOADS) -> list[Predicted]:
     """Record each load once, predict the grid, and run it: all settings in turns, so that whatever else the machine
-    does meanwhile falls on all of them."""
+    does affects all of them."""
     results = []
     settings = [Setting(*pair) for pair in product(WORKERS, PREFETCH)]
     for load in loads:
@@ -212,8 +212,8 @@ def measure(batches: int, turns: int, loads: Iterable[Load] = LOADS) -> list[Pre
 
 
 def predicted(batches: int, turns: int) -> Table:
-    """What was predicted from one recording with 2 workers and prefetch_factor=2, against what was measured. (Other
-    programs are not in the prediction; how many cores they used stands beside it.)"""
+    """What was predicted from one recording with 2 workers and prefetch_factor=2, against what was measured. (The
+    prediction knows nothing of other programs; a column shows how many cores they used.)"""
     columns = ("load", "median error", "worst error", "predicted best", "slower than the best by", "others use", "goal")
     table = Table("Predicted and measured batches a second, 1 to 4 workers × prefetch_factor 1 to 4", columns)
     results = measure(batches, turns)
@@ -224,6 +224,6 @@ def predicted(batches: int, turns: int) -> Table:
         table.rows.append((*row, f"{result.others:.2f} cores", f"best: {verdict(result.missed, 0.05, at_most=True)}"))
     errors = [error for result in results for error in result.errors.values()]
     for name, value, goal in (("median", median(errors), 0.1), ("worst", max(errors), 0.25)):
-        told = [f"{value:.1%}" if name in column else "" for column in columns[1:-1]]
-        table.rows.append((f"all: {name} error", *told, verdict(value, goal, at_most=True)))
+        cells = [f"{value:.1%}" if name in column else "" for column in columns[1:-1]]
+        table.rows.append((f"all: {name} error", *cells, verdict(value, goal, at_most=True)))
     return table
