@@ -396,8 +396,8 @@ def test_the_training_step_uses_a_core_unless_the_workers_had_them_all(
     simulated: Callable[[str], tracing.Trace],
 ) -> None:
     waits = Load(Samples(60, computes), lambda: sleep(0.005))
-    assert noted(tracing.whatif(waits.trace(Setting(4)), 1, 1), "is taken to wait")
-    assert noted(tracing.whatif(simulated("computes, trains"), 1, 1), "is taken to use a core")
+    assert noted(tracing.whatif(waits.trace(Setting(4)), 1, 1), "is assumed to wait")
+    assert noted(tracing.whatif(simulated("computes, trains"), 1, 1), "is assumed to use a core")
 
 
 def test_a_prediction_that_is_wrong_about_the_recorded_setting_says_so(
@@ -481,7 +481,7 @@ def test_what_is_wrong_about_the_recording_recommends_nothing(simulated: Callabl
     off = dataclasses.replace(found, recorded=measured)
     assert off.off == pytest.approx(-0.5)
     words = " ".join(str(off).split())
-    assert "Best not to be told: the replay of the recorded setting itself comes out 50% too slow" in words
+    assert "Best unknown: the replay of the recorded setting itself comes out 50% too slow" in words
     assert words.count("best") == 0
     assert dataclasses.replace(off, cores=64.0).off == 0  # of another machine nothing was measured
 

@@ -1,13 +1,13 @@
 """`tracing.whatif(trace, num_workers=(1, 2, 4), ...)`: how fast the recorded load would be with other options.
 
-Its recorded durations (tracing.analysis.whatif.durations) are done again by minidl's own loader on a simulated machine
-with as many cores (tracing.analysis.whatif.simulated_replay), once for every setting asked for. The recorded setting is
-always among them: what it predicts for that can be held against what was measured.
+minidl's own loader replays the recorded durations (tracing.analysis.whatif.durations) on a simulated machine with as
+many cores (tracing.analysis.whatif.simulated_replay), once for every setting. The recorded setting is always among
+them: what is predicted for it can be compared with what was measured.
 
 Legend
     grid     the settings: each combination of the values given
-    best     of those that are nearly the fastest the one with the fewest workers. All that keep nearly all cores busy
-             count as equally fast: how well a real machine shares its last bit out is chance
+    best     the setting with the fewest workers of those that are nearly the fastest. All that keep nearly all cores
+             busy count as equally fast: how a real machine shares out the rest is chance
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from tracing.trace.trace import Trace
 
 FORMAT = 1  # of the JSON
 WIDTH = 76  # characters of a line of text
-MOST = 240  # batches that are replayed of a longer trace
-LARGEST = 256  # num_workers, or prefetch_factor, that is replayed
+MOST = 240  # batches of a longer trace that are replayed
+LARGEST = 256  # num_workers or prefetch_factor that is replayed
 NEARLY = 0.03  # a setting slower by less than this share is as good
-OFF = 0.1  # a prediction for the recorded setting that is wrong by more than this is told
+OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
 BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
-WORKERS, PREFETCH = (1, 2, 4, 8), (1, 2, 4)  # what is tried at least, unless something else is asked for
-MOST_WORKERS = 64  # that are tried unless more are asked for
+WORKERS, PREFETCH = (1, 2, 4, 8), (1, 2, 4)  # tried, among others, if no values are given
+MOST_WORKERS = 64  # tried if no values are given
 
 T = TypeVar("T", int, bool)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A setting, and what it would be like."""
+    """A setting, and how the load would do in it."""
 
     setting: Setting
     batches_per_second: float  # all epochs, start-up and shutdown included
     waiting: float  # the share of that time in which main does not train, 0 to 1
-    busy: float  # cores, in the mean
+    busy: float  # cores, on average
 
 
 @dataclass
@@ -58,14 +58,14 @@ class WhatIf:
     rows: list[Prediction]
     recorded: Prediction  # as measured
     best: Prediction
-    cores: float  # of the machine it is replayed on
-    recorded_cores: float  # of the one it was recorded on
+    cores: float  # of the machine that it is replayed on
+    recorded_cores: float  # of the machine that it was recorded on
     replayed: int  # batches, of ...
-    batches: int  # ... those that were recorded
+    batches: int  # ... those recorded
     notes: list[str] = field(default_factory=list)  # what is not known, or was chosen
 
     def __getitem__(self, setting: Setting) -> Prediction:
-        """The prediction for one of the settings. KeyError: it was not asked for."""
+        """The prediction for a setting. KeyError: it was not among those tried."""
         for row in self.rows:
             if row.setting == setting:
                 return row
@@ -74,7 +74,7 @@ class WhatIf:
     @property
     def off(self) -> float:
         """By how much the prediction for the recorded setting is too fast, or (below 0) too slow: 0.1 is 10 %. 0 for
-        another machine: nothing was measured there."""
+        another machine, on which nothing was measured."""
         if self.cores != self.recorded_cores:
             return 0.0
         return self[self.recorded.setting].batches_per_second / self.recorded.batches_per_second - 1
@@ -83,7 +83,7 @@ class WhatIf:
         return text(self)
 
     def to_json(self) -> str:
-        """The whole of it."""
+        """All of it."""
         return json.dumps({"format": FORMAT} | asdict(self), indent=1)
 
 
@@ -100,10 +100,10 @@ def whatif(
 ) -> WhatIf:
     """Predict the throughput of a recorded load in other settings: one value for each option, or several.
 
-    Without values for `num_workers` and `prefetch_factor` those are tried that are likely to be the best; the other
-    options stay as recorded. `loader` is the number of one; by default it is that which took most of main's time.
-    `cpus` is the number of cores, if not that of the machine of the recording. `progress(done, all)` is called as it
-    goes on. ValueError: the trace has nothing to replay, or no such loader, or a value is none that a loader takes.
+    Without values for `num_workers` and `prefetch_factor`, those that are likely to be the best are tried; the other
+    options stay as recorded. `loader` is a loader's number; by default it is the one that took most of main's time.
+    `cpus` is the number of cores, if not that of the recording's machine. `progress(done, all)` is called before each
+    setting. ValueError: the trace has nothing to replay, or no such loader, or a loader would not accept a value.
     """
     if cpus is not None and not cpus > 0:
         raise ValueError(f"a machine has at least a part of a core, not {cpus}")
@@ -125,7 +125,7 @@ def whatif(
 
 
 def _likely(measures: Measures) -> list[int]:
-    """Numbers of workers that may be the best: up to that which could keep up with the training."""
+    """Numbers of workers that may be the best: up to the number that could keep up with the training."""
     wanted = min(more_workers(measures, 0)[0], MOST_WORKERS)
     doubled = (1 << power for power in range(4, MOST_WORKERS.bit_length()))
     return sorted({*WORKERS, measures.num_workers, wanted, *(each for each in doubled if each < wanted)})
@@ -137,7 +137,7 @@ def _values(given: T | Iterable[T]) -> list[T]:
 
 
 def _grid(workers: list[int], prefetch: list[int], in_order: list[bool], persistent: list[bool]) -> list[Setting]:
-    """Each combination; without workers the other options mean nothing. ValueError: one that no loader takes."""
+    """Each combination; without workers the other options mean nothing. ValueError: a loader would not accept it."""
     for name, values, least in (("num_workers", workers, 0), ("prefetch_factor", prefetch, 1)):
         for value in values:
             if type(value) is not int or value < least:
@@ -157,8 +157,8 @@ def predict(
     loaders: int = 1,
     most: int = MOST,
 ) -> WhatIf:
-    """`settings`: the first one is the recorded one. At most so many batches are replayed, or four for each that may be
-    under way."""
+    """The first of `settings` is the recorded one. At most `most` batches are replayed, or four for each that may be
+    outstanding."""
     from tracing.analysis.whatif.simulated_replay import fitted, replay_load  # imports minidl's loader: a second
 
     times = fitted(whole.excerpt(max(most, *(4 * each.num_workers * each.prefetch_factor for each in settings))))
@@ -189,11 +189,11 @@ def predict(
 
 
 def best(rows: list[Prediction], cores: float) -> Prediction:
-    """The cheapest of those that are nearly the fastest: with the fewest workers, then with the least prefetch, but
-    rather two than one, which covers nothing that the recording has not seen; then in order."""
+    """The cheapest of those that are nearly the fastest: the fewest workers, then the least prefetch (but two rather
+    than one, which leaves no reserve for what the recording has not seen), then in order."""
 
     def sure(row: Prediction) -> float:
-        """Batches a second, at most those that keep nearly all cores busy."""
+        """Batches a second, at most as many as keep nearly all cores busy."""
         return row.batches_per_second * ALL_CORES * cores / max(row.busy, ALL_CORES * cores)
 
     def cost(row: Prediction) -> tuple[float, ...]:
@@ -205,55 +205,55 @@ def best(rows: list[Prediction], cores: float) -> Prediction:
 
 
 def _notes(found: WhatIf, times: Durations, measures: Measures, loaders: int) -> list[str]:
-    """What a reader must know before he believes the table."""
+    """What to know before you trust the table."""
     notes = []
     was, chosen = found.recorded.setting, found.best
     if ended_early(measures):
         notes.append(
-            f"The run ended early, after {found.batches:,} batches: of a run of that length all this is told, in which "
-            "the start-up weighs as it would not in a longer one."
+            f"The run ended early, after {found.batches:,} batches: the predictions are for a run of that length, in "
+            "which the start-up has more weight than in a longer one."
         )
     if abs(found.off) > OFF:
         notes.append(
-            f"The recorded setting itself comes out {_off(found)}: take the other numbers for no more exact than that."
+            f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that."
         )
     if chosen.batches_per_second < (1 - NEARLY) * max(row.batches_per_second for row in found.rows):
         notes.append(
-            f"All that keep more than {ALL_CORES:.0%} of the cores busy are taken for equally fast, and the one with "
-            "the fewest workers for the best."
+            f"All settings that keep more than {ALL_CORES:.0%} of the cores busy count as equally fast, and the one "
+            "with the fewest workers as the best."
         )
     if not was.num_workers:
         notes.append(
-            "The trace has no workers: what it takes to start one, and to send a batch from one process to another, is "
-            "not known, and not counted. Record a short run with num_workers=1 to have it counted."
+            "The trace has no workers: the time to start one, and to send a batch from one process to another, is not "
+            "known, and not counted. Record a short run with num_workers=1 to have it counted."
         )
     elif times.trains_on:
-        notes.append("The training step is taken to use a core (what main computes is not recorded).")
+        notes.append("The training step is assumed to use a core (what main computes is not recorded).")
     else:
-        notes.append("The training step is taken to wait: the workers were too quick for it to have used a core, too.")
+        notes.append("The training step is assumed to wait: the workers were too quick for it to have used a core.")
     if was.num_workers and work(measures) is Work.MIXED:
         notes.append(
-            "The workers had a core for less than half of the time in which they made batches. What of that is not due "
-            "to this load itself is taken for waiting for storage or a network. If other programs had the cores, more "
-            "workers gain less."
+            "The workers had a core for less than half of the time in which they made batches. The part of that which "
+            "this load itself does not explain is assumed to be waiting for storage or a network. If other programs "
+            "had the cores, more workers gain less."
         )
     if (measures.tasks["stream_end"] >= 0).any():
         notes.append(
-            "The dataset is iterable: it is taken to deal the same batches out to any number of workers, and these to "
+            "The dataset is iterable: it is assumed to divide the same batches among any number of workers, which then "
             "end at the same time."
         )
     if found.cores == found.recorded_cores and not measures.trace.about.get("cpus"):
-        notes.append("How many cores the machine had is not known: one is assumed.")
+        notes.append("The number of cores of the machine is not known: one is assumed.")
     if loaders > 1:
         notes.append(f"Of {loaders} loaders this is number {found.loader}, which took most of main's time.")
     if found.cores != found.recorded_cores:
-        notes.append(f"It was recorded on {told_cores(found.recorded_cores)}.")
+        notes.append(f"It was recorded on {cores_in_words(found.recorded_cores)}.")
     return notes
 
 
 # ---- text
 
-COLUMNS = {  # of a Setting -> how it is told in the table
+COLUMNS = {  # field of a Setting -> its heading in the table
     "num_workers": "workers",
     "prefetch_factor": "prefetch",
     "in_order": "in order",
@@ -262,7 +262,7 @@ COLUMNS = {  # of a Setting -> how it is told in the table
 
 
 def options(setting: Setting, beside: Setting | None = None) -> str:
-    """As arguments: "num_workers=4, prefetch_factor=2", and what else differs from another setting."""
+    """As arguments: "num_workers=4, prefetch_factor=2", and whatever else differs from the setting `beside`."""
     names = [
         name
         for name, value in vars(setting).items()
@@ -272,16 +272,16 @@ def options(setting: Setting, beside: Setting | None = None) -> str:
     return ", ".join(f"{name}={vars(setting)[name]}" for name in names)
 
 
-def told_cores(cores: float) -> str:
+def cores_in_words(cores: float) -> str:
     return f"{cores:g} core{'s' if cores != 1 else ''}"
 
 
 def text(found: WhatIf) -> str:
     recorded, chosen = found.recorded, found.best
     what = f"{found.replayed:,} of {found.batches:,}" if found.replayed < found.batches else f"{found.batches:,}"
-    replayed = f"{what} batches of {found.path}, replayed in virtual time on {told_cores(found.cores)}"
+    replayed = f"{what} batches of {found.path}, replayed in virtual time on {cores_in_words(found.cores)}"
     if abs(found.off) > BELIEVED:
-        choice = f"not to be told: the replay of the recorded setting itself comes out {_off(found)}"
+        choice = f"unknown: the replay of the recorded setting itself comes out {_off(found)}"
     elif chosen.setting == recorded.setting:
         choice = f"{options(chosen.setting)}, as recorded"
     else:
