@@ -1,9 +1,8 @@
-"""Small programs that run in the real world and in a simulated one: each asks its world for something, and returns what
-it has seen.
+"""Small programs that run both in the real world and in a simulated one, and must observe the same in both.
 
-A program takes the world and returns a value that can be compared. Those in `VARIES` may see one thing or another;
-those in `SPAWNS` start their processes by spawn, all others by fork; those in `WAITS` take more than a second of real
-time. More of them are in `both_worlds_ends`.
+A program takes its world and returns what it observed, as a value that can be compared. Those in `VARIES` may observe
+one thing or another; those in `SPAWNS` start their processes by spawn, all others by fork; those in `WAITS` take more
+than a second of real time. `both_worlds_ends` has more of them.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from minidl.world.simulated import machine as machines
 from minidl.world.simulated import sleep
 from minidl.world.simulated.faults import KILLED
 
-SOON = 0.05  # seconds: long enough for what is only a matter of switching to another process
+SOON = 0.05  # seconds: long enough for another process to run
 NAP = 0.01  # seconds
-LONG = 60.0  # seconds: what waits so long is not waited for
+LONG = 60.0  # seconds: longer than a test may take
 
 Program = Callable[[Any], Any]
 PROGRAMS: dict[str, Program] = {}
@@ -40,8 +39,8 @@ VARIES = set[str]()
 SPAWNS = set[str]()
 WAITS = set[str]()
 
-told: list[Any] = []  # in a simulation: what was told
-post: Any = None  # in the real world: where it is told, in all the processes that a program forks
+reports: list[Any] = []  # in a simulation
+report_pipe: Any = None  # in the real world: its writing end, in all the processes that a program forks
 
 
 def program(run: Program) -> Program:
@@ -64,13 +63,13 @@ def spawns(run: Program) -> Program:
     return waits(run)  # for the imports
 
 
-def tell(what: Any) -> None:
-    """Say what was seen to who compares. A program's result is told, too."""
-    (told.append if machines.is_running() else post.send)(what)
+def report(what: Any) -> None:
+    """Report an observation to the test. A program's result is reported, too."""
+    (reports.append if machines.is_running() else report_pipe.send)(what)
 
 
 def nap(seconds: float) -> None:
-    """In the real world in short naps: of a signal that comes just before time.sleep() Python hears after it."""
+    """Short sleeps in the real world: Python handles a signal that comes just before time.sleep() only after it."""
     if machines.is_running():
         return sleep(seconds)
     end = time.monotonic() + seconds
@@ -94,7 +93,7 @@ def started(world: Any, target: Any, *args: Any) -> Any:
 
 
 def ended(world: Any, target: Any, *args: Any) -> int:
-    """The exit code of a child."""
+    """Run a child to its end, and return its exit code."""
     process = started(world, target, *args)
     process.join(LONG)
     return int(process.exitcode)
@@ -134,7 +133,7 @@ def what_was_written_comes_before_the_end(world: Any) -> Any:
 
 
 @program
-def nobody_reads_any_more(world: Any) -> Any:
+def a_write_that_has_no_reader(world: Any) -> Any:
     reader, writer = world.pipe()
     reader.close()
     try:
@@ -192,7 +191,7 @@ def writes_and_dies(writer: Any) -> None:
 
 
 @program
-def who_is_killed_leaves_what_it_wrote(world: Any) -> Any:
+def a_killed_process_leaves_what_it_wrote(world: Any) -> Any:
     reader, writer = world.pipe()
     code = ended(world, writes_and_dies, writer)
     writer.close()
@@ -262,7 +261,7 @@ def a_join_that_is_too_short(world: Any) -> Any:
 
 
 @program
-def a_kill_of_who_has_ended(world: Any) -> Any:
+def a_kill_of_a_process_that_has_ended(world: Any) -> Any:
     child = started(world, nap, 0.0)
     child.join(LONG)
     child.terminate()
@@ -319,7 +318,7 @@ def draws(writer: Any) -> None:
 
 @program
 def a_forked_child_draws_what_its_parent_would_have_drawn(world: Any) -> Any:
-    """But for Python's random, which is seeded anew."""
+    """Except from Python's random, which is seeded anew."""
     reader, writer = world.pipe()
     random.seed(11)
     numpy.random.seed(11)
@@ -348,21 +347,21 @@ def a_thread_ends_with_its_process(world: Any) -> Any:
 
 
 @program
-def a_signal_tells_of_a_child_s_end(world: Any) -> Any:
-    told: list[str] = []
-    installed = world.on_child_exit(lambda frame: told.append(frame.f_code.co_name))
+def a_signal_announces_a_child_s_end(world: Any) -> Any:
+    interrupted: list[str] = []
+    installed = world.on_child_exit(lambda frame: interrupted.append(frame.f_code.co_name))
     reader, writer = world.pipe()
-    child = started(world, ends_when_told, reader)
-    writer.write(memoryview(b"end"))  # not before: the signal would come while the process is being started
+    child = started(world, ends_after_a_read, reader)
+    writer.write(memoryview(b"end"))  # not earlier, or the signal could come while the process is being started
     try:
-        while not told:
+        while not interrupted:
             nap(SOON)
     finally:
         child.join(LONG)
-    return installed, len(told), told[0] in ("nap", "write", "a_signal_tells_of_a_child_s_end")
+    return installed, len(interrupted), interrupted[0] in ("nap", "write", "a_signal_announces_a_child_s_end")
 
 
-def ends_when_told(reader: Any) -> None:
+def ends_after_a_read(reader: Any) -> None:
     reader.read()
 
 
@@ -397,7 +396,7 @@ def a_flag_wakes_a_child(world: Any) -> Any:
 
 
 @program
-def a_child_wakes_who_waits_for_its_end(world: Any) -> Any:
+def a_child_that_ends_wakes_its_waiter(world: Any) -> Any:
     child = started(world, nap, SOON)
     waiter = world.waiter()
     waiter.add(world.end_of(child), "ended")
@@ -406,7 +405,7 @@ def a_child_wakes_who_waits_for_its_end(world: Any) -> Any:
 
 
 @program
-def a_wait_in_vain(world: Any) -> Any:
+def a_wait_that_times_out(world: Any) -> Any:
     waiter, before = world.waiter(), world.now()
     waiter.add(world.flag(), "never")
     return waiter.wait(SOON), waiter.wait(0), SOON <= world.now() - before < LONG
@@ -439,7 +438,7 @@ def the_end_of_a_pipe_is_ready(world: Any) -> Any:
 
 
 @program
-def letters_come_in_order(world: Any) -> Any:
+def items_come_in_order(world: Any) -> Any:
     box = world.mailbox()
     thread = world.thread(lambda: [box.put(number) for number in range(5)], (), "writer")
     thread.start()
@@ -449,7 +448,7 @@ def letters_come_in_order(world: Any) -> Any:
 
 
 @program
-def no_letter_comes(world: Any) -> Any:
+def no_item_comes(world: Any) -> Any:
     box, found = world.mailbox(), []
     for how in ({"block": False}, {"timeout": SOON}, {"timeout": 0.0}):
         try:
@@ -485,7 +484,7 @@ def produces(world: Any, writer: Any, messages: int, size: int, how: str) -> Non
 
 
 def consumes(world: Any, messages: int, size: int, how: str = "") -> Any:
-    """What comes of so many messages from a child; at last that it has ended."""
+    """What arrives of `messages` from a child, until the news of its death."""
     reader, writer = world.pipe()
     child = started(world, produces, world, writer, messages, size, how)
     writer.close()
@@ -509,7 +508,7 @@ def a_message_larger_than_a_pipe(world: Any) -> Any:
 
 
 @program
-def who_dies_after_sending_is_heard(world: Any) -> Any:
+def messages_sent_before_a_death_arrive(world: Any) -> Any:
     return consumes(world, 3, 100_000, "die")
 
 
@@ -519,7 +518,7 @@ def a_child_that_sends_nothing(world: Any) -> Any:
 
 
 @program
-def nobody_reads_and_nobody_waits_for_the_feeder(world: Any) -> Any:
+def a_cancelled_feeder_does_not_hold_up_the_exit(world: Any) -> Any:
     _reader, writer = world.pipe()
     before = world.now()
     code = ended(world, produces, world, writer, 3, 100_000, "cancel")
@@ -527,7 +526,7 @@ def nobody_reads_and_nobody_waits_for_the_feeder(world: Any) -> Any:
 
 
 @varies
-def a_feeder_that_nobody_waits_for_may_lose_messages(world: Any) -> Any:
+def a_cancelled_feeder_may_lose_messages(world: Any) -> Any:
     found, code = consumes(world, 2, 10, "cancel")
     return len(found), code
 
@@ -608,7 +607,7 @@ class Stream(minidl.IterableDataset[int]):
 
 
 def loads(dataset: Any, **options: Any) -> Any:
-    """The batches, and the first words of what was raised."""
+    """The batches of an epoch; and the first words of an error, if one was raised."""
     loader = minidl.DataLoader(dataset, num_workers=2, collate_fn=list, **options)
     batches: list[Any] = []
     try:

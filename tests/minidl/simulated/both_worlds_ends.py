@@ -1,6 +1,6 @@
-"""More small programs for both worlds: of exits, kills and Ctrl-C; of spawned processes; of what the world forbids.
+"""More programs for both worlds: exits, kills and Ctrl-C; spawned processes; what the world forbids.
 
-Who cannot return what it has seen, since it is a child or about to die, tells it.
+A process that cannot return what it observed, as it is a child or about to die, reports it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tests.minidl.simulated.both_worlds import (
     program,
     raises,
     read_all,
+    report,
     spawns,
     started,
-    tell,
     varies,
     waits,
     write_all,
@@ -49,7 +49,7 @@ __all__ = ["PROGRAMS", "SPAWNS", "VARIES", "WAITS"]
 
 
 def ctrl_c() -> None:
-    """In the terminal: it comes to every process of the program."""
+    """As in the terminal: it goes to every process of the program."""
     if machines.is_running():
         machine = machines.current_machine()
         inject(machine, Move(machine.step, Fault.INTERRUPT))
@@ -70,7 +70,7 @@ def until_gone(world: Any, thing: Any, timeout: float | None = LONG) -> bool:
 def stays(writer: Any) -> None:
     writer.write(memoryview(b"here"))
     nap(LONG)
-    tell("it is still there")
+    report("it is still there")
 
 
 @program
@@ -82,7 +82,7 @@ def an_exit_ends_the_children(world: Any) -> Any:
 
 def outlives(reader: Any, writer: Any) -> None:
     writer.close()
-    tell(("after its parent", reader.read()))
+    report(("after its parent", reader.read()))
 
 
 @program
@@ -94,7 +94,7 @@ def a_child_outlives_a_parent_that_is_killed(world: Any) -> Any:
 
 def sees(world: Any, flag: Any, reader: Any) -> None:
     reader.read()
-    tell(("set", flag.is_set(), until_gone(world, flag)))
+    report(("set", flag.is_set(), until_gone(world, flag)))
 
 
 @program
@@ -114,7 +114,7 @@ def a_flag_stays_set_after_its_maker_has_died(world: Any) -> Any:
 def watches(world: Any, writer: Any) -> None:
     parent = world.parent()
     writer.write(memoryview(b"I watch"))
-    tell(("it is gone", until_gone(world, parent)))
+    report(("it is gone", until_gone(world, parent)))
 
 
 @program
@@ -128,9 +128,9 @@ def a_child_notices_the_death_of_its_parent(world: Any) -> Any:
 def is_busy(world: Any, writer: Any) -> None:
     watches(world, writer)
     nap(2 * SOON)
-    tell("it has a moment left")
+    report("it has a moment left")
     nap(LONG)
-    tell("it was forgotten")
+    report("it was forgotten")
 
 
 @waits
@@ -144,9 +144,9 @@ def a_busy_child_is_ended_soon_after_its_parent(world: Any) -> Any:
 def asks_late(world: Any, reader: Any, writer: Any) -> None:
     writer.close()
     reader.read()
-    tell(until_gone(world, world.parent()))
+    report(until_gone(world, world.parent()))
     nap(LONG)
-    tell("it was forgotten")
+    report("it was forgotten")
 
 
 @waits
@@ -157,29 +157,29 @@ def a_child_asks_for_a_parent_that_is_dead(world: Any) -> Any:
 
 def asks_for_calls(world: Any) -> None:
     def fails() -> None:
-        tell("fails")
+        report("fails")
         raise OSError("as it should")
 
-    first, last = (lambda: tell("first")), (lambda: tell("last"))
+    first, last = (lambda: report("first")), (lambda: report("last"))
     for call in (first, fails, last, first):
         world.on_exit(call)
-    tell("returns")
+    report("returns")
 
 
 @program
 def at_exit_the_last_comes_first_and_each_once(world: Any) -> Any:
-    """And one that fails changes nothing, the exit code neither."""
+    """One that fails changes nothing, not even the exit code."""
     return ended(world, asks_for_calls, world)
 
 
 @program
 def at_exit_of_a_child_its_parent_s_are_not_called(world: Any) -> Any:
-    world.on_exit(lambda: tell("the parent's"))
+    world.on_exit(lambda: report("the parent's"))
     return ended(world, nap, 0.0)
 
 
 def says_bye_and(world: Any, how: Any) -> None:
-    world.on_exit(lambda: tell("bye"))
+    world.on_exit(lambda: report("bye"))
     how()
 
 
@@ -190,7 +190,7 @@ def at_exit_after_an_error(world: Any) -> Any:
 
 @program
 def an_exit_code_of_the_program(world: Any) -> Any:
-    world.on_exit(lambda: tell("bye"))
+    world.on_exit(lambda: report("bye"))
     sys.exit(3)
 
 
@@ -215,7 +215,7 @@ def a_feeder_is_joined_at_exit(world: Any) -> Any:
 
 
 def received(world: Any, reader: Any, end: Any) -> list[Any]:
-    """The sizes of all messages, until the news of its sender's end."""
+    """The sizes of all messages until the news of their sender's death."""
     results = Consumer(world, Queue.RESULT, 1)
     results.add(0, reader, end)
     found: list[Any] = []
@@ -235,7 +235,7 @@ def sends_much(world: Any, writer: Any) -> None:
 
 
 @program
-def who_is_killed_while_it_writes_leaves_half_a_message(world: Any) -> Any:
+def a_process_killed_while_it_writes_leaves_half_a_message(world: Any) -> Any:
     reader, writer = world.pipe()
     child = started(world, sends_much, world, writer)
     writer.close()
@@ -246,7 +246,7 @@ def who_is_killed_while_it_writes_leaves_half_a_message(world: Any) -> Any:
 
 
 @varies
-def who_was_killed_may_live_for_a_moment(world: Any) -> Any:
+def a_killed_process_may_live_for_a_moment(world: Any) -> Any:
     child = started(world, nap, LONG)
     child.kill()
     alive = child.is_alive()
@@ -293,27 +293,27 @@ def a_reader_leaves_while_its_writer_waits(world: Any) -> Any:
 
 
 @program
-def every_handler_hears_of_a_child_s_end(world: Any) -> Any:
-    told: list[str] = []
+def every_handler_is_called_at_a_child_s_end(world: Any) -> Any:
+    called: list[str] = []
     for each in ("first", "second"):
-        world.on_child_exit(lambda frame, each=each: told.append(each))
+        world.on_child_exit(lambda frame, each=each: called.append(each))
     child = started(world, nap, SOON)
-    while len(told) < 2:
+    while len(called) < 2:
         nap(SOON)
     child.join(LONG)
-    return told
+    return called
 
 
 @program
-def the_same_handler_hears_of_it_once(world: Any) -> Any:
-    told: list[Any] = []
-    look = told.append
-    asked = [world.on_child_exit(look), world.on_child_exit(look)]
+def the_same_handler_is_called_once(world: Any) -> Any:
+    frames: list[Any] = []
+    look = frames.append
+    installed = [world.on_child_exit(look), world.on_child_exit(look)]
     child = started(world, nap, SOON)
-    while not told:
+    while not frames:
         nap(SOON)
     child.join(LONG)
-    return asked, len(told)
+    return installed, len(frames)
 
 
 @program
@@ -377,12 +377,12 @@ def interrupts() -> None:
 
 
 def notes(world: Any, writer: Any) -> None:
-    world.on_interrupt(lambda: tell("noted"))
+    world.on_interrupt(lambda: report("noted"))
     try:
         writer.write(memoryview(b"ready"))
         nap(LONG)
     except KeyboardInterrupt:
-        tell("interrupted")
+        report("interrupted")
         raise
 
 
@@ -424,7 +424,7 @@ def begins_anew(ours: Any, go_on: Any) -> None:
 
 @spawns
 def a_spawned_child_has_only_what_it_was_given(world: Any) -> Any:
-    """Of the pipes; and it does not draw its parent's random numbers."""
+    """Only the pipes that it was given, and not its parent's random numbers."""
     (reader, writer), (other_reader, other_writer), (go_on, go) = world.pipe(), world.pipe(), world.pipe()
     random.seed(11)
     numpy.random.seed(11)
@@ -445,8 +445,8 @@ def waits_for_flag(world: Any, flag: Any, writer: Any) -> None:
 
 
 @spawns
-def a_flag_that_nobody_can_set_any_more_is_as_if_set(world: Any) -> Any:
-    """In a spawned child, which has no copy of the writing end of the pipe that a flag is."""
+def a_flag_that_no_process_can_set_any_more_counts_as_set(world: Any) -> Any:
+    """In a spawned child, which has no copy of the writing end of the flag's pipe."""
     reader, writer = world.pipe()
     flag = world.flag()
     child = started(world, waits_for_flag, world, flag, writer)
@@ -521,7 +521,7 @@ def what_was_closed_is_so_in_a_fork(world: Any) -> Any:
     writer.close()
 
     def child() -> None:
-        tell([error_of(reader.read), error_of(writer.write, memoryview(b"x"))])
+        report([error_of(reader.read), error_of(writer.write, memoryview(b"x"))])
 
     return ended(world, child)
 
@@ -535,14 +535,13 @@ def a_flag_that_was_set_and_closed(world: Any) -> Any:
 
 
 @program
-def a_waiter_is_asked_twice(world: Any) -> Any:
+def a_waiter_is_given_a_thing_twice(world: Any) -> Any:
     waiter, flag, other = world.waiter(), world.flag(), world.flag()
     return error_of(waiter.add, flag, 1), error_of(waiter.add, flag, 2), error_of(waiter.remove, other)
 
 
 @program
-def a_time_that_is_over(world: Any) -> Any:
-    """What waits for less than no time."""
+def a_negative_timeout(world: Any) -> Any:
     waiter, thread = world.waiter(), world.thread(nap, (LONG,), "thread")
     thread.start()
     box = world.mailbox()
@@ -586,7 +585,7 @@ def a_load_in_which_a_worker_exits(world: Any) -> Any:
 
 @program
 def a_load_in_which_each_worker_knows_itself(world: Any) -> Any:
-    """The process's worker info, and that its parent has none."""
+    """Its worker info; its parent has none."""
     return loads(Knowing()), minidl.get_worker_info()
 
 
@@ -601,6 +600,6 @@ class Knowing(Keys):
 @program
 def a_load_that_main_leaves_to_its_exit(world: Any) -> Any:
     left: list[Any] = []
-    world.on_exit(lambda: tell([(worker.is_alive(), worker.exitcode) for worker in left[0]._workers]))
-    left.append(iter(minidl.DataLoader(Stream(), num_workers=2, collate_fn=list)))  # its own callback comes first
+    world.on_exit(lambda: report([(worker.is_alive(), worker.exitcode) for worker in left[0]._workers]))
+    left.append(iter(minidl.DataLoader(Stream(), num_workers=2, collate_fn=list)))  # its own callback is called first
     return next(left[0])

@@ -1,4 +1,4 @@
-"""The model tells the truth: what a program sees in the real world is among what it sees in simulated ones."""
+"""The simulated world is like the real one: what a program observes there is among what it observes in simulations."""
 
 from __future__ import annotations
 
@@ -22,79 +22,79 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the programs fork"),
 ]
 
-SEEDS = 12  # schedules by chance, beside the default one
-LIMIT = 40  # seconds for a real program and all that it has started; a nap that should be cut short lasts longer
+SEEDS = 12  # random schedules, besides the default one
+LIMIT = 40  # seconds for a real program and all its children; a nap that should be cut short takes longer
 
-Seen = tuple[list[Any], int | None]  # what the processes of a program have told, and the exit code of its first one
+Seen = tuple[list[Any], int | None]  # what the processes of a program reported, and the exit code of its first one
 
 
 def start_method(name: str) -> str:
     return "spawn" if name in SPAWNS else "fork"
 
 
-class Really:
+class RealRun:
     """A program in a real process of its own."""
 
     def __init__(self, name: str) -> None:
-        self._told, its = multiprocessing.Pipe(duplex=False)
-        self._process = multiprocessing.get_context("fork").Process(target=_run, args=(name, its))
+        self._reports, writer = multiprocessing.Pipe(duplex=False)
+        self._process = multiprocessing.get_context("fork").Process(target=_run, args=(name, writer))
         self._process.start()
-        its.close()
+        writer.close()
 
     def seen(self) -> Seen:
-        """What has happened, once all that it has started has ended, too."""
-        told = []
-        with contextlib.suppress(EOFError):  # the last process that could tell something has ended
-            while self._told.poll(LIMIT):
-                told.append(self._told.recv())
-            raise AssertionError(f"the real program hangs, after {told}")
+        """What it observed, once it and all its children have ended."""
+        reports = []
+        with contextlib.suppress(EOFError):  # the last process that could report has ended
+            while self._reports.poll(LIMIT):
+                reports.append(self._reports.recv())
+            raise AssertionError(f"the real program hangs, after {reports}")
         self._process.join(LIMIT)
-        return told, self._process.exitcode
+        return reports, self._process.exitcode
 
     def end(self) -> None:
-        """Nothing of it is left."""
+        """Kill whatever is left of it."""
         assert self._process.pid is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # its group: see _run
         self._process.kill()
         self._process.join(LIMIT)
-        self._told.close()
+        self._reports.close()
 
 
-def _run(name: str, post: Any) -> None:
-    os.setsid()  # a group of its own: for Ctrl-C, and for the end
-    both_worlds.post = post
-    both_worlds.tell(PROGRAMS[name](worlds.current(multiprocessing.get_context(start_method(name)))))
+def _run(name: str, report_pipe: Any) -> None:
+    os.setsid()  # a process group of its own: for Ctrl-C, and for `end`
+    both_worlds.report_pipe = report_pipe
+    both_worlds.report(PROGRAMS[name](worlds.current(multiprocessing.get_context(start_method(name)))))
 
 
 def in_simulations(name: str) -> list[Seen]:
-    """What happens under some schedules, each thing once."""
+    """What it observes on some schedules, without repetitions."""
     found: list[Seen] = []
     for seed in (None, *range(SEEDS)):
-        both_worlds.told = []
+        both_worlds.reports = []
         outcome = simulate(
-            lambda: both_worlds.tell(PROGRAMS[name](worlds.current())), seed=seed, start_method=start_method(name)
+            lambda: both_worlds.report(PROGRAMS[name](worlds.current())), seed=seed, start_method=start_method(name)
         )
         assert not outcome.deadlock and not outcome.endless, outcome.token
         assert outcome.error is None, f"{outcome.token}: {outcome.error!r}"
-        if (seen := (both_worlds.told, outcome.exitcode)) not in found:
+        if (seen := (both_worlds.reports, outcome.exitcode)) not in found:
             found.append(seen)
     return found
 
 
 @pytest.fixture(scope="module")
-def begun(request: pytest.FixtureRequest) -> Iterator[dict[str, Really]]:
-    """The chosen ones of the programs that mostly wait: they do so side by side, while the others run."""
+def begun(request: pytest.FixtureRequest) -> Iterator[dict[str, RealRun]]:
+    """The selected programs that mostly wait, started: they wait side by side, while the others run."""
     chosen = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
-    programs = {name: Really(name) for name in PROGRAMS if name in WAITS & chosen}
+    programs = {name: RealRun(name) for name in PROGRAMS if name in WAITS & chosen}
     yield programs
     for each in programs.values():
         each.end()
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS, key=lambda name: name in WAITS))
-def test_the_real_world_does_what_a_simulated_one_can_do(name: str, begun: dict[str, Really]) -> None:
-    program = begun.pop(name, None) or Really(name)
+def test_the_real_world_does_what_some_simulated_one_does(name: str, begun: dict[str, RealRun]) -> None:
+    program = begun.pop(name, None) or RealRun(name)
     try:
         simulated = in_simulations(name)
         assert program.seen() in simulated

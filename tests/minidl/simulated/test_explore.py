@@ -1,4 +1,4 @@
-"""Explorations: what they find in small programs with a bug, what they do not find in the loader."""
+"""Explorations find the bugs of small programs, and none in the loader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIGURATIONS = configurations()
 
 
 def threads(*runs: Any) -> None:
-    """Run these, each in a thread, to their end."""
+    """Run each of these in a thread, to its end."""
     world = worlds.current()
     started = [world.thread(run, (), f"thread {number}") for number, run in enumerate(runs)]
     for thread in started:
@@ -36,7 +36,7 @@ def threads(*runs: Any) -> None:
 
 
 def loses_an_update() -> int:
-    """Two threads add one to a number, and neither expects the other."""
+    """Two threads each add one to a number, without a lock."""
     number = [0]
 
     def add() -> None:
@@ -59,7 +59,7 @@ def test_a_lost_update_needs_one_delay() -> None:
 
 
 def waits_for_each_other() -> None:
-    """Each of two threads takes its own box's key, and then the other's."""
+    """Two threads each take their own box's key, and then the other's."""
     world = worlds.current()
     keys = [world.mailbox(), world.mailbox()]
     for box in keys:
@@ -86,13 +86,13 @@ def never_ends() -> None:
         step()
 
 
-def test_what_goes_on_for_ever_is_said() -> None:
+def test_a_run_without_end_is_cut_short() -> None:
     found = explore(never_ends, judge=lambda outcome: ["endless"] if outcome.endless else [])
     assert found.schedules == 1 and found.broken == ["endless"]
 
 
 def test_chance_outside_the_schedule_is_noticed() -> None:
-    """Nothing that is found could be trusted."""
+    """With it no result could be trusted."""
     count = itertools.count()
 
     def program() -> None:
@@ -105,7 +105,7 @@ def test_chance_outside_the_schedule_is_noticed() -> None:
 
 
 def test_a_state_that_was_seen_is_not_tried_again() -> None:
-    """Two threads that have nothing to do with each other: any order leads to the same states."""
+    """Two threads that share nothing reach the same states in any order."""
 
     def program() -> None:
         def steps() -> None:
@@ -129,7 +129,7 @@ def test_nothing_is_found_within_a_delay_or_a_fault(name: str) -> None:
     traces = []
 
     def judge(outcome: Outcome) -> list[str]:
-        if outcome.steps % 97 == 0:  # a sample of them, against every invariant
+        if outcome.steps % 97 == 0:  # check a sample of them for every invariant
             traces.append(outcome.token)
             return [str(broken) for broken in tracing.check(tracing.load(outcome))]
         return []
@@ -148,7 +148,7 @@ def test_without_workers_there_is_one_schedule() -> None:
 
 
 def test_messages_that_fill_the_pipes() -> None:
-    """A pipe holds one message: the next takes several writes, and its reader gets it in pieces."""
+    """A pipe holds one message: the next takes several writes, and arrives in pieces."""
     for bounds in ({"delays": 1, "faults": 0}, {"delays": 0, "faults": 1}):
         found = explore(load, capacity=100, draws=False, **bounds)
         assert found.counterexample is None, str(found)
@@ -167,7 +167,7 @@ def test_memory_is_flat() -> None:
 
 
 def closes_a_queue() -> float:
-    """Ctrl-C comes while a queue with a feeder is closed, and it is closed again: that must end the feeder."""
+    """A queue with a feeder is closed, and closed again if Ctrl-C interrupts that: the feeder must end."""
     world = worlds.current()
     _reader, writer = world.pipe()
     queue = Producer(world, writer, Queue.INDEX, 0)
@@ -181,8 +181,8 @@ def closes_a_queue() -> float:
     return world.now() - before
 
 
-def test_a_queue_that_is_closed_while_ctrl_c_comes() -> None:
-    """The second close() did nothing, as the first had said that it was closed: the feeder waited for ever."""
+def test_a_queue_whose_closing_ctrl_c_interrupts() -> None:
+    """The second close() did nothing, as the first had marked the queue as closed: the feeder waited for ever."""
     found = explore(
         closes_a_queue, delays=1, faults=1, judge=lambda each: ["late"] * (each.result is not None and each.result > 1)
     )
@@ -190,27 +190,27 @@ def test_a_queue_that_is_closed_while_ctrl_c_comes() -> None:
     assert found.schedules > 20
 
 
-def test_ctrl_c_while_the_pin_thread_is_told_to_end() -> None:
-    """It was left behind: the flag was set in one place only."""
+def test_ctrl_c_while_the_pin_thread_is_asked_to_end() -> None:
+    """It was left running: the flag was set in one place only."""
     program = CONFIGURATIONS["keys pinned persistent"]
     usual = simulate(program, draws=False)
     stops = [event[2] for event in usual.events].index(Kind.PIN_STOPPING)
-    struck = 0
+    interrupted = 0
     for number in range(1, usual.steps):
         outcome = simulate(program, schedule=f"{number}.i", draws=False)
-        said = [event[2] for event in outcome.events]
-        if said[: stops + 1] == [event[2] for event in usual.events[: stops + 1]] and Kind.PIN_JOINED not in said:
-            struck += 1
+        kinds = [event[2] for event in outcome.events]
+        if kinds[: stops + 1] == [event[2] for event in usual.events[: stops + 1]] and Kind.PIN_JOINED not in kinds:
+            interrupted += 1
             assert outcome.left == [], outcome.token
-    assert struck > 0
+    assert interrupted > 0
 
 
 class NoPatience(Recorded):
-    """Once it is told to end, the pin thread is passed over, and main's wait for it is over before its time."""
+    """Once it is asked to end, the pin thread is not chosen any more, and main's wait for it times out early."""
 
     def pick(self, machine: Any, default: Any) -> Any:
-        said = {event[2] for event in machine.events}
-        if default.name != "pin thread" or Kind.PIN_STOPPING not in said or Kind.SHUTDOWN_END in said:
+        kinds = {event[2] for event in machine.events}
+        if default.name != "pin thread" or Kind.PIN_STOPPING not in kinds or Kind.SHUTDOWN_END in kinds:
             return default
         other = machine.next_able(default.number + 1)
         if other is default:
@@ -221,25 +221,30 @@ class NoPatience(Recorded):
 
 
 def test_a_pin_thread_that_is_slow_to_look_at_its_flag() -> None:
-    """It was left behind: main had closed what it waited on."""
+    """It was left running: main had closed what it waited on."""
     for name in ("keys pinned", "stream pinned", "keys pinned persistent"):
         outcome = simulate(CONFIGURATIONS[name], schedule=NoPatience(0, 0, 1), draws=False)
-        told = [event[7] for event in outcome.events if event[2] == Kind.PIN_JOINED]
-        assert told == [0]  # it had not ended when main gave up
+        ended = [event[7] for event in outcome.events if event[2] == Kind.PIN_JOINED]
+        assert ended == [0]  # not when main gave up
         assert (outcome.left, outcome.open_pipes) == ([], 0), name
 
 
-# ---- what is said of a deadlock
+# ---- the explanation of a deadlock
 
 
 def test_a_deadlock_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for what, since which event, and the last event of each: here nobody looks whether a worker lives."""
+    """What waits for what, since which event, and the last event of each. Here main does not notice a death."""
     monkeypatch.setattr("minidl.world.simulated.services.SimulatedEnding.is_ready", lambda ending: False)
     monkeypatch.setattr("minidl.parallel.check_health", lambda iterator: None)
     monkeypatch.setattr("minidl.parallel.STATUS_CHECK_INTERVAL", None)
     found = explore(load, faults=1, delays=0)
     assert found.counterexample is not None and found.broken[0].startswith("deadlock")
-    told = str(explain(tracing.load(found.counterexample)))
-    assert "main (pid 5000001) waits on worker_result_queue for batch" in told
-    assert "worker 0 (pid 5000002)" in told and "It is dead, and the thread that waits for it has not noticed" in told
-    assert "Last events" in told and "[event " in told
+    explanation = str(explain(tracing.load(found.counterexample)))
+    for part in (
+        "main (pid 5000001) waits on worker_result_queue for batch",
+        "worker 0 (pid 5000002)",
+        "It is dead, and the thread that waits for it has not noticed",
+        "Last events",
+        "[event ",
+    ):
+        assert part in explanation

@@ -56,9 +56,8 @@ def test_an_event_that_cannot_be_recorded_is_named(tmp_path: Path) -> None:
 
 
 def test_seeds_make_different_runs() -> None:
-    assert (
-        len({simulate(load, seed=seed).token for seed in range(20)}) > 10
-    )  # one in four departs from the default in a step of fifty
+    tokens = {simulate(load, seed=seed).token for seed in range(20)}
+    assert len(tokens) > 10  # one seed in four departs from the default only at one step in fifty
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -75,17 +74,17 @@ def test_any_schedule_yields_the_same_batches_and_breaks_no_invariant(name: str)
 @pytest.mark.parametrize(
     ("token", "part"), [("12", "12"), ("x.3", "x.3"), ("12.", "12."), ("12.3-4.z1", "z"), ("1.k2x", "1.k2x"), ("", "")]
 )
-def test_what_is_no_token(token: str, part: str) -> None:
+def test_an_invalid_token_is_refused(token: str, part: str) -> None:
     with pytest.raises(ValueError, match=f"is no schedule: .*{part}"):
         simulate(load, schedule=token)
 
 
-def test_a_token_is_what_its_schedule_says() -> None:
+def test_a_token_becomes_a_schedule_and_a_token_again() -> None:
     for token in ("0", "12.3-40.k2-41.i-50.t3-60.c-61.e-70.r"):
         assert parse(token).token == token
 
 
-def test_not_within_another() -> None:
+def test_a_simulation_within_a_simulation_is_refused() -> None:
     outcome = simulate(lambda: simulate(load))
     assert isinstance(outcome.error, RuntimeError) and "within a simulation" in str(outcome.error)
 
@@ -94,7 +93,7 @@ def test_not_within_another() -> None:
 
 
 class Draws(Keys):
-    """Random numbers of the three packages."""
+    """Samples are random numbers of the three packages."""
 
     def __getitem__(self, key: int) -> list[float]:
         return [random.random(), float(np.random.rand()), float(torch.rand(()))]
@@ -106,7 +105,7 @@ def drawn() -> tuple[list[Any], float]:
 
 
 def test_each_process_has_random_numbers_of_its_own() -> None:
-    """Those that it has in the real world: its seed says which."""
+    """The same as in the real world: they follow from its seed."""
     random.seed(5)
     real, _ = drawn()
     mains = simulate(random.random).result
@@ -115,7 +114,7 @@ def test_each_process_has_random_numbers_of_its_own() -> None:
 
 
 class Counts(Keys):
-    """Says how often it was asked."""
+    """A sample is the number of samples that this copy was asked for."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -125,8 +124,8 @@ class Counts(Keys):
         return self.asked
 
 
-def test_the_bytes_of_a_tensor_do_not_depend_on_where_it_lies() -> None:
-    """Nor does anything else that a run does: messages would be longer or shorter by chance."""
+def test_the_bytes_of_a_tensor_do_not_depend_on_its_address() -> None:
+    """Or messages would be longer or shorter by chance, and with them the run would vary."""
 
     def program() -> Any:
         world = worlds.current()
@@ -154,7 +153,7 @@ def test_processes_share_nothing() -> None:
     assert isinstance(error, (AttributeError, TypeError)) and "local object" in str(error)
 
 
-def test_who_is_killed_runs_nothing_more() -> None:
+def test_a_killed_process_runs_nothing_more() -> None:
     def killed(world: Any, writer: Any) -> None:
         try:
             writer.write(memoryview(b"begun "))
@@ -169,22 +168,22 @@ def test_who_is_killed_runs_nothing_more() -> None:
         process.start()
         writer.close()
         sleep(1.0) if not fault else world.waiter().wait(0)
-        said = reader.read()
+        before = reader.read()
         if fault:
             process.kill()
-        return said + reader.read()
+        return before + reader.read()
 
     assert simulate(lambda: program(False)).result == b"begun finally "
     for seed in range(20):
         assert simulate(lambda: program(True), seed=seed).result in (b"begun ", b"begun finally ")
     results = {simulate(lambda: program(True), seed=seed).result for seed in range(20)}
-    assert b"begun " in results  # it was killed in the middle, at least once
+    assert b"begun " in results  # at least once it was killed in between
 
 
 # ---- nothing is left behind, and nothing happens behind the scheduler's back
 
 
-def test_the_real_world_is_as_it_was() -> None:
+def test_a_simulation_leaves_the_real_world_as_it_was() -> None:
     random.seed(1)
     torch.manual_seed(1)
     np.random.seed(1)
@@ -203,7 +202,7 @@ def test_the_real_world_is_as_it_was() -> None:
 # ---- time
 
 
-def test_an_hour_takes_no_time() -> None:
+def test_virtual_hours_take_no_real_time() -> None:
     begin = time.perf_counter()
     outcome = simulate(lambda: [sleep(3600.0) for _ in range(24)])
     assert time.perf_counter() - begin < 10
@@ -211,7 +210,7 @@ def test_an_hour_takes_no_time() -> None:
 
 
 class Computes(Keys):
-    """Every sample takes a core for a second."""
+    """A sample uses a core for a second."""
 
     def __len__(self) -> int:
         return 12
@@ -224,7 +223,7 @@ class Computes(Keys):
 @pytest.mark.parametrize(
     ("workers", "cores", "seconds"), [(1, 2, 12.0), (2, 2, 6.0), (4, 2, 6.0), (4, 4, 3.0), (3, 2, 6.0)]
 )
-def test_who_computes_shares_the_cores(workers: int, cores: int, seconds: float) -> None:
+def test_threads_that_compute_share_the_cores(workers: int, cores: int, seconds: float) -> None:
     outcome = simulate(lambda: load(Computes(), num_workers=workers), cpus=cores)
     assert outcome.result == [[[key] for key in range(12)]]
     assert outcome.lasted == pytest.approx(seconds, rel=0.01)
@@ -232,7 +231,7 @@ def test_who_computes_shares_the_cores(workers: int, cores: int, seconds: float)
     assert (fetch["fetch_end"] - fetch["fetch_begin"]).sum() == pytest.approx(1e9 * seconds * workers, rel=0.01)
 
 
-def test_a_timeout_that_is_waited_for() -> None:
+def test_a_timeout_takes_virtual_time() -> None:
     class Sleeps(Keys):
         def __getitem__(self, key: int) -> int:
             sleep(100.0)
@@ -240,7 +239,7 @@ def test_a_timeout_that_is_waited_for() -> None:
 
     outcome = simulate(lambda: load(Sleeps(), timeout=10.0))
     assert "timed out after 10.0 seconds" in str(outcome.error)
-    # Twice the timeout, as it is asked a second time; then the workers, in a long fetch, are ended by force.
+    # The timeout twice, as `load` asks again; then the workers, which are in a long fetch, are ended by force.
     assert outcome.lasted == pytest.approx(10 + 10 + PATIENCE, abs=0.01)
 
 
@@ -248,7 +247,7 @@ def test_a_timeout_that_is_waited_for() -> None:
 
 
 def at(program: Any, wanted: Any, letter: str) -> Any:
-    """The run in which this fault strikes at the first step where that is `wanted`, an event's kind."""
+    """The first run, by the fault's step, that has an event of the kind `wanted`."""
     usual = simulate(program)
     for number in range(1, usual.steps):
         outcome = simulate(program, schedule=f"{number}.{letter}")
@@ -272,7 +271,7 @@ def test_main_that_is_killed() -> None:
     assert len(noticed) == 2 and max(noticed) - outcome.ended[outcome.threads[0][0]] < 0.001
 
 
-def test_a_worker_that_does_not_look_is_ended_a_second_after_main() -> None:
+def test_a_worker_that_does_not_notice_is_ended_a_second_after_main() -> None:
     class Hangs(Keys):
         def __getitem__(self, key: int) -> int:
             sleep(1e6)
@@ -283,7 +282,7 @@ def test_a_worker_that_does_not_look_is_ended_a_second_after_main() -> None:
     assert max(outcome.ended.values()) - outcome.last_fault_at == pytest.approx(1.0, abs=0.001)
 
 
-def test_ctrl_c_goes_to_all() -> None:
+def test_ctrl_c_goes_to_every_process() -> None:
     outcome = simulate(load, schedule="60.i")
     assert isinstance(outcome.error, KeyboardInterrupt)
     assert outcome.exitcode == 1 and None not in outcome.exitcodes.values()
@@ -293,7 +292,7 @@ def test_ctrl_c_goes_to_all() -> None:
 def test_the_user_s_code_raises() -> None:
     outcome = at(load, events.FETCH_FAILED, "r")
     assert isinstance(outcome.error, OSError) and "a simulated error" in str(outcome.error)
-    assert set(outcome.exitcodes.values()) == {0, 1}  # the workers end well
+    assert set(outcome.exitcodes.values()) == {0, 1}  # the workers end in good order
 
 
 def test_the_interpreter_exits_in_the_middle_of_the_loop() -> None:
@@ -307,11 +306,11 @@ def test_the_interpreter_exits_in_the_middle_of_the_loop() -> None:
     for number in range(1, simulate(program).steps):
         outcome = simulate(program, schedule=f"{number}.e")
         kept.clear()
-        said = [event[2] for event in outcome.events]
-        if outcome.exitcode == 3 and events.YIELDED in said:
+        kinds = [event[2] for event in outcome.events]
+        if outcome.exitcode == 3 and events.YIELDED in kinds:
             break
     assert outcome.exitcodes == {pid: 3 if parent == 0 else 0 for pid, parent in outcome.parents.items()}
-    assert events.SHUTDOWN_END in said and said.index(events.YIELDED) < said.index(events.SHUTDOWN_BEGIN)
+    assert events.SHUTDOWN_END in kinds and kinds.index(events.YIELDED) < kinds.index(events.SHUTDOWN_BEGIN)
 
 
 def test_a_timeout_that_fires_early() -> None:
@@ -352,13 +351,12 @@ def test_the_garbage_collector_finds_an_iterator_in_any_thread_of_main() -> None
     assert "MainThread" in by and len(by) > 1
 
 
-def test_faults_by_chance_strike() -> None:
+def test_random_schedules_have_faults() -> None:
     outcomes = [simulate(load, seed=seed, faults=2) for seed in range(60)]
     letters = {part.partition(".")[2][:1] for outcome in outcomes for part in outcome.token.split("-")}
     assert {"k", "i"} <= letters
     assert all(simulate(load, schedule=outcome.token).events == outcome.events for outcome in outcomes[:20])
 
 
-def test_tasks() -> None:
-    """The programs are what they say."""
+def test_both_styles_load_every_task_once() -> None:
     assert simulate(lambda: load(Stream())).result == simulate(load).result == [[[key] for key in range(TASKS)]]
