@@ -194,18 +194,9 @@ class FlagWithALock(services.SimulatedFlag):
     def set(self) -> None:
         self._with_lock(lambda: self._machine.flags.__setitem__(self._number, True) is None)
 
-    def __reduce__(self) -> Any:
-        return _flag_with_a_lock, (self._number,)
 
-
-def _flag_with_a_lock(number: int) -> FlagWithALock:
-    return FlagWithALock(machines.current_machine(), number)
-
-
-@contextlib.contextmanager
-def flags_with_locks() -> Iterator[None]:
-    with replaced(services.SimulatedFlag, FlagWithALock, services):
-        yield
+def flags_with_locks() -> contextlib.AbstractContextManager[None]:
+    return replaced(services.SimulatedFlag, FlagWithALock, services)
 
 
 class SharedWriter(services.SimulatedWriter):
@@ -217,8 +208,7 @@ class SharedWriter(services.SimulatedWriter):
             return super().write(data[:half]) + super().write(data[half:])
 
 
-@contextlib.contextmanager
-def one_pipe_for_all_results() -> Iterator[None]:
+def one_pipe_for_all_results() -> contextlib.AbstractContextManager[None]:
     """Every second pipe that the start-up makes is a worker's result pipe: all of them write to the first one."""
     pipe = services.SimulatedWorld.pipe
 
@@ -234,11 +224,7 @@ def one_pipe_for_all_results() -> Iterator[None]:
             world.machine.running.process.open(pipes[0], "writers")
         return reader, SharedWriter(world.machine, pipes[0], world.machine.running.process)
 
-    services.SimulatedWorld.pipe = shared  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        services.SimulatedWorld.pipe = pipe  # type: ignore[method-assign]
+    return replaced(pipe, shared, services.SimulatedWorld)
 
 
 RUN, JOIN = startup.run, services.SimulatedProcess.join

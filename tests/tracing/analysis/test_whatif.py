@@ -1,7 +1,7 @@
-"""What-if: what is predicted for other settings, held against what really happens in them.
+"""What-if: predictions for other settings, compared with real runs in them.
 
-Nearly all is done on the simulated machine, where there is no noise: a load is recorded there in one setting,
-predicted for others, and run in those. Real recordings show that the way from a real trace to a prediction holds.
+Nearly all of this happens on the simulated machine, where there is no noise: a load is recorded there in one setting,
+predicted for others, and run in those. A few real recordings show that real traces can be replayed, too.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Warming(Samples):
 
 
 class SlowToStart(Samples):
-    """Is copied slowly into each worker."""
+    """Slow to copy into each worker."""
 
     def __reduce__(self) -> Any:
         sleep(0.03)
@@ -79,7 +79,7 @@ class SlowToStart(Samples):
 
 
 class Stream(minidl.IterableDataset[int]):
-    """Worker 0 has 30 samples, every other one 60."""
+    """Worker 0 has 30 samples, every other worker 60."""
 
     def __iter__(self) -> Iterator[int]:
         info = minidl.get_worker_info()
@@ -129,7 +129,7 @@ def starts_slowly(worker_id: int) -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """What is loaded on the simulated machine, and how it is trained on."""
+    """What is loaded on the simulated machine, and the training step."""
 
     dataset: Any
     train: Callable[[], None] = lambda: sleep(0.001)
@@ -140,7 +140,7 @@ class Load:
     def run(self, setting: Setting) -> Outcome:
         def program() -> None:
             workers = vars(setting) if setting.num_workers else {"num_workers": 0}
-            dataset = copy.deepcopy(self.dataset)  # whatever it remembers, it does so in one run
+            dataset = copy.deepcopy(self.dataset)  # no run sees what another has changed in it
             loader: minidl.DataLoader[Any] = minidl.DataLoader(dataset, **{**self.options, **workers})
             for _ in range(self.epochs):
                 for _batch in loader:
@@ -155,7 +155,7 @@ class Load:
         return trace
 
     def rate(self, setting: Setting) -> float:
-        """Batches a second, from nothing but the events. (Epochs follow each other without a pause.)"""
+        """Batches a second, by the events alone. (Epochs follow each other without a pause.)"""
         events = self.run(setting).events
         begin = next(event[0] for event in events if event[2] == Kind.LOADER)
         end = [event[0] for event in events if event[2] == Kind.EPOCH_END][-1]
@@ -189,13 +189,19 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
     return record_waiting(tmp_path_factory.mktemp("waiting") / "run.trace")
 
 
+@pytest.fixture(scope="module")
+def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
+    """A real trace whose main process was killed."""
+    return report_loads.main_is_killed(tmp_path_factory.mktemp("cut_off") / "run.trace")
+
+
 def record_waiting(path: Path, package: Any = minidl) -> tracing.Trace:
     """In the setting RECORDED."""
     samples = report_loads.Samples(80, report_loads.waits)
     return report_loads.record(path, samples, package=package, num_workers=2, batch_size=2)
 
 
-# ---- what is predicted is what comes
+# ---- predictions and runs
 
 
 @pytest.mark.parametrize("name", LOADS)
@@ -207,7 +213,7 @@ def test_other_settings_are_as_predicted(simulated: Callable[[str], tracing.Trac
 
 
 @pytest.mark.parametrize("name", ["computes", "sleeps", "one in ten is slow", "slow training"])
-def test_the_best_one_is_the_best(simulated: Callable[[str], tracing.Trace], name: str) -> None:
+def test_the_setting_called_best_is_the_best(simulated: Callable[[str], tracing.Trace], name: str) -> None:
     settings = [Setting(*pair) for pair in product((1, 2, 3), (1, 2))]
     chosen = tracing.whatif(simulated(name), num_workers=(1, 2, 3), prefetch_factor=(1, 2)).best.setting
     rates = {setting: LOADS[name].rate(setting) for setting in settings}
@@ -218,15 +224,15 @@ def test_the_best_one_is_the_best(simulated: Callable[[str], tracing.Trace], nam
 
 @pytest.mark.parametrize("recorded", [Setting(0), Setting(1, 4), Setting(4, 2)], ids=str)
 @pytest.mark.parametrize("name", ["sleeps", "slow training"])
-def test_whatever_was_recorded(name: str, recorded: Setting) -> None:
+def test_any_recorded_setting_predicts_the_others(name: str, recorded: Setting) -> None:
     found = tracing.whatif(LOADS[name].trace(recorded), num_workers=(0, 1, 3), prefetch_factor=(1, 3))
     for setting in (Setting(0), Setting(1, 1), Setting(3, 3)):
         assert found[setting].batches_per_second == pytest.approx(LOADS[name].rate(setting), rel=0.04), setting
 
 
 def test_waiting_for_a_core_is_not_taken_for_work() -> None:
-    """Four workers on two cores: half of the time that a batch was made in its worker had no core. With eight cores
-    that is gone."""
+    """Four workers on two cores: for half of the time in which it made a batch a worker had no core. With eight cores
+    it always has one."""
     crowded = Load(Samples(60, computes)).trace(Setting(4, 2))
     found = tracing.whatif(crowded, num_workers=(1, 2, 4), prefetch_factor=2, cpus=8)
     roomy = Load(Samples(60, computes), cpus=8)
@@ -236,7 +242,7 @@ def test_waiting_for_a_core_is_not_taken_for_work() -> None:
 
 
 def test_batches_in_any_order() -> None:
-    """One worker's batches hold up the other's, unless they may come as they are done."""
+    """One worker's batches hold up the other's, unless they are yielded in any order."""
     load = LOADS["one in ten is slow"]
     found = tracing.whatif(load.trace(Setting(2, 1)), num_workers=2, prefetch_factor=1, in_order=(True, False))
     for in_order in (True, False):
@@ -255,8 +261,8 @@ def test_workers_that_persist(recorded: bool) -> None:
         assert found[setting].batches_per_second == pytest.approx(load.rate(setting), rel=0.04)
 
 
-def test_a_message_that_lies_in_its_pipe_is_not_a_slow_one() -> None:
-    """No worker ever waits for a task: each lies in its pipe until the worker is done with the one before."""
+def test_a_message_that_waits_in_its_pipe_does_not_count_as_slow() -> None:
+    """No worker ever waits for a task: each stays in its pipe until the worker is done with the one before."""
     (measures,) = measure(LOADS["starts slowly"].trace(Setting(2, 4)))
     rows = measures.tasks
     assert (rows["index_arrived"] - rows["index_sent"]).min() > 1_000_000  # ns
@@ -265,7 +271,7 @@ def test_a_message_that_lies_in_its_pipe_is_not_a_slow_one() -> None:
 
 @pytest.mark.alone
 def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(waiting: tracing.Trace) -> None:
-    """One who has to wait for a task does it meanwhile."""
+    """A worker that has to wait for a task does it meanwhile."""
     (measures,) = measure(waiting)
     times = durations(measures)
     slow = dataclasses.replace(times, turning=times.turning + times.making_wait.mean())  # twice as long a batch
@@ -276,8 +282,8 @@ def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(wa
     assert 0 < gaps.min() <= times.turning <= gaps.max()
 
 
-def test_an_epoch_of_half_the_batches_that_are_replayed(waiting: tracing.Trace) -> None:
-    """It trains for half as long, and no longer than it lasts, wherever the long steps are."""
+def test_an_epoch_half_as_long_as_the_replay_trains_for_half_as_long(waiting: tracing.Trace) -> None:
+    """And no longer than the whole epoch takes, wherever the long steps are."""
     (measures,) = measure(waiting)
     times = durations(measures)
     for begin in range(0, len(times) - 4, 4):
@@ -287,7 +293,7 @@ def test_an_epoch_of_half_the_batches_that_are_replayed(waiting: tracing.Trace) 
         assert run.trained == pytest.approx(times.epochs * 2.0, rel=0.01) and run.trained <= run.total
 
 
-def test_of_a_long_trace_a_part_is_replayed() -> None:
+def test_only_a_part_of_a_long_trace_is_replayed() -> None:
     load = Load(Samples(MOST + 60, one_in_ten_is_slow))
     found = tracing.whatif(load.trace(), num_workers=(1, 2), prefetch_factor=2)
     assert (found.replayed, found.batches) == (MOST, MOST + 60)
@@ -309,7 +315,7 @@ def rows(**rates: float) -> list[Prediction]:
     ("rates", "cores", "chosen"),
     [
         ({"w1p2": 10.0, "w2p2": 20.0, "w4p2": 30.0}, 8, Setting(4)),
-        ({"w2p2": 29.5, "w4p2": 30.0}, 8, Setting(2)),  # as good as the other: fewer workers
+        ({"w2p2": 29.5, "w4p2": 30.0}, 8, Setting(2)),  # about equal: fewer workers
         ({"w2p2": 28.0, "w4p2": 30.0}, 8, Setting(4)),
         ({"w2p2": 30.0, "w2p4": 30.2, "w2p1": 30.1}, 8, Setting(2)),
         ({"w2p2": 30.0, "w2p1": 32.0}, 8, Setting(2, 1)),
@@ -337,7 +343,7 @@ def test_a_real_load_that_waits(waiting: tracing.Trace) -> None:
 
 @pytest.mark.alone
 def test_torch_s_own_loader(tmp_path: Path) -> None:
-    """Its feeder threads say nothing."""
+    """Its feeder threads record nothing."""
     trace = record_waiting(tmp_path / "run.trace", ATTACHED)
     assert not (trace.events["kind"] == Kind.SENT).any()
     found = tracing.whatif(trace, num_workers=(2, 4), prefetch_factor=2, cpus=8)
@@ -354,10 +360,9 @@ def test_any_recording_is_replayed(recorded: Callable[[str], tracing.Trace], nam
     assert len(found.rows) == len({row.setting for row in found.rows}) >= 2
 
 
-def test_a_recording_that_was_cut_off(tmp_path: Path) -> None:
-    trace = report_loads.main_is_killed(tmp_path / "cut")
-    assert tracing.whatif(trace, num_workers=(1, 2)).batches >= 5
-    times = dataclasses.replace(durations(measure(trace)[0]), starting=0.0)  # how long a fork took is chance
+def test_a_recording_that_was_cut_off_is_replayed(cut_off: tracing.Trace) -> None:
+    assert tracing.whatif(cut_off, num_workers=(1, 2)).batches >= 5
+    times = dataclasses.replace(durations(measure(cut_off)[0]), starting=0.0)  # how long a fork takes varies
     one, two = (replay_load(times, Setting(workers)).total for workers in (1, 2))
     assert two < one
 
@@ -373,7 +378,7 @@ def test_one_of_several_loaders(recorded: Callable[[str], tracing.Trace]) -> Non
         tracing.whatif(trace, loader=70)
 
 
-# ---- what is said
+# ---- the text
 
 
 def noted(found: tracing.WhatIf, words: str) -> bool:
@@ -400,10 +405,10 @@ def test_the_training_step_uses_a_core_unless_the_workers_had_them_all(
     assert noted(tracing.whatif(simulated("computes, trains"), 1, 1), "is assumed to use a core")
 
 
-def test_a_prediction_that_is_wrong_about_the_recorded_setting_says_so(
+def test_a_note_says_that_the_prediction_for_the_recorded_setting_is_wrong(
     simulated: Callable[[str], tracing.Trace],
 ) -> None:
-    """Worker 1 has twice as much to do, and goes on alone: that is not known, and not replayed."""
+    """Worker 1 has twice as much to do, and continues alone, which the replay does not know."""
     found = tracing.whatif(Load(Stream()).trace(), num_workers=2, prefetch_factor=2)
     off = found[RECORDED].batches_per_second / found.recorded.batches_per_second - 1
     assert off > 0.2 and noted(found, f"comes out {off:.0%} too fast")
@@ -424,12 +429,12 @@ def test_the_text_has_a_row_for_each_setting(simulated: Callable[[str], tracing.
     assert all(len(line) <= 80 for line in f"{head}\n{notes}".splitlines())
 
 
-def test_what_is_best_already_is_said_so(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_the_recorded_setting_may_be_the_best(simulated: Callable[[str], tracing.Trace]) -> None:
     found = tracing.whatif(simulated("sleeps"), num_workers=(1, 2), prefetch_factor=(1, 2))
     assert "Best     num_workers=2, prefetch_factor=2, as recorded" in str(found)
 
 
-def test_json(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_json_has_the_same_numbers(simulated: Callable[[str], tracing.Trace]) -> None:
     found = tracing.whatif(simulated("sleeps"), num_workers=(1, 4), prefetch_factor=2)
     data = json.loads(found.to_json())
     assert data["format"] == 1 and data["best"]["setting"] == vars(found.best.setting)
@@ -442,7 +447,7 @@ def test_json(simulated: Callable[[str], tracing.Trace]) -> None:
 def test_without_values_a_few_are_tried(simulated: Callable[[str], tracing.Trace]) -> None:
     calls: list[tuple[int, int]] = []
     found = tracing.whatif(simulated("sleeps"), progress=lambda *call: calls.append(call))
-    assert {row.setting.num_workers for row in found.rows} == {1, 2, 4, 8, 10}  # ten keep up: 10 ms and 1 ms
+    assert {row.setting.num_workers for row in found.rows} == {1, 2, 4, 8, 10}  # ten keep up: 10 ms against 1 ms
     assert {row.setting.prefetch_factor for row in found.rows} == {1, 2, 4}
     assert calls == [(done, 15) for done in range(15)]
 
@@ -459,21 +464,23 @@ def test_without_values_a_few_are_tried(simulated: Callable[[str], tracing.Trace
     ],
     ids=str,
 )
-def test_a_value_that_no_loader_takes(simulated: Callable[[str], tracing.Trace], values: dict[str, Any]) -> None:
+def test_a_value_that_no_loader_accepts_is_refused(
+    simulated: Callable[[str], tracing.Trace], values: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match=r"^(no loader takes|a machine has)"):
         tracing.whatif(simulated("sleeps"), **values)
 
 
 @pytest.mark.alone
 def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
-    """It may be more than eight workers: as many as it takes to keep up with the training."""
+    """Even more than eight workers, if it takes those to keep up with the training."""
     (loader,) = tracing.report(waiting).loaders
     (wanted,) = (int(number) for number in re.findall(r"num_workers=(\d+) instead", loader.next[0]))
     tried = {row.setting.num_workers for row in tracing.whatif(waiting, prefetch_factor=2).rows}
     assert {1, 2, 4, 8, wanted} <= tried and max(tried) > 8
 
 
-def test_what_is_wrong_about_the_recording_recommends_nothing(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_nothing_is_recommended_if_the_recorded_setting_is_far_off(simulated: Callable[[str], tracing.Trace]) -> None:
     found = tracing.whatif(simulated("sleeps"), num_workers=(1, 2), prefetch_factor=2)
     assert "best" in str(found)
     rate = found[found.recorded.setting].batches_per_second
@@ -483,16 +490,14 @@ def test_what_is_wrong_about_the_recording_recommends_nothing(simulated: Callabl
     words = " ".join(str(off).split())
     assert "Best unknown: the replay of the recorded setting itself comes out 50% too slow" in words
     assert words.count("best") == 0
-    assert dataclasses.replace(off, cores=64.0).off == 0  # of another machine nothing was measured
+    assert dataclasses.replace(off, cores=64.0).off == 0  # nothing was measured on another machine
 
 
-def test_a_run_that_ended_early_says_so(tmp_path: Path) -> None:
-    trace = report_loads.main_is_killed(tmp_path / "run.trace")
-    text = " ".join(str(tracing.whatif(trace, 1, 2)).split())
-    assert "The run ended early, after 6 batches" in text
+def test_a_note_says_that_the_run_ended_early(cut_off: tracing.Trace) -> None:
+    assert noted(tracing.whatif(cut_off, 1, 2), "The run ended early, after 6 batches")
 
 
-def test_nothing_to_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_with_nothing_to_replay_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tracing.record(tmp_path / "empty"):
         pass
     with tracing.record(tmp_path / "one"):
@@ -570,19 +575,19 @@ def test_the_report_quotes_a_replay(waiting: tracing.Trace) -> None:
     assert will_be > was
 
 
-def test_no_more_workers_than_pay() -> None:
-    """Sixteen could work at the same time, but while the last of them start, the first few have made all batches."""
+def test_no_more_workers_are_advised_than_pay() -> None:
+    """Sixteen could work at the same time, but before the last have started the first few have made all batches."""
     (measures,) = measure(Load(SlowToStart(60, sleeps)).trace())
     chosen, text = more_workers_saving(measures, 16, 0)
     assert chosen == 4 and text.startswith("num_workers=4 instead of 2 should save about ")
 
 
-def test_what_saves_nothing_is_said_to(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_the_report_says_what_saves_nothing(simulated: Callable[[str], tracing.Trace]) -> None:
     (measures,) = measure(simulated("slow training"))
     assert saving(measures, 1_000_000, num_workers=4).startswith("saves nothing (replayed: ")
 
 
-def test_while_this_program_records_nothing_is_replayed(
+def test_nothing_is_replayed_while_this_program_records(
     simulated: Callable[[str], tracing.Trace], tmp_path: Path
 ) -> None:
     (measures,) = measure(simulated("sleeps"))
@@ -600,7 +605,7 @@ def test_what_cannot_be_replayed_is_estimated(recorded: Callable[[str], tracing.
 
 
 def test_what_the_benchmark_makes_of_its_runs() -> None:
-    """Of each setting the less disturbed half counts."""
+    """The less disturbed half of a setting's runs counts."""
     runs = {
         Setting(1): [Ran(0.9, 1.0), Ran(0.0, 10.0), Ran(0.1, 12.0), Ran(0.8, 1.0)],
         Setting(2): [Ran(0.0, 20.0), Ran(0.2, 5.0)],
