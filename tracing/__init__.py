@@ -21,45 +21,24 @@ if TYPE_CHECKING:
     from tracing.views.step_through import step
     from tracing.views.timeline import timeline
 
-# The public names, and the modules that they come from.
-_HOMES = {
-    "Comparison": "tracing.analysis.compare",
-    "Report": "tracing.analysis.report.report",
-    "State": "tracing.trace.state",
-    "Trace": "tracing.trace.trace",
-    "TraceDamage": "tracing.trace.file_reader",
-    "TraceError": "tracing.trace.file_reader",
-    "Violation": "tracing.analysis.check.check",
-    "WhatIf": "tracing.analysis.whatif.whatif",
-    "attach": "tracing.recording.torch_loader.attach",
-    "check": "tracing.analysis.check.check",
-    "compare": "tracing.analysis.compare",
-    "load": "tracing.trace.trace",
-    "record": "tracing.recording.record",
-    "report": "tracing.analysis.report.report",
-    "step": "tracing.views.step_through",
-    "timeline": "tracing.views.timeline",
-    "whatif": "tracing.analysis.whatif.whatif",
-}
 __all__ = [
-    "Comparison",
-    "Report",
-    "State",
-    "Trace",
-    "TraceDamage",
-    "TraceError",
-    "Violation",
-    "WhatIf",
-    "attach",
-    "check",
-    "compare",
-    "load",
-    "record",
-    "report",
-    "step",
-    "timeline",
-    "whatif",
-]
+    "Comparison", "Report", "State", "Trace", "TraceDamage", "TraceError", "Violation", "WhatIf", "attach", "check",
+    "compare", "load", "record", "report", "step", "timeline", "whatif",
+]  # fmt: skip
+_NAMES_IN = {
+    "tracing.analysis.check.check": ("Violation", "check"),
+    "tracing.analysis.compare": ("Comparison", "compare"),
+    "tracing.analysis.report.report": ("Report", "report"),
+    "tracing.analysis.whatif.whatif": ("WhatIf", "whatif"),
+    "tracing.recording.record": ("record",),
+    "tracing.recording.torch_loader.attach": ("attach",),
+    "tracing.trace.file_reader": ("TraceDamage", "TraceError"),
+    "tracing.trace.state": ("State",),
+    "tracing.trace.trace": ("Trace", "load"),
+    "tracing.views.step_through": ("step",),
+    "tracing.views.timeline": ("timeline",),
+}
+_HOMES = {name: module for module, names in _NAMES_IN.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

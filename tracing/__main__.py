@@ -13,19 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracing.cli.arguments import Parser, UsageError
-from tracing.cli.commands import (
-    check,
-    compare,
-    demo,
-    export,
-    live,
-    report,
-    run,
-    sequence,
-    step,
-    timeline,
-    whatif,
-)
+from tracing.cli.commands import check, compare, demo, export, live, report, run, sequence, step, timeline, whatif
 from tracing.trace.file_reader import TraceError
 
 COMMANDS = (demo, run, live, timeline, sequence, step, report, check, compare, whatif, export)

@@ -17,7 +17,7 @@ import minidl
 import tracing
 from minidl.events import Kind
 from tests.tracing.attached import ATTACHED
-from tests.tracing.report_loads import CAUSES
+from tests.tracing.report_loads import CAUSES, Samples
 from tests.tracing.traces import begin, records_of, write_file
 from tracing.__main__ import main
 from tracing.analysis.measure.measures import measure
@@ -205,7 +205,7 @@ def looks(text: str) -> list[list[str]]:
 def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two epochs, each with a loader to train and one to validate: the second has fewer batches."""
     with tracing.record(tmp_path / "run.trace"):
-        loaders = [minidl.DataLoader(Sleeping(samples), 4, num_workers=1) for samples in (40, 24)]
+        loaders = [minidl.DataLoader(Samples(samples, slow), 4, num_workers=1) for samples in (40, 24)]
         for _ in range(2):
             for loader in loaders:
                 list(loader)
@@ -222,16 +222,9 @@ def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeyp
         main(words[3:])
 
 
-class Sleeping(minidl.Dataset):
-    def __init__(self, samples: int) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return self.samples
-
-    def __getitem__(self, index: int) -> int:
-        time.sleep(0.01)
-        return index
+def slow(index: int) -> int:
+    time.sleep(0.01)
+    return index
 
 
 def test_the_times_in_the_text_are_those_of_the_events(caused: Callable[[str], tracing.Trace]) -> None:

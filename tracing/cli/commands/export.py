@@ -24,14 +24,7 @@ def add_to(commands: Any) -> None:
     )
     add_trace(export)
     export.add_argument("--format", choices=FORMATS, required=True, help="see docs/exports.md")
-    export.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="compressed if it ends in .gz",
-    )
+    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="compressed if it ends in .gz")
 
 
 def run(args: argparse.Namespace) -> None:

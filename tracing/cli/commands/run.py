@@ -12,13 +12,7 @@ from tracing.cli.arguments import add_command, positive_count
 def add_to(commands: Any) -> None:
     text = "run any training script, unchanged, and record its loaders, minidl's and torch.utils.data's"
     parser = add_command(
-        commands,
-        "run",
-        run,
-        text,
-        "train.py --lr 0.1",
-        "--live -o traces/slow train.py",
-        "-m pkg.train --lr 0.1",
+        commands, "run", run, text, "train.py --lr 0.1", "--live -o traces/slow train.py", "-m pkg.train --lr 0.1"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
     parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
