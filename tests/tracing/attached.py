@@ -2,7 +2,7 @@
 
 Legend
     Config     one configuration (tests.minidl.observing)
-    told       what main emitted, in order, without what depends on timing: [("DISPATCHED", 0, 3, 1), ...]
+    emitted    what main emitted, in order, without what depends on timing: [("DISPATCHED", 0, 3, 1), ...]
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def load(config: Config, loaders: ModuleType, directory: Path) -> tuple[tracing.
     return tracing.load(directory, strict=True), epochs
 
 
-def told(trace: tracing.Trace, kinds: list[Kind], tasks: bool = True) -> list[tuple[Any, ...]]:
+def emitted(trace: tracing.Trace, kinds: list[Kind], tasks: bool = True) -> list[tuple[Any, ...]]:
     """What main emitted of these kinds."""
     main = [actor.role == "main" for actor in trace.actors]
     found = []

@@ -256,12 +256,12 @@ def test_an_error_comes_before_the_verdict(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in found.first_lines()[0] and found.first_lines()[0].startswith("Note: ")
 
 
-@pytest.mark.parametrize(("workers", "said"), [(2, "KeyError: 'no such image'"), (0, "KeyError('no such image')")])
-def test_an_error_is_reported_once_and_in_one_line(tmp_path: Path, workers: int, said: str) -> None:
+@pytest.mark.parametrize(("workers", "error"), [(2, "KeyError: 'no such image'"), (0, "KeyError('no such image')")])
+def test_an_error_is_reported_once_and_in_one_line(tmp_path: Path, workers: int, error: str) -> None:
     found = report_of_failure(tmp_path / "run.trace", loads.no_such_image, KeyError, num_workers=workers)
     (note,) = (each for each in found.notes if "no such image" in each)
     assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ")
-    assert note.endswith(f"]: {said}")
+    assert note.endswith(f"]: {error}")
     (advice,) = found.loaders[0].next
     where = "on worker" if workers else "in main"
     assert advice.startswith(f"Fix that first: batch 9 {where}") and "(keys [9])" in advice

@@ -36,10 +36,10 @@ from tests.tracing.attached import (
     Dying,
     Nested,
     Unpicklable,
+    emitted,
     fail_to_start,
     is_ordered,
     results,
-    told,
 )
 from tests.tracing.attached import load as record
 from tests.tracing.loads import Numbers, Stream, go_on
@@ -70,10 +70,10 @@ def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) ->
     assert our_batches == their_batches
     if is_ordered(config):
         kinds = STEPS + TASKS + (WORK if config.workers == 0 else [])
-        assert told(ours, kinds) == told(theirs, kinds)
+        assert emitted(ours, kinds) == emitted(theirs, kinds)
     else:
-        assert told(ours, STEPS, tasks=False) == told(theirs, STEPS, tasks=False)
-        drawn = [Counter(each[:2] for each in told(trace, KEYS)) for trace in (ours, theirs)]
+        assert emitted(ours, STEPS, tasks=False) == emitted(theirs, STEPS, tasks=False)
+        drawn = [Counter(each[:2] for each in emitted(trace, KEYS)) for trace in (ours, theirs)]
         assert drawn[0] == drawn[1]
     if not config.stop_after:  # else some are skipped at the shutdown
         assert results(ours) == results(theirs)
@@ -208,7 +208,7 @@ print(next(iterator).tolist())
         os.kill(int(trace.events["value"][trace.events["kind"] == Kind.WORKER_STARTED][0]), 0)
 
 
-# ---- what goes wrong is told
+# ---- what goes wrong is reported
 
 
 def errors_of(loader: Any, most: int = 40) -> list[str]:

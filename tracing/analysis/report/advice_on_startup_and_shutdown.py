@@ -59,8 +59,8 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
     epochs = _epochs(measures)
     startup = Number("longest start-up", measures.main_in(MainTime.STARTUP).joined(), most=min(epochs, 3))
     whole = run(measures)
-    text = f"from the beginning of an epoch to its first batch took {startup} ({startup.share_of(whole)})"
-    text += f", in {epochs} epochs together" if epochs > 1 else ""
+    text = f"the time from the beginning of an epoch to its first batch was {startup} ({startup.share_of(whole)})"
+    text += f", over {epochs} epochs" if epochs > 1 else ""
     reasons = [waiting(measures), Reason(text, [startup, whole])]
     advice = keep_workers(measures, cost)
     parts = {name: Number(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
@@ -69,7 +69,7 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
         slowest = max(parts, key=lambda name: parts[name].mean)
         if slowest in ("worker_init_fn", "first batch") or _imports(measures):
             advice.append(SLOW_PARTS[slowest].format(method=measures.config.get("start_method") or "spawn"))
-    advice.append(f"It comes once an epoch: in one longer than {duration(whole.mean)} it matters less.")
+    advice.append(f"Start-up comes once an epoch: in one longer than {duration(whole.mean)} it matters less.")
     return Explanation(reasons, advice, startup.first)
 
 
@@ -95,13 +95,15 @@ def _imports(measures: Measures) -> bool:
 
 def _parts(measures: Measures, parts: dict[str, Number]) -> Reason:
     """What a worker's start consists of."""
-    words = {"first batch": "making its first batch"} | ({} if _imports(measures) else {IMPORTING: "its first line"})
+    words = {"first batch": "making its first batch"} | (
+        {} if _imports(measures) else {IMPORTING: "reaching its first line"}
+    )
     for name, word in words.items():
         if name in parts:
             parts[name].name = f"{word}, longest"
     later = Number("a batch", measures.between(measures.tasks, "fetch_begin", "collate_end").median())
     needs = ", ".join(f"{words.get(name, name)} {duration(number.mean)}" for name, number in parts.items())
-    text = f"a worker needs, on average, for {needs} (the median of all batches: {later})"
+    text = f"on average the start of a worker takes: {needs} (the median of all batches: {later})"
     return Reason(text, [*parts.values(), later])
 
 
