@@ -15,7 +15,7 @@ import importlib.util
 import re
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from minidl import events
@@ -113,22 +113,9 @@ def files() -> set[str]:
 def unknown(span: str) -> str:
     """What is wrong with a span of code that looks like ours; "" for nothing."""
     word = re.sub(r"\(.*\)$", "", span)  # a call
-    if re.fullmatch(r"(minidl|tracing|notebooks|tests|docs)/[\w./-]*", word):
-        return "" if word in MADE or (ROOT / word).exists() else "no such file"
-    if re.fullmatch(r"[\w/]+\.py", word) and not re.match("my|train|pkg", word):
-        of_torch = word.split("/")[-1] in torch_files()
-        return "" if of_torch or word.split("/")[-1] in files() else "no such module"
-    if re.fullmatch(r"(minidl|tracing|notebooks|tests)(\.\w+)+", word):
-        return "" if exists(word) or found(word) or word == SCHEMA else "no such name"
-    if re.fullmatch(r"_[a-z]\w*", word):
-        return "" if word in known() | torch_names() else "no such attribute"
-    if re.fullmatch(r"trace\.\w+", word):
-        of_a_trace = defined(ROOT / "tracing/trace/trace.py")
-        return "" if word.partition(".")[2] in of_a_trace else "no such attribute of a trace"
-    if re.fullmatch(r"[A-Z][A-Z_]{2,}", word):
-        return "" if word in capitals() else "no such event or constant"
-    if re.fullmatch(r"[A-Z]\w+\.\w+", word):
-        return "" if word.partition(".")[2] in known() | torch_names() else "no such method"
+    for looks_like, is_known, complaint in CHECKS:
+        if re.fullmatch(looks_like, word):
+            return "" if is_known(word) else complaint
     return ""
 
 
@@ -152,6 +139,17 @@ def capitals() -> set[str]:
     of_make = set(re.findall(r"^([A-Z_]+) *[?:]?=", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     of_system = {"MINIDL_ANSWERS", *signal.Signals.__members__}
     return {*events.Kind.__members__, *events.Queue.__members__, *known(), *of_make, *of_system, *IN_WORDS}
+
+
+CHECKS: list[tuple[str, Callable[[str], bool], str]] = [  # what a span looks like, whether there is one, what if not
+    (r"(minidl|tracing|notebooks|tests|docs)/[\w./-]*", lambda it: it in MADE or (ROOT / it).exists(), "no such file"),
+    (r"(?!my|train|pkg)[\w/]+\.py", lambda it: it.split("/")[-1] in torch_files() | files(), "no such module"),
+    (r"(minidl|tracing|notebooks|tests)(\.\w+)+", lambda it: exists(it) or found(it) or it == SCHEMA, "no such name"),
+    (r"_[a-z]\w*", lambda it: it in known() | torch_names(), "no such attribute"),
+    (r"trace\.\w+", lambda it: it[6:] in defined(ROOT / "tracing/trace/trace.py"), "no such attribute of a trace"),
+    (r"[A-Z][A-Z_]{2,}", lambda it: it in capitals(), "no such event or constant"),
+    (r"[A-Z]\w+\.\w+", lambda it: it.partition(".")[2] in known() | torch_names(), "no such method"),
+]
 
 
 # ---- commands
