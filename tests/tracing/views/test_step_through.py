@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
 import re
-import select
-import struct
 import subprocess
 import sys
 import termios
@@ -26,6 +23,7 @@ import tracing
 from minidl import DataLoader, Dataset
 from minidl.events import Kind, Queue
 from tests.benchmarks import stepping
+from tests.tracing.cli.terminal import ROOT, in_terminal, read_until
 from tests.tracing.traces import begin, copy, steady
 from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
@@ -663,38 +661,20 @@ def test_in_a_terminal_keys_move(recorded: Recorded) -> None:
     assert (steps.k, steps.playing) == (2, False)
 
 
-STEP_THROUGH = """
-import fcntl, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-import tracing
-from tracing.views.step_through import step_through
-step_through(tracing.load(sys.argv[1]))
-"""
-
-
 def test_a_real_terminal_is_used_and_restored(recorded: Recorded) -> None:
-    path, (master, slave) = recorded("dying").path, os.openpty()
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    before = termios.tcgetattr(slave)
-    process = subprocess.Popen(
-        [sys.executable, "-c", STEP_THROUGH, str(path)], cwd=Path(__file__).parents[3], start_new_session=True,
-        env={**os.environ, "TERM": "xterm-256color"}, stdin=slave, stdout=slave, stderr=slave,
-    )  # fmt: skip
-    shown = ""
-    moves = (b"", "event 0 of"), (b"\x1b[C\x1b[C", "event 2 of"), (b"e", "notices that worker"), (b"q", "\x1b[?25h")
-    try:
+    def echoes() -> bool:
+        return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
+
+    moves = (b"", b"event 0 of"), (b"\x1b[C\x1b[C", b"event 2 of"), (b"e", b"notices that worker")
+    command = [sys.executable, "-m", "tracing", "step", str(recorded("dying").path)]
+    with in_terminal(command, ROOT) as (process, terminal):
         for keys, words in moves:
-            os.write(master, keys)
-            while words not in shown:
-                assert select.select([master], [], [], 30)[0], shown
-                shown += os.read(master, 65536).decode(errors="replace")
-        assert process.wait() == 0
-        assert termios.tcgetattr(slave) == before
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
-        os.close(slave)
+            os.write(terminal, keys)
+            read_until(terminal, lambda shown, words=words: words in shown)
+            assert not echoes()
+        os.write(terminal, b"q")
+        read_until(terminal, lambda shown: b"\x1b[?25h" in shown)  # the cursor is back
+        assert process.wait() == 0 and echoes()
 
 
 def test_without_a_terminal_there_is_one_clear_error(recorded: Recorded, tmp_path: Path) -> None:
@@ -713,4 +693,4 @@ from tracing.views.step_through import write_page
 write_page(tracing.load(sys.argv[1]), sys.argv[2])
 """
     command = [sys.executable, "-c", program, str(recorded("serial").path), str(tmp_path / "page.html")]
-    subprocess.run(command, cwd=Path(__file__).parents[3], check=True)
+    subprocess.run(command, cwd=ROOT, check=True)
