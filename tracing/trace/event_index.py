@@ -1,24 +1,25 @@
-"""Where in a trace to find what: kept up to date while the trace grows, at a cost in proportion to what is new.
+"""Where in a trace to find what. Kept up to date while the trace grows, at a cost in proportion to what is new.
 
 Three tables, all of positions (of events in `trace.events`):
-    groups       (iterator, kind, queue, worker) -> the positions of those events, ascending
-    lanes        (lane, worker) of an iterator   -> the positions of all events that one thread said of it
-    epochs       (loader, epoch)                 -> for each task and each hop of its way, the position of that event
+    groups       iterator, kind, queue, worker -> the positions of those events, ascending
+    lanes        iterator, lane, worker        -> the positions of all events of one thread that concern the iterator
+    epochs       loader, epoch                 -> for each task and each hop of its way, the position of that event
 
 With them the state after event k is a matter of counting positions <= k: see tracing.trace.state_at.
 
 Legend
     iterator    0             number of an iterator in this trace; a persistent one has several epochs
+    epoch_id    1 << 32 | 0   loader 1, epoch 0
     lane        MAIN          which thread: see Lane
-    hop         "fetch_end"   a column of TASK_DTYPE, and the event that it tells the time of
+    hop         "fetch_end"   a column of TASK_DTYPE, and the event whose time it holds
 """
 
 from __future__ import annotations
 
 import collections.abc
 import enum
-import itertools
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,18 +33,53 @@ NEVER = np.iinfo(np.int64).max  # the position of what has not happened
 class Lane(enum.IntEnum):
     """The threads of an iterator; and the role of a thread in its process."""
 
-    MAIN = 0  # whoever iterates
+    MAIN = 0  # the thread that iterates
     WORKER = 1
     PIN = 2
     FEEDER = 3
 
 
-ROLE_SAID_BY: dict[int, Lane] = {
+LANE_SHOWN_BY: dict[int, Lane] = {  # events that only a thread of that lane emits
     Kind.WORKER_BEGIN: Lane.WORKER,
     Kind.PIN_THREAD_BEGIN: Lane.PIN,
     Kind.FEEDER_BEGIN: Lane.FEEDER,
-    Kind.SEND_FAILED: Lane.FEEDER,  # all that torch's feeders are heard to say
+    Kind.SEND_FAILED: Lane.FEEDER,  # the only event that torch's feeders emit
 }
+
+
+class Role(NamedTuple):
+    """What an actor is to the first loader that it had to do with."""
+
+    lane: int = Lane.MAIN
+    iterator: int = -1  # that it serves; -1: it is main
+    queue: int = Queue.NONE  # of a feeder
+    worker: int = -1
+
+
+class GroupKey(NamedTuple):
+    """Which events are one group."""
+
+    iterator: int
+    kind: int
+    queue: int
+    worker: int  # only for kinds and queues that each worker has of its own, else -1
+
+
+class LaneKey(NamedTuple):
+    """Which events are one lane."""
+
+    iterator: int
+    lane: int
+    worker: int  # -1 for main and the pin thread
+
+
+class MadeHops(NamedTuple):
+    """Hops that tasks of one epoch made: hop hops[i] of task tasks[i] is the event at positions[i]."""
+
+    tasks: np.ndarray
+    hops: np.ndarray
+    positions: np.ndarray
+
 
 # The event that each hop is: (kind, queue), the queue for kinds that concern one.
 HOPS: dict[str, tuple[Kind, Queue]] = {
@@ -81,7 +117,7 @@ _HOP_OF = np.full((256, 256), -1, np.int8)  # [kind, queue] -> hop, by its numbe
 for _name, (_kind, _queue) in HOPS.items():
     _HOP_OF[_kind, _queue] = HOP[_name]
 
-# Kinds whose events are told apart by worker; the others of one iterator are one group.
+# [kind, queue] -> whether each worker has a group of its own.
 _PER_WORKER = np.zeros((256, 256), bool)
 _PER_WORKER[:, [Queue.INDEX, Queue.RESULT]] = True
 _PER_WORKER[[kind for kind in Kind if kind.name.startswith(("WORKER_", "INIT_", "JOIN_", "RESUME_", "STREAM_"))]] = True
@@ -142,7 +178,7 @@ class Epoch:
 
     loader: int
     epoch: int
-    # [hop, task] -> position. A hop's row is looked through at every state, so that it should lie in one piece.
+    # [hop, task] -> position. Every state reads whole rows, so a hop's row is one piece of memory.
     table: np.ndarray = field(default_factory=lambda: np.full((len(HOPS), 16), NEVER))
     length: int = 0  # tasks: columns in use
     changed: int = 0  # tasks from this one on have changed since tracing.trace.tasks last looked
@@ -152,11 +188,12 @@ class Epoch:
         return [self.table[HOP[name], : self.length] for name in names]
 
     def add(self, tasks: np.ndarray, hops: np.ndarray, positions: np.ndarray) -> None:
+        """Take in these hops: MadeHops."""
         room, needed = self.table.shape[1], int(tasks.max()) + 1
         if needed > room:
             more = np.full((len(HOPS), max(needed, 2 * room) - room), NEVER)
             self.table = np.concatenate([self.table, more], axis=1)
-        made = tasks[hops != HOP["keys_begin"]]  # asked for keys, a sampler may have none: there is no task then
+        made = tasks[hops != HOP["keys_begin"]]  # a sampler that is asked for keys may have none: then there is no task
         self.length = max(self.length, int(made.max(initial=-1)) + 1)
         self.changed = min(self.changed, int(tasks.min()))
         new = self.table[hops, tasks] == NEVER  # what happened twice counts the first time ...
@@ -176,7 +213,7 @@ class Iterator:
     loader: int
     epochs: list[int] = field(default_factory=list)  # those it went through, in order
     num_workers: int = 0
-    lanes: dict[tuple[int, int], Positions] = field(default_factory=dict)  # (lane, worker) -> its events
+    lanes: dict[LaneKey, Positions] = field(default_factory=dict)
 
     @property
     def epoch_ids(self) -> list[int]:
@@ -198,16 +235,16 @@ class Index:
         self.iterators: list[Iterator] = []
         self.iterator_of: dict[int, int] = {}  # epoch_id -> number of its iterator
         self.epochs: dict[int, Epoch] = {}  # epoch_id -> its tasks
-        self.groups: dict[tuple[int, int, int, int], Positions] = {}
-        self.roles: list[tuple[int, int, int, int]] = []  # of each actor: role, iterator, queue, worker
+        self.groups: dict[tuple[int, int, int, int], Positions] = {}  # by GroupKey
+        self.roles: list[Role] = []  # of each actor
 
     def group(self, iterator: int, kind: int, queue: int = Queue.NONE, worker: int = -1) -> Positions:
         """The positions of such events. `worker` only for kinds and queues that each worker has."""
-        return self.groups.get((iterator, kind, queue, worker), NOWHERE)
+        return self.groups.get((iterator, kind, queue, worker), NOWHERE)  # a plain tuple is made faster than a GroupKey
 
     def lane(self, iterator: int, lane: Lane, worker: int = -1) -> Positions:
         """The positions of the events of one thread; `worker` is -1 for main and the pin thread."""
-        return self.iterators[iterator].lanes.get((lane, worker), NOWHERE)
+        return self.iterators[iterator].lanes.get(LaneKey(iterator, lane, worker), NOWHERE)
 
     # ---- keeping it up to date
 
@@ -218,25 +255,25 @@ class Index:
         if not self._learn_iterators(new):
             return False
         self._learn_roles(new, actors)
-        for positions, key in self._by_group(new, first):
-            self.groups.setdefault(key, Positions()).extend(positions)
-        for positions, (iterator, lane) in self._by_lane(new, first):
-            self.iterators[iterator].lanes.setdefault(lane, Positions()).extend(positions)
-        for epoch_id, where, tasks, hops in self._by_epoch(new, first):
+        for group, positions in self._by_group(new, first):
+            self.groups.setdefault(group, Positions()).extend(positions)
+        for lane, positions in self._by_lane(new, first):
+            self.iterators[lane.iterator].lanes.setdefault(lane, Positions()).extend(positions)
+        for epoch_id, made in self._by_epoch(new, first):
             if epoch_id not in self.epochs:
-                self.epochs[epoch_id] = Epoch(epoch_id >> 32 & 0xFFFFFFFF, epoch_id & 0xFFFFFFFF)
-            self.epochs[epoch_id].add(tasks, hops, where)
+                self.epochs[epoch_id] = Epoch(epoch_id >> 32, epoch_id & 0xFFFFFFFF)
+            self.epochs[epoch_id].add(*made)
         return True
 
     def remove(self, events: np.ndarray, first: int) -> None:
         """Take out the events from position `first` on: some that came late belong before them."""
         new = events[first:]
-        for _, key in self._by_group(new, first):
-            self.groups[key].cut(first)
-        for _, (iterator, lane) in self._by_lane(new, first):
-            self.iterators[iterator].lanes[lane].cut(first)
-        for epoch_id, where, tasks, hops in self._by_epoch(new, first):
-            self.epochs[epoch_id].remove(tasks, hops, where)
+        for group, _ in self._by_group(new, first):
+            self.groups[group].cut(first)
+        for lane, _ in self._by_lane(new, first):
+            self.iterators[lane.iterator].lanes[lane].cut(first)
+        for epoch_id, made in self._by_epoch(new, first):
+            self.epochs[epoch_id].remove(*made)
 
     def _learn_iterators(self, new: np.ndarray) -> bool:
         epoch_ids = _epoch_ids(new)
@@ -264,37 +301,37 @@ class Index:
         return np.array([self.iterator_of[epoch_id] for epoch_id in different], np.int64)[which]
 
     def _learn_roles(self, new: np.ndarray, actors: int) -> None:
-        """A thread says what it is in its first event; who says nothing of the kind is main."""
-        self.roles.extend([(Lane.MAIN, -1, 0, -1)] * (actors - len(self.roles)))
-        for event in new[np.isin(new["kind"], list(ROLE_SAID_BY))]:
-            role = ROLE_SAID_BY[int(event["kind"])]
+        """An actor's first event shows its lane, unless it is main."""
+        self.roles.extend([Role()] * (actors - len(self.roles)))
+        for event in new[np.isin(new["kind"], list(LANE_SHOWN_BY))]:
             iterator = self.iterator_of[int(event["loader"]) << 32 | int(event["epoch"])]
-            self.roles[event["actor"]] = (role, iterator, int(event["queue"]), int(event["worker"]))
+            lane = LANE_SHOWN_BY[int(event["kind"])]
+            self.roles[event["actor"]] = Role(lane, iterator, int(event["queue"]), int(event["worker"]))
 
-    def _by_group(self, new: np.ndarray, first: int) -> Stream[tuple[np.ndarray, tuple[int, int, int, int]]]:
-        kind, queue = new["kind"].astype(np.uint16), new["queue"].astype(np.uint16)
+    # ---- the events from position `first` on, table by table
+
+    def _by_group(self, new: np.ndarray, first: int) -> Stream[tuple[GroupKey, np.ndarray]]:
+        kind, queue = new["kind"], new["queue"]
         worker = np.where(_PER_WORKER[kind, queue], new["worker"], -1)
-        for positions, (iterator, kind_queue, of_worker) in _groups(self._iterators(new), kind << 2 | queue, worker):
-            yield positions + first, (iterator, kind_queue >> 2, kind_queue & 3, of_worker)
+        for key, members in _alike(self._iterators(new), kind, queue, worker):
+            yield GroupKey(*key), first + members
 
-    def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[np.ndarray, tuple[int, tuple[int, int]]]]:
-        if not self.roles:
-            return
-        role, belongs_to, _, worker = np.array(self.roles).T[:, new["actor"]]
+    def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[LaneKey, np.ndarray]]:
+        roles = np.array(self.roles, np.int64).reshape(-1, len(Role._fields))
+        lane, serves, _, worker = roles[new["actor"]].T  # the fields of each event's Role
         iterator = self._iterators(new)
         # A worker that iterates over a loader of its own is main to that one.
-        foreign = (role == Lane.MAIN) | (belongs_to != iterator)
-        lane, worker = np.where(foreign, Lane.MAIN, role), np.where(foreign, -1, worker)
-        for positions, (number, of_lane, of_worker) in _groups(iterator, lane, worker):
-            yield positions + first, (number, (of_lane, of_worker))
+        is_main = (lane == Lane.MAIN) | (serves != iterator)
+        for key, members in _alike(iterator, np.where(is_main, Lane.MAIN, lane), np.where(is_main, -1, worker)):
+            yield LaneKey(*key), first + members
 
-    def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, MadeHops]]:
         hops = _HOP_OF[new["kind"], new["queue"]]
-        positions = np.flatnonzero((hops >= 0) & (new["task"] >= 0))
-        tasks, hops = new["task"][positions], hops[positions]
-        different, which = _different(_epoch_ids(new[positions]))
-        for members, (number,) in _groups(which):
-            yield different[number], positions[members] + first, tasks[members], hops[members]
+        of_tasks = np.flatnonzero((hops >= 0) & (new["task"] >= 0))
+        epoch_ids, which = _different(_epoch_ids(new[of_tasks]))
+        for (number,), members in _alike(which):
+            at = of_tasks[members]
+            yield epoch_ids[number], MadeHops(new["task"][at], hops[at], first + at)
 
 
 def _epoch_ids(events: np.ndarray) -> np.ndarray:
@@ -310,15 +347,14 @@ def _different(numbers: np.ndarray) -> tuple[list[int], np.ndarray]:
     return different[order].tolist(), np.argsort(order)[which]
 
 
-def _groups(*keys: np.ndarray) -> Stream[tuple[np.ndarray, tuple[int, ...]]]:
-    """(positions, key) for each different key: the positions that have it, ascending."""
-    if len(keys[0]) == 0:
+def _alike(*columns: np.ndarray) -> Stream[tuple[tuple[int, ...], np.ndarray]]:
+    """For each different row of these columns: the row, and the indices at which it stands, ascending."""
+    if len(columns[0]) == 0:
         return
-    # Of numbers of 16 bits numpy sorts a million in some 10 ms (a radix sort), of longer ones in 100.
-    narrow = [key.astype(np.int16) if abs(key).max() < 1 << 15 else key for key in keys]
+    # numpy sorts a million numbers of 16 bits in some 10 ms (a radix sort), longer ones in 100.
+    narrow = [column.astype(np.int16) if abs(column).max() < 1 << 15 else column for column in columns]
     order = np.lexsort(narrow[::-1])
-    ordered = [key[order] for key in narrow]
-    changes = np.logical_or.reduce([key[1:] != key[:-1] for key in ordered])
-    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(order)]
-    for begin, end in itertools.pairwise(bounds):
-        yield order[begin:end], tuple(int(key[begin]) for key in ordered)
+    rows = np.array([column[order] for column in narrow]).T
+    changes = 1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))
+    for members in np.split(order, changes):
+        yield tuple(int(column[members[0]]) for column in columns), members

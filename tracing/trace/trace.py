@@ -163,12 +163,12 @@ class Trace:
         """The threads; an event's field `actor` is an index into this list."""
         found = []
         for number, (files, local) in enumerate(self._actors):
-            role, iterator, queue, worker = self._index.roles[number]
-            of = None if iterator < 0 else self._index.iterators[iterator]
+            role = self._index.roles[number]
+            of = None if role.iterator < 0 else self._index.iterators[role.iterator]
             pid = files.header.pid if files.header else 0
             name = files.thread_names.get(local, "")
             of_loader = (-1, -1) if of is None else (of.loader, of.epochs[0])
-            found.append(Actor(pid, name, Lane(role).name.lower(), *of_loader, worker, queue))
+            found.append(Actor(pid, name, Lane(role.lane).name.lower(), *of_loader, role.worker, role.queue))
         return found
 
     @property

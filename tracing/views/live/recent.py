@@ -157,7 +157,8 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
     told = _TOLD[latest["kind"]] & ~(
         (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
     )  # DISPATCHED is told
-    result.said = [RecentEvent(event, trace.actors[event["actor"]]) for event in latest[told][-words:]]
+    actors = trace.actors
+    result.said = [RecentEvent(event, actors[event["actor"]]) for event in latest[told][-words:]]
     moves = first + np.flatnonzero(_MOVES[events["kind"][first:]])
     _add_stretches(result, trace, loader, first, state.k, of_this(events[moves]))
     result.limit = _limit(result, loader)
