@@ -1,10 +1,10 @@
 """`trace.state(k)`: the loader's whole state after event k, from events alone.
 
-No event is replayed. A queue is first in, first out, so what is in it follows from three counts: of the messages
-put, sent and got so far. A thread does what its last event says. A task is where its last hop left it. So a state
-deep in a long trace costs no more than one at its start.
+No event is replayed. A queue is first in, first out, so its content follows from three counts: the messages put, sent
+and got so far. What a thread does follows from its last events (tracing.trace.activity). A task is where its last hop
+left it. So a state deep in a long trace costs no more than one at its start.
 
-What is in a queue (n = so many of its events are at positions <= k)
+What is in a queue (n_put: how many of its PUT events are at positions <= k, and so on)
     puts    0 1 2 3 4 5 6 7          n_put = 8
     sents   0 1 2 3 4                n_sent = 5      buffer = puts[5:8]
     gots    0 1 2                    n_got = 3       pipe = sents[3:5]
@@ -12,13 +12,13 @@ What is in a queue (n = so many of its events are at positions <= k)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from minidl.events import DIED, RESUME, STOP, WAKE, Kind, Queue
 from tracing.trace.activity import SHUTDOWN_STEPS, Doing, doing
-from tracing.trace.event_index import Index, Lane
+from tracing.trace.event_index import Epoch, Index, Lane
 from tracing.trace.state import (
     Label,
     LoaderState,
@@ -71,10 +71,19 @@ def _is_alive(index: Index, number: int, k: int) -> bool:
         return True
     if index.group(number, Kind.EPOCH_END).last(k) >= 0:
         return False
-    # Without workers nothing says that an iterator was dropped half way. It is taken for gone once the loader has
-    # made another one, until it should speak again.
+    # Without workers no event shows that an iterator was dropped half way. It counts as gone once the loader has made
+    # another one, unless it has an event after that.
     later = (each for each in index.iterators[number + 1 :] if each.loader == iterator.loader)
     return not any(index.group(each.number, Kind.LOADER).last(k) > last for each in later)
+
+
+class Progress(NamedTuple):
+    """How far the tasks of an epoch have come. The fields are those of LoaderState and MainState."""
+
+    send_idx: int
+    rcvd_idx: int
+    in_hand: int
+    task_info: dict[int, TaskState]
 
 
 class Snapshot:
@@ -91,8 +100,8 @@ class Snapshot:
 
     def take(self) -> LoaderState:
         workers = range(self.iterator.num_workers)
-        send_idx, rcvd_idx, in_hand, task_info = self.task_info()
-        stored = [task for task, info in task_info.items() if info.status is TaskStatus.STORED]
+        progress = self.progress()
+        stored = [task for task, info in progress.task_info.items() if info.status is TaskStatus.STORED]
         failed = self.last(Kind.ERROR_RAISED)
         return LoaderState(
             iterator=self.number,
@@ -100,8 +109,8 @@ class Snapshot:
             epoch=self.epoch,
             num_workers=len(workers),
             alive=_is_alive(self.index, self.number, self.k),
-            send_idx=send_idx,
-            rcvd_idx=rcvd_idx,
+            send_idx=progress.send_idx,
+            rcvd_idx=progress.rcvd_idx,
             tasks_outstanding=self.happened(Kind.DISPATCHED) - self.happened(Kind.RECEIVED),
             yielded=self.happened(Kind.YIELDED),
             index_queues=[self.queue(Queue.INDEX, worker) for worker in workers],
@@ -110,9 +119,9 @@ class Snapshot:
             pin_thread=self.pin_thread(),
             data_queue=self.queue(Queue.DATA, -1),
             reorder_buffer=stored,
-            waits_for_task=rcvd_idx if stored else -1,
-            task_info=task_info,
-            main=self.main(rcvd_idx, in_hand),
+            waits_for_task=progress.rcvd_idx if stored else -1,
+            task_info=progress.task_info,
+            main=self.main(progress),
             shutdown_step=self.shutdown_step(),
             error=None if failed < 0 else self.trace.text(failed),
             config=self.trace.config(self.number),
@@ -121,16 +130,16 @@ class Snapshot:
     # ---- where to look
 
     def last(self, kind: Kind, worker: int = -1) -> int:
-        """The position of the last such event of this iterator, -1 if there was none."""
+        """The position of this iterator's last event of that kind, -1 if there was none."""
         return self.index.group(self.number, kind, Queue.NONE, worker).last(self.k)
 
     def happened(self, kind: Kind) -> int:
-        """How many such events there were in this epoch."""
+        """How many events of that kind there were in this epoch."""
         group = self.index.group(self.number, kind)
         return group.count(self.k) - group.count(self.begin)
 
     def value(self, position: int) -> int:
-        """What an event holds, 0 if there is none."""
+        """The field `value` of an event, 0 if there is none."""
         return int(self.events["value"][position]) if position >= 0 else 0
 
     def labels(self, positions: np.ndarray) -> list[Label]:
@@ -139,8 +148,8 @@ class Snapshot:
     # ---- queues
 
     def queue(self, queue: Queue, worker: int) -> QueueState:
-        """First in, first out: see the picture at the top. Where nobody says what is sent (data_queue has no pipe,
-        torch's feeder threads are not seen) all that is not taken is in the buffer."""
+        """First in, first out: see the picture at the top. Where no event shows what is sent (data_queue has no pipe,
+        torch's feeder threads are not traced), everything that has not been taken is in the buffer."""
         puts, begun, sents, gots = (
             self.index.group(self.number, kind, queue, worker)
             for kind in (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)
@@ -156,39 +165,46 @@ class Snapshot:
 
     # ---- tasks
 
-    def task_info(self) -> tuple[int, int, int, dict[int, TaskState]]:
-        """send_idx, rcvd_idx, the task in main's hands (or -1), and task_info."""
+    def progress(self) -> Progress:
         if self.tasks is None:
-            return 0, 0, -1, {}
-        sent_by = "dispatched" if self.iterator.num_workers else "keys_drawn"
-        hops = self.tasks.hops(sent_by, "received", "stored", "released", "yielded", "skipped", "lost")
-        sent, received, stored, released, yielded, skipped, lost = (hop <= self.k for hop in hops)
-        in_hand = self.in_hand()
-        here = sent & ~yielded & ~skipped & ~released
-        if in_hand >= 0:
-            here[in_hand] = False
-        info: dict[int, TaskState] = {}
-        for task in np.flatnonzero(here).tolist():
-            status = TaskStatus.OUTSTANDING
-            if stored[task]:
+            return Progress(0, 0, -1, {})
+        return self.progress_of_workers(self.tasks) if self.iterator.num_workers else self.progress_of_main(self.tasks)
+
+    def progress_of_workers(self, tasks: Epoch) -> Progress:
+        k = self.k
+        dispatched, received, stored, released, yielded, skipped, lost = tasks.hops(
+            "dispatched", "received", "stored", "released", "yielded", "skipped", "lost"
+        )
+        sent = dispatched <= k
+        left = (released <= k) | (yielded <= k) | (skipped <= k)
+        task_info: dict[int, TaskState] = {}
+        for task in np.flatnonzero(sent & ~left).tolist():
+            if stored[task] <= k:
                 status = TaskStatus.STORED
-            elif lost[task]:
+            elif lost[task] <= k:
                 status = TaskStatus.LOST
-            elif received[task]:
-                if self.main_after(int(hops[1][task])) != Kind.WORKER_EXHAUSTED:
-                    continue  # an exception came in its place, and was raised
+            elif received[task] > k:
+                status = TaskStatus.OUTSTANDING
+            elif self.main_after(int(received[task])) == Kind.WORKER_EXHAUSTED:
                 status = TaskStatus.STREAM_ENDED
-            info[task] = TaskState(int(self.events["worker"][hops[0][task]]), status)
+            else:  # its batch is in main's hands, or an exception came in its place and was raised
+                continue
+            task_info[task] = TaskState(int(self.events["worker"][dispatched[task]]), status)
         send_idx = int(sent.sum())
-        if self.iterator.num_workers == 0:  # one task at a time: all but the last are over
-            last = send_idx - 1
-            begun = last in info and self.last(Kind.ERROR_RAISED) < hops[0][last]
-            return send_idx, last if begun else send_idx, in_hand, {}
-        return send_idx, next(iter(info), send_idx), in_hand, info
+        return Progress(send_idx, next(iter(task_info), send_idx), self.in_hand(), task_info)
+
+    def progress_of_main(self, tasks: Epoch) -> Progress:
+        """Without workers main makes one batch at a time: every task before the last is over."""
+        drawn, yielded = tasks.hops("keys_drawn", "yielded")
+        send_idx, in_hand = int((drawn <= self.k).sum()), self.in_hand()
+        task = send_idx - 1
+        if task < 0 or task == in_hand or yielded[task] <= self.k or self.last(Kind.ERROR_RAISED) > drawn[task]:
+            return Progress(send_idx, send_idx, in_hand, {})
+        return Progress(send_idx, task, in_hand, {})
 
     def in_hand(self) -> int:
-        """The task whose batch main has taken and not yet yielded, -1 if there is none. Between the two it draws and
-        sends the next task; a batch that came early is stored at once, and the end of a stream is no batch."""
+        """The task whose batch main has taken and not yet yielded, -1 if there is none. In between main draws and
+        sends the next task. A batch that came early is stored at once, and the end of a stream is no batch."""
         taken_by = (Kind.RECEIVED, Kind.RELEASED) if self.iterator.num_workers else (Kind.COLLATE_END,)
         taken = max(self.last(kind) for kind in taken_by)
         over = max(self.last(kind) for kind in (Kind.YIELDED, Kind.ERROR_RAISED, Kind.EPOCH_BEGIN))
@@ -197,7 +213,7 @@ class Snapshot:
         return int(self.events["task"][taken])
 
     def main_after(self, position: int) -> int:
-        """The kind of what main said next, 0 if that was not up to `k`."""
+        """The kind of main's next event, 0 if that comes after `k`."""
         lane = self.index.lane(self.number, Lane.MAIN)
         after = lane.count(position)
         return int(self.events["kind"][lane.array[after]]) if after < lane.count(self.k) else 0
@@ -221,7 +237,7 @@ class Snapshot:
         puts = self.index.group(self.number, Kind.PUT, Queue.RESULT, worker)
         if self.begin < 0 or self.events["value"][self.begin] < 0:
             return puts.count(self.k)
-        # A resumed epoch begins among results of the last one: its own follow the acknowledgement, a result too.
+        # A resumed epoch begins among results of the last one. Its own follow the acknowledgement, itself a result.
         resumed = self.last(Kind.WORKER_RESUMED, worker)
         return max(0, puts.count(self.k) - puts.count(resumed) - 1) if resumed > self.begin else 0
 
@@ -229,13 +245,13 @@ class Snapshot:
         now = self.doing(Lane.PIN)
         return PinState(PinStatus(now.status), now.task, now.since) if now else PinState(PinStatus.NONE, -1, 0)
 
-    def main(self, rcvd_idx: int, in_hand: int) -> MainState:
+    def main(self, progress: Progress) -> MainState:
         now = self.doing(Lane.MAIN)
         if now is None:
             return MainState(MainStatus.STARTING, 0, -1, -1, -1)
         status = MainStatus(now.status)
-        waits_for = rcvd_idx if status in (MainStatus.WAITING, MainStatus.TAKING) else -1
-        return MainState(status, now.since, waits_for, in_hand, int(self.events["actor"][now.event]))
+        waits_for = progress.rcvd_idx if status in (MainStatus.WAITING, MainStatus.TAKING) else -1
+        return MainState(status, now.since, waits_for, progress.in_hand, int(self.events["actor"][now.event]))
 
     def shutdown_step(self) -> str:
         if self.last(Kind.SHUTDOWN_BEGIN) < 0:
