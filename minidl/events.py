@@ -3,8 +3,9 @@
 Principles
 1. An event is emitted before any other thread can see what it announces (a put before the message is in the
    buffer, a take after it has left), so that sorting by time never shows an effect before its cause.
-2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no lock, and
-   no system call but one to write a text, and one to read the CPU clock (tracing.recording.event_writer).
+2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no lock,
+   and no system call but to write a text or to read the CPU clock. Only when its file opens or grows does it take a
+   lock (tracing.recording.event_writer).
 3. A recorder that raises is removed and reported once; it never breaks the loader.
 4. Each kind is emitted by exactly one line of minidl (a test holds this; data_queue, the one queue without a
    pipe, has lines of its own), so the line that emitted an event follows from its kind and its queue and need

@@ -275,7 +275,7 @@ class ParallelIterator(BaseIterator):
                 info.data.reraise()
             except Exception as error:
                 # torch's reraise leaves a cycle of exception and frame: this iterator, and so its workers, would
-                # outlive a caller who drops it. What happened in the worker stands in the message.
+                # outlive a caller who drops it. What happened in the worker is in the message.
                 raise error.with_traceback(None) from None
         return info.data
 
