@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tracing.views.timeline.story import MARKED
 
 from minidl.events import NO_TASK, STOP, Kind, Queue
 from tracing.trace.event_words import WORDS, Sentence, mark, sentence
 from tracing.trace.trace import EVENT_DTYPE
 from tracing.views.export.slices import LEAVES, SPANS
+from tracing.views.timeline.marks import MARKED
 
 
 def event(kind: Kind, **fields: int) -> np.void:
