@@ -1,4 +1,4 @@
-"""torch's own loader, attached: it does what it did, and says it as minidl does."""
+"""torch's own loader, attached: it does what it did, and emits what minidl emits."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ pytestmark = pytest.mark.timeout(60)
 ROOT = Path(__file__).parents[3]
 
 
-# ---- the reading copy tells the truth
+# ---- minidl, the reading copy, is true to torch
 
 
-def test_size_of_the_grid() -> None:
+def test_the_grid_has_a_hundred_different_settings() -> None:
     assert len(GRID) >= 100
     assert len({repr(config) for config in GRID}) == len(GRID)
 
 
 @pytest.mark.parametrize("config", GRID, ids=str)
 def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) -> None:
-    """Asserted as sequences. With several workers a stream's end comes at any time, and after it other workers do its
-    tasks: there, and without in_order, who does which is a set."""
+    """Asserted as sequences. With several workers a stream may end at any time, and then other workers do its tasks:
+    there, and without in_order, which worker does which is a set."""
     ours, our_batches = record(config, minidl, tmp_path / "minidl")
     theirs, their_batches = record(config, ATTACHED, tmp_path / "torch")
     if config.any_order:
@@ -82,7 +82,7 @@ def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) ->
     assert (loader.config["package"], loader.num_workers) == ("torch.utils.data", config.workers)
 
 
-# ---- it does what it did
+# ---- an attached loader does what it did before
 
 
 OTHERS = [
@@ -102,20 +102,20 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("config", OTHERS, ids=str)
-def test_what_shows_is_what_torch_shows(config: Config, tmp_path: Path) -> None:
+def test_a_program_sees_what_torch_alone_shows(config: Config, tmp_path: Path) -> None:
     """Batches, errors, warnings, lengths, random states: unattached, attached, and recorded."""
     alone = observe(config, TORCH)
     assert observe(config, ATTACHED) == alone
     with tracing.record(tmp_path / "trace"):
         assert observe(config, ATTACHED) == alone
     broken = {violation.name for violation in tracing.check(tracing.load(tmp_path / "trace", strict=True))}
-    # A sample's StopIteration ends the epoch, and with it go the batches that are on their way: in minidl, too.
+    # A sample's StopIteration ends the epoch and drops the batches that are on their way: in minidl, too.
     assert broken == ({"yielded once"} if config.dataset == "stop iteration" else set())
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_exception_in_a_worker_shows_torchs_traceback(workers: int) -> None:
-    """The lines of a worker's traceback are in the message, and none of them is ours."""
+    """The message has the lines of the worker's traceback, and none of them is ours."""
 
     assert message_of(ATTACHED, workers) == message_of(TORCH, workers)
 
@@ -132,7 +132,7 @@ def message_of(package: Any, workers: int) -> str:
     raise AssertionError("nothing was raised")
 
 
-def test_the_loader_stays_what_it_is(tmp_path: Path) -> None:
+def test_the_attached_loader_itself_is_unchanged(tmp_path: Path) -> None:
     plain, loader = (DataLoader(range(6), 2, num_workers=1, multiprocessing_context="fork") for _ in range(2))
     context = loader.multiprocessing_context
     assert attach(loader) is loader and attach(loader) is loader
@@ -145,7 +145,7 @@ def test_the_loader_stays_what_it_is(tmp_path: Path) -> None:
     errors = [attempt(partial(pickle.dumps, iterator)) for iterator in (ours, theirs)]
     assert errors[0] == errors[1] and errors[0][1] is NotImplementedError
     del ours, theirs
-    # Neither copies nor others speak.
+    # Neither copies nor other loaders emit events.
     with tracing.record(tmp_path / "trace"):
         again = pickle.loads(pickle.dumps(attach(DataLoader(range(6), 2))))
         assert list(map(list, again)) == [[0, 1], [2, 3], [4, 5]] == list(map(list, copy.copy(loader)))
@@ -153,7 +153,7 @@ def test_the_loader_stays_what_it_is(tmp_path: Path) -> None:
     assert len(tracing.load(tmp_path / "trace")) == 0
 
 
-def test_what_cannot_be_attached() -> None:
+def test_only_torchs_loaders_can_be_attached() -> None:
     with pytest.raises(TypeError, match=r"not minidl\.loader\.DataLoader, which is recorded without it"):
         attach(minidl.DataLoader(range(3)))  # type: ignore[type-var]
     with pytest.raises(TypeError, match=r"a torch\.utils\.data\.DataLoader, not builtins\.list"):
@@ -161,7 +161,7 @@ def test_what_cannot_be_attached() -> None:
 
 
 def test_a_recording_may_begin_at_any_time(tmp_path: Path) -> None:
-    """Workers that were started before record nothing; main does, from the next step on."""
+    """Workers started before it record nothing; main does from its next step on."""
     loader = attach(DataLoader(Numbers(8), 2, num_workers=1, persistent_workers=True))
     first = [batch.tolist() for batch in loader]
     with tracing.record(tmp_path / "trace"):
@@ -172,7 +172,7 @@ def test_a_recording_may_begin_at_any_time(tmp_path: Path) -> None:
 
 
 def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
-    """No cycle keeps it until the garbage collector comes."""
+    """No cycle keeps it alive until the garbage collector runs."""
     gc.disable()
     try:
         with tracing.record(tmp_path / "trace"):
@@ -190,7 +190,7 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_at_interpreter_exit_nothing_is_said_and_nobody_stays(tmp_path: Path, persistent: bool) -> None:
+def test_interpreter_exit_emits_nothing_and_leaves_no_worker(tmp_path: Path, persistent: bool) -> None:
     program = f"""
 import tracing
 from torch.utils.data import DataLoader
@@ -208,11 +208,11 @@ print(next(iterator).tolist())
         os.kill(int(trace.events["value"][trace.events["kind"] == Kind.WORKER_STARTED][0]), 0)
 
 
-# ---- what goes wrong is reported
+# ---- what goes wrong is recorded
 
 
 def errors_of(loader: Any, most: int = 40) -> list[str]:
-    """What it raises, however often."""
+    """The errors it raises, however many."""
     iterator = iter(loader)
     errors = go_on(iterator, most)
     iterator._shutdown_workers()
@@ -220,7 +220,7 @@ def errors_of(loader: Any, most: int = 40) -> list[str]:
 
 
 def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) -> None:
-    """It raises, and at the next next() it passes over what is lost: the invariant that this breaks is a finding."""
+    """It raises, and the following next() skips what is lost. The invariant that this breaks is a finding."""
     with tracing.record(tmp_path / "trace"):
         errors = errors_of(attach(DataLoader(Dying(tmp_path / "trace"), 2, num_workers=2, timeout=3)))
     assert errors and "DataLoader worker" in errors[0]
@@ -235,8 +235,8 @@ def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) 
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="no SIGCHLD")
-def test_a_death_in_the_middle_of_an_event_is_heard_after_it() -> None:
-    """torch's handler raises wherever main is. In `emit` that would be taken for a failure of the recorder."""
+def test_a_death_during_an_event_is_raised_after_it() -> None:
+    """torch's handler raises wherever main is. Inside `emit` that would look like a failure of the recorder."""
     iterator = iter(attach(DataLoader(Numbers(40), 2, num_workers=2)))
     next(iterator)
     pids = [iterator._workers[0].pid]
@@ -274,7 +274,7 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
         assert (kinds == kind).any()
 
 
-# ---- what is seen
+# ---- what the events show
 
 
 def test_the_queues_of_a_state_hold_what_was_put_and_not_taken(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_every_hop_of_a_task_is_there(tmp_path: Path) -> None:
     assert (np.diff(times, axis=0) >= 0).all() and (times[0] > 0).all()
 
 
-def test_the_views_take_it(tmp_path: Path) -> None:
+def test_the_views_accept_torchs_traces(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "trace"):
         list(attach(DataLoader(Stream(), 2, num_workers=2)))
     trace = tracing.load(tmp_path / "trace", strict=True)
@@ -314,7 +314,7 @@ def test_the_views_take_it(tmp_path: Path) -> None:
     assert "index_queue" in subprocess.run(once, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_loader_in_a_dataset_speaks_for_itself(tmp_path: Path) -> None:
+def test_a_loader_in_a_dataset_has_its_own_events(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "trace"):
         batches = [batch.tolist() for batch in attach(DataLoader(Nested(), 2, num_workers=1))]
     assert batches == [[3, 4], [5, 6]]
@@ -323,7 +323,7 @@ def test_a_loader_in_a_dataset_speaks_for_itself(tmp_path: Path) -> None:
     assert (trace.events["kind"] == Kind.YIELDED).sum() == 2 + 4 * 2
 
 
-def test_everything_of_a_program_and_nothing_afterwards(tmp_path: Path) -> None:
+def test_every_loader_of_a_program_is_attached_and_none_afterwards(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "trace"):
         with everything():
             list(DataLoader(Numbers(4), 2, num_workers=1))
@@ -346,7 +346,7 @@ assert not hasattr(DataLoader._get_iterator, "__wrapped__")
     assert tracing.load(tmp_path / "trace").config(0)["package"] == "torch.utils.data"
 
 
-def test_the_benchmark_measures_both(tmp_path: Path) -> None:
+def test_the_benchmark_measures_torch_alone_and_attached(tmp_path: Path) -> None:
     taken = compare_attaching(tmp_path, 1, seconds=0.001, turns=1)
     assert min(taken.first + taken.second) > 0
     assert list(tmp_path.iterdir()) == []
@@ -355,7 +355,7 @@ def test_the_benchmark_measures_both(tmp_path: Path) -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.accelerator.is_available(), reason="no accelerator")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_pinning(tmp_path: Path, workers: int) -> None:
+def test_pinning_is_recorded(tmp_path: Path, workers: int) -> None:
     with tracing.record(tmp_path / "trace"):
         batches = list(attach(DataLoader(Numbers(12), 2, num_workers=workers, pin_memory=True)))
     assert all(batch.is_pinned() for batch in batches)

@@ -13,7 +13,7 @@ from tracing.recording.source_lines import emit_sites
 
 @pytest.fixture(autouse=True)
 def _read_anew() -> None:
-    """The sites are looked up once in a process; somebody may have edited minidl since."""
+    """The sites are looked up once per process; minidl may have been edited since."""
     emit_sites.cache_clear()
 
 
@@ -29,7 +29,7 @@ def test_each_site_is_a_call_of_emit_with_that_kind() -> None:
             assert site.first <= site.line <= site.last
 
 
-def test_functions_are_named_in_full() -> None:
+def test_a_site_names_its_function_in_full() -> None:
     (put, *_) = emit_sites()["SEND_BEGIN"]
     assert (put.file, put.function) == ("minidl/queues.py", "Producer._send")
 

@@ -27,7 +27,7 @@ PACKAGES = {"minidl": minidl, "torch.utils.data": torch.utils.data}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[tracing.Trace, list[float]]]:
-    """trained("minidl") is the trace of a training on pictures, and its losses."""
+    """trained("minidl") is the trace of a training run on pictures, and its losses."""
     done: dict[str, tuple[tracing.Trace, list[float]]] = {}
 
     def of(package: str) -> tuple[tracing.Trace, list[float]]:
@@ -42,7 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[t
 
 
 def attached(package: str) -> ModuleType:
-    """The package; torch's DataLoader is attached as it is made."""
+    """The package, with torch's DataLoader attached as it is made."""
     module = ModuleType(package)
     of = PACKAGES[package].DataLoader
     module.DataLoader = of if package == "minidl" else lambda *args, **options: tracing.attach(of(*args, **options))  # type: ignore[attr-defined]

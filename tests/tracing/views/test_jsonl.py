@@ -61,12 +61,12 @@ def test_what_is_read_back_is_the_trace(recorded: Recorded, name: str) -> None:
         assert event["task"] >= -1 or str(event["task"]) in header["messages"]
 
 
-def test_a_trace_of_several_chunks(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_of_several_chunks_is_read_back_whole(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "CHUNK", 7)
     assert same(recorded("pinned"), written(recorded("pinned"))[1])
 
 
-def test_a_trace_that_is_cut_or_empty(recorded: Recorded, tmp_path: Path) -> None:
+def test_a_cut_or_empty_trace_is_written_as_it_is(recorded: Recorded, tmp_path: Path) -> None:
     whole = recorded("dying")
     cut = copy(whole, whole.events[: len(whole) // 2], tmp_path / "cut.trace")
     header, events = written(cut)
@@ -85,7 +85,7 @@ def test_a_file_a_compressed_file_and_a_stream_hold_the_same(recorded: Recorded,
 
 
 def documented(heading: str) -> list[tuple[str, str]]:
-    """The rows of the table under a heading of the page."""
+    """The rows of the table under this heading of the page."""
     section = PAGE.read_text().split(f"### {heading}\n")[1].split("\n#")[0]
     return re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
 

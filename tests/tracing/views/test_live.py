@@ -1,4 +1,4 @@
-"""The live view: what stands where, that nothing overflows, and that the terminal is given back."""
+"""The live view: what is where, that nothing overflows, and that the terminal is given back."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def busy_state(workers: int, pin: bool, waiting: int) -> State:
 
 
 def quiet(state: State) -> Recent:
-    """What goes with a made-up state: nothing happened lately."""
+    """What goes with a made-up state: nothing has happened lately."""
     return Recent(state.loaders[0].iterator, since=5 * 10**9, now=10**10, limit="the workers are the limit")
 
 
@@ -142,8 +142,8 @@ def test_each_of_16_workers_has_a_row(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("load", ["pinned", "in_order", "persistent"])
-def test_ids_stand_in_their_panels(recorded: Recorded, load: str) -> None:
-    """In the first row of boxes each worker's line has its queues: what is taken next stands at the right."""
+def test_ids_are_in_their_panels(recorded: Recorded, load: str) -> None:
+    """In the first row of boxes each worker's line has its queues: what is taken next is at the right."""
     trace = recorded(load)
     seen = 0
     for state in moments(trace):
@@ -223,7 +223,7 @@ def test_a_dead_worker_is_shown(recorded: Recorded) -> None:
 
 @pytest.mark.parametrize("pin", [False, True])
 def test_nothing_is_cut_at_80_columns(pin: bool) -> None:
-    """But the ids, which are counted, the line at the top, and the longest of the statuses."""
+    """Except the ids, which are counted, the line at the top, and the longest of the statuses."""
     state = busy_state(8, pin, 3)
     for reorder_buffer in ([], state.loaders[0].reorder_buffer):
         state.loaders[0].reorder_buffer = reorder_buffer
@@ -237,7 +237,7 @@ def test_nothing_is_cut_at_80_columns(pin: bool) -> None:
     assert not [line for line in page[1:] if "…" in line]
 
 
-def test_what_is_cut_says_so() -> None:
+def test_a_cut_line_ends_with_an_ellipsis() -> None:
     assert [segment.text for segment in fit([Segment("abcdef")], 4)] == ["abc", "…"]
     assert [segment.text for segment in fit([Segment("abcd  ")], 4)] == ["abcd"]  # only space is lost
 
@@ -290,7 +290,7 @@ def test_shares_agree_with_the_tasks(recorded: Recorded, load: str) -> None:
     assert facts.training_on == tasks["task"][np.argmax(tasks["yielded"])]
 
 
-def test_waiting_with_a_full_reorder_buffer_is_told(recorded: Recorded) -> None:
+def test_waiting_with_a_full_reorder_buffer_is_measured(recorded: Recorded) -> None:
     trace = recorded("in_order")
     first = int(np.flatnonzero(trace.events["kind"] == Kind.YIELDED)[0])
     state = trace.state(first)
@@ -303,7 +303,7 @@ def test_waiting_with_a_full_reorder_buffer_is_told(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("load", ["pinned", "persistent", "two_at_once", "dying"])
-def test_nothing_is_told_before_it_happens(recorded: Recorded, load: str) -> None:
+def test_nothing_is_shown_before_it_happens(recorded: Recorded, load: str) -> None:
     trace = recorded(load)
     for state in moments(trace):
         facts = recent(trace, state, state.time)
@@ -321,7 +321,7 @@ def test_nothing_is_told_before_it_happens(recorded: Recorded, load: str) -> Non
 
 
 class Hand:
-    """A clock that moves when it is told to."""
+    """A clock that is set by hand."""
 
     def __init__(self) -> None:
         self.now = 10**15
@@ -345,7 +345,7 @@ def test_replay_follows_the_clock(recorded: Recorded) -> None:
     assert replay.look()[0].k == len(trace) - 1
 
 
-def test_replay_stops_steps_and_goes_on(recorded: Recorded) -> None:
+def test_replay_pauses_steps_and_resumes(recorded: Recorded) -> None:
     trace, clock = recorded("pinned"), Hand()
     replay = Replay(trace, 1.0, clock)
     clock.now += trace.duration // 2
@@ -379,7 +379,7 @@ def test_replay_does_not_step_over_the_ends(recorded: Recorded) -> None:
     assert replay.look()[0].k == 0  # from the end it begins again
 
 
-def test_a_stopped_picture_outlives_the_run(tmp_path: Path) -> None:
+def test_a_paused_picture_outlives_the_run(tmp_path: Path) -> None:
     steps = drive(tmp_path)
     next(steps)
     clock = Hand()
@@ -394,7 +394,7 @@ def test_a_stopped_picture_outlives_the_run(tmp_path: Path) -> None:
     assert state.k > stopped[0].k and now == state.time
 
 
-def test_in_progress_as_long_as_somebody_records(tmp_path: Path) -> None:
+def test_a_trace_is_in_progress_while_a_process_records(tmp_path: Path) -> None:
     with tracing.record(tmp_path):
         list(minidl.DataLoader(Numbers(4)))
         assert in_progress(tmp_path)
@@ -410,13 +410,13 @@ def terminal(width: int = 100, height: int = 30) -> tuple[Console, io.StringIO]:
 
 
 def drive(directory: Path) -> Iterator[None]:
-    """A load that goes on by one batch each time it is asked."""
+    """A load that yields one more batch each time it is called."""
     with tracing.record(directory):
         for _ in minidl.DataLoader(Numbers(24), batch_size=4, num_workers=2, pin_memory="host"):
             yield
 
 
-def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
+def test_a_run_in_progress_is_followed_to_its_end(tmp_path: Path) -> None:
     steps = drive(tmp_path)
     next(steps)
     console, out = terminal()
@@ -427,8 +427,8 @@ def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
     assert "6 batches yielded" in shown[shown.rindex(LEAVE) :]
 
 
-def test_a_run_that_hangs_is_said_to(tmp_path: Path) -> None:
-    """By whom it is kept waiting; and no more once it gets on."""
+def test_a_hang_is_shown_until_the_run_makes_progress(tmp_path: Path) -> None:
+    """With the thread that keeps it waiting."""
     later = [0]
     waits = "waits on worker_result_queue for batch 4"
     with hanging("blocks", tmp_path / "run.trace", Cause.DATASET, Ending.ONGOING, waits) as (trace, _, _):
@@ -437,20 +437,20 @@ def test_a_run_that_hangs_is_said_to(tmp_path: Path) -> None:
         assert source.stuck == ()
         later[0] = 60_000_000_000
         state, _now = source.look()
-        said, command = source.stuck
-        assert said.startswith("it looks stuck: main waits for worker 0 (pid ")
-        assert said.endswith("), which is in fetch of batch 4, keys [8, 9]")
+        stuck, command = source.stuck
+        assert stuck.startswith("it looks stuck: main waits for worker 0 (pid ")
+        assert stuck.endswith("), which is in fetch of batch 4, keys [8, 9]")
         assert command.endswith(f"python -m tracing check {trace.path}")
         once = io.StringIO()
         watch(trace.path, once=True, console=Console(file=once, width=120, height=40), clock=source._clock)
         # The last events are a minute old, and shown all the same.
-        assert all(words in once.getvalue() for words in ("● live", said, "asks for the next batch"))
+        assert all(words in once.getvalue() for words in ("● live", stuck, "asks for the next batch"))
         state.loaders[0].yielded += 1
         source._check_for_hang(state)
         assert source.stuck == ()
 
 
-def test_a_run_that_hung_is_said_to_at_the_end_of_its_replay(tmp_path: Path) -> None:
+def test_a_replay_ends_with_the_hang_of_its_run(tmp_path: Path) -> None:
     with hanging("timed out", tmp_path / "run.trace", Cause.DATASET, Ending.TIMED_OUT) as (trace, _, _):
         pass
     clock = Hand()
@@ -473,7 +473,7 @@ def test_a_run_that_hung_is_said_to_at_the_end_of_its_replay(tmp_path: Path) -> 
 
 
 def test_a_resize_redraws_the_whole_picture(tmp_path: Path) -> None:
-    """Of a run that goes on: smaller, and larger again."""
+    """Of a run in progress: smaller, and larger again."""
     with hanging("blocks", tmp_path / "run.trace", Cause.DATASET) as (trace, _, _):
         process = Pty(trace.path)
         try:
@@ -507,7 +507,7 @@ def test_the_terminal_is_given_back_after_an_error(recorded: Recorded) -> None:
     assert out.getvalue().index("index_queue") < out.getvalue().index(LEAVE) < out.getvalue().index(SHOW_CURSOR)
 
 
-def test_what_is_not_a_terminal_gets_lines(recorded: Recorded) -> None:
+def test_elsewhere_than_in_a_terminal_it_prints_lines(recorded: Recorded) -> None:
     out = io.StringIO()
     watch(recorded("pinned").path, console=Console(file=out), speed=1000)
     lines = out.getvalue().splitlines()
@@ -544,7 +544,7 @@ def test_no_color_is_honoured(recorded: Recorded, monkeypatch: pytest.MonkeyPatc
     assert codes() <= without_colour
 
 
-def test_a_terminal_that_knows_only_ascii(recorded: Recorded) -> None:
+def test_a_terminal_that_knows_only_ascii_gets_only_ascii(recorded: Recorded) -> None:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii")
     watch(recorded("in_order").path, once=True, console=Console(file=file, width=120, height=40))
@@ -561,14 +561,14 @@ def test_record_saves_a_picture_that_needs_no_network(recorded: Recorded, tmp_pa
     assert "http" not in picture.read_text().replace("http://www.w3.org/", "").replace("https://www.textualize.io", "")
 
 
-def test_errors_are_said(tmp_path: Path, recorded: Recorded) -> None:
+def test_what_cannot_be_watched_is_an_error(tmp_path: Path, recorded: Recorded) -> None:
     with pytest.raises(tracing.TraceError):
         watch(tmp_path)
     with pytest.raises(ValueError, match="more than 0"):
         watch(recorded("pinned").path, speed=0)
 
 
-def test_a_trace_without_events(tmp_path: Path) -> None:
+def test_a_trace_without_events_can_be_watched(tmp_path: Path) -> None:
     with tracing.record(tmp_path):
         pass
     out = io.StringIO()
@@ -584,12 +584,12 @@ def test_a_trace_without_events(tmp_path: Path) -> None:
     [(b"q", ["q"]), (b" h", ["space", "h"]), (b"\x1b[D\x1b[C", ["left", "right"]), (b"\x1bOA\x1b[B", ["up", "down"]),
      (b"\x1b", ["escape"]), (b"\x1b[5~q", ["", "q"])],
 )  # fmt: skip
-def test_keys_have_names(sent: bytes, names: list[str]) -> None:
+def test_the_bytes_of_a_key_have_a_name(sent: bytes, names: list[str]) -> None:
     assert names_of(sent) == names
 
 
 class Pty:
-    """A process with a terminal of its own, and everything that it wrote there."""
+    """A process with its own terminal, and everything it wrote there."""
 
     CODE = (
         "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
@@ -649,7 +649,7 @@ def pty(recorded: Recorded) -> Iterator[Pty]:
     process.close()
 
 
-def test_keys_in_a_real_terminal(pty: Pty, recorded: Recorded) -> None:
+def test_keys_work_in_a_real_terminal(pty: Pty, recorded: Recorded) -> None:
     last = len(recorded("pinned"))
     pty.wait_for(f"event {last} of {last}")
     pty.send(b"\x1b[D\x1b[D")

@@ -26,12 +26,12 @@ Record = dict[str, Any]
 
 
 def ns(us: float) -> int:
-    """A time of the file as a viewer takes it: what is left of a ns is cut off."""
+    """A time of the file as a viewer takes it: fractions of a ns are cut off."""
     return int(us * 1000)
 
 
 class Walked:
-    """A written file, sorted by what its records are."""
+    """A written file, its records sorted by type."""
 
     def __init__(self, trace: tracing.Trace, path: Path) -> None:
         perfetto.write(trace, path)
@@ -75,7 +75,7 @@ def check_rules(walked: Walked) -> None:
 
 
 def check_names(walked: Walked) -> None:
-    """Each track that is used has one name; a thread belongs to one process."""
+    """Each used track has one name; a thread belongs to one process."""
     given = Counter((each["name"], each["pid"], each["tid"]) for each in walked.names)
     assert set(given.values()) == {1}
     processes = {each["pid"] for each in walked.names if each["name"] == "process_name"}
@@ -137,7 +137,7 @@ def check_flows(walked: Walked) -> None:
 
 
 def check_times(walked: Walked) -> None:
-    """Each record stands where its event does: µs with their fraction, counted from the first event."""
+    """Each record has the time of its event: µs with their fraction, counted from the first event."""
     trace = walked.trace
     for each in walked.slices + walked.instants:
         event = trace.events[each["args"]["event"]]
@@ -176,8 +176,8 @@ def test_every_rule_holds_on_a_trace_cut_anywhere(recorded: Recorded, tmp_path: 
         check_rules(Walked(copy(whole, whole.events[:length], tmp_path / f"{length}.trace"), tmp_path / "trace.json"))
 
 
-def test_what_goes_on_when_the_trace_ends_lasts_until_then(recorded: Recorded, tmp_path: Path) -> None:
-    """A hang is seen as such: main waits to the right end of the picture."""
+def test_a_slice_without_an_end_lasts_until_the_end_of_the_trace(recorded: Recorded, tmp_path: Path) -> None:
+    """So a hang looks like one: main waits to the right end of the picture."""
     whole = recorded("pinned")
     waits = np.flatnonzero((whole.events["kind"] == Kind.WAIT) & (whole.events["queue"] == Queue.DATA))
     main = whole.events["actor"][waits[0]]
@@ -190,7 +190,7 @@ def test_what_goes_on_when_the_trace_ends_lasts_until_then(recorded: Recorded, t
 
 
 def test_a_fetch_ends_with_its_own_end(recorded: Recorded, tmp_path: Path) -> None:
-    """Also where a loader in the dataset fetches meanwhile: what that does lies in it."""
+    """Even if a loader in the dataset fetches meanwhile: its slices are within."""
     trace = recorded("nested")
     walked = Walked(trace, tmp_path / "trace.json")
     fetches = [each for each in walked.slices if each["name"].startswith("fetch")]
@@ -201,7 +201,7 @@ def test_a_fetch_ends_with_its_own_end(recorded: Recorded, tmp_path: Path) -> No
     assert len({each["args"]["loader"] for each in fetches}) > 2
 
 
-def test_the_tracks_are_named(recorded: Recorded, tmp_path: Path) -> None:
+def test_tracks_have_the_names_of_their_threads(recorded: Recorded, tmp_path: Path) -> None:
     walked = Walked(recorded("pinned"), tmp_path / "trace.json")
     named = {name: [each["args"]["name"] for each in walked.names if each["name"] == name] for name in (
         "process_name", "thread_name")}  # fmt: skip
@@ -301,7 +301,7 @@ def test_a_name_that_ends_in_gz_is_compressed(recorded: Recorded, tmp_path: Path
     assert gzip.decompress((tmp_path / "trace.json.gz").read_bytes()) == (tmp_path / "trace.json").read_bytes()
 
 
-def test_an_empty_trace_is_an_empty_picture(tmp_path: Path) -> None:
+def test_an_empty_trace_makes_an_empty_picture(tmp_path: Path) -> None:
     from tests.tracing.traces import begin
 
     walked = Walked(tracing.load(begin(tmp_path / "empty.trace")), tmp_path / "trace.json")

@@ -73,7 +73,7 @@ class Drawn:
         return (time - self.trace.start) / self.unit
 
     def at(self, gid: str, time: float) -> list[tuple[float, tuple[float, ...]]]:
-        """(low edge, colour) of each bar that stands at a time."""
+        """(low edge, colour) of each bar that covers a time."""
         if gid not in self.bars:
             return []
         edges, colours = self.bars[gid]
@@ -149,7 +149,7 @@ def test_every_queue_shows_what_the_state_holds(recorded: Recorded, name: str) -
 
 
 def colours_of(queue: QueueState) -> list[tuple[float, ...]]:
-    """From the one that is taken next upwards; a message without a task is grey."""
+    """Upwards from the one that is taken next; a message without a task is grey."""
     return [to_rgba(colours.of_batch(label if isinstance(label, int) else -1)) for label in queue.messages]
 
 
@@ -187,7 +187,7 @@ def area(figure: Figure, gid: str) -> float:
     return sum(abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2 for x, y in corners)
 
 
-def test_the_mean_lowest_and_highest_depth_of_a_bin() -> None:
+def test_a_bin_has_the_lowest_mean_and_highest_depth() -> None:
     times, depths = np.array([10, 14, 25]), np.array([1, 3, 0])
     low, mean, high = queue_contents.binned(times, depths, np.array([0, 10, 20, 30]))
     assert low.tolist() == [0, 1, 0]
@@ -225,7 +225,7 @@ def test_arrows_lead_through_every_hop(recorded: Recorded) -> None:
     assert "Batch 2:" in all_text(figure)
 
 
-def test_of_an_arrow_that_leads_out_of_the_window_the_part_within_is_drawn(recorded: Recorded) -> None:
+def test_an_arrow_that_leads_out_of_the_window_is_clipped(recorded: Recorded) -> None:
     trace = recorded("pinned")
     task = trace.tasks[trace.tasks["task"] == 2][0]
     begin, end = ((int(task[name]) - trace.start) / 1e9 for name in ("index_got", "data_got"))
@@ -271,8 +271,8 @@ def test_a_death_is_marked_where_and_when_it_was_noticed(recorded: Recorded) -> 
     assert find(figure, "mark RuntimeError raised")
 
 
-def test_a_kill_that_nobody_notices_is_marked_where_the_simulated_world_knows_of_it() -> None:
-    """Main dies, and no event tells it."""
+def test_an_unnoticed_kill_is_marked_if_the_simulated_world_knows_of_it() -> None:
+    """Main dies, and no event shows it."""
     outcome = simulate(load, schedule="60.k0", draws=False)
     figure, killed_at = timeline(tracing.load(outcome)), outcome.ended[outcome.threads[0][0]]
     [mark] = find(figure, "mark main is killed")
@@ -308,7 +308,7 @@ def test_a_note_goes_through_everything_at_its_event(recorded: Recorded) -> None
         timeline(trace, notes=[(len(trace.events), "nowhere")])
 
 
-def test_a_range_of_batches(recorded: Recorded) -> None:
+def test_a_range_of_batches_can_be_drawn(recorded: Recorded) -> None:
     trace = recorded("in_order")
     figure = timeline(trace, batches=(3, 6))
     chosen = trace.tasks[3:6]
@@ -359,7 +359,7 @@ def test_percents_sum_to_100() -> None:
     assert main_time.percent([0.0, 1.0]) == [0, 100]
 
 
-def test_a_stretch_of_time(recorded: Recorded) -> None:
+def test_a_stretch_of_time_can_be_drawn(recorded: Recorded) -> None:
     trace = recorded("in_order")
     middle = trace.duration / 2e9
     figure = timeline(trace, start=middle / 2, end=middle)
@@ -386,7 +386,7 @@ def test_the_depths_of_a_stretch_of_time_are_those_of_the_state(recorded: Record
         assert (np.diff(times) >= 0).all()
 
 
-def test_colours_differ_in_grey() -> None:
+def test_the_colours_of_neighbouring_batches_differ_in_grey() -> None:
     """Of one batch and the next, and of one and the one after that: two workers take turns."""
     grey = [np.dot((0.2126, 0.7152, 0.0722), to_rgba(colours.of_batch(batch))[:3]) for batch in range(14)]
     for apart in (1, 2):
@@ -395,7 +395,7 @@ def test_colours_differ_in_grey() -> None:
 
 @pytest.mark.parametrize("single", [5, 250])
 @pytest.mark.parametrize("name", ["dying", "pinned", "serial"])
-def test_the_legend_fits_and_names_what_there_is(
+def test_the_legend_fits_and_names_what_is_drawn(
     recorded: Recorded, name: str, single: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(window, "MOST_SINGLE_BATCHES", single)
@@ -415,7 +415,7 @@ def test_summed_up_looks_that_are_stacked_differ_in_grey() -> None:
     assert min(np.diff(grey)) > 0.1
 
 
-def test_many_epochs_leave_the_lanes_to_be_seen() -> None:
+def test_many_epochs_do_not_hide_the_lanes() -> None:
     many = [marks.Mark(i, Kind.EPOCH_BEGIN, marks.Lane.MAIN, -1, "", 1) for i in range(200)]
     error = marks.Mark(7, Kind.ERROR_RAISED, marks.Lane.MAIN, -1, "", 0)
     assert marks._thin_out([*many, error]) == [error]
@@ -440,7 +440,7 @@ def test_iterators_that_run_at_once_are_not_mixed(recorded: Recorded) -> None:
         ({"follow": 500}, "batch 500"),
     ],
 )
-def test_nothing_to_draw(recorded: Recorded, arguments: dict[str, object], message: str) -> None:
+def test_what_cannot_be_drawn_is_a_value_error(recorded: Recorded, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         timeline(recorded("in_order"), **arguments)  # type: ignore[arg-type]
 
