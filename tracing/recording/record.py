@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from types import TracebackType
 
 from minidl import events
 from tracing.recording import file_format as fmt
@@ -67,7 +66,5 @@ class record:  # in lower case because it reads as a function: `with record(path
     def __enter__(self) -> record:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

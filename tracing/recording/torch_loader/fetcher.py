@@ -11,6 +11,7 @@ import torch.utils.data
 from minidl import events
 from minidl.events import NO_WORKER, emit
 from tracing.recording.torch_loader.progress import Progress
+from tracing.recording.torch_loader.wrapper import Wrapper
 
 Kinds: Any = torch.utils.data._DatasetKind
 
@@ -29,21 +30,19 @@ def emitting_kinds(progress: Progress, worker: int) -> Any:
     return type(Kinds.__name__, (Kinds,), {"create_fetcher": staticmethod(create_fetcher)})
 
 
-class TracedFetcher:
-    """torch's fetcher. All its other attributes are here as well."""
+class TracedFetcher(Wrapper):
+    """torch's fetcher."""
 
     def __init__(self, fetcher: Any, iterable: bool, progress: Progress, worker: int = NO_WORKER) -> None:
-        self.fetcher, self.iterable, self.progress, self.worker = fetcher, iterable, progress, worker
+        super().__init__(fetcher)
+        self.iterable, self.progress, self.worker = iterable, progress, worker
         fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.fetcher, name)
 
     def fetch(self, keys: Any) -> Any:
         progress, worker = self.progress, self.worker
         emit(events.FETCH_BEGIN, progress.epoch_id, progress.task, worker)
         try:
-            return self.fetcher.fetch(keys)
+            return self.wrapped.fetch(keys)
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
                 emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=describe(error))

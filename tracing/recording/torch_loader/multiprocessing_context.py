@@ -13,81 +13,72 @@ from tracing.recording.torch_loader import attached_loaders
 from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, TracedQueue
 from tracing.recording.torch_loader.worker import WorkerSetup, run
+from tracing.recording.torch_loader.wrapper import Wrapper
 
 
-class LoaderInContext:
+class LoaderInContext(Wrapper):
     """What torch's iterator is given as its loader: the user's, except for the context."""
 
     def __init__(self, loader: Any, context: TracedContext) -> None:
-        self._loader = loader
+        super().__init__(loader)
         self.multiprocessing_context = context
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
 
-
-class TracedContext:
+class TracedContext(Wrapper):
     """Makes queues, events and processes by the user's context, or torch's default one, and wraps each."""
 
     def __init__(self, context: Any, progress: Progress, results: type[TracedQueue]) -> None:
-        self._context, self._progress, self._results = context, progress, results
+        super().__init__(context)
+        self._progress, self._results = progress, results
         self._queues = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
 
     def Queue(self) -> TracedQueue:
         """First worker_result_queue, then each worker's index_queue: torch makes them in this order."""
         self._queues += 1
         if self._queues == 1:
-            return self._results(self._context.Queue(), NO_WORKER, self._progress)
-        return IndexQueue(self._context.Queue(), self._queues - 2, self._progress)
+            return self._results(self.wrapped.Queue(), NO_WORKER, self._progress)
+        return IndexQueue(self.wrapped.Queue(), self._queues - 2, self._progress)
 
     def Event(self) -> DoneEvent:
-        return DoneEvent(self._context.Event(), self._progress)
+        return DoneEvent(self.wrapped.Event(), self._progress)
 
     def Process(self, target: Callable[..., None], args: tuple[Any, ...]) -> TracedProcess:
         worker_id = inspect.signature(target).bind(*args).arguments["worker_id"]
-        bare = tuple(
-            arg.queue if isinstance(arg, TracedQueue) else arg.event if isinstance(arg, DoneEvent) else arg
-            for arg in args
-        )
+        bare = tuple(arg.wrapped if isinstance(arg, Wrapper) else arg for arg in args)
         setup = WorkerSetup(events.installed(), self._progress.epoch_id, worker_id, attached_loaders.in_workers)
-        process = self._context.Process(target=run, args=(setup, target, bare))
+        process = self.wrapped.Process(target=run, args=(setup, target, bare))
         return TracedProcess(process, worker_id, self._progress)
 
 
-class TracedProcess:
+class TracedProcess(Wrapper):
     """A worker's process, as main sees it."""
 
     def __init__(self, process: Any, worker_id: int, progress: Progress) -> None:
-        self.process, self._worker_id, self._progress = process, worker_id, progress
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.process, name)
+        super().__init__(process)
+        self._worker_id, self._progress = worker_id, progress
 
     def _emit(self, kind: int, value: int = 0) -> None:
         emit(kind, self._progress.epoch_id, worker=self._worker_id, value=value)
 
     @property
     def daemon(self) -> bool:
-        return bool(self.process.daemon)
+        return bool(self.wrapped.daemon)
 
     @daemon.setter
     def daemon(self, value: bool) -> None:
-        self.process.daemon = value
+        self.wrapped.daemon = value
 
     def start(self) -> None:
         self._emit(events.WORKER_STARTING)
-        self.process.start()
-        self._emit(events.WORKER_STARTED, self.process.pid or 0)
+        self.wrapped.start()
+        self._emit(events.WORKER_STARTED, self.wrapped.pid or 0)
 
     def join(self, timeout: float | None = None) -> None:
         self._emit(events.JOIN_BEGIN, int((timeout or 0) * 1e9))
-        self.process.join(timeout)
-        if not self.process.is_alive():
-            self._emit(events.WORKER_JOINED, self.process.exitcode or 0)
+        self.wrapped.join(timeout)
+        if not self.wrapped.is_alive():
+            self._emit(events.WORKER_JOINED, self.wrapped.exitcode or 0)
 
     def terminate(self) -> None:
         self._emit(events.WORKER_TERMINATED)
-        self.process.terminate()
+        self.wrapped.terminate()

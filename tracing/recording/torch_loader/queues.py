@@ -28,6 +28,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _Resum
 from minidl import events
 from minidl.events import NO_TASK, NO_WORKER, RESUME, STOP, WAKE, Queue, emit
 from tracing.recording.torch_loader.progress import Progress
+from tracing.recording.torch_loader.wrapper import Wrapper
 
 ENVELOPE_AT = 11  # bytes: a pickle begins with its protocol (2) and the length of its frame (9)
 BYTE = ord("K")  # precedes an int below 256 in a pickle
@@ -65,36 +66,33 @@ class PipeTap:
         return data
 
 
-class TracedQueue:
-    """One end of a queue. Everything else is the wrapped queue's."""
+class TracedQueue(Wrapper):
+    """One end of a queue."""
 
     name = Queue.NONE
     leads = False  # whether what is taken is what this side works on next, as in a worker
 
     def __init__(self, queue: Any, worker: int, progress: Progress) -> None:
-        self.queue = queue
+        super().__init__(queue)
         self.worker = worker  # whose messages pass here; NO_WORKER: every worker's
         self.progress = progress
         self.sender, self.epoch_id = NO_WORKER, progress.epoch_id  # of the message that was taken last
         self.tap: PipeTap | None = None  # made by the process that takes, at its first get
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.queue, name)
-
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         epoch_id = self.progress.epoch_id
         emit(events.PUT, epoch_id, label(message), self.worker, self.name)
-        self.queue.put((self.worker, epoch_id, message), block, timeout)
+        self.wrapped.put((self.worker, epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         tap, progress, name = self.tap, self.progress, self.name
         if tap is None:
-            tap = self.tap = PipeTap(self.queue, name, self.worker, progress)
+            tap = self.tap = PipeTap(self.wrapped, name, self.worker, progress)
         tap.arrived = False
         if not tap.poll(0):
             emit(events.WAIT, progress.epoch_id, NO_TASK, self.worker, name, int((timeout or 0) * 1e9))
         try:
-            self.sender, self.epoch_id, message = self.queue.get(block, timeout)
+            self.sender, self.epoch_id, message = self.wrapped.get(block, timeout)
         except Empty:
             self.timed_out()
             raise
@@ -115,12 +113,12 @@ class TracedQueue:
 
     def cancel_join_thread(self) -> None:
         emit(events.JOIN_CANCELLED, self.progress.epoch_id, worker=self.worker, queue=self.name)
-        self.queue.cancel_join_thread()
+        self.wrapped.cancel_join_thread()
 
     def close(self) -> None:
-        buffered = len(getattr(self.queue, "_buffer", ()))
+        buffered = len(getattr(self.wrapped, "_buffer", ()))
         emit(events.CLOSED, self.progress.epoch_id, worker=self.worker, queue=self.name, value=buffered)
-        self.queue.close()
+        self.wrapped.close()
 
 
 class IndexQueue(TracedQueue):
@@ -137,7 +135,7 @@ class IndexQueue(TracedQueue):
         else:
             task = label(message)
         emit(events.PUT, progress.epoch_id, task, worker, Queue.INDEX)
-        self.queue.put((worker, progress.epoch_id, message), block, timeout)
+        self.wrapped.put((worker, progress.epoch_id, message), block, timeout)
 
 
 class ResultQueue(TracedQueue):
@@ -174,18 +172,15 @@ class PinnedResults(TracedQueue):
         super().cancel_join_thread()
 
 
-class DataQueue:
+class DataQueue(Wrapper):
     """pin thread -> main: a queue.Queue, in one process."""
 
     name = Queue.DATA
 
     def __init__(self, queue: Any, results: PinnedResults) -> None:
-        self.queue = queue
+        super().__init__(queue)
         self.results = results
         self.sender = NO_WORKER
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.queue, name)
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         results = self.results
@@ -195,14 +190,14 @@ class DataQueue:
             emit(events.PIN_END if failed is None else events.PIN_FAILED, epoch_id, task, results.sender, text=failed)
             results.pinning = NO_TASK  # a put that is repeated, on a full queue, does not end it again
         emit(events.PUT, epoch_id, task, NO_WORKER, Queue.DATA)
-        self.queue.put((results.sender, epoch_id, message), block, timeout)
+        self.wrapped.put((results.sender, epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         progress = self.results.progress
-        if self.queue.empty():
+        if self.wrapped.empty():
             emit(events.WAIT, progress.epoch_id, queue=Queue.DATA, value=int((timeout or 0) * 1e9))
         try:
-            self.sender, epoch_id, message = self.queue.get(block, timeout)
+            self.sender, epoch_id, message = self.wrapped.get(block, timeout)
         except Empty:
             emit(events.TIMED_OUT, progress.epoch_id, queue=Queue.DATA)
             emit(events.HEALTH_CHECK, progress.epoch_id)
@@ -211,19 +206,16 @@ class DataQueue:
         return message
 
 
-class DoneEvent:
+class DoneEvent(Wrapper):
     """workers_done_event, in main."""
 
     def __init__(self, event: Any, progress: Progress) -> None:
-        self.event = event
+        super().__init__(event)
         self.progress = progress
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.event, name)
 
     def set(self) -> None:
         emit(events.DONE_SET, self.progress.epoch_id)
-        self.event.set()
+        self.wrapped.set()
 
 
 def emit_send_failures(queue: Any, name: Queue) -> None:

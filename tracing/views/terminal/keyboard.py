@@ -12,7 +12,6 @@ import re
 import select
 import sys
 import time
-from types import TracebackType
 from typing import Any, TextIO
 
 try:
@@ -62,9 +61,7 @@ class Keyboard:
     def __enter__(self) -> Keyboard:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def read(self, timeout: float) -> list[str]:

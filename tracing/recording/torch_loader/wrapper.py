@@ -1,0 +1,15 @@
+"""What every part of torch's that emits has in common: it stands in front of torch's own object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Wrapper:
+    """An object in front of another one: every attribute that it does not define is the other one's."""
+
+    def __init__(self, wrapped: Any) -> None:
+        self.wrapped = wrapped
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.wrapped, name)
