@@ -1,4 +1,4 @@
-"""What every part of torch's that emits has in common: it stands in front of torch's own object."""
+"""What stands in front of an object of torch's, and emits what is done to it."""
 
 from __future__ import annotations
 
