@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from notebooks.exercises import grades, progress, telling
+from notebooks.exercises import feedback, grade_table, progress
 from notebooks.exercises.answers import ANSWERS, provide, provide_all
 from notebooks.exercises.exercise import Exercise, exercise, exercises
 from notebooks.exercises.grading import grade
@@ -21,21 +21,21 @@ from notebooks.exercises.verdict import Verdict
 
 
 def _python() -> str:
-    """How this Python is called from here: "python", where its environment is active."""
+    """How to call this Python from here: "python", if its environment is active."""
     if Path(shutil.which("python") or "") == Path(sys.executable):
         return "python"
-    return telling.short_path(Path(sys.executable))
+    return feedback.short_path(Path(sys.executable))
 
 
 COMMAND = f"{_python()} -m notebooks.exercises"
 LOOK = 0.3  # seconds between two looks at the files
 EXAMPLES = f"""examples:
-  {COMMAND} list                   what there is, and what is done
-  {COMMAND} check 07               try answers/07_….py; without a number the first one that is not done
-  {COMMAND} watch                  try a file whenever you save it; watch 07: only that one
+  {COMMAND} list                   all exercises, and which are done
+  {COMMAND} check 07               try answers/07_….py; without a number, the first that is not done
+  {COMMAND} watch                  try each file when you save it; watch 07: only that one
   {COMMAND} hint 07                one more hint each time, three in all
-  {COMMAND} reset 07               begin again with the skeleton; your file is kept as .old
-  {COMMAND} grade class/* > grades.csv    for teachers: a row a learner"""
+  {COMMAND} reset 07               start again from the skeleton; your file is kept as .old
+  {COMMAND} grade class/* > grades.csv    for teachers: one row per learner"""
 console = Console()
 
 
@@ -47,9 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("list", help="all exercises, and which are done").set_defaults(run=run_list)
     for name, run, text in (
         ("check", run_check, "grade an answer"),
-        ("watch", run_watch, "grade whatever is saved, or only that one"),
+        ("watch", run_watch, "grade each file that is saved, or only one"),
         ("hint", run_hint, "one more hint"),
-        ("reset", run_reset, "begin again with the skeleton"),
+        ("reset", run_reset, "start again from the skeleton"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument(
@@ -90,7 +90,7 @@ def _say_next(first: Exercise | None) -> None:
     if first is None:
         console.print("\nAll exercises are done.")
         return
-    file, about = telling.short_path(ANSWERS / first.file), f"notebook {int(first.notebook[:2])}"
+    file, about = feedback.short_path(ANSWERS / first.file), f"notebook {int(first.notebook[:2])}"
     console.print(f"\nNext: write {file} ({about}), then: {COMMAND} check {first.id}", soft_wrap=True)
     if not COMMAND.startswith("python "):
         console.print("[dim]After `source .venv/bin/activate` it is `python -m notebooks.exercises`.[/]")
@@ -117,9 +117,9 @@ def _check(which: Exercise) -> Verdict:
     with console.status(f"trying {path.name}"):
         verdict = grade(which, path)
     fell = progress.note(ANSWERS, verdict)
-    telling.show(verdict, path, console)
+    feedback.show(verdict, path, console)
     if fell:
-        console.print("It passed earlier; it is now marked as not done.")
+        console.print("It passed earlier; now it is marked as not done.")
     _bar(progress.done(ANSWERS))
     if verdict.passed:
         _say_next(_next(progress.done(ANSWERS)))
@@ -129,13 +129,13 @@ def _check(which: Exercise) -> Verdict:
 
 
 def run_watch(args: argparse.Namespace) -> int:
-    """Until Ctrl-C. That one, or the first that is not done, is tried at once."""
+    """Until Ctrl-C. The given exercise, or the first that is not done, is tried at once."""
     provide_all()
     seen = _changed({})
     watched = [exercise(args.number)] if args.number else list(exercises().values())
-    where = telling.short_path(ANSWERS / (watched[0].file if args.number else ""))
+    where = feedback.short_path(ANSWERS / (watched[0].file if args.number else ""))
     what = "it" if args.number else "a file"
-    console.print(f"Watching {where}: save {what} to have it tried; Ctrl-C to stop.", soft_wrap=True)
+    console.print(f"Watching {where}: save {what} to check it; Ctrl-C to stop.", soft_wrap=True)
     first = watched[0] if args.number else _next(progress.done(ANSWERS))
     if first is not None:
         _check(first)
@@ -150,14 +150,14 @@ def run_watch(args: argparse.Namespace) -> int:
 
 
 def _changed(before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """When each file was written, and its size. One that has changed is looked at again, until two looks agree: an
-    editor may be in the middle of saving it."""
+    """When each file was written, and its size. After a change it looks again until two looks agree: an editor may be
+    in the middle of saving."""
     while True:
         now = {}
         for each in exercises().values():
             try:
                 about = (ANSWERS / each.file).stat()
-            except OSError:  # an editor that writes a new file has it away for a moment
+            except OSError:  # an editor may remove the file for a moment while it saves
                 continue
             now[each.file] = about.st_mtime_ns, about.st_size
         if now == before:
@@ -167,7 +167,7 @@ def _changed(before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
 
 
 def run_hint(args: argparse.Namespace) -> int:
-    """One more each time; from the first again after the last."""
+    """One more each time; after the last, the first again."""
     which = exercise(args.number)
     provide(which)
     path = ANSWERS / f".hints-{which.id}"
@@ -189,17 +189,17 @@ def run_reset(args: argparse.Namespace) -> int:
     path.replace(old)
     shutil.copyfile(which.skeleton, path)
     progress.forget(ANSWERS, which.id)
-    console.print(f"{path.name} is the skeleton again; what you had is in {old.name}.")
+    console.print(f"{path.name} is the skeleton again; your version is in {old.name}.")
     return 0
 
 
 def run_grade(args: argparse.Namespace) -> int:
     folders = [each for each in args.folders if each.is_dir()]
     if not folders:
-        raise ValueError("none of these is a folder: give a learner's folder of answers, or several")
+        raise ValueError("none of these is a folder: give one or more learners' folders of answers")
     for each in set(args.folders) - set(folders):
-        print(f"{each} is no folder: left out", file=sys.stderr)
-    grades.write_grades(folders, sys.stdout, lambda text: print(text, file=sys.stderr))
+        print(f"{each} is not a folder: left out", file=sys.stderr)
+    grade_table.write_grades(folders, sys.stdout, lambda text: print(text, file=sys.stderr))
     return 0
 
 

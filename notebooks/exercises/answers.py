@@ -1,6 +1,6 @@
-"""The learner's files: where they lie, what is in them, and what can be said of one before it is tried.
+"""The learner's files: where they are, what they define, and what can be wrong before one is tried.
 
-answers/01_map_fetcher.py        a copy of the skeleton, made when it is first asked for; git does not see the folder
+answers/01_map_fetcher.py        a copy of the skeleton, made on first use; git ignores the folder
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from notebooks.exercises.exercise import FOLDER, Exercise, Finding, exercises, find
-from notebooks.exercises.grafting import replaced
+from notebooks.exercises.patching import replaced
 
-# Where the answers lie; a teacher grades other people's folders.
+# Where the answers are; a teacher can point it at a learner's folder.
 ANSWERS = Path(os.environ.get("MINIDL_ANSWERS", FOLDER / "answers"))
 
 
@@ -40,7 +40,7 @@ def provide_all(folder: Path = ANSWERS) -> None:
 
 
 class NotAttempted(Exception):
-    """There is still `raise NotImplementedError` in it."""
+    """It still contains `raise NotImplementedError`."""
 
 
 class Refused(Exception):
@@ -53,12 +53,12 @@ class Refused(Exception):
 
 @dataclass
 class Answer:
-    """A learner's file that could be read: its functions in the place of minidl's, where they are asked for."""
+    """A learner's file that loads: its functions can take the place of minidl's."""
 
     exercise: Exercise
     path: Path
     functions: dict[str, Any]  # reference -> the learner's
-    names: dict[str, Any]  # all that the file defines
+    names: dict[str, Any]  # everything that the file defines
 
     def function(self, name: str = "") -> Any:
         """The learner's function whose reference ends with this name; the only one, without a name."""
@@ -76,7 +76,7 @@ class Answer:
             yield
 
     def line_of(self, error: BaseException) -> int:
-        """The line of the learner's file that an exception came from, in this process or in a worker; 0: it did not."""
+        """The line of the learner's file that an exception came from, here or in a worker; 0: none."""
         lines = [
             frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)
         ]
@@ -85,14 +85,14 @@ class Answer:
 
     def raised(self, error: BaseException) -> str:
         """An exception in one line, with the line of the learner's file that it came from."""
-        last = str(error).strip().splitlines()[-1:] or [""]  # of what a worker tells, its whole traceback
+        last = str(error).strip().splitlines()[-1:] or [""]  # of a worker's error, which has its whole traceback
         words = last[0] if "Traceback" in str(error) else f"{type(error).__name__}: {' '.join(str(error).split())}"
         line = self.line_of(error)
         return f"raised {words.removesuffix(': ')}" + (f" (line {line} of {self.path.name})" if line else "")
 
 
 def read(exercise: Exercise, path: Path) -> Answer:
-    """Execute the file, and take the functions that are asked for. Raises NotAttempted, or Refused with the reason."""
+    """Execute the file and take its functions. Raises NotAttempted, or Refused with the reason."""
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -102,9 +102,9 @@ def read(exercise: Exercise, path: Path) -> Answer:
     except SyntaxError as error:
         line = (error.text or "").strip()
         what = f"line {error.lineno}: {error.msg}" + (f"   {line}" if line else "")
-        raise _refused("syntax error", path, what, "Python cannot read the file. Was it saved half way?") from None
+        raise _refused("syntax error", path, what, "Python cannot parse the file. Was it saved half way?") from None
     except ValueError as error:  # null bytes
-        raise _refused("syntax error", path, str(error), "Python cannot read the file.") from None
+        raise _refused("syntax error", path, str(error), "Python cannot parse the file.") from None
     _still_to_write(exercise, tree)
     _no_reference(exercise, tree, path)
     module = types.ModuleType(f"answer_{exercise.id}")
@@ -114,7 +114,7 @@ def read(exercise: Exercise, path: Path) -> Answer:
     except Exception as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         what = f"line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}"
-        raise _refused("does not load", path, what, "The file itself raises when it is imported.") from None
+        raise _refused("does not load", path, what, "Importing the file raises.") from None
     return Answer(exercise, path, {each: _function(module, each, path) for each in exercise.references}, vars(module))
 
 
@@ -123,7 +123,7 @@ def _refused(mistake: str, path: Path, got: str, cause: str, expected: str = "a 
 
 
 def _still_to_write(exercise: Exercise, tree: ast.Module) -> None:
-    """NotAttempted if one of the functions, or a file without any, is still as it was given out."""
+    """NotAttempted if a function, or a file without functions, is still as in the skeleton."""
     if not exercise.references and ast.dump(tree) == ast.dump(ast.parse(exercise.skeleton.read_text(encoding="utf-8"))):
         raise NotAttempted("all of it")
     names = {reference.rpartition(":")[2].rpartition(".")[2] for reference in exercise.references}
@@ -140,7 +140,7 @@ def _still_to_write(exercise: Exercise, tree: ast.Module) -> None:
 
 
 def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:
-    """Refused if the answer imports what it should write."""
+    """Refused if the answer imports what it should implement."""
     own = {reference.rpartition(":")[2].rpartition(".")[2] for reference in exercise.references}
     owners = {reference.rpartition(":")[2].partition(".")[0] for reference in exercise.references}
     module_names = {reference.partition(":")[0] for reference in exercise.references}
@@ -155,7 +155,7 @@ def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:
             taken = [node.attr] if node.attr in {*owners, *exercise.forbidden} else []
         if taken:
             what = f"line {node.lineno}: {ast.unparse(node)}"
-            cause = f"`{taken[0]}` is, or leads to, what the exercise asks you to write. Write it yourself."
+            cause = f"`{taken[0]}` is, or leads to, the solution. Write it yourself."
             raise _refused("imports the reference", path, what, cause, "an answer of your own")
 
 
@@ -180,11 +180,15 @@ def _function(module: types.ModuleType, reference: str, path: Path) -> Any:
             "wrong signature",
             path,
             f"def {name}({', '.join(has)})",
-            "The loader calls the function as the skeleton has it: keep the parameters, their names and their order.",
+            "The loader calls the function with the skeleton's parameters: keep their names and their order.",
             f"def {name}({', '.join(wanted)})",
         )
     if inspect.isgeneratorfunction(there) and not inspect.isgeneratorfunction(original) and name != "__iter__":
         raise _refused(
-            "is a generator", path, f"{name} has a yield", "With `yield` in it, calling it runs nothing.", "a function"
+            "is a generator",
+            path,
+            f"{name} has a yield",
+            "A function with a `yield` in it does not run when it is called.",
+            "a function",
         )
     return there

@@ -1,13 +1,13 @@
-"""Exercise 15's traces: loaders with a bug that real loaders have had, run in the simulated world.
+"""Exercise 15's traces: loaders with bugs that real loaders have had, run in the simulated world.
 
-    python -m notebooks.exercises.bugs [FOLDER]      write them: a.trace, a.png, ...; the same whenever it is done
+    python -m notebooks.exercises.bugs [FOLDER]      write them: a.trace, a.png, ...; the same every time
 
-A run is made here, and not kept in the repository: it is that which the exploration finds for this bug.
+The runs are made here, not kept in the repository: each is the one that the exploration finds for its bug.
 
 Legend
     letter   "a"                             of a trace
     name     "the round-robin is not reset"  of a bug: see tests/minidl/simulated/mutants.py
-    reason   "there is one epoch only ..."   what in a trace speaks against a name; "" if nothing does
+    reason   "there is one epoch only ..."   what in a trace contradicts a name; "" if nothing does
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 FOLDER = "15_name_the_bug"  # beside the answer
 COMMAND = "python -m notebooks.exercises.bugs"
 STEPS = 400  # after which a run that would go on for ever is cut off
-SHOWN = 0.0008  # seconds of a run that are drawn: what comes after is waiting
+SHOWN = 0.0008  # seconds of a run that are drawn: the rest is waiting
 
-# The key, and then bugs that are in none of the traces.
+# The key; then bugs that are in none of the traces.
 TRACES = {
     "a": "the round-robin is not reset",
     "b": "nobody looks whether the worker is alive",

@@ -1,9 +1,9 @@
-"""What an exercise is, what its grader says, and the list of all of them.
+"""What an exercise is, what its grader returns, and the list of all exercises.
 
 Legend
-    reference   "minidl.data.fetch:MapFetcher.fetch"     a function of minidl that the learner writes again
+    reference   "minidl.data.fetch:MapFetcher.fetch"     a function of minidl that the learner rewrites
     answer      answers/01_map_fetcher.py                the learner's file
-    mistake     "one list"                               a wrong answer that the grader can tell from others
+    mistake     "one list"                               what a grader recognises in a wrong answer
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Finding:
     """The first thing that is wrong with an answer, in words."""
 
     mistake: str  # which one: its short name in the exercise's table, or a general one ("syntax error")
-    call: str  # what was done: "fetch([3, 1])"
-    got: str  # what came back, or was raised
+    call: str  # what was tried: "fetch([3, 1])"
+    got: str  # what came back or was raised
     expected: str  # what should have
     cause: str  # the likely reason, and what to think about
-    broken: Broken | None = None  # a run that breaks a rule of the protocol: its timeline is drawn
-    seen: list[str] = field(default_factory=list)  # more lines: who waits for what, say
+    broken: Broken | None = None  # a run that breaks a rule of the protocol; its timeline is drawn
+    seen: list[str] = field(default_factory=list)  # more lines, such as what waits for what
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Exercise:
     name: str  # of its file: "map_fetcher"
     title: str
     references: tuple[str, ...]
-    task: str  # paragraphs: what to write, and what the loader does with it
-    legend: dict[str, str]  # a name that the function has at hand -> what it is, with an example value
+    task: str  # paragraphs: what to write, and how the loader uses it
+    legend: dict[str, str]  # a name the function can use -> what it is, with an example value
     hints: tuple[str, str, str]  # from a nudge to nearly the answer
     grade: Callable[[Answer], Finding | None]
     notebook: str  # "02-datasets-samplers-fetchers.ipynb"
@@ -89,7 +89,7 @@ def exercises() -> dict[str, Exercise]:
 
 
 def exercise(name: str | int) -> Exercise:
-    """That with this number: "07", "7" or 7. ValueError: there is none."""
+    """The exercise with this number: "07", "7" or 7. ValueError: there is none."""
     number = str(name).zfill(2)
     if number not in exercises():
         raise ValueError(f"there is no exercise {name!r}: they are {', '.join(exercises())}")

@@ -1,9 +1,9 @@
-"""Try an answer in a process of its own, which can be stopped: whatever a learner's code does, a verdict comes back.
+"""Try an answer in its own process, which can be stopped: whatever a learner's code does, a verdict comes back.
 
-The processes are forked from a server that has torch imported already, so that a check does not wait for that. The
-grader says what it begins with (a beat). An answer is stopped if it has computed for COMPUTES seconds since the last
-beat, or if it and all it has started have slept for WAITS: seconds of computing, because on a busy machine the clock
-tells nothing.
+The processes are forked from a server that has already imported torch, so a check need not wait for that. The grader
+announces each thing that it tries (a beat). An answer is stopped if it has computed for COMPUTES seconds since the last
+beat, or if it and all its children have slept for WAITS. What counts is CPU time: on a busy machine the clock means
+little.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from notebooks.exercises.verdict import PRINTED, Status, Verdict
 from tracing.recording.simulated_run import NoEvent
 
 COMPUTES = 3.0  # seconds of CPU time since the last beat
-WAITS = 3.0  # seconds in which nobody has computed, and nobody wanted to
+WAITS = 3.0  # seconds in which no process has computed or wanted to
 LOOK = 0.05  # seconds between two looks
 
 
 def grade(which: Exercise, path: Path) -> Verdict:
-    """The verdict on the answer in this file. What a failing run looks like is written beside it."""
+    """The verdict on the answer in this file. The trace and timeline of a failing run are written beside it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["notebooks.exercises.preloaded"])
     begin = time.perf_counter()
@@ -60,7 +60,7 @@ def grade(which: Exercise, path: Path) -> Verdict:
 
 
 def _printed(said: Path) -> list[str]:
-    """The first lines of what the answer printed, and their first words; with one more line if there are more."""
+    """The first lines that the answer printed, cut to 100 characters; one line more if there are more."""
     if not said.exists():
         return []
     with open(said, errors="replace") as file:
@@ -72,7 +72,7 @@ def _printed(said: Path) -> list[str]:
 
 
 def _work(number: str, path: Path, connection: Connection, said: Path, stacks: Path) -> None:
-    os.setsid()  # what the answer starts can be ended with it
+    os.setsid()  # so that whatever the answer starts can be ended with it
     multiprocessing.set_start_method("fork", force=True)  # the learner's functions are in the workers, too
     with open(said, "w", buffering=1) as out, open(stacks, "w") as dump:
         os.dup2(out.fileno(), 1)
@@ -94,15 +94,13 @@ def _judge(which: Exercise, path: Path) -> Verdict:
     try:
         finding = which.grade(answer)
     except NoEvent as error:
-        cause = "emit(kind, epoch_id, task, worker, queue, value) takes integers; its calls may also be left out."
+        cause = "emit(kind, epoch_id, task, worker, queue, value) takes integers; you may also leave out its calls."
         finding = Finding("emits what is no event", f"{heartbeat.last}", str(error), "events with integers", cause)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of the learner's code, too
         if not _concerns(error, path):
             raise
         doing = f"{heartbeat.last or path.name}"
-        cause = (
-            "Your code raises where it should not. Is it a name that is misspelt, or a case you have not thought of?"
-        )
+        cause = "Your code raises where it should not. Is a name misspelt, or is there a case you have not thought of?"
         finding = Finding("raises", doing, answer.raised(error), "no exception", cause)
     if finding is None:
         return Verdict(which.id, Status.PASSED)
@@ -114,7 +112,7 @@ def _judge(which: Exercise, path: Path) -> Verdict:
 
 
 def _concerns(error: BaseException, path: Path) -> bool:
-    """Whether an exception has to do with the answer: it passed through its lines."""
+    """Whether an exception passed through the answer's lines."""
     frame = error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_code.co_filename == str(path):
@@ -127,7 +125,7 @@ def _concerns(error: BaseException, path: Path) -> bool:
 
 
 def _watch(process: Any, connection: Connection, which: Exercise, path: Path, stacks: Path) -> Verdict:
-    """Its verdict, or ours, if it does not come to one."""
+    """Its verdict; or ours, if it never reaches one."""
     family = _Family(process.pid)
     doing = f"reading {path.name}"
     while True:
@@ -148,7 +146,7 @@ def _watch(process: Any, connection: Connection, which: Exercise, path: Path, st
 
 
 class _Family:
-    """A process and all that it has started: whether they get on."""
+    """A process and all its children: whether they make progress."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -179,10 +177,10 @@ class _Family:
 
 
 def _line(pid: int, path: Path, stacks: Path) -> tuple[int, str] | None:
-    """The line of the answer that it is in."""
+    """The line of the answer that it is executing."""
     os.kill(pid, signal.SIGUSR1)
     deadline, found = time.monotonic() + 1.0, None
-    while found is None and time.monotonic() < deadline:  # it is written bit by bit
+    while found is None and time.monotonic() < deadline:  # it is written piece by piece
         time.sleep(LOOK)
         found = re.search(rf'File "{re.escape(str(path))}", line (\d+) in ', stacks.read_text())
     if found is None:
@@ -195,22 +193,22 @@ def _stopped(which: Exercise, path: Path, stuck: str, doing: str, line: tuple[in
     where = f"line {line[0]} of {path.name}: {line[1]}" if line else "code that your function calls"
     if stuck == "computes":
         got = f"no end: after {COMPUTES:.0f} s of computing it was in {where}"
-        cause = "A loop that never ends. What should make its condition false, or lead to a break or a return?"
+        cause = "This loop never ends. What should make its condition false, or lead to a break or a return?"
     else:
         got = f"no end: it waits in {where}"
-        cause = "It waits for something that does not come. Who should send it, and did they hear that they should?"
+        cause = "It waits for something that never comes. What should send it, and was it told to?"
     return Verdict(which.id, Status.FAILED, Finding("never returns", doing, got, "an end", cause))
 
 
 def _ended(which: Exercise, code: int | None, doing: str) -> Verdict:
-    """It is gone without a word: os._exit, a signal, or a mistake of the grader, which has printed it."""
+    """It ended without a verdict: os._exit, a signal, or an error in the grader, which has printed it."""
     got = f"the process that tried it has ended ({f'signal {-code}' if code and code < 0 else f'exit code {code}'})"
-    cause = "Does your code call os._exit, or kill a process? What it printed stands below."
+    cause = "Does your code call os._exit, or kill a process? Its output is below."
     return Verdict(which.id, Status.FAILED, Finding("ends the process", doing, got, "a verdict", cause))
 
 
 def _end(process: Any) -> None:
-    """Nothing that the answer has started is left."""
+    """End it, and all that the answer has started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
@@ -219,7 +217,7 @@ def _end(process: Any) -> None:
 
 
 def verdicts(folder: Path) -> Iterator[tuple[Exercise, Verdict]]:
-    """Of all exercises, in order; one whose file is not in the folder is not attempted."""
+    """Of all exercises, in order; one with no file in the folder is not attempted."""
     from notebooks.exercises.exercise import exercises
 
     for each in exercises().values():

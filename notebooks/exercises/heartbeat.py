@@ -1,11 +1,11 @@
-"""What the grader is doing just now: said to whoever watches that it comes to an end."""
+"""What the grader is doing now, for the process that watches whether it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-last = ""  # what was said last
+last = ""  # the last beat
 _listener: Callable[[str], Any] | None = None
 
 
@@ -16,7 +16,7 @@ def listen(listener: Callable[[str], Any] | None) -> None:
 
 
 def beat(what: str) -> None:
-    """The grader begins with something: "fetch([3, 1])". If nothing else is heard for long, this does not end."""
+    """The grader begins with this: "fetch([3, 1])". If no other beat follows for long, it is stuck."""
     global last
     last = what
     if _listener is not None:

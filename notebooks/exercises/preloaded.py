@@ -1,4 +1,4 @@
-"""What the server that answers are forked from has imported: see notebooks.exercises.grading."""
+"""Imports for the server that answers are forked from: see grading.py."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""Small programs for the graders: they run in the simulated world as well as with real processes."""
+"""Datasets and a training loop for the graders' programs, which run in the simulated world and in real processes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 
 
-def elsewhere() -> None:
-    """In the simulated world others may go on here, as they may anywhere in the real one."""
+def let_others_run() -> None:
+    """In the simulated world other threads may run here, as they may anywhere in the real one."""
     if machines.is_running():
         step()
 
 
 @contextlib.contextmanager
-def waiting_for_ever() -> Iterator[None]:
-    """For programs: in the simulated world main does not wake every few seconds to look whether all workers are alive.
-    So a wait for nothing is a deadlock, and the run ends there, and not after hours of virtual time."""
+def without_status_checks() -> Iterator[None]:
+    """In the simulated world main does not wake every few seconds to check that all workers are alive. So a wait for
+    nothing is a deadlock, and ends the run at once, not after hours of virtual time."""
     seconds = parallel.STATUS_CHECK_INTERVAL
     if machines.is_running():
         parallel.STATUS_CHECK_INTERVAL = None  # type: ignore[assignment]
@@ -41,12 +41,12 @@ class Keys(minidl.Dataset[int]):
         return self.length
 
     def __getitem__(self, key: int) -> int:
-        elsewhere()
+        let_others_run()
         return key
 
 
 class Stream(minidl.IterableDataset[int]):
-    """Iterable style: worker 0 of 2 has samples 0, 2, 4, ...; `lengths` says how many each worker has."""
+    """Iterable style: worker 0 of 2 has samples 0, 2, 4, ...; `lengths` is how many each worker has."""
 
     def __init__(self, *lengths: int) -> None:
         self.lengths = lengths
@@ -55,7 +55,7 @@ class Stream(minidl.IterableDataset[int]):
         info = minidl.get_worker_info()
         assert info is not None
         for number in range(self.lengths[info.id]):
-            elsewhere()
+            let_others_run()
             yield info.id + number * info.num_workers
 
 
@@ -65,6 +65,6 @@ def load(dataset: Any, epochs: int = 1, **options: Any) -> list[Any]:
     found = []
     for _ in range(epochs):
         for batch in loader:
-            elsewhere()
+            let_others_run()
             found.append(batch)
     return found

@@ -1,4 +1,4 @@
-"""Which exercises are done: answers/progress.json. One that fails after it had passed is not done any more."""
+"""Which exercises are done: answers/progress.json. One that passed and then fails is no longer done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from notebooks.exercises.verdict import Verdict
 
 
 def done(folder: Path) -> set[str]:
-    """The ids of those that passed when they were last checked. A file that cannot be read counts as empty."""
+    """The ids of the exercises that passed their last check. An unreadable file counts as empty."""
     try:
         found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))["passed"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -18,7 +18,7 @@ def done(folder: Path) -> set[str]:
 
 
 def note(folder: Path, verdict: Verdict) -> bool:
-    """Write down a verdict. True: this exercise had passed before, and does not now."""
+    """Record a verdict. True: this exercise passed before and now fails."""
     before = done(folder)
     now = before | {verdict.exercise} if verdict.passed else before - {verdict.exercise}
     if now != before:
@@ -34,4 +34,4 @@ def _write(folder: Path, passed: set[str]) -> None:
     path = folder / "progress.json"
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps({"passed": sorted(passed)}, indent=1) + "\n", encoding="utf-8")
-    fresh.replace(path)  # at once: whoever reads it meanwhile finds the old one or the new one
+    fresh.replace(path)  # in one step: a reader finds either the old file or the new one

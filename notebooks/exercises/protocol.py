@@ -1,13 +1,13 @@
-"""Grading in the simulated world: run a program with the learner's functions under many schedules, and hold the rules
-of the protocol against each run.
+"""Grading in the simulated world: run a program with the learner's functions under many schedules, and check the rules
+of the protocol on each run.
 
-A rule looks at the events of a run and says what breaks it, and where. It looks at events that the learner's functions
-need not say: what goes through the queues, what main asks for and is given, who dies and who ends.
+A rule looks at the events of a run and returns what breaks it, and where. It uses only events that the learner's
+functions need not emit: what goes through the queues, what main asks for and gets, what dies and what ends.
 
 Legend
-    play(program, rules)    None, or the first run that breaks a rule, as short as it was found
+    play(program, rules)    None, or the first run that breaks a rule
     rule                    Rule("in order", "batches leave in the sampler's order", function of a Run)
-    run                     the events of a simulated run as a numpy structured array, and what became of it
+    run                     the events of a simulated run as a numpy structured array, and its outcome
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from minidl.events import NO_WORKER, Kind, Queue
+from minidl.events import Kind, Queue
 from minidl.world.simulated import Outcome, explore_by_chance, simulate
 from minidl.world.simulated.explore import shorten
 from minidl.world.simulated.schedule import Recorded
 from notebooks.exercises.heartbeat import beat
 
 FIELDS = ("time", "thread", "kind", "epoch", "task", "worker", "queue", "value")
-CHANCE = 150  # schedules by chance that an answer is tried with
+CHANCE = 150  # random schedules for each program
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Run:
 
     @functools.cached_property
     def events(self) -> np.ndarray:
-        """A row an event, in the order of time: the fields are FIELDS, all int64."""
+        """One row per event, in order of time: the fields are FIELDS, all int64."""
         rows = [event[:8] for event in self.outcome.events]
         return (
             np.array(rows, dtype=[(name, np.int64) for name in FIELDS])
@@ -48,7 +48,7 @@ class Run:
         )
 
     def of(self, *kinds: Kind, queue: Queue | None = None) -> np.ndarray:
-        """The positions of the events of these kinds; of one queue."""
+        """The positions of the events of these kinds; only of one queue, if given."""
         seen = np.isin(self.events["kind"], kinds)
         if queue is not None:
             seen &= self.events["queue"] == queue
@@ -65,7 +65,7 @@ class Breach:
 
 @dataclass(frozen=True)
 class Rule:
-    """Something that holds in every run of a right answer."""
+    """What must hold in every run of a right answer."""
 
     name: str
     sentence: str
@@ -79,8 +79,8 @@ class Broken:
     rule: str
     sentence: str
     breach: Breach
-    token: str  # does the run again: simulate(program, schedule=token)
-    waits: str  # who waits for whom, if it came to a standstill
+    token: str  # repeats the run: simulate(program, schedule=token)
+    waits: str  # which thread waits for what, if nothing can go on
     error: str  # what the program raised
     result: str
     outcome: Outcome | None = None
@@ -88,7 +88,7 @@ class Broken:
     picture: Path | None = None
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the trace into folder/NAME.trace, and its timeline, with the rule marked, to NAME.png."""
+        """Write the trace to folder/NAME.trace, and its timeline, with the breach marked, to NAME.png."""
         import shutil
 
         import tracing
@@ -105,13 +105,13 @@ class Broken:
         notes = [(event, self.rule) for event in self.breach.events[-1:]]
         try:
             tracing.timeline(tracing.load(path), notes=notes).savefig(folder / f"{name}.png", dpi=110)
-        except ValueError:  # nothing to draw: it broke before there was a loader
+        except ValueError:  # nothing to draw: it failed before there was a loader
             return
         self.picture = folder / f"{name}.png"
 
 
-class Slow(Recorded):
-    """One thread is passed over as long as another can go on: a slow worker, a slow feeder."""
+class OneSlowThread(Recorded):
+    """One thread runs only when no other can: a slow worker, a slow feeder."""
 
     def __init__(self, number: int) -> None:
         super().__init__(seed=0, faults=0, horizon=1)
@@ -130,8 +130,8 @@ def play(
     schedules: Iterable[str] = (),
     **options: Any,
 ) -> Broken | None:
-    """Run the program under the default schedule, `schedules`, one for each thread in which that is slow, and `chance`
-    more with at most so many `faults`; the first run that breaks a rule, without what it does not need for that."""
+    """Run the program under the default schedule, under `schedules`, with each thread slow in turn, and under `chance`
+    random schedules with at most `faults` faults. Returns the first run that breaks a rule, shortened."""
     rules = list(rules)
     options.setdefault("draws", False)
     beat("a run of the program")
@@ -149,7 +149,7 @@ def play(
         return [rule.name for rule in rules for _ in itertools.islice(rule.look(Run(outcome)), 1)]
 
     for number in range(1, len(simulate(program, **options).threads)):
-        outcome = simulate(program, schedule=Slow(number), **options)
+        outcome = simulate(program, schedule=OneSlowThread(number), **options)
         if judge(outcome):
             return _judged(shorten(outcome, judge, options)[0], rules)
     found = explore_by_chance(program, chance, faults=faults, judge=judge, **options)
@@ -184,7 +184,7 @@ def gives(*expected: Any) -> Rule:
         if ended and run.outcome.result not in expected:
             yield Breach(f"it returned {run.outcome.result!r}, not {expected[0]!r}", _last(run, Kind.YIELDED))
 
-    return Rule("the right batches", "every sample comes once, in the right batch", look)
+    return Rule("the right batches", "each sample comes once, in the right batch", look)
 
 
 def _last(run: Run, *kinds: Kind) -> list[int]:
@@ -201,7 +201,7 @@ def _raises_nothing(run: Run) -> Iterator[Breach]:
 
 def _comes_to_an_end(run: Run) -> Iterator[Breach]:
     if run.outcome.deadlock:
-        yield Breach("everybody waits, and nobody will ever go on", [len(run.events) - 1])
+        yield Breach("every thread waits, and none can ever go on", [len(run.events) - 1])
     elif run.outcome.endless:
         yield Breach("it goes on for ever", [len(run.events) - 1])
 
@@ -223,7 +223,7 @@ def _leaves_nothing(run: Run) -> Iterator[Breach]:
 
 
 def never_more_than(most: int) -> Rule:
-    """Of the tasks that were sent, so many at most have not been yielded."""
+    """At most `most` tasks are sent and not yet yielded."""
 
     def look(run: Run) -> Iterator[Breach]:
         held = 0
@@ -233,7 +233,7 @@ def never_more_than(most: int) -> Rule:
                 held -= 1
             elif event["queue"] == Queue.INDEX and event["task"] >= 0:
                 held += 1
-                # While a batch is being yielded, the task that takes its place may be sent already.
+                # While a batch is being yielded, the task that replaces it may already be sent.
                 if held > most + 1:
                     yield Breach(
                         f"task {event['task']} was sent while {held - 1} batches were held; {most} are allowed",
@@ -258,25 +258,8 @@ def in_turns(workers: int) -> Rule:
     return Rule("in turns", "tasks go round the workers: 0, 1, 0, 1, ...", look)
 
 
-RAISES_NOTHING = Rule("no error", "a program without a mistake raises nothing", _raises_nothing)
-COMES_TO_AN_END = Rule("comes to an end", "nobody waits for what never comes", _comes_to_an_end)
-IN_ORDER = Rule("in order", "batches leave in the sampler's order, whatever order they arrive in", _in_order)
-LEAVES_NOTHING = Rule("nothing is left", "when the program ends, no process, thread or pipe is left", _leaves_nothing)
+RAISES_NOTHING = Rule("no error", "a correct program raises nothing", _raises_nothing)
+COMES_TO_AN_END = Rule("comes to an end", "nothing waits for what never comes", _comes_to_an_end)
+IN_ORDER = Rule("in order", "batches leave in the sampler's order, in whatever order they arrive", _in_order)
+LEAVES_NOTHING = Rule("nothing is left", "after the program no process, thread or pipe is left", _leaves_nothing)
 ALWAYS = (COMES_TO_AN_END, RAISES_NOTHING, LEAVES_NOTHING)
-
-__all__ = [
-    "ALWAYS",
-    "COMES_TO_AN_END",
-    "IN_ORDER",
-    "LEAVES_NOTHING",
-    "NO_WORKER",
-    "RAISES_NOTHING",
-    "Breach",
-    "Broken",
-    "Rule",
-    "Run",
-    "gives",
-    "in_turns",
-    "never_more_than",
-    "play",
-]

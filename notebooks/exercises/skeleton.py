@@ -1,8 +1,8 @@
 """The file that a learner begins with, generated from the reference: signature and docstring stay, the body goes.
 
-    python -m notebooks.exercises.skeleton        write all skeletons anew (the tests compare them)
+    python -m notebooks.exercises.skeleton        rewrite all skeletons (a test compares them)
 
-What a body uses of its module is imported at the top: these are the names that the learner has to work with.
+What a body uses from its module is imported at the top: these are the names the learner can use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TODO = "raise NotImplementedError"
 
 
 def generate(exercise: Exercise, solved: bool = False) -> str:
-    """The text of a skeleton; with the bodies of the reference, if it is `solved`."""
+    """The text of a skeleton; with the reference's bodies, if `solved`."""
     if exercise.text is not None:
         return f"{_head(exercise)}\n{exercise.text(solved)}"
     show = _whole if solved else _emptied
@@ -58,7 +58,7 @@ def _head(exercise: Exercise) -> str:
     lines += [
         "",
         f"Check it with `python -m notebooks.exercises check {exercise.id}`; `hint {exercise.id}` helps.",
-        f"It belongs to notebooks/{exercise.notebook}.",
+        f"It goes with notebooks/{exercise.notebook}.",
         '"""',
         "",
     ]
@@ -70,7 +70,7 @@ def _whole(function: Any) -> str:
 
 
 def _emptied(function: Any) -> str:
-    """The source of a function with its docstring, if it has one, and without its body."""
+    """The source of a function without its body, but with its docstring, if it has one."""
     source = textwrap.dedent(inspect.getsource(function))
     node = ast.parse(source).body[0]
     assert isinstance(node, ast.FunctionDef)
@@ -84,7 +84,7 @@ def _emptied(function: Any) -> str:
 
 
 def _import_lines(modules: dict[str, list[Any]]) -> str:
-    """A line for each module that the functions, {module: functions}, take names from: as ruff sorts them."""
+    """Import lines for what {module: functions} use, sorted as ruff sorts them."""
     plain, taken = set(), dict[str, set[str]]()
     for module, functions in modules.items():
         for source, name in _imported(sys.modules[module], functions):
@@ -104,7 +104,7 @@ def _import_lines(modules: dict[str, list[Any]]) -> str:
 
 
 def _imported(module: ModuleType, functions: list[Any]) -> Iterator[tuple[str, str]]:
-    """(module, name) for all that these functions use of what theirs imports or defines; ("", name) for a module."""
+    """(module, name) for everything that these functions use from their module; ("", name) for an imported module."""
     used = {name for function in functions for name in _names(function)} - set(vars(builtins))
     written = {function.__name__ for function in functions}
     given: set[str] = set()
@@ -122,7 +122,7 @@ def _imported(module: ModuleType, functions: list[Any]) -> Iterator[tuple[str, s
 
 
 def _names(function: Any) -> set[str]:
-    """All names that a function's source mentions, in its annotations too."""
+    """All names in a function's source, including its annotations."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 

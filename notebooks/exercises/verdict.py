@@ -1,4 +1,4 @@
-"""What became of an answer."""
+"""The verdict on an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Status(enum.Enum):
 
 @dataclass
 class Verdict:
-    """What became of an answer."""
+    """Whether an answer passed, and why not."""
 
     exercise: str  # "07"
     status: Status

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from notebooks.exercises import bugs
+from notebooks.exercises.catalogue.bug_evidence import EVIDENCE
 from notebooks.exercises.catalogue.e15_name_the_bug import grade
-from notebooks.exercises.evidence import EVIDENCE
 from notebooks.exercises.protocol import Run
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import tracing
 from notebooks.exercises import __main__ as commands
-from notebooks.exercises import check, grading, progress, telling
+from notebooks.exercises import check, feedback, grading, progress
 from notebooks.exercises.exercise import exercise, exercises
 from notebooks.exercises.grading import grade
 from notebooks.exercises.skeleton import generate
@@ -95,7 +95,7 @@ def test_a_mistake_that_no_table_has(name, tmp_path):
     assert verdict.status is Status.FAILED
     assert verdict.finding.mistake == mistake, verdict
     assert words in verdict.finding.got
-    assert all(text for what, text in telling.lines(verdict))
+    assert all(text for what, text in feedback.lines(verdict))
 
 
 @pytest.mark.timeout(60)
@@ -273,7 +273,7 @@ def test_watch_one_begins_with_it_and_looks_at_no_other(tmp_path):
     command = [sys.executable, "-m", "notebooks.exercises", "watch", "2"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as watcher:
         try:
-            assert "02_collate.py: save it to have it tried" in until(watcher, "Ctrl-C to stop")
+            assert "02_collate.py: save it to check it" in until(watcher, "Ctrl-C to stop")
             until(watcher, "02 collation of nested samples: not attempted")
             write(tmp_path, "return (self.dataset")
             (tmp_path / "02_collate.py").write_text("def (", encoding="utf-8")
@@ -314,7 +314,7 @@ def until(process: subprocess.Popen[str], *words: str) -> str:
 def test_grades_of_a_class(tmp_path, capsys, monkeypatch):
     """Two learners, the first two exercises of the list."""
     some = dict(list(exercises().items())[:2])
-    monkeypatch.setattr("notebooks.exercises.grades.exercises", lambda: some)
+    monkeypatch.setattr("notebooks.exercises.grade_table.exercises", lambda: some)
     monkeypatch.setattr("notebooks.exercises.exercise.exercises", lambda: some)
     clone = tmp_path / "second" / "notebooks" / "exercises" / "answers"
     for folder in (tmp_path / "first learner", clone):
@@ -324,7 +324,7 @@ def test_grades_of_a_class(tmp_path, capsys, monkeypatch):
     (tmp_path / "notes.txt").write_text("of the teacher")
     assert commands.main(["grade", *map(str, sorted(tmp_path.iterdir()))]) == 0
     captured = capsys.readouterr()
-    assert "notes.txt is no folder: left out" in captured.err
+    assert "notes.txt is not a folder: left out" in captured.err
     header, *rows = csv.reader(io.StringIO(captured.out))
     assert header == ["learner", "passed", *some]
     assert rows == [

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import attempt, with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import attempt, real
 
 
 class Squares:
-    """A map-style dataset that knows which keys it was asked for."""
+    """A map-style dataset that records the keys it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -26,14 +26,14 @@ class Squares:
 
 
 class AllAtOnce(Squares):
-    """One that reads several samples better than one by one."""
+    """A dataset that can fetch many samples in one call."""
 
     def __getitems__(self, keys: list[int]) -> list[int]:
         return [key * key for key in keys]
 
 
 class Taken(AllAtOnce):
-    """One that has inherited the method, and cannot do it."""
+    """A dataset that inherits the method and disables it."""
 
     __getitems__ = None  # type: ignore[assignment]
 
@@ -48,8 +48,8 @@ def grade(answer: Answer) -> Finding | None:
         one = attempt(answer, "fetch(3), without automatic batching", lambda: fetch(Squares(), 3, False))
         if one.value == [9]:
             cause = (
-                "Without automatic batching a task is one key and its samples are one sample: `self.auto_collation` is "
-                "False then, and the sample is returned as it is, in no list."
+                "Without automatic batching (`self.auto_collation` is False) a task is one key: return its sample, "
+                "not in a list."
             )
             return one.finding("one sample in a list", "9", cause)
         if one.value != 9:
@@ -58,27 +58,28 @@ def grade(answer: Answer) -> Finding | None:
             )
         several = attempt(answer, "fetch([3, 1, 2])", lambda: fetch(Squares(), [3, 1, 2]))
         if several.value in ([0, 1, 4], list(range(8)), [key * key for key in range(8)]):
-            cause = "The samples are those of `keys`, in their order: iterate the keys, and not the dataset."
+            cause = "Return the samples of `keys`, in their order: iterate over the keys, not the dataset."
             return several.finding("the dataset, not the keys", "[9, 1, 4]", cause)
         if several.value != [9, 1, 4]:
-            return several.finding("several samples", "[9, 1, 4]", "With automatic batching: a list, a sample a key.")
+            return several.finding("several samples", "[9, 1, 4]", "Return a list, one sample per key.")
         dataset = AllAtOnce()
         whole = attempt(answer, "fetch([3, 1]) of a dataset with __getitems__", lambda: fetch(dataset, [3, 1]))
         if whole.value == [9, 1] and dataset.asked:
             cause = (
-                "The dataset has `__getitems__`, which takes all keys at once (one query to a database, say, and not "
-                "one a key). It was asked key by key."
+                "The dataset has `__getitems__`, which takes all keys at once (one database query instead of one per "
+                "key, for example). You asked for each key separately."
             )
-            return whole.finding("ignores __getitems__", "one call of __getitems__, and none of __getitem__", cause)
+            return whole.finding("ignores __getitems__", "one call of __getitems__, none of __getitem__", cause)
         if whole.value != [9, 1]:
             return whole.finding(
-                "ignores __getitems__", "[9, 1]", "Ask `self.dataset.__getitems__(keys)` where there is one."
+                "ignores __getitems__", "[9, 1]", "Call `self.dataset.__getitems__(keys)` if the dataset has it."
             )
         taken = attempt(answer, "fetch([3, 1]) where __getitems__ is None", lambda: fetch(Taken(), [3, 1]))
         if taken.value != [9, 1]:
-            cause = "A subclass takes the method away by setting it to None: that the attribute exists is not enough."
+            cause = "A subclass can disable the method by setting it to None: that the attribute exists is not "
+            "enough."
             return taken.finding("__getitems__ is None", "[9, 1]", cause)
-        return real(answer, _program, [[0, 1, 4], [9, 16, 25], [36, 49]])
+        return with_real_processes(answer, _program, [[0, 1, 4], [9, 16, 25], [36, 49]])
 
 
 def _program() -> list[list[int]]:
@@ -93,24 +94,24 @@ EXERCISE = Exercise(
     title="the map fetcher's fetch",
     references=("minidl.data.fetch:MapFetcher.fetch",),
     task="""
-    A worker has a task: some keys. It asks its fetcher for their samples, and has them collated. Write the fetcher for
+    A worker has a task: some keys. It asks its fetcher for their samples, then collates them. Write the fetcher for
     map-style datasets: `fetch(keys)` returns the samples of `keys`, not yet collated.
 
-    With automatic batching a task has a list of keys, and the samples are a list. Without it (`batch_size=None`) a task
-    has one key, and its sample is returned as it is. A dataset that has a method `__getitems__` is asked for all the
-    keys of a list at once; any other for one after the other.
+    With automatic batching a task has a list of keys, and `fetch` returns a list of samples. Without it
+    (`batch_size=None`) a task has one key, and `fetch` returns its sample as it is. If the dataset has a method
+    `__getitems__`, call it once with the whole list of keys; otherwise ask for the keys one by one.
     """,
     legend={
         "keys": "[12, 13, 14, 15] with automatic batching; 12 without",
-        "self.dataset": "dataset[12] is a sample; dataset.__getitems__([12, 13]), where there is one, a list of them",
+        "self.dataset": "dataset[12] is a sample; dataset.__getitems__([12, 13]), if it exists, is a list of samples",
         "self.auto_collation": "True with automatic batching",
     },
     hints=(
         "There are three ways to ask a dataset. What decides between one sample and a list of them?",
-        "`getattr(self.dataset, '__getitems__', None)` is None where there is no such method, and also where a "
-        "subclass has set it to None.",
-        "First: if not self.auto_collation, return self.dataset[keys]. Then: if there is __getitems__, return what it "
-        "makes of the keys. Else a list: one self.dataset[key] a key.",
+        "`getattr(self.dataset, '__getitems__', None)` is None if there is no such method, and also if a subclass "
+        "has set it to None.",
+        "First: if not self.auto_collation, return self.dataset[keys]. Then: if there is a __getitems__, return what "
+        "it returns for the keys. Otherwise return a list with self.dataset[key] for each key.",
     ),
     grade=grade,
     notebook="02-datasets-samplers-fetchers.ipynb",

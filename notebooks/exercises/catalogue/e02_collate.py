@@ -10,8 +10,8 @@ import torch
 
 from minidl.data.collate import default_collate_fn_map
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import Attempt, attempt, first_finding, short, with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import Attempt, attempt, first, real, short
 
 
 class Point(NamedTuple):
@@ -20,7 +20,7 @@ class Point(NamedTuple):
 
 
 class Celsius(float):
-    """A subclass of what is in the table."""
+    """A subclass of a type in the table."""
 
     def __repr__(self) -> str:
         return f"Celsius({float(self)})"
@@ -34,7 +34,7 @@ class Row(UserList):
 
 
 def noted(name: str) -> Any:
-    """An entry of a table: returns its name, and what the table that it was given has in it."""
+    """A table entry that returns its name, and the types in the table that it was given."""
     return lambda batch, *, collate_fn_map=None: (name, sorted(each.__name__ for each in collate_fn_map or ()))
 
 
@@ -56,7 +56,7 @@ def numbers(*values: int) -> torch.Tensor:
 
 
 class Collated:
-    """Calls of the answer, and what should come back."""
+    """Calls the answer, and compares what comes back."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -67,7 +67,7 @@ class Collated:
         return attempt(self.answer, call, lambda: self.answer.function()(batch, collate_fn_map=table))
 
     def findings(self, batch: Any, wanted: Any, mistake: str, cause: str, table: Any = default_collate_fn_map) -> Any:
-        """At most one: what is wrong when this batch does not become that."""
+        """A finding if `batch` does not become `wanted`."""
         tried = self.tried(batch, table)
         if not same(tried.value, wanted):
             if isinstance(tried.error, RecursionError) and isinstance(batch[0], tuple):
@@ -80,40 +80,40 @@ def _names(table: Any) -> str:
 
 
 CAUSES = {
-    "goes down for ever": "`collate` calls itself with samples that are no smaller than its own. For three samples of "
-    "two values each it should be called twice, with three values: one call a column.",
-    "leaves": "Samples that are in no container are for the table: `collate_fn_map[type(elem)]` is called with the "
+    "goes down for ever": "`collate` calls itself with samples as large as those it was given. For three samples of "
+    "two values each, it should call itself twice with three values: once per column.",
+    "leaves": "Samples that are not containers are collated by the table: call `collate_fn_map[type(elem)]` with the "
     "batch.",
-    "the table comes last": "The table comes first: its `str` entry keeps text whole. To Python a `str` is a sequence "
-    "too, of letters.",
-    "a subclass comes first": "An entry for the sample's very type counts more than one that it is merely an instance "
-    "of: a bool is an int to `isinstance`, but there is an entry for bool. Look the type up before you go through the "
+    "the table comes last": "Look in the table first: its `str` entry keeps text whole. To Python, a `str` is also a "
+    "sequence of letters.",
+    "a subclass comes first": "An entry for the sample's exact type comes before one for a base class. To "
+    "`isinstance` a bool is an int, but there is an entry for bool. Look up the type before you go through the "
     "table.",
-    "no entry for a subclass": "Where there is no entry for the very type, take the first that the sample is an "
+    "no entry for a subclass": "If there is no entry for the exact type, use the first entry that the sample is an "
     "instance of: `isinstance(elem, types)`.",
-    "the table is not passed on": "A function from the table may have to collate what is inside. It is called with the "
-    "batch and with `collate_fn_map=`, the table that you were given yourself.",
-    "no transposition": "Each sample was collated on its own: its values, which have nothing to do with each other, "
-    "became a tensor. What belongs together is a column: the first values of all samples, then the second ones.",
-    "a tuple": "Tuples become lists (in torch, too): one collated column for each place.",
-    "sequences": "Samples that are sequences: collate the first values of all, the second ones, ...; a list of the "
-    "results.",
-    "loses the table": "`collate` calls itself without the table it was given, or with another: pass `collate_fn_map` "
-    "on.",
-    "truncates ragged samples": "One sample has fewer values than another. A value is lost, and nobody is told: `zip` "
-    "ends with the shortest, and an index goes only as far as the sample that was counted. Compare the lengths first.",
-    "another exception": "Samples of unequal length are a RuntimeError, as for tensors of unequal shape: who catches "
-    "it need not know how the samples were nested.",
-    "loses the namedtuple type": "A namedtuple is a tuple, but one whose places have names, and a training loop says "
-    "`batch.x`. Make one of the same type, and look for it before you look for other tuples.",
-    "by place, not by key": "The values of a mapping belong together by key. The second sample has its keys in another "
-    "order, so that values of different keys were put together.",
-    "mappings": "Samples that are mappings: for each key of the first one, collate the values of all under it.",
-    "loses the mapping's type": "The batch is a mapping of the samples' type: `mapping_like(elem, values)` makes one, "
-    "of a defaultdict too, whose type does not take a dict as its argument.",
-    "loses the sequence's type": "The batch is a sequence of the samples' type, unless that is a tuple: "
+    "the table is not passed on": "A function from the table may need to collate what is inside. Call it with the "
+    "batch and with `collate_fn_map=`, the table that you were given.",
+    "no transposition": "Each sample was collated on its own, so its unrelated values became one tensor. Collate "
+    "columns instead: the first values of all samples, then the second values.",
+    "a tuple": "Tuples become lists, as in torch: one collated column per position.",
+    "sequences": "If the samples are sequences, collate all first values, then all second values, and so on. Return "
+    "a list of the results.",
+    "loses the table": "`collate` calls itself without the table it was given, or with another one: pass "
+    "`collate_fn_map` on.",
+    "truncates ragged samples": "One sample has fewer values than another, and a value is silently lost: `zip` stops "
+    "at the shortest sample. Compare the lengths first.",
+    "another exception": "For samples of unequal length raise a RuntimeError, as for tensors of unequal shape: then "
+    "code that catches it need not know how the samples were nested.",
+    "loses the namedtuple type": "A namedtuple is a tuple whose positions have names, and a training loop may read "
+    "`batch.x`. Return one of the same type, and check for it before you check for other tuples.",
+    "by position, not by key": "The values of mappings belong together by key. The second sample has its keys in a "
+    "different order, so values of different keys were mixed.",
+    "mappings": "If the samples are mappings, collate, for each key of the first one, the values of all samples.",
+    "loses the mapping's type": "The batch must be a mapping of the samples' type. `mapping_like(elem, values)` "
+    "makes one, even of a defaultdict, which cannot be built from a dict alone.",
+    "loses the sequence's type": "The batch must be a sequence of the samples' type, unless that is a tuple: "
     "`sequence_like(elem, values)` makes one.",
-    "no TypeError": "What is neither in the table nor a mapping nor a sequence cannot be collated: say so with a "
+    "no TypeError": "A sample that is not in the table, and not a mapping or a sequence, cannot be collated: raise a "
     "TypeError.",
 }
 
@@ -144,7 +144,7 @@ def _columns(made: Collated) -> Iterator[Finding]:
     elif same(tried.value, tuple(wanted)):
         mistake = "a tuple"
     elif isinstance(tried.error, TypeError) and made.tried([(), ()]).error is None:
-        mistake = "loses the table"  # nothing was in these tuples that it had to be looked up for
+        mistake = "loses the table"  # empty tuples need no lookup in the table
     yield from made.findings(batch, wanted, *_named(mistake))
     entry = ("int", ["int"])
     yield from made.findings([(1, [2]), (3, [4])], [entry, [entry]], *_named("loses the table"), {int: noted("int")})
@@ -169,7 +169,7 @@ def _with_names(made: Collated) -> Iterator[Finding]:
     batch, wanted_dict = [{"x": 1, "y": 2}, {"y": 4, "x": 3}], {"x": numbers(1, 3), "y": numbers(2, 4)}
     tried = made.tried(batch)
     crossed = same(tried.value, {"x": numbers(1, 4), "y": numbers(2, 3)})
-    yield from made.findings(batch, wanted_dict, *_named("by place, not by key" if crossed else "mappings"))
+    yield from made.findings(batch, wanted_dict, *_named("by position, not by key" if crossed else "mappings"))
     yield from made.findings(
         [defaultdict(int, x=1), defaultdict(int, x=3)],
         defaultdict(int, x=numbers(1, 3)),
@@ -190,8 +190,10 @@ def grade(answer: Answer) -> Finding | None:
     made = Collated(answer)
     checks = (_in_the_table, _columns, _ragged, _with_names, _else)
     with answer.at_work():
-        found = first(finding for check in checks for finding in check(made))
-    return found or real(answer, _program, [[[0, 1, 2], [0, -1, -2], ["0", "1", "2"]], [[3, 4], [-3, -4], ["3", "4"]]])
+        found = first_finding(finding for check in checks for finding in check(made))
+    return found or with_real_processes(
+        answer, _program, [[[0, 1, 2], [0, -1, -2], ["0", "1", "2"]], [[3, 4], [-3, -4], ["3", "4"]]]
+    )
 
 
 class Nested:
@@ -217,16 +219,15 @@ EXERCISE = Exercise(
     title="collation of nested samples",
     references=("minidl.data.collate:collate",),
     task="""
-    A worker has the samples of a task, and makes a batch of them: numbers become a tensor, and what they are nested
-    in stays. Write `collate(batch, collate_fn_map=table)`, which goes down into the samples. All have the same
-    structure, so the first one, `elem`, says what to do. The table says what becomes of the leaves: if it has a
-    function for `elem`, by its very type or else because it is an instance, that is called with the batch and with
-    `collate_fn_map=`, and makes the result.
+    A worker makes a batch of a task's samples: numbers become tensors, and the containers around them stay. Write
+    `collate(batch, collate_fn_map=table)`, which works its way down into the samples. They all have the same structure,
+    so look at the first one, `elem`. If the table has a function for `elem`, by its exact type or else by `isinstance`,
+    call that function with the batch and with `collate_fn_map=`, and return its result.
 
-    Of containers that the table does not know, `collate` collates one column after the other: the values that all
-    samples have at one place, or under one key. Mappings, namedtuples and sequences come back as they were:
-    [Point(1, 2), Point(3, 4)] becomes Point(tensor([1, 3]), tensor([2, 4])). Only plain tuples become lists.
-    Sequences of unequal length are a RuntimeError; anything else is a TypeError.
+    If `elem` is a container that is not in the table, collate it column by column: the values of all samples at one
+    position, or under one key. Mappings, namedtuples and sequences keep their type: [Point(1, 2), Point(3, 4)] becomes
+    Point(tensor([1, 3]), tensor([2, 4])). Only plain tuples become lists. For sequences of unequal length raise a
+    RuntimeError, for anything else a TypeError.
     """,
     legend={
         "batch": '[{"x": 1, "y": "a"}, {"x": 2, "y": "b"}] becomes {"x": tensor([1, 2]), "y": ["a", "b"]}',
@@ -234,20 +235,20 @@ EXERCISE = Exercise(
         "table",
         "mapping_like": "mapping_like(elem, {...}): a mapping of elem's type with these items",
         "sequence_like": "sequence_like(elem, [...]): a sequence of elem's type with these values",
-        "_is_namedtuple": "_is_namedtuple(elem): True of Point(1, 2), False of (1, 2)",
+        "_is_namedtuple": "_is_namedtuple(elem): True for Point(1, 2), False for (1, 2)",
         "default_collate_err_msg_format": "the TypeError's text: .format(type(elem))",
     },
     hints=(
-        "Write down by hand what becomes of [(1, 2), (3, 4), (5, 6)]: which numbers meet in a tensor? What turns the "
-        "one list into the other?",
-        "The order of the questions matters: the table before everything (a str is a sequence too), namedtuples before "
-        "sequences. `zip(*batch)` has the columns of tuples and lists, and it ends with the shortest sample without a "
-        "word.",
+        "Write down by hand what [(1, 2), (3, 4), (5, 6)] becomes. Which numbers share a tensor? What turns one list "
+        "into the other?",
+        "The order of the checks matters: the table first (a str is a sequence too), and namedtuples before "
+        "sequences. `zip(*batch)` gives the columns of tuples and lists, but it silently stops at the shortest "
+        "sample.",
         "elem = batch[0]. If type(elem) is in the table, or else elem is an instance of one of its keys: call the "
-        "function. A Mapping: {key: collate([sample[key] for sample in batch], ...) for key in elem}, given to "
-        "mapping_like. A namedtuple: type(elem)(*columns). A Sequence: if any len(sample) differs, RuntimeError; else "
-        "the list of collated columns, for a tuple as it is, and otherwise given to sequence_like. Then: TypeError. "
-        "All calls of collate pass collate_fn_map on.",
+        "function. A Mapping: pass {key: collate([sample[key] for sample in batch], ...) for key in elem} to "
+        "mapping_like. A namedtuple: type(elem)(*columns). A Sequence: RuntimeError if any len(sample) differs; "
+        "otherwise the list of collated columns, as it is for a tuple, else passed to sequence_like. Finally "
+        "TypeError. All calls of collate pass collate_fn_map on.",
     ),
     grade=grade,
     notebook="03-collation-and-shared-memory.ipynb",

@@ -7,45 +7,45 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import Attempt, attempt, first_finding, with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import Attempt, attempt, first, real
 from notebooks.exercises.programs import Keys, load
 
-MOST = 6  # lists that are taken of an iterator that may never end
+MOST = 6  # lists taken from an iterator that may never end
 
 CAUSES = {
-    "one reused list": "The lists were right when they were yielded, and have changed since. A task's keys stay with "
-    "main until its batch is yielded, and a feeder thread pickles them some time after the next list is begun: each "
-    "task needs a list of its own.",
-    "loses the tail": "The keys end before the last list is full. Without `drop_last` those that are left make a "
-    "shorter list. What happens with what you have collected when the sampler ends?",
-    "an empty list": "The keys divide evenly, so that nothing is left at the end; an empty list was yielded all the "
-    "same. A task without keys is a batch without samples.",
-    "drops a full last batch": "`drop_last` leaves out a last list that is shorter than the others. This one is full: "
-    "how do you tell that it is the last, and that it is short?",
-    "keeps the tail": "With `drop_last` a list that is shorter than the others is left out.",
-    "begins again": "The same keys come again and again. A `for`, or `iter()`, begins anew with the sampler each "
-    "time: ask it once for an iterator, and go on with that one.",
-    "not lists": "Each task's keys are a list, whatever the number of them.",
-    "no iterator": "Python calls `__iter__` to get an iterator. With a `yield` in it, calling it returns one; without, "
-    "return one yourself: `iter(...)` of a list, say.",
-    "StopIteration escapes": "`next()` of an iterator that has ended raises StopIteration. Within a generator that is "
-    "a mistake, which Python tells as a RuntimeError: catch it there, and end with a `return`.",
-    "raises": "An exception in the place of a list of keys. Which case is it that you have not thought of?",
-    "batches": "`batch_size` keys a list, in the sampler's order.",
-    "takes a key for the end": "A key may be anything, None too: an iterable dataset's sampler draws nothing else. "
-    "That the sampler has ended can't be seen from a key.",
-    "needs more than iteration": "All that is known of a sampler is that it can be iterated over: it need not have a "
-    "length, or be a sequence.",
-    "reads ahead": "More keys were taken than are in the lists that were asked for. A sampler may have no end (that "
-    "of an iterable dataset has none), and may draw random numbers for each key.",
-    "the second epoch": "Every epoch makes a new iterator of the same `BatchSampler`. Something of the first one is "
-    "left: keep nothing in `self`.",
+    "one reused list": "The lists were right when they were yielded, but have changed since. Main keeps a task's "
+    "keys until its batch is yielded, and a feeder thread may pickle them after the next list was begun. Each task "
+    "needs a list of its own.",
+    "loses the tail": "The keys run out before the last list is full. Without `drop_last` the remaining keys make a "
+    "shorter list. What happens to the keys you have collected when the sampler ends?",
+    "an empty list": "The keys divide evenly, so nothing is left at the end; yet an empty list was yielded. A task "
+    "without keys would be a batch without samples.",
+    "drops a full last batch": "`drop_last` drops the last list only if it is shorter than the others. This one is "
+    "full. How do you find out that a list is the last one, and that it is short?",
+    "keeps the tail": "With `drop_last`, drop a list that is shorter than the others.",
+    "begins again": "The same keys come again and again: each `for` or `iter()` starts the sampler anew. Get one "
+    "iterator from it, and keep using that.",
+    "not lists": "Each task's keys must be a list, however many there are.",
+    "no iterator": "Python calls `__iter__` to get an iterator. With a `yield` in it, the call returns one; without, "
+    "return one yourself, such as `iter(...)` of a list.",
+    "StopIteration escapes": "`next()` raises StopIteration when the iterator has ended. Inside a generator Python "
+    "turns that into a RuntimeError: catch it, and end with a `return`.",
+    "raises": "An exception came instead of a list of keys. Which case have you not thought of?",
+    "batches": "Each list must have `batch_size` keys, in the sampler's order.",
+    "takes a key for the end": "A key can be anything, even None: an iterable dataset's sampler draws nothing else. "
+    "No key can mark the end of the sampler.",
+    "needs more than iteration": "All you know about a sampler is that you can iterate over it. It may have no "
+    "length, and need not be a sequence.",
+    "reads ahead": "More keys were taken than the requested lists needed. A sampler may never end (an iterable "
+    "dataset's does not), and may draw random numbers for each key.",
+    "the second epoch": "Every epoch makes a new iterator from the same `BatchSampler`. Something is left over from "
+    "the first one: store nothing in `self`.",
 }
 
 
 class Endless:
-    """A sampler that is nothing but iterable, has far more keys than are asked for, and counts those that are taken."""
+    """A sampler that can only be iterated over, has more keys than are asked for, and counts those that are taken."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -68,7 +68,7 @@ def _finding(tried: Attempt, mistake: str, expected: str) -> Finding:
 
 
 def _lists(answer: Answer, sampler: Iterable[Any], size: int, drop_last: bool, most: int = MOST) -> tuple[Attempt, Any]:
-    """What it yields, as it is afterwards; and as it was when it was yielded."""
+    """The lists it yields, as they are afterwards; and as they were when they were yielded."""
     from minidl.data.sampler import BatchSampler
 
     at_once: list[Any] = []
@@ -154,8 +154,8 @@ def _again(answer: Answer) -> Iterator[Finding]:
 
 def grade(answer: Answer) -> Finding | None:
     with answer.at_work():
-        found = first(each for check in (_tail, _no_tail, _any_sampler, _again) for each in check(answer))
-    return found or real(answer, _program, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
+        found = first_finding(each for check in (_tail, _no_tail, _any_sampler, _again) for each in check(answer))
+    return found or with_real_processes(answer, _program, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
 
 
 def _program() -> list[list[int]]:
@@ -168,26 +168,26 @@ EXERCISE = Exercise(
     title="BatchSampler.__iter__",
     references=("minidl.data.sampler:BatchSampler.__iter__",),
     task="""
-    A sampler says which sample comes next, one key at a time. A task has the keys of a whole batch: `BatchSampler`
-    takes the keys of a sampler, `batch_size` at a time, and yields lists of them. Write its `__iter__`. The loader
-    iterates over it anew in every epoch, and asks for the next list whenever it sends a task.
+    A sampler yields one key at a time. A task has the keys of a whole batch, so `BatchSampler` takes keys from a
+    sampler, `batch_size` at a time, and yields them as lists. Write its `__iter__`. The loader iterates over it anew in
+    every epoch, and asks for the next list whenever it sends a task.
 
-    If the keys do not divide evenly, the last list is shorter, or, with `drop_last`, left out. Of the sampler
-    nothing is known but that it can be iterated over; it may have no end, so that no more keys are taken than the
-    list at hand needs. Main keeps each list until its batch is yielded.
+    If the keys do not divide evenly, the last list is shorter; with `drop_last` it is dropped. All you know about the
+    sampler is that you can iterate over it. It may never end, so take no more keys than the current list needs. Main
+    keeps each list until its batch is yielded.
     """,
     legend={
-        "self.sampler": "iter(self.sampler) yields keys: 12, 13, 14, ... A key can be anything, None too",
+        "self.sampler": "iter(self.sampler) yields keys: 12, 13, 14, ... A key can be anything, even None",
         "self.batch_size": "4: keys in each list",
         "self.drop_last": "False: a shorter last list is yielded; True: it is not",
     },
     hints=(
-        "Collect keys until you have enough. When is a list yielded in the middle, and when at the end? Whose is the "
+        "Collect keys until you have enough. When is a list yielded in the middle, and when at the end? Who owns the "
         "list after that?",
-        "`itertools.islice(source, 4)` takes up to four items of an iterator, and leaves the others in it. "
-        "`source` has to be one iterator for the whole epoch.",
-        "source = iter(self.sampler). Again and again: keys = list(itertools.islice(source, self.batch_size)); none: "
-        "it is over; fewer than batch_size and self.drop_last: it is over; else yield keys.",
+        "`itertools.islice(source, 4)` takes up to four items from an iterator, and leaves the rest in it. Use one "
+        "iterator `source` for the whole epoch.",
+        "source = iter(self.sampler). Repeat: keys = list(itertools.islice(source, self.batch_size)). If it is "
+        "empty, stop; if it has fewer than batch_size keys and self.drop_last, stop; otherwise yield keys.",
     ),
     grade=grade,
     notebook="02-datasets-samplers-fetchers.ipynb",

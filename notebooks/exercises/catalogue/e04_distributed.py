@@ -12,47 +12,46 @@ import numpy as np
 import torch
 
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import Attempt, attempt, first_finding, with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.probes import Attempt, attempt, first, real
 from notebooks.exercises.programs import Keys, load
 
 RANKS = 4
-LENGTH = 12  # of a shuffled dataset: nobody draws the same order for all ranks twice by chance
+LENGTH = 12  # of a shuffled dataset: long enough that equal orders are no coincidence
 
 CAUSES = {
-    "no padding": "10 keys do not divide among 4 ranks. Two of them have one key less, and so may have one batch "
-    "less: the others wait for ever in their next collective operation. Fill the keys up to `total_size` before you "
+    "no padding": "10 keys do not divide evenly among 4 ranks. Two ranks get one key less, and may so get one batch "
+    "less: the others then wait for ever in their next collective operation. Pad the keys to `total_size` before you "
     "share them out.",
-    "pads with others": "The keys that fill up are those that the epoch begins with: 0 and 1 here.",
-    "pads once only": "3 keys, 8 ranks, so that 5 are missing, and one pass over the keys has only 3: fill up from "
-    "several.",
-    "fills up what is full": "8 keys divide evenly among 4 ranks: nothing is missing, and nothing has to be cut.",
-    "ignores drop_last": "With `drop_last` the keys are cut to `total_size`, and no key comes twice.",
-    "cuts without drop_last": "Two samples are with no rank. Without `drop_last` none is left out: the keys are "
-    "filled up to `total_size`.",
+    "pads with others": "Pad with the keys that the epoch begins with: 0 and 1 here.",
+    "pads once only": "With 3 keys and 8 ranks 5 keys are missing, but one pass over the keys gives only 3: pad with "
+    "several passes.",
+    "fills up what is full": "8 keys divide evenly among 4 ranks: there is nothing to pad or to cut.",
+    "ignores drop_last": "With `drop_last`, cut the keys to `total_size`: then no key comes twice.",
+    "cuts without drop_last": "Two samples belong to no rank. Without `drop_last` none may be left out: pad the keys "
+    "to `total_size`.",
     "no iterator": "Python calls `__iter__` to get an iterator: return `iter(...)` of the list.",
-    "raises": "An exception in the place of keys. Which case is it that you have not thought of?",
-    "not ints": "These keys are tensors. A dataset may look them up in a dict, where a tensor is found under no key: "
-    "`.tolist()` of a tensor is a list of ints.",
-    "blocks": "These are neighbours: the first rank has the first keys, the next one those that follow. Here each "
-    "rank takes every `num_replicas`-th key, from its own number on.",
-    "shares": "All ranks have the same keys in the same order; each takes every `num_replicas`-th, from its own "
-    "number on.",
-    "rank mixed into the seed": "The ranks do not share out one permutation: some samples are with two ranks, and "
-    "others with none. No rank hears from the others; that they draw the same is the seed's doing, and so it must be "
-    "the same for all.",
-    "not seeded": "The same sampler, in the same epoch, has other keys the second time: the draws do not depend on "
-    "seed and epoch alone. Two processes would not agree. Seed a generator with `self.seed + self.epoch`.",
-    "ignores the epoch": "Every epoch has the same order. `set_epoch` has set `self.epoch`: it belongs into the seed.",
-    "ignores the seed": "Samplers with different seeds have the same order: `self.seed` belongs into the seed too.",
-    "another permutation": "The permutation is torch.randperm's, of all keys before they are shared out, drawn from a "
-    "generator with the seed `self.seed + self.epoch`: then it is the one that torch's sampler draws.",
-    "disturbs other draws": "Whoever draws from the default generator after this gets other numbers than before "
-    "(dropout, augmentation), and the same ones on every rank. Seed a `torch.Generator()` of your own.",
-    "draws too late": "The keys were drawn when the first was asked for, and not when the iterator was made: what "
-    "`set_epoch` was told in between has changed them. With a `yield` in it, calling the function runs nothing of it.",
-    "no AssertionError": "The dataset's length has changed since the sampler was made, so that `total_size` is wrong, "
-    "and the ranks would not have as many keys as they say. Compare before you share out.",
+    "raises": "An exception came instead of keys. Which case have you not thought of?",
+    "not ints": "These keys are tensors. A dataset that looks them up in a dict would not find them: `.tolist()` "
+    "turns a tensor into a list of ints.",
+    "blocks": "Each rank got a block of neighbouring keys. It should take every `num_replicas`-th key instead, "
+    "starting at its own number.",
+    "shares": "All ranks start from the same list of keys; each takes every `num_replicas`-th, starting at its own "
+    "number.",
+    "rank mixed into the seed": "The ranks do not share one permutation: some samples belong to two ranks, others to "
+    "none. The ranks do not communicate, so they draw the same order only if they all use the same seed.",
+    "not seeded": "The same sampler gave different keys in the same epoch: the order does not depend on seed and "
+    "epoch alone, so two processes would disagree. Seed a generator with `self.seed + self.epoch`.",
+    "ignores the epoch": "Every epoch has the same order. `set_epoch` sets `self.epoch`: make it part of the seed.",
+    "ignores the seed": "Samplers with different seeds have the same order: make `self.seed` part of the seed, too.",
+    "another permutation": "Draw the permutation with torch.randperm, of all keys before they are shared out, from a "
+    "generator seeded with `self.seed + self.epoch`: then it is the one that torch's sampler draws.",
+    "disturbs other draws": "Everything that draws from the default generator after this (dropout, augmentation) "
+    "gets different numbers, and the same ones on every rank. Seed your own `torch.Generator()`.",
+    "draws too late": "The keys were drawn when the first one was asked for, not when the iterator was made, so a "
+    "call of `set_epoch` in between changed them. A function with a `yield` in it does not run when it is called.",
+    "no AssertionError": "The dataset's length has changed since the sampler was made, so `total_size` is wrong, and "
+    "the ranks would not have as many keys as they claim. Compare the lengths before you share out the keys.",
 }
 
 
@@ -118,18 +117,18 @@ def _shuffled(answer: Answer) -> Iterator[Finding]:
     if first_epoch.error is not None:
         yield _finding(first_epoch, "another permutation", f"{length // RANKS} keys a rank")
     if first_epoch.value != again.value:
-        yield _finding(again, "not seeded", f"{first_epoch.got}, as the first time")
+        yield _finding(again, "not seeded", f"{first_epoch.got}, as before")
     keys = [key for each in first_epoch.value for key in each]
     if not all(isinstance(key, int) for key in keys):
         yield _finding(first_epoch, "not ints", "ints")
     if sorted(keys) != list(range(length)):
-        first_epoch.got += f": {length - len(set(keys))} samples are with no rank"
+        first_epoch.got += f": {length - len(set(keys))} samples belong to no rank"
         yield _finding(first_epoch, "rank mixed into the seed", "each of the 12 samples once")
     for mistake, options in (("ignores the epoch", {"epoch": 1, "seed": 5}), ("ignores the seed", {"seed": 6})):
         other = _all(answer, length, shuffle=True, **options)
         if other.value == first_epoch.value:
             was = "in epoch 0" if "epoch" in options else "with seed=5"
-            yield _finding(other, mistake, f"not the order that there was {was}")
+            yield _finding(other, mistake, f"another order than {was}")
     for epoch in (0, 1):
         tried = _all(answer, length, epoch=epoch, shuffle=True, seed=5)
         order = torch.randperm(length, generator=torch.Generator().manual_seed(5 + epoch)).tolist()
@@ -138,11 +137,11 @@ def _shuffled(answer: Answer) -> Iterator[Finding]:
 
 
 def _habits(answer: Answer) -> Iterator[Finding]:
-    """What is not seen from the keys alone."""
+    """What the keys alone do not show."""
     before = _random_states()
     tried = _all(answer, LENGTH, shuffle=True)
     if _random_states() != before:
-        tried.got = "the state of a generator that is everybody's has changed"
+        tried.got = "the state of a global generator has changed"
         yield _finding(tried, "disturbs other draws", "the sampler draws from its own generator")
 
     def late() -> list[int]:
@@ -189,8 +188,8 @@ def _generators_restored() -> Iterator[None]:
 
 def grade(answer: Answer) -> Finding | None:
     with answer.at_work(), _generators_restored():
-        found = first(each for check in (_in_order, _shuffled, _habits) for each in check(answer))
-    return found or real(answer, _program, [[[0, 2], [4]], [[1, 3], [0]]])
+        found = first_finding(each for check in (_in_order, _shuffled, _habits) for each in check(answer))
+    return found or with_real_processes(answer, _program, [[[0, 2], [4]], [[1, 3], [0]]])
 
 
 def _program() -> list[Any]:
@@ -206,34 +205,33 @@ EXERCISE = Exercise(
     title="DistributedSampler.__iter__",
     references=("minidl.data.distributed:DistributedSampler.__iter__",),
     task="""
-    When several processes train together, each has a loader of its own, and `DistributedSampler` gives it its share
-    of the keys. Write its `__iter__`, which returns an iterator over the keys of this rank. The ranks do not talk
-    to each other: every one of them makes the same list of all keys, and takes every `num_replicas`-th of it, from
-    its own number on.
+    When several processes train together, each has its own loader, and `DistributedSampler` gives it its share of the
+    keys. Write its `__iter__`, which returns an iterator over the keys of this rank. The ranks do not communicate: each
+    makes the same list of all keys, and takes every `num_replicas`-th of them, starting at its own number.
 
-    With `shuffle` the list is torch.randperm's, drawn from a generator with the seed `seed + epoch`. Each rank must
-    have `num_samples` keys, so the list needs `total_size` of them: it is filled up with the keys that it begins
-    with (over and over, if there are more ranks than keys), or, with `drop_last`, cut.
+    With `shuffle`, draw the list with torch.randperm from a generator seeded with `seed + epoch`. Each rank must have
+    `num_samples` keys, so the list needs `total_size`: pad it with the keys that it begins with (repeatedly, if there
+    are more ranks than keys) or, with `drop_last`, cut it.
     """,
     legend={
         "len(self.dataset)": "10",
         "self.num_replicas": "4 processes that train together",
-        "self.rank": "1: which of them this one is, from 0",
+        "self.rank": "1: which of them this is, from 0",
         "self.num_samples": "3: the keys of each rank; 2 with drop_last",
         "self.total_size": "12: num_samples * num_replicas",
         "self.shuffle": "True: a permutation; False: 0, 1, 2, ...",
         "self.seed": "0, the same on every rank",
-        "self.epoch": "0: what set_epoch was told last",
-        "self.drop_last": "False: fill up to total_size; True: cut",
+        "self.epoch": "0: the argument of the last set_epoch",
+        "self.drop_last": "False: pad to total_size; True: cut",
     },
     hints=(
-        "No message goes from rank to rank. What must then be the same on all of them, and what is the only thing that "
+        "The ranks exchange no messages. What must then be the same on all of them, and what is the only thing that "
         "differs?",
-        "Four steps: make the list of all keys (a torch.Generator() of its own, generator.manual_seed(...)); fill it "
-        "up or cut it; compare its length with total_size; take this rank's keys: a slice with a step.",
-        "missing = self.total_size - len(keys). If it is more than len(keys), one pass is not enough: "
-        "(keys * math.ceil(missing / len(keys)))[:missing] is what to append. Cut: keys[: self.total_size]. The share: "
-        "keys[self.rank :: self.num_replicas], returned as iter(...).",
+        "Four steps: make the list of all keys (with your own torch.Generator() and generator.manual_seed(...)); pad "
+        "or cut it; compare its length with total_size; take this rank's keys: a slice with a step.",
+        "missing = self.total_size - len(keys). If it is more than len(keys), one pass is not enough: append (keys * "
+        "math.ceil(missing / len(keys)))[:missing]. To cut: keys[: self.total_size]. This rank's share is "
+        "keys[self.rank :: self.num_replicas]: return iter(...) of it.",
     ),
     grade=grade,
     notebook="02-datasets-samplers-fetchers.ipynb",

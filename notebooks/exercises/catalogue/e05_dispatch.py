@@ -8,11 +8,11 @@ from typing import Any
 import minidl
 from minidl.events import Kind
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failing import sent, tell
+from notebooks.exercises.failed_runs import explained, sent
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.probes import real
-from notebooks.exercises.programs import Keys, Stream, elsewhere, waiting_for_ever
+from notebooks.exercises.programs import Keys, Stream, let_others_run, without_status_checks
 from notebooks.exercises.protocol import (
     ALWAYS,
     IN_ORDER,
@@ -32,32 +32,32 @@ OPTIONS: dict[str, Any] = {"num_workers": WORKERS, "prefetch_factor": PREFETCH, 
 
 CAUSES = {
     "primes prefetch_factor only": f"`prefetch_factor` counts the tasks of one worker; there are {WORKERS} workers.",
-    "primes one task a worker": "While a worker's only batch is on its way to main and back it has nothing to do: each "
-    "should have `prefetch_factor` tasks from the start.",
-    "does not prime": "Nobody sends a first task: `_take` sends one only in the place of a batch that is handed out.",
+    "primes one task a worker": "A worker with only one task is idle until its batch has reached main and a new task "
+    "has come back. Each should have `prefetch_factor` tasks from the start.",
+    "does not prime": "No first task is ever sent: `_take` sends one only to replace a batch that it hands out.",
     "primes otherwise": f"At the start each of the {WORKERS} workers should get `prefetch_factor` tasks, {MOST} in "
     "all, or as many as the sampler has.",
-    "fills worker 0 first": "One worker gets all its tasks before the next gets any. Batches are handed out in the "
-    "order of the tasks: main would wait for worker 0 alone, while what worker 1 makes piles up.",
-    "always the same worker": "Nothing says that the turn has passed on: where does `_next_worker` change?",
-    "whoever has the fewest": "The worker is chosen by how much it has to do, and that depends on who is quick today: "
-    "the same seed would give other batches to the workers in every run, and random transforms other numbers. In "
-    "order, the turn alone decides.",
-    "not in turns": "The first task is worker 0's, the next worker 1's, and so on, round and round: `_next_worker` is "
-    "whose turn it is, and is 0 when an epoch begins.",
-    "the same number again": "A task's number is its place in the order. Two with one number cannot be told apart when "
-    "their batches come back: `_send_idx` is the number of the next task, so it moves on with each.",
-    "StopIteration escapes": "The sampler had no more keys, and its StopIteration went on to whoever called. In next() "
-    "it looks like the end of the epoch, though batches are still on their way. Who should hear of it?",
-    "no entry in _task_info": "Main looks into `_task_info` for what is still to come. A task without an entry there "
-    "is passed over as if it had been yielded: what `_take` should find has to be put there when the task is sent.",
-    "does not count": "What is sent is counted in `_tasks_outstanding`, and for each worker in `_workers_num_tasks`; "
+    "fills worker 0 first": "One worker gets all its tasks before the next one gets any. Batches are handed out in "
+    "task order, so main would wait for worker 0 alone while worker 1's batches pile up.",
+    "always the same worker": "The turn never passes on: where does `_next_worker` change?",
+    "the worker with the fewest": "The worker is chosen by how much it has to do, which depends on timing. With one "
+    "seed, each run would give the workers different batches and random transforms different numbers. In order, "
+    "only the turn decides.",
+    "not in turns": "The first task goes to worker 0, the next to worker 1, and so on, round and round: "
+    "`_next_worker` says whose turn it is, and is 0 when an epoch begins.",
+    "the same number again": "A task's number is its place in the order. If two tasks share a number, their batches "
+    "cannot be told apart. `_send_idx` is the number of the next task, so it grows by one with each.",
+    "StopIteration escapes": "The sampler had no more keys, and its StopIteration escaped to the caller. From next() "
+    "it looks like the end of the epoch, though batches are still on their way. Where should it be caught?",
+    "no entry in _task_info": "Main looks in `_task_info` for what is still to come. A task without an entry is "
+    "skipped as if it had been yielded. Add the entry when you send the task.",
+    "does not count": "Count the tasks you send in `_tasks_outstanding`, and per worker in `_workers_num_tasks`; "
     "`_receive` counts them down again. After an epoch they should be 0.",
     "sends to an ended worker": "That worker's stream has ended: `_workers_status[worker_id]` is no longer "
-    "WorkerState.ACTIVE. It does nothing with a task, and a persistent one only waits for the next epoch.",
-    "no worker is left": "When every worker's stream has ended there is nobody to send to. `_choose_worker` says so by "
-    "returning None, and then nothing is sent or noted.",
-    "no bound": "Each yield may bring one new task, and no more: then what is under way stays bounded.",
+    "WorkerState.ACTIVE. It ignores tasks; a persistent worker only waits for the next epoch.",
+    "no worker is left": "When every worker's stream has ended, no worker can take a task. `_choose_worker` then "
+    "returns None, and nothing is sent or recorded.",
+    "no bound": "Each yield may send one new task, and no more: this bounds how much is under way.",
 }
 
 
@@ -73,13 +73,13 @@ def streams() -> list[Any]:
     return _load(Stream(1, 4))[0]
 
 
-@waiting_for_ever()
+@without_status_checks()
 def _load(dataset: Any) -> tuple[list[Any], int, list[int]]:
     """The batches of an epoch, and the two counts after it."""
     iterator: Any = iter(minidl.DataLoader(dataset, **OPTIONS))
     found = []
     for batch in iterator:
-        elsewhere()
+        let_others_run()
         found.append(batch)
     return found, iterator._tasks_outstanding, iterator._workers_num_tasks
 
@@ -105,12 +105,12 @@ def grade(answer: Answer) -> Finding | None:
         with answer.at_work():
             broken = play(program, [*rules, *ALWAYS, gives(expected)], chance=chance)
         if broken is not None:
-            return tell(answer, broken, _mistake(broken, program is streams), call, CAUSES)
-    return real(answer, many, right(10))
+            return explained(answer, broken, _mistake(broken, program is streams), call, CAUSES)
+    return with_real_processes(answer, many, right(10))
 
 
 def _mistake(broken: Broken, ending: bool) -> str:
-    """Its name, from the run."""
+    """The name of the mistake that the run shows."""
     outcome = broken.outcome
     assert outcome is not None
     run = Run(outcome)
@@ -125,7 +125,7 @@ def _mistake(broken: Broken, ending: bool) -> str:
         if workers[:MOST] == sorted(workers[:MOST]):
             return "fills worker 0 first"
         in_turn = workers[:MOST] == [number % WORKERS for number in range(MOST)]
-        return "whoever has the fewest" if in_turn else "not in turns"
+        return "the worker with the fewest" if in_turn else "not in turns"
     if isinstance(outcome.error, StopIteration):
         return "StopIteration escapes"
     if broken.rule == COMPLETE.name:
@@ -146,25 +146,25 @@ def _before_asking(run: Run) -> list[int]:
 
 
 def primed(count: int) -> Rule:
-    """So many tasks are sent before the first batch is asked for."""
+    """`count` tasks are sent before main asks for the first batch."""
 
     def look(run: Run) -> Iterator[Breach]:
         found, asked = _before_asking(run), run.of(Kind.ASKED)
         if len(asked) and len(found) != count:
-            yield Breach(f"{len(found)} tasks were sent before the first batch was asked for", [int(asked[0])])
+            yield Breach(f"{len(found)} tasks were sent before main asked for the first batch", [int(asked[0])])
 
-    sentence = f"before the first batch is asked for, {count} tasks are sent: prefetch_factor * num_workers, or all"
+    sentence = f"before main asks for a batch, it sends {count} tasks: prefetch_factor * num_workers, or all"
     return Rule("primed", sentence, look)
 
 
 def _numbered(run: Run) -> Iterator[Breach]:
     for due, (position, task, _) in enumerate(sent(run)):
         if task != due:
-            yield Breach(f"a task was sent with the number {task}, where {due} was due", [position])
+            yield Breach(f"a task was sent with the number {task}; {due} was due", [position])
 
 
 def _not_ended(run: Run) -> Iterator[Breach]:
-    ended: dict[int, int] = {}  # worker -> when main had learned that its stream has ended
+    ended: dict[int, int] = {}  # worker -> when main learned that its stream had ended
     for position in run.of(Kind.WORKER_EXHAUSTED):
         ended.setdefault(int(run.events["worker"][position]), int(position))
     for position, task, worker in sent(run):
@@ -173,13 +173,13 @@ def _not_ended(run: Run) -> Iterator[Breach]:
 
 
 def _complete(run: Run) -> Iterator[Breach]:
-    """A stream ends with tasks that nobody fulfils: there main learns of the end from each worker."""
+    """Streams that end leave tasks unfulfilled, so their epochs do not count here."""
     if len(run.of(Kind.WORKER_EXHAUSTED)):
         return
     for position in run.of(Kind.EPOCH_END):
         there, yielded = len(list(sent(run))), len(run.of(Kind.YIELDED))
         if yielded < there:
-            what = f"the epoch was over when {yielded} of the {there} tasks that were sent had been yielded"
+            what = f"the epoch was over when only {yielded} of {there} tasks sent had been yielded"
             yield Breach(what, [int(position)])
 
 
@@ -197,37 +197,37 @@ EXERCISE = Exercise(
         "minidl.parallel:ParallelIterator._choose_worker",
     ),
     task="""
-    Main sends tasks to the workers, each over the worker's own index queue. Write the three methods that do it.
-    `_prime` is called when an epoch begins, and gives each worker `prefetch_factor` tasks, in turns. `_try_put_index`
-    sends one task: it draws the keys, notes that the task is under way, and puts it on the queue of the worker that
-    `_choose_worker` names. From then on the loader calls it once for each batch that it hands out.
+    Main sends tasks to the workers, each through the worker's own index queue. Write the three methods that do this.
+    `_prime` is called when an epoch begins, and gives each worker `prefetch_factor` tasks, in turn. `_try_put_index`
+    sends one task: it draws the keys, records that the task is under way, and puts it on the queue of the worker that
+    `_choose_worker` returns. Later the loader calls it once for each batch that it hands out.
 
-    The sampler may have no more keys: then nothing is sent, and the caller need not know. A worker may be out of the
-    game, since its iterable dataset has ended: `_choose_worker` returns the next one in turn that is not, or None if
-    none is left. Then the keys that were drawn are dropped.
+    If the sampler has no more keys, nothing is sent, and the caller need not know. A worker whose iterable dataset has
+    ended gets no more tasks: `_choose_worker` returns the next ACTIVE one in turn, or None if none is left. Then the
+    drawn keys are dropped.
 
-    `in_order=False` is exercise 8: here every loader is in order. (The calls of `emit` may be left out.)
+    `in_order=False` is exercise 8: here every loader is in order. (You may leave out the calls of `emit`.)
     """,
     legend={
         "self._next_keys()": "draws the keys of one task, [12, 13, 14, 15]; StopIteration if the sampler has no more",
-        "self._prefetch_factor": "2: tasks a worker should have; self._num_workers is 2",
-        "max_tasks": "4: prefetch_factor * num_workers, which `_choose_worker` is given; only in_order=False needs it",
+        "self._prefetch_factor": "2: tasks per worker; self._num_workers is 2",
+        "max_tasks": "4: prefetch_factor * num_workers; only in_order=False needs it",
         "self._next_worker": "0: the worker whose turn it is",
-        "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: of each worker",
+        "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker",
         "self._send_idx": "7: the number, task_id, of the next task to be sent",
         "self._task_info": "{4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: an entry for each task that was sent and not "
         "yet yielded",
-        "self._tasks_outstanding": "2: tasks that were sent, and no result received; self._workers_num_tasks, [1, 1], "
-        "is the same for each worker. What you count up is counted down when a result comes in",
-        "self._index_queues": "one a worker; .put(Task(self._epoch_id, task_id, keys)) sends",
+        "self._tasks_outstanding": "2: tasks that were sent and have no result yet; self._workers_num_tasks, [1, 1], "
+        "is the same per worker. What you count up, `_receive` counts down",
+        "self._index_queues": "one per worker: .put(Task(self._epoch_id, task_id, keys)) sends a task",
     },
     hints=(
-        "Which of the three should know of StopIteration? What has to be different after a task was sent, so that the "
-        "next one is another task, for another worker?",
-        "`_choose_worker`: look at no more workers than there are, beginning with `_next_worker`; whether it is chosen "
-        "or not, the turn passes on (modulo `_num_workers`). `_prime` only calls `_try_put_index`, often enough.",
-        "`_try_put_index`: keys = self._next_keys(), and return at StopIteration; worker_id = "
-        "self._choose_worker(...), and return at None. Then the entry, self._task_info[self._send_idx] = "
+        "Which of the three should deal with StopIteration? What must change after a task was sent, so that the next "
+        "one is another task, for another worker?",
+        "`_choose_worker`: look at each worker once, starting with `_next_worker`; whether it is chosen or not, the "
+        "turn passes on (modulo `_num_workers`). `_prime` only calls `_try_put_index`, often enough.",
+        "`_try_put_index`: keys = self._next_keys(), and return on StopIteration; worker_id = "
+        "self._choose_worker(...), and return on None. Then the entry, self._task_info[self._send_idx] = "
         "TaskInfo(worker_id, keys); the two counts; self._index_queues[worker_id].put(Task(self._epoch_id, "
         "self._send_idx, keys)); and self._send_idx += 1.",
     ),

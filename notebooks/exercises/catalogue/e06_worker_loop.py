@@ -7,6 +7,7 @@ from typing import Any
 import minidl
 from minidl.events import Kind
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.catalogue.worker_rules import (
     ALL_HAVE_ENDED,
     LEAVES,
@@ -17,42 +18,41 @@ from notebooks.exercises.catalogue.worker_rules import (
     unanswered_resume,
 )
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failing import tell
+from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.probes import real
-from notebooks.exercises.programs import Keys, Stream, elsewhere, load, waiting_for_ever
+from notebooks.exercises.programs import Keys, Stream, let_others_run, load, without_status_checks
 from notebooks.exercises.protocol import ALWAYS, COMES_TO_AN_END, Broken, Run, gives, play
 
 OPTIONS: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 3, "collate_fn": list}
 
 CAUSES = {
-    "an exception kills the worker": "The dataset raised, and nobody caught it: the worker's process ended, and with "
-    "it the tasks that it still had. An exception has to travel to main in the batch's place.",
-    "an exception is not answered": "The dataset raised, and no result came of this task: main waits for it for ever. "
-    "Each task needs an answer; what could stand in the batch's place?",
-    "the exception as a batch": "Main was given the exception as if it were a batch, and the training loop too. Main "
-    "raises what comes as an ExceptionWrapper, which also takes the traceback along.",
-    "loses the task id": "A result has to say which task it answers: main has several with each worker, and puts their "
-    "batches in order by these numbers. Send a Result with the epoch_id and task_id of the message.",
-    "goes on fetching after the done event": "Main sets the done event before it sends Stop, so that a worker passes "
-    "over the tasks that are still in its queue: with long fetches the shutdown would take minutes. Look at "
-    "`self.job.done` after each message, before you fetch.",
-    "fetches after its stream's end": "This worker had said that its stream has ended, and then did another task of "
-    "this epoch. The stream may raise when it is asked again, or start anew. What tells the loop that it has ended?",
-    "ends with its stream": "The stream has ended, and the worker too. With persistent workers another epoch comes: go "
-    "on waiting for messages, of which Stop is the last.",
-    "leaves the loop too early": "The worker has ended, and nobody had told it to. Which messages end the loop?",
-    "the end of a stream as an error": "StopIteration of an iterable dataset is no error: it says that there are no "
-    "more samples. Main expects a StreamEnd in the batch's place.",
-    "never starts": "`self.start()` calls worker_init_fn and makes the fetcher: without it there is nobody to ask.",
-    "ignores Resume": "Main waits until each worker has answered its Resume, before it sends the first task of a new "
-    "epoch. `self.resume(message)` makes a new fetcher and answers.",
-    "ignores the end of main": "Main was killed, and the worker heard of it: a Died came in the place of a message. "
-    "Nobody will send anything any more. It should leave the loop, and say why.",
-    "ignores self.failure": "worker_init_fn had raised, so there is no fetcher: `self.failure` is then the answer to "
-    "every task.",
-    "takes an error for keys": "The keys could not be pickled, and an ExceptionWrapper came in their place. The "
-    "dataset cannot be asked for it: it is the answer already.",
+    "an exception kills the worker": "The dataset raised, and nothing caught it: the worker's process ended, and its "
+    "remaining tasks are lost. An exception has to travel to main in the batch's place.",
+    "an exception is not answered": "The dataset raised, and this task got no result: main waits for it for ever. "
+    "Each task needs an answer. What could you send in the batch's place?",
+    "the exception as a batch": "Main took the exception for a batch, and passed it to the training loop. Main "
+    "raises what comes as an ExceptionWrapper, which also carries the traceback.",
+    "loses the task id": "A result has to say which task it answers: each worker has several, and main orders their "
+    "batches by these numbers. Send a Result with the epoch_id and task_id of the message.",
+    "goes on fetching after the done event": "Main sets the done event before it sends Stop, so that a worker skips "
+    "the tasks still in its queue; otherwise long fetches could delay the shutdown by minutes. Check `self.job.done` "
+    "after each message, before you fetch.",
+    "fetches after its stream's end": "This worker had reported the end of its stream, and then did another task of "
+    "this epoch. A stream that has ended may raise when it is asked again, or start anew. How does the loop know "
+    "that it has ended?",
+    "ends with its stream": "The worker ended together with its stream. With persistent workers another epoch "
+    "follows: keep waiting for messages until Stop comes.",
+    "leaves the loop too early": "The worker ended without being told to. Which messages end the loop?",
+    "the end of a stream as an error": "StopIteration from an iterable dataset is not an error: there are no more "
+    "samples. Main expects a StreamEnd in the batch's place.",
+    "never starts": "`self.start()` calls worker_init_fn and makes the fetcher. Without it no sample can be fetched.",
+    "ignores Resume": "Before main sends the first task of a new epoch, it waits until each worker has answered its "
+    "Resume. `self.resume(message)` makes a new fetcher and sends the answer.",
+    "ignores the end of main": "Main was killed, and the worker got a Died in place of a message. Nothing more will "
+    "come: leave the loop, and return the reason.",
+    "ignores self.failure": "worker_init_fn raised, so there is no fetcher: answer every task with `self.failure`.",
+    "takes an error for keys": "The keys could not be pickled, and an ExceptionWrapper came in their place. Do not "
+    "pass it to the dataset: it is already the answer.",
 }
 
 
@@ -69,16 +69,16 @@ class Unsendable:
     """A key that cannot be pickled."""
 
     def __reduce__(self) -> Any:
-        raise ValueError("this key is not for others")
+        raise ValueError("this key cannot be pickled")
 
 
 def no_licence(worker_id: int) -> None:
     raise ValueError("no licence for this worker")
 
 
-@waiting_for_ever()
+@without_status_checks()
 def _collect(loader: Any) -> list[Any]:
-    """Its batches, and "ValueError" in the place of each that is raised."""
+    """Its batches, and "ValueError" in place of each one that raises."""
     iterator, found = iter(loader), list[Any]()
     while True:
         try:
@@ -87,22 +87,22 @@ def _collect(loader: Any) -> list[Any]:
             return found
         except ValueError:
             found.append("ValueError")
-        elsewhere()
+        let_others_run()
 
 
 def damaged() -> list[Any]:
     return _collect(minidl.DataLoader(Damaged(8), batch_size=1, **OPTIONS))
 
 
-@waiting_for_ever()
+@without_status_checks()
 def dropped() -> Any:
-    """The loop is left after the first batch, when the workers have tasks still."""
+    """Leave the loop after the first batch, while the workers still have tasks."""
     for batch in minidl.DataLoader(Keys(9), batch_size=1, **OPTIONS):
-        elsewhere()
+        let_others_run()
         return batch
 
 
-@waiting_for_ever()
+@without_status_checks()
 def epochs() -> list[Any]:
     return load(Stream(1, 3), epochs=2, persistent_workers=True, num_workers=2, prefetch_factor=3)
 
@@ -124,7 +124,7 @@ DAMAGED = [[0], [1], [2], "ValueError", [4], [5], [6], [7]]
 KILLS = tuple(f"{step}.k0" for step in (100, 50, 75, 130))  # kill -9 of main at this step
 PROGRAMS = (
     (damaged, "a loader with 8 batches and 2 workers; sample 3 raises ValueError", DAMAGED, 60, ()),
-    (dropped, "a loader whose first batch is taken, and then it is dropped", [0], 60, ()),
+    (dropped, "a loader that is dropped after its first batch", [0], 60, ()),
     (epochs, "2 persistent workers, whose streams have 1 and 3 samples, two epochs", [[0], [1], [3], [5]] * 2, 40, ()),
     (prepared, "a loader whose worker_init_fn raises ValueError", ["ValueError"] * 2, 5, ()),
     (sent_badly, "a loader with three batches; the second's key cannot be pickled", [[0], "ValueError", [2]], 5, ()),
@@ -141,12 +141,12 @@ def grade(answer: Answer) -> Finding | None:
         with answer.at_work():
             broken = play(program, rules, chance=chance, schedules=schedules, most_steps=4000)
         if broken is not None:
-            return tell(answer, broken, _mistake(broken, program), words, CAUSES)
-    return real(answer, damaged, DAMAGED)
+            return explained(answer, broken, _mistake(broken, program), words, CAUSES)
+    return with_real_processes(answer, damaged, DAMAGED)
 
 
 def _mistake(broken: Broken, program: Any) -> str:
-    """Its name, from the run."""
+    """The name of the mistake that the run shows."""
     outcome = broken.outcome
     assert outcome is not None
     run, errors = Run(outcome), [error for _, error in outcome.errors]
@@ -186,27 +186,27 @@ EXERCISE = Exercise(
     title="the worker loop",
     references=("minidl.worker:Worker.loop", "minidl.worker:Worker.data_of"),
     task="""
-    A worker is a process with a loop in it: take a message from its index queue; if it is a task, do it, and put what
-    came of it on the result queue. Write the loop, and `data_of`, which makes the batch of one task, or what takes
-    its place. Whatever the dataset raises, the worker lives on: an exception travels to main as an ExceptionWrapper,
+    A worker is a process that runs a loop: it takes a message from its index queue and, if it is a task, does it and
+    puts the result on the result queue. Write the loop, and `data_of`, which makes the batch of one task, or what takes
+    its place. The worker survives whatever the dataset raises: an exception travels to main as an ExceptionWrapper,
     made in the `except` block, and main raises it when the task's turn comes.
 
-    Four kinds of message come. A task (it has epoch_id, task_id and keys) is answered with a Result, but passed over
-    if main shuts down (the done event is set) or if the stream of this worker has ended. Stop and Died (main is dead)
-    end the loop, with the End that says why. Resume begins a new epoch: `self.resume` does what is needed. Call
-    `self.start()` before the first message.
+    There are four kinds of message. Answer a task (it has epoch_id, task_id and keys) with a Result; but skip it if
+    main is shutting down (the done event is set) or if this worker's stream has ended. On Stop and on Died (main is
+    dead) leave the loop, and return the End that says why. Resume begins a new epoch: `self.resume` does what is
+    needed. Call `self.start()` before the first message.
 
-    When the dataset is an IterableDataset, StopIteration says that its stream has ended: `data_of` notes it in
-    `self.stream_ended`, and the data is a StreamEnd. If `self.failure` is set, no task can be done, and it is the
-    answer to each; if a task's keys are an ExceptionWrapper, these could not be pickled, and they are the answer.
-    (The calls of `emit` may be left out.)
+    If the dataset is an IterableDataset, StopIteration means that its stream has ended: `data_of` sets
+    `self.stream_ended` and returns a StreamEnd. If `self.failure` is set, no task can be done: return it for each. If a
+    task's keys are an ExceptionWrapper, they could not be pickled: return the wrapper. (You may leave out the calls of
+    `emit`.)
     """,
     legend={
         "self.index_queue": ".get() waits for the next message and returns it",
         "self.result_queue": ".put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch))",
-        "self.job": ".worker_id is 0; .done.is_set() says whether main shuts down; .dataset is the dataset",
-        "load(...)": "load(self.fetcher, keys, epoch_id, task_id, worker_id) fetches and collates: returns the batch, "
-        "or raises what the dataset raised",
+        "self.job": ".worker_id is 0; .done.is_set() says whether main is shutting down; .dataset is the dataset",
+        "load(...)": "load(self.fetcher, keys, epoch_id, task_id, worker_id) fetches and collates: it returns the "
+        "batch, or raises what the dataset raised",
         "self.failure": "None; or an ExceptionWrapper: worker_init_fn raised, or iter(dataset) did",
         "self.stream_ended": "False; a new epoch sets it to False again",
         "self.interrupted": "False; True after Ctrl-C, which ends the loop: End.INTERRUPTED",
@@ -214,15 +214,15 @@ EXERCISE = Exercise(
         "traceback",
     },
     hints=(
-        "Which messages end the loop, and which tasks need no answer? Where can something of the user's raise, and who "
-        "should hear of it?",
-        "`loop`: while not self.interrupted, get a message and look of which class it is (isinstance): Stop, Died, "
-        "Resume, else a task. Look at self.job.done and self.stream_ended after the get(), not before. `data_of`: only "
-        "the call of load stands in a try.",
+        "Which messages end the loop, and which tasks need no answer? Where can the user's code raise, and who "
+        "should learn of it?",
+        "`loop`: while not self.interrupted, get a message and check its class (isinstance): Stop, Died, Resume, "
+        "else a task. Check self.job.done and self.stream_ended after the get(), not before. `data_of`: only the "
+        "call of load belongs in a try.",
         "A task: self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, "
         "self.data_of(message))). In `data_of`, except Exception as error: if it is a StopIteration and "
-        "self.job.dataset an IterableDataset, set self.stream_ended and return StreamEnd(worker_id), else return "
-        "ExceptionWrapper(where='in DataLoader worker process 0').",
+        "self.job.dataset is an IterableDataset, set self.stream_ended and return StreamEnd(worker_id); otherwise "
+        "return ExceptionWrapper(where='in DataLoader worker process 0').",
     ),
     grade=grade,
     notebook="05-the-worker.ipynb",

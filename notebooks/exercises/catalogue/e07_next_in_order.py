@@ -7,10 +7,10 @@ from typing import Any
 import minidl
 from minidl.events import Kind, Queue
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failing import tell
-from notebooks.exercises.probes import real
-from notebooks.exercises.programs import Keys, elsewhere, load, waiting_for_ever
+from notebooks.exercises.failed_runs import explained
+from notebooks.exercises.programs import Keys, let_others_run, load, without_status_checks
 from notebooks.exercises.protocol import ALWAYS, IN_ORDER, Broken, Run, gives, never_more_than, play
 
 TASKS, WORKERS, PREFETCH = 8, 2, 2
@@ -18,33 +18,32 @@ BATCHES = [[key] for key in range(TASKS)]
 CALL = f"a loader with {TASKS} batches, {WORKERS} workers, prefetch_factor={PREFETCH}"
 
 CAUSES = {
-    "hands out an exception": "What came for this task is no batch, but the exception that the dataset raised in its "
-    "worker, wrapped in an ExceptionWrapper. Whoever asks for the batch has to be told: reraise() raises it.",
-    "keeps what it has handed out": "The entries of batches that were handed out are still in `self._task_info`, and "
-    "the batches with them: an epoch's worth of memory. An entry goes when its batch does.",
-    "loses count of a worker's tasks": "`self._workers_num_tasks` says how many tasks each worker still has. One less "
-    "with every result of that worker.",
-    "sends too much": "`_try_put_index` was called when as many tasks were out as may be. It is called once for each "
-    "batch that is handed out; and a result that has come is no longer outstanding: was it counted?",
-    "sends nothing new": "Only the first tasks were ever sent, those of the beginning of the epoch. Who sends a new "
-    "one when a batch is handed out?",
-    "no buffer": "A batch was handed out because it had come, and not because it was its turn. One that comes early "
-    "has to wait in `self._task_info` until `self._rcvd_idx` is its task.",
-    "never looks into the buffer": "The batch whose turn it is has come already, and lies in `self._task_info`; "
-    "`_next_task` waits for a message all the same, and for a task that is done none will come. Look there before you "
-    "wait: `.arrived` of the task's entry.",
-    "refills on receipt": "A new task is sent whenever a batch comes in. While one slow batch is waited for, the "
-    "others then pile up without end. Send one when a batch is handed out: in `_take`, and nowhere else.",
+    "hands out an exception": "This task brought not a batch but an ExceptionWrapper, with the exception that the "
+    "dataset raised in the worker. The training loop must see it: reraise() raises it.",
+    "keeps what it has handed out": "Batches that were handed out still have their entries in `self._task_info`, "
+    "which keeps a whole epoch in memory. Remove the entry when you hand out its batch.",
+    "loses count of a worker's tasks": "`self._workers_num_tasks` says how many tasks each worker still has. Count "
+    "it down with every result from that worker.",
+    "sends too much": "`_try_put_index` was called when the limit of outstanding tasks was reached. Call it once for "
+    "each batch you hand out. And once its result has come, a task is no longer outstanding: did you count it down?",
+    "sends nothing new": "Only the tasks at the beginning of the epoch were ever sent. What sends a new one when a "
+    "batch is handed out?",
+    "no buffer": "A batch was handed out because it had arrived, not because it was its turn. A batch that arrives "
+    "early must wait in `self._task_info` until `self._rcvd_idx` reaches its task.",
+    "never looks into the buffer": "The batch whose turn it is has already arrived, and is in `self._task_info`. Yet "
+    "`_next_task` waits for a message that will never come. Check `.arrived` of the task's entry before you wait.",
+    "refills on receipt": "A new task is sent whenever a batch arrives. While main waits for one slow batch, the "
+    "others pile up without limit. Send a task when you hand out a batch: in `_take`, and nowhere else.",
 }
 
 
-@waiting_for_ever()
+@without_status_checks()
 def program() -> list[list[int]]:
     return load(Keys(TASKS), num_workers=WORKERS, prefetch_factor=PREFETCH)
 
 
 class Failing(Keys):
-    """Sample 2 cannot be had."""
+    """Sample 2 raises."""
 
     def __getitem__(self, key: int) -> int:
         if key == 2:
@@ -55,9 +54,9 @@ class Failing(Keys):
 AFTERWARDS: tuple[list[Any], list[int], list[int]] = [[0], [1], "ValueError", *BATCHES[3:]], [], [0] * WORKERS
 
 
-@waiting_for_ever()
+@without_status_checks()
 def afterwards() -> tuple[list[Any], list[int], list[int]]:
-    """Each batch, or what was raised in its place; the tasks that are still noted; those that each worker still has."""
+    """Each batch, or what was raised in its place; the tasks still in _task_info; how many each worker still has."""
     loader: Any = minidl.DataLoader(
         Failing(TASKS), batch_size=1, collate_fn=list, num_workers=WORKERS, prefetch_factor=PREFETCH
     )
@@ -69,7 +68,7 @@ def afterwards() -> tuple[list[Any], list[int], list[int]]:
             return found, sorted(batches._task_info), batches._workers_num_tasks
         except ValueError as error:
             batch = type(error).__name__
-        elsewhere()
+        let_others_run()
         found.append(batch if isinstance(batch, (list, str)) else type(batch).__name__)
 
 
@@ -80,8 +79,8 @@ def grade(answer: Answer) -> Finding | None:
         if broken is None:
             broken = play(afterwards, [*ALWAYS, gives(AFTERWARDS)], chance=20)
             if broken is None:
-                return real(answer, program, BATCHES)
-            return tell(answer, broken, _left(broken), f"{CALL}; sample 2 raises", CAUSES)
+                return with_real_processes(answer, program, BATCHES)
+            return explained(answer, broken, _left(broken), f"{CALL}; sample 2 raises", CAUSES)
         mistake = {IN_ORDER.name: "no buffer", rules[1].name: "refills on receipt"}.get(broken.rule, broken.rule)
         assert broken.outcome is not None
         if "more tasks outstanding" in broken.error:
@@ -90,11 +89,11 @@ def grade(answer: Answer) -> Finding | None:
             mistake = "sends nothing new"
         if (broken.outcome.deadlock or broken.outcome.endless) and _has_come(Run(broken.outcome)):
             mistake = "never looks into the buffer"
-    return tell(answer, broken, mistake, CALL, CAUSES)
+    return explained(answer, broken, mistake, CALL, CAUSES)
 
 
 def _left(broken: Broken) -> str:
-    """What is wrong after an epoch in which a sample failed."""
+    """The mistake, after an epoch in which a sample raised."""
     result = broken.outcome.result if broken.outcome is not None else None
     if not isinstance(result, tuple):
         return broken.rule
@@ -104,7 +103,7 @@ def _left(broken: Broken) -> str:
 
 
 def _has_come(run: Run) -> bool:
-    """Whether main had taken the batch that it waited for from the queue."""
+    """Whether main had already received the batch that it waits for."""
     due = len(run.of(Kind.YIELDED))
     return bool((run.events["task"][run.of(Kind.GOT, queue=Queue.RESULT)] == due).any())
 
@@ -119,38 +118,38 @@ EXERCISE = Exercise(
         "minidl.parallel:ParallelIterator._take",
     ),
     task="""
-    Batches come back from the workers in any order; main yields them in the sampler's. Write the three methods that do
-    it. `_next_task` waits until the batch of task `_rcvd_idx` is there, and returns that number. It waits by calling
-    `_receive`, which takes in one message; a batch that came too early stays in `_task_info`: that is the reorder
+    Batches come back from the workers in any order; main yields them in the sampler's order. Write the three methods
+    that do this. `_next_task` waits until the batch of task `_rcvd_idx` is there, and returns that number. To wait, it
+    calls `_receive`, which takes in one message. A batch that arrives early stays in `_task_info`: that is the reorder
     buffer. Then `_take` is called with the number: it hands the batch out, and sends one new task in its place.
 
-    `in_order=False` is exercise 8, streams that end are exercise 9: here every loader is in order, and every task
-    brings a batch, or the exception that was raised in the worker: an ExceptionWrapper in the batch's place, which
-    `_take` raises. (The lines for both may be left out, and so may the calls of `emit`: without them the timeline shows
-    no reorder buffer, and nothing else depends on them.)
+    `in_order=False` is exercise 8, and streams that end are exercise 9. Here every loader is in order, and every task
+    brings a batch, or an ExceptionWrapper with the exception that the worker raised: `_take` raises it. (You may leave
+    out the lines for those two exercises, and the calls of `emit`: without them only the timeline's reorder buffer is
+    missing.)
     """,
     legend={
         "self._rcvd_idx": "4: the next task to be yielded",
         "self._send_idx": "7: the next task to be sent. When the two are equal, the epoch is over: call "
         "self._shutdown_workers() (unless self._persistent_workers), and raise StopIteration",
         "self._task_info": "{4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: the tasks that were sent and not yet "
-        "yielded. A batch is put into .data of its task; .arrived says whether it is there",
-        "self._get_data(timeout)": "the next message: Result(task_id=5, worker_id=1, data=batch), or Died, which "
-        "needs nothing done",
-        "self._tasks_outstanding": "2: tasks that were sent, and no result received. _workers_num_tasks is the same "
-        "for each worker",
+        "yielded. Store a batch in .data of its task; .arrived says whether it is there",
+        "self._get_data(timeout)": "the next message: Result(task_id=5, worker_id=1, data=batch), or Died, which you "
+        "can ignore",
+        "self._tasks_outstanding": "2: tasks that were sent and have no result yet. _workers_num_tasks is the same "
+        "per worker",
         "self._try_put_index()": "sends one task, if there is one",
-        "data.reraise()": "of an ExceptionWrapper: raises what it holds",
-        "self._timeout": "what _receive is called with",
+        "data.reraise()": "raises the exception in an ExceptionWrapper",
+        "self._timeout": "the argument for _receive",
     },
     hints=(
-        "Which of the three methods may wait? What has to be looked at before it does?",
-        "`_next_task` is a loop: is the epoch over; is the batch of `_rcvd_idx` there "
-        "(`self._task_info[...].arrived`); if neither, `_receive` one message, and look again.",
+        "Which of the three methods may wait? What must it check before it does?",
+        "`_next_task` is a loop. Is the epoch over? Is the batch of `_rcvd_idx` there "
+        "(`self._task_info[...].arrived`)? If neither, `_receive` one message, and check again.",
         "`_receive`: result = self._get_data(timeout); count `_tasks_outstanding` and `_workers_num_tasks` down; "
         "self._task_info[result.task_id].data = result.data; return result.task_id. `_take`: self._try_put_index(), "
-        "then pop the entry of the task from `_task_info`, move `_rcvd_idx` on, and return its data. (An "
-        "ExceptionWrapper in its place is raised: data.reraise().)",
+        "then pop the task's entry from `_task_info`, add 1 to `_rcvd_idx`, and return the entry's data. (If it is "
+        "an ExceptionWrapper: data.reraise().)",
     ),
     grade=grade,
     notebook="06-out-of-order-back-in-order.ipynb",

@@ -9,6 +9,7 @@ import minidl
 from minidl.data.fetch import IterableFetcher
 from minidl.events import Kind
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import Attempt, attempt, with_real_processes
 from notebooks.exercises.catalogue.stream_rules import (
     ALL_HAVE_ENDED,
     ASKS_NO_MORE,
@@ -21,48 +22,46 @@ from notebooks.exercises.catalogue.stream_rules import (
     ends,
 )
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failing import raised, tell
+from notebooks.exercises.failed_runs import explained, raised
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.probes import Attempt, attempt, real
-from notebooks.exercises.programs import Stream, elsewhere, load, waiting_for_ever
+from notebooks.exercises.programs import Stream, let_others_run, load, without_status_checks
 from notebooks.exercises.protocol import ALWAYS, Broken, Run, gives, play
 
 CAUSES = {
-    "the first worker's end ends all": "One worker's stream has ended, and the epoch was over. The streams of the "
-    "others may be longer: only that worker is out of the game, and main goes on until nothing is left to wait for.",
-    "never skips the ended worker's tasks": "Main waits for a task that was sent to a worker whose stream has ended: "
-    "it answers the first of these with a StreamEnd, and the rest not at all. `_rcvd_idx` has to pass over all of "
-    "them.",
-    "skips what will come": "A task was passed over whose worker is still at work. Only those of a worker that is not "
-    "ACTIVE any more will never come.",
-    "skips what has come": "A batch was in the reorder buffer when its worker's stream ended, and was thrown away. "
-    "A batch that has `.arrived` needs nothing of its worker any more: it waits for its turn.",
-    "leaves the task's entry": "A task that was passed over still has its entry in `_task_info`: with every stream "
-    "that ends there would be more of them.",
-    "the ended worker counts as active": "The worker was told to end, and when it did it was taken for dead: its entry "
-    "in `_workers_status` says ACTIVE. Which state is there for a worker whose stream has ended?",
-    "the worker is not told": "Nothing more will be sent to this worker, and it does not know: its process, with its "
-    "copy of the dataset, stays until the end of the epoch. `tell_to_stop` lets it go.",
-    "stops a persistent worker": "With persistent workers the next epoch needs it again: its stream has ended, and not "
-    "its work.",
-    "its task is nobody's": "A task was answered with the end of a stream, and no yield will bring the next one in its "
-    "place. The other workers would have less to do from here on: send one task when a stream ends.",
-    "fetches after the end": "A batch came out short, so the stream has ended, and the next `fetch` asked it again. It "
-    "may raise then, or start anew: remember in `self.ended` that it has ended.",
-    "loses the short batch": "The stream ended in the middle of a batch, and the StopIteration took the samples with "
-    "it that were there already. Where is it caught?",
-    "an empty batch at the end": "No sample is left, and an empty list is a batch like any other: main would be given "
-    "one empty batch after the other. Raise StopIteration.",
-    "ignores drop_last": "With `self.drop_last` a batch that is not whole is not wanted: raise StopIteration.",
-    "opens the stream anew": "A loop over `self.dataset_iter`, or a slice of it, calls iter() on it first. This "
-    "dataset is its own iterator, and begins anew there. Ask with next().",
-    "one sample in a list": "Without automatic batching a task is one sample, and is returned as it is.",
-    "another number of samples": "Of `keys` only their number matters: so many samples are taken off the stream.",
+    "the first worker's end ends all": "The epoch ended with the first stream that ended. The other workers' streams "
+    "may be longer: only this worker is finished, and main goes on until there is nothing left to wait for.",
+    "never skips the ended worker's tasks": "Main waits for a task of a worker whose stream has ended. Such a worker "
+    "answers the first task with a StreamEnd, and the rest not at all. `_rcvd_idx` has to skip all of them.",
+    "skips what will come": "A task was skipped whose worker is still at work. Only tasks of a worker that is no "
+    "longer ACTIVE will never be answered.",
+    "skips what has come": "A batch was in the reorder buffer when its worker's stream ended, and was thrown away. A "
+    "batch that has `.arrived` no longer needs its worker: it only waits for its turn.",
+    "leaves the task's entry": "A task that was skipped still has its entry in `_task_info`: every stream that ends "
+    "would leave more of them.",
+    "the ended worker counts as active": "The worker was told to end, and when it did, it was taken for dead: its "
+    "entry in `_workers_status` says ACTIVE. Which state is there for a worker whose stream has ended?",
+    "the worker is not told": "Nothing more will be sent to this worker, but it does not know that: its process, "
+    "with its copy of the dataset, stays until the end of the epoch. `tell_to_stop` lets it go.",
+    "stops a persistent worker": "With persistent workers the next epoch needs this worker again: only its stream "
+    "has ended.",
+    "no task in its place": "This task brought no batch, so no yield will send another task in its place, and the "
+    "other workers would have less to do from here on. Send one task when a stream ends.",
+    "fetches after the end": "The last batch was short, so the stream had ended, yet the next `fetch` asked it "
+    "again. It may then raise, or start anew: remember the end in `self.ended`.",
+    "loses the short batch": "The stream ended in the middle of a batch, and the StopIteration discarded the samples "
+    "already collected. Where is it caught?",
+    "an empty batch at the end": "No samples are left, and main would get one empty batch after another: raise "
+    "StopIteration instead of returning an empty list.",
+    "ignores drop_last": "With `self.drop_last`, drop an incomplete batch: raise StopIteration.",
+    "opens the stream anew": "A loop over `self.dataset_iter`, or a slice of it, first calls iter() on it. This "
+    "dataset is its own iterator, and starts anew. Use next().",
+    "one sample in a list": "Without automatic batching a task is one sample: return it as it is.",
+    "another number of samples": "Only the number of `keys` matters: take that many samples from the stream.",
 }
 
 
 class Numbers(minidl.IterableDataset[int]):
-    """Its own iterator: 10, 11, ... so many. iter() begins anew; who asks after the end is told so."""
+    """Its own iterator: `length` numbers from 10. iter() starts anew; next() after the end raises RuntimeError."""
 
     def __init__(self, length: int) -> None:
         self.length, self.given, self.over = length, 0, False
@@ -74,7 +73,7 @@ class Numbers(minidl.IterableDataset[int]):
     def __next__(self) -> int:
         if self.over:
             raise RuntimeError("this stream has ended, and was asked again")
-        elsewhere()
+        let_others_run()
         self.over = self.given == self.length
         if self.over:
             raise StopIteration
@@ -83,7 +82,7 @@ class Numbers(minidl.IterableDataset[int]):
 
 
 def fetches(fetch: Any, dataset: Any, *tasks: Any, batching: bool = True, drop_last: bool = False) -> list[Any]:
-    """What comes of each of these keys: samples, or "StopIteration"."""
+    """What `fetch` returns for each of these tasks' keys: samples, or "StopIteration"."""
     fetcher = IterableFetcher(dataset, batching, list, drop_last)
     found: list[Any] = []
     for keys in tasks:
@@ -95,7 +94,7 @@ def fetches(fetch: Any, dataset: Any, *tasks: Any, batching: bool = True, drop_l
 
 
 def fetching(answer: Answer) -> Finding | None:
-    """The fetcher on its own: one call after the other."""
+    """The fetcher alone, call by call."""
     fetch, end = answer.function("fetch"), "StopIteration"
 
     def tried(call: str, dataset: Any, *tasks: Any, **options: bool) -> Attempt:
@@ -133,17 +132,17 @@ def fetching(answer: Answer) -> Finding | None:
     return None
 
 
-@waiting_for_ever()
+@without_status_checks()
 def asking() -> list[Any]:
     return load(Numbers(3), num_workers=1, batch_size=2)
 
 
-@waiting_for_ever()
+@without_status_checks()
 def uneven() -> list[Any]:
     return load(Stream(4, 1), num_workers=2, prefetch_factor=2)
 
 
-@waiting_for_ever()
+@without_status_checks()
 def epochs() -> list[Any]:
     return load(Stream(1, 3), epochs=2, num_workers=2, prefetch_factor=2, persistent_workers=True)
 
@@ -165,20 +164,20 @@ def grade(answer: Answer) -> Finding | None:
                 program, [*rules, WAITS_FOR_NOTHING, *ALWAYS, NO_ENTRY, gives(expected)], chance=chance, most_steps=4000
             )
         if broken is not None:
-            return tell(answer, broken, _mistake(answer, broken), words, CAUSES)
-    return real(answer, uneven, [[0], [1], [2], [4], [6]])
+            return explained(answer, broken, _mistake(answer, broken), words, CAUSES)
+    return with_real_processes(answer, uneven, [[0], [1], [2], [4], [6]])
 
 
 def _mistake(answer: Answer, broken: Broken) -> str:
-    """Its name, from the run."""
+    """The name of the mistake that the run shows."""
     assert broken.outcome is not None
     run = Run(broken.outcome)
     if len(run.of(Kind.WORKER_DIED)) and broken.rule != STAYS.name:
         return "the ended worker counts as active"
     if broken.rule == WAITS_FOR_NOTHING.name:
-        broken.waits = ""  # it tells of the first task that is not answered, and main may wait for one that is
+        broken.waits = ""  # it names the first unanswered task, but main may be waiting for another
         return "never skips the ended worker's tasks"
-    own = raised(answer, broken)  # else main misses the entry of a task that was passed over
+    own = raised(answer, broken)  # without one, main misses the entry of a task that was skipped
     if (own is None and isinstance(broken.outcome.error, KeyError)) or (
         broken.rule == ALL_HAVE_ENDED.name and not ends(run, broken.breach.events[0])
     ):
@@ -189,7 +188,7 @@ def _mistake(answer: Answer, broken: Broken) -> str:
         NO_ENTRY: "leaves the task's entry",
         TOLD: "the worker is not told",
         STAYS: "stops a persistent worker",
-        WHAT_AN_END_BRINGS: "its task is nobody's",
+        WHAT_AN_END_BRINGS: "no task in its place",
     }
     return {rule.name: name for rule, name in names.items()}.get(broken.rule, broken.rule)
 
@@ -204,44 +203,44 @@ EXERCISE = Exercise(
         "minidl.parallel:ParallelIterator._skip_unfulfilled",
     ),
     task="""
-    An iterable dataset says with StopIteration that it has no more samples, and each worker has a stream of its own,
-    which ends at its own time. Write what happens then. In the worker, `fetch` takes as many samples off the stream
-    as there are keys. The last batch may be short; once none is left (or too few, with `drop_last`) it raises
-    StopIteration, and the worker sends a StreamEnd in the batch's place. After that it answers no task of this epoch
-    any more.
+    An iterable dataset raises StopIteration when it has no more samples. Each worker has its own stream, which ends at
+    its own time. Write what happens then. In the worker, `fetch` takes as many samples from the stream as there are
+    keys. The last batch may be short; once no samples are left (or too few, with `drop_last`) `fetch` raises
+    StopIteration, and the worker sends a StreamEnd in the batch's place. After that it answers no more tasks of this
+    epoch.
 
-    In main `_worker_exhausted` is called when the StreamEnd comes in: the worker is EXHAUSTED from now on, is told to
-    stop unless the workers are persistent, and one task is sent in the place of the one that brought no batch.
-    `_skip_unfulfilled` is called before main waits: it moves `_rcvd_idx` past the tasks that will never come, those
-    with a worker that is not ACTIVE any more, and takes their entries out of `_task_info`. When `_rcvd_idx` has come
-    to `_send_idx`, the epoch is over; the loader sees to that.
+    In main, `_worker_exhausted` is called when the StreamEnd arrives: it marks the worker as EXHAUSTED, tells it to
+    stop unless the workers are persistent, and sends one task in place of the one that brought no batch.
+    `_skip_unfulfilled` is called before main waits: it moves `_rcvd_idx` past tasks that will never be answered,
+    because their worker is no longer ACTIVE, and removes their entries from `_task_info`. When `_rcvd_idx` reaches
+    `_send_idx`, the loader ends the epoch.
 
-    `in_order=False` is exercise 8: here every loader is in order, so each task from `_rcvd_idx` to `_send_idx` has
-    its entry. (The calls of `emit` may be left out.)
+    `in_order=False` is exercise 8: here every loader is in order, so each task from `_rcvd_idx` to `_send_idx` has an
+    entry. (You may leave out the calls of `emit`.)
     """,
     legend={
         "keys": "[12, 13, 14, 15] with automatic batching; one key, 12, without",
         "self.dataset_iter": "the stream, in the fetcher: next(self.dataset_iter) is the next sample",
-        "self.auto_collation": "True with automatic batching; without it `fetch` returns one sample, in no list",
-        "self.drop_last": "True: a batch that is not whole is dropped",
+        "self.auto_collation": "True with automatic batching; without it `fetch` returns one sample, not a list",
+        "self.drop_last": "True: an incomplete batch is dropped",
         "self.ended": "False: remember here that the stream has ended",
-        "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: of each worker, in main",
+        "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker, in main",
         "self._persistent_workers": "True: the workers stay for the next epoch",
         "tell_to_stop(self, worker_id)": "tells one worker to end",
-        "self._try_put_index()": "sends one task, if there is one and somebody to do it",
+        "self._try_put_index()": "sends one task, if there is one and a worker that can take it",
         "self._rcvd_idx": "4: the next task to be yielded; self._send_idx is 7, the next to be sent",
         "self._task_info": "{4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: .arrived says whether its batch is there",
     },
     hints=(
-        "Which tasks can main not expect any more, and how does it know? What if the batch of one of them is there "
-        "already?",
-        "`fetch`: collect with next() in a loop over the keys, and catch the StopIteration inside of it: what has been "
-        "collected is the short batch. `_skip_unfulfilled`: go on from `_rcvd_idx` until there is a task that is "
-        "worth waiting for, or has come.",
-        "`fetch`: if self.ended, raise StopIteration; after the loop raise it too if there are no samples, or if "
+        "Which tasks can main no longer expect, and how does it know? What if the batch of one of them has already "
+        "arrived?",
+        "`fetch`: collect with next() in a loop over the keys, and catch the StopIteration inside the loop: what you "
+        "have collected is the short batch. `_skip_unfulfilled`: move on from `_rcvd_idx` until you reach a task "
+        "that has arrived, or is worth waiting for.",
+        "`fetch`: if self.ended, raise StopIteration; after the loop, raise it if there are no samples, or if "
         "self.ended and self.drop_last. `_worker_exhausted`: status, tell_to_stop, self._try_put_index(). "
-        "`_skip_unfulfilled`: while self._rcvd_idx < self._send_idx: return if the entry .arrived or its worker is "
-        "ACTIVE, else delete it and add 1 to _rcvd_idx.",
+        "`_skip_unfulfilled`: while self._rcvd_idx < self._send_idx: return if the entry has .arrived or its worker "
+        "is ACTIVE; otherwise delete it and add 1 to _rcvd_idx.",
     ),
     grade=grade,
     notebook="07-iterable-datasets.ipynb",

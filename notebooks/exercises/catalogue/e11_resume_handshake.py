@@ -8,10 +8,10 @@ from typing import Any
 import minidl
 from minidl.events import RESUME, Kind, Queue
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failing import tell
-from notebooks.exercises.probes import real
-from notebooks.exercises.programs import Keys, Stream, elsewhere, load
+from notebooks.exercises.failed_runs import explained
+from notebooks.exercises.programs import Keys, Stream, let_others_run, load
 from notebooks.exercises.protocol import ALWAYS, Breach, Broken, Rule, Run, gives, play
 
 WORKERS = 2
@@ -26,12 +26,12 @@ OPTIONS: dict[str, Any] = {
 
 
 def abandoned() -> list[Any]:
-    """A batch of the first epoch, which is left then; and the whole second one."""
+    """One batch of the first epoch, then the whole second epoch."""
     loader: Any = minidl.DataLoader(Keys(8), **OPTIONS)
     found = [next(iter(loader))]
-    elsewhere()
+    let_others_run()
     for batch in loader:
-        elsewhere()
+        let_others_run()
         found.append(batch)
     return found
 
@@ -45,7 +45,7 @@ def streams() -> list[Any]:
 
 
 def bereaved() -> list[Any]:
-    """Worker 0 is killed when its stream has ended, which costs nothing; but then there is a second epoch."""
+    """Worker 0 is killed after its stream has ended, which costs nothing; but then there is a second epoch."""
     loader: Any = minidl.DataLoader(Stream(1, 4), **OPTIONS)
     iterator = iter(loader)
     found = [next(iterator) for _ in range(3)]  # to get the third, main has learned that worker 0's stream has ended
@@ -67,7 +67,7 @@ BEREAVED = [[0], [1], [3], [5], [7], "worker 0"]
 
 
 def until_death() -> list[Any]:
-    """Two epochs of streams, in which somebody may die."""
+    """Two epochs of streams, in which a worker may die."""
     found: list[Any] = []
     try:
         found += load(Stream(1, 3), epochs=2, **OPTIONS)
@@ -97,7 +97,7 @@ def _acknowledged(run: Run) -> Iterator[Breach]:
 
 
 def _heard(run: Run) -> dict[int, list[tuple[int, int]]]:
-    """By epoch: what main has read since that epoch's Resume, (position, the worker that acknowledges it or -1)."""
+    """By epoch, what main has read since its Resume: (position, the worker that acknowledges it or -1)."""
     heard: dict[int, list[tuple[int, int]]] = {}
     epoch = -1
     for k in run.of(Kind.PUT, Kind.GOT):
@@ -121,43 +121,43 @@ def _answers(run: Run) -> Iterator[Breach]:
         puts = [int(k) for k in run.of(Kind.PUT, queue=Queue.INDEX)]
         waits = [int(k) for k in run.of(Kind.WAIT) if run.events["thread"][k] == 0 and k > puts[-1]]
         silent = [f"worker {each}" for each in range(WORKERS) if each not in _told(run)]
-        never = f"{' and '.join(silent)} was sent no Resume" if silent else "who should acknowledge is dead"
+        never = f"{' and '.join(silent)} was sent no Resume" if silent else "the worker that should acknowledge is dead"
         yield Breach(f"main waits for an acknowledgement that never comes: {never}", waits[:1])
 
 
 ACKNOWLEDGED = Rule(
     "all have acknowledged", "no task of a new epoch is sent before every worker has acknowledged it", _acknowledged
 )
-ANSWERS = Rule("the handshake ends", "every worker is told, and one that is dead is not waited for", _answers)
+ANSWERS = Rule("the handshake ends", "every worker is sent a Resume, and main does not wait for a dead one", _answers)
 RULES = (ANSWERS, ACKNOWLEDGED, *ALWAYS)
 
 
 # ---- which mistake
 
 CAUSES = {
-    "no wait": "A worker may still be in the old epoch when its first task of the new one is sent, and what it sent "
-    "in the old one is still on its way: main would take it for the new epoch's. Read messages until each has "
+    "no wait": "A worker may still be in the old epoch when its first task of the new one is sent, and its old "
+    "batches may still be on their way: main would take them for new ones. Read messages until every worker has "
     "acknowledged.",
-    "any message counts": "Batches of the epoch that was left are still on their way, and come before the "
-    "acknowledgements. Of what `_get_data` returns only a Resumed of this epoch counts; drop the rest.",
-    "stops at the first acknowledgement": "One worker has acknowledged, and the others may still be in the old epoch: "
-    "their old batches are on their way. Who is still to answer? Keep a set of them.",
-    "not everybody is told": "A worker acknowledges a Resume. Who gets none has nothing to acknowledge, and is waited "
-    "for.",
-    "the workers stay exhausted": "In the new epoch their streams begin anew, but `_workers_status` still says "
-    "EXHAUSTED: they are given no tasks.",
-    "a dead worker is expected to answer": "Worker 0 was killed in the epoch before, when its stream had ended: that "
-    "cost nothing then. But it has no part in a new epoch. Its status is DEAD, and fail_for_death says what is to be "
-    "said: look before you mark all as ACTIVE.",
-    "a death in the handshake is overlooked": "A worker died while main waited for its acknowledgement. A death is "
-    "raised only if `_workers_status` says ACTIVE: when do the workers become so?",
+    "any message counts": "Batches of the abandoned epoch are still on their way, and arrive before the "
+    "acknowledgements. Count only a Resumed of this epoch, and drop everything else that `_get_data` returns.",
+    "stops at the first acknowledgement": "One worker has acknowledged, but the others may still be in the old "
+    "epoch, with old batches on their way. Keep a set of the workers that have not answered yet.",
+    "not every worker is told": "A worker that gets no Resume never acknowledges it, and main waits for ever. Send one "
+    "to every worker.",
+    "the workers stay exhausted": "In the new epoch their streams start anew, but `_workers_status` still says "
+    "EXHAUSTED, so they get no tasks.",
+    "a dead worker is expected to answer": "Worker 0 was killed in the previous epoch, after its stream had ended, "
+    "when that cost nothing. But it cannot take part in a new epoch. Its status is DEAD: call fail_for_death before "
+    "you mark all workers as ACTIVE.",
+    "a death in the handshake is overlooked": "A worker died while main waited for its acknowledgement. A death "
+    "raises only if `_workers_status` says ACTIVE: when do you set that?",
 }
 EPOCHS = "two epochs with the same two workers (persistent_workers=True)"
 CASES = {
-    abandoned: (ABANDONED, f"{EPOCHS}; the first is left after one batch"),
+    abandoned: (ABANDONED, f"{EPOCHS}; the first is abandoned after one batch"),
     complete: (COMPLETE, EPOCHS),
     streams: (STREAMS, f"{EPOCHS}; an iterable dataset, worker 0 has one sample and worker 1 three"),
-    bereaved: (BEREAVED, f"{EPOCHS}; worker 0 is killed in the first, when its stream has ended"),
+    bereaved: (BEREAVED, f"{EPOCHS}; worker 0 is killed in the first, after its stream has ended"),
 }
 KILLS = tuple(f"{step}.k{number}" for number in (1, 2) for step in range(90, 230, 8))
 
@@ -167,15 +167,15 @@ def grade(answer: Answer) -> Finding | None:
         for program, (expected, call) in CASES.items():
             broken = play(program, [*RULES, gives(expected)], chance=40, most_steps=STEPS)
             if broken is not None:
-                finding = tell(answer, broken, _mistake(broken, program), call, CAUSES)
+                finding = explained(answer, broken, _mistake(broken, program), call, CAUSES)
                 if program is bereaved:
                     finding.expected = "a RuntimeError at the beginning of the second epoch: worker 0 is dead"
                 return finding
         broken = play(until_death, RULES, schedules=KILLS, chance=0, most_steps=STEPS)
         if broken is not None:
             call = f"{EPOCHS}; a worker is killed"
-            return tell(answer, broken, "a death in the handshake is overlooked", call, CAUSES)
-    return real(answer, abandoned, ABANDONED)
+            return explained(answer, broken, "a death in the handshake is overlooked", call, CAUSES)
+    return with_real_processes(answer, abandoned, ABANDONED)
 
 
 def _mistake(broken: Broken, program: Any) -> str:
@@ -188,7 +188,7 @@ def _mistake(broken: Broken, program: Any) -> str:
             return "no wait"
         return "stops at the first acknowledgement" if heard[-1] >= 0 else "any message counts"
     if broken.rule == ANSWERS.name and len(_told(run)) < WORKERS:
-        return "not everybody is told"
+        return "not every worker is told"
     return {streams: "the workers stay exhausted", bereaved: "a dead worker is expected to answer"}.get(
         program, broken.rule
     )
@@ -200,33 +200,33 @@ EXERCISE = Exercise(
     title="the resume handshake",
     references=("minidl.parallel:ParallelIterator._resume_workers",),
     task="""
-    With `persistent_workers` the second epoch has the same workers as the first. If the first was left half way, they
-    are still busy with its tasks, and its batches are still in the queues: the new epoch also counts its tasks from 0,
-    and an old batch 3 must not be taken for the new one. Hence the handshake, which is yours to write: main sends every
-    worker a Resume; each worker answers with a Resumed once it has taken it, after all that it had sent before; and
-    main sends no task before all have answered. What else arrives meanwhile belongs to the old epoch, and is dropped.
+    With `persistent_workers` the second epoch uses the same workers as the first. If the first was abandoned, they are
+    still busy with its tasks, and its batches are still in the queues. The new epoch also counts its tasks from 0, and
+    an old batch 3 must not be taken for the new one. So there is a handshake, for you to write: main sends every worker
+    a Resume; each worker answers with a Resumed, which comes after everything it had sent before; and main sends no
+    task until all have answered. Anything else that arrives meanwhile belongs to the old epoch, and is dropped.
 
-    `_resume_workers` is called at the beginning of every epoch but the first. It also marks the workers as ACTIVE: in
-    the new epoch a stream that had ended begins again, and a worker that dies from now on is missed. One that has died
-    before, when its stream had ended and nobody missed it, is DEAD: call fail_for_death, which raises.
+    `_resume_workers` is called at the beginning of every epoch except the first. It also marks the workers as ACTIVE:
+    their streams start again, and from now on a death counts. A worker that died earlier, after its stream had ended,
+    is DEAD: call fail_for_death, which raises.
 
-    The calls of `emit` may be left out, and so may `_in_use` and the care for Ctrl-C.
+    You may leave out the calls of `emit`, `_in_use`, and the handling of Ctrl-C.
     """,
     legend={
-        "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one for each worker; or WorkerState.DEAD",
-        "self._index_queues": "one for each worker: queue.put(message) sends it a message",
-        "Resume": "Resume(epoch_id): the message that a new epoch begins",
-        "self._epoch_id": "4294967297: the new epoch's (the loader's number, and the epoch's)",
-        "self._get_data(self._timeout)": "waits for the next message of any worker: Resumed(epoch_id, worker_id), or "
-        "a Result of the old epoch. The death of an ACTIVE worker is raised",
+        "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker; or WorkerState.DEAD",
+        "self._index_queues": "one per worker: queue.put(message) sends it a message",
+        "Resume": "Resume(epoch_id): tells a worker that a new epoch begins",
+        "self._epoch_id": "4294967297: of the new epoch (made of the loader's number and the epoch's)",
+        "self._get_data(self._timeout)": "waits for the next message from any worker: Resumed(epoch_id, worker_id), "
+        "or a Result of the old epoch. Raises if an ACTIVE worker dies",
         "self._num_workers": "2",
-        "fail_for_death": "fail_for_death(self, worker_id): raises a RuntimeError that says who died",
+        "fail_for_death": "fail_for_death(self, worker_id): raises a RuntimeError that names the dead worker",
     },
     hints=(
-        "What can be in the result queue when the handshake begins? Which message of a worker is surely the last one "
-        "of its old epoch?",
-        "Four steps: raise for a worker that is DEAD; mark all as ACTIVE; put a Resume into each index queue; then "
-        "wait, with a set of the workers that have not answered yet.",
+        "What can be in the result queue when the handshake begins? Which message from a worker is certain to come "
+        "after everything from its old epoch?",
+        "Four steps: raise for a worker that is DEAD; mark all as ACTIVE; put a Resume into each index queue; wait, "
+        "with a set of the workers that have not answered yet.",
         "waiting_for = set(range(self._num_workers)); while waiting_for: message = self._get_data(self._timeout); if "
         "isinstance(message, Resumed) and message.epoch_id == self._epoch_id: waiting_for.discard(message.worker_id).",
     ),

@@ -11,7 +11,8 @@ import numpy as np
 from minidl.world.simulated import simulate
 from minidl.world.simulated.faults import Fault
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.dying_workers import (
+from notebooks.exercises.attempts import with_real_processes
+from notebooks.exercises.catalogue.death_programs import (
     both_unheard,
     finished,
     hit,
@@ -23,9 +24,8 @@ from notebooks.exercises.catalogue.dying_workers import (
     unpinned,
 )
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failing import raised, tell
+from notebooks.exercises.failed_runs import explained, raised
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.probes import real
 from notebooks.exercises.protocol import (
     COMES_TO_AN_END,
     LEAVES_NOTHING,
@@ -39,15 +39,15 @@ from notebooks.exercises.protocol import (
 )
 
 STEPS = 1_000  # a run has 400 at most
-SECOND = 1.01  # virtual seconds from a death until the program has ended: one, and a few steps
-LATE = "the error came"  # so many seconds after the death
+SECOND = 1.01  # virtual seconds from a death to the program's end, at most: one, and a few steps
+LATE = "the error came"  # N seconds after the death
 
 
 # ---- rules
 
 
 def _told(run: Run) -> Iterator[Breach]:
-    """For runs of `hit`: the batches, or an error that names who was hit. All of it within a second."""
+    """For runs of `hit`: all batches, or within a second an error that names the worker that was killed."""
     outcome = run.outcome
     workers = [move.number - 1 for move in outcome.schedule.moves if move.what is Fault.KILL]
     if outcome.deadlock or outcome.endless or outcome.error is not None or not workers:
@@ -69,41 +69,41 @@ def _only_deaths(run: Run) -> Iterator[Breach]:
         yield Breach(f"it raised {type(run.outcome.error).__name__}: {run.outcome.error}", [len(run.events) - 1])
 
 
-TOLD = Rule("a death is told", "an error names the worker within a second, and every further next() raises it", _told)
+TOLD = Rule("a death is reported", "within a second an error names the worker, and so does every later next()", _told)
 
 
 # ---- which mistake
 
 CAUSES = {
-    "a finished worker is a false alarm": "Worker 0 has no more samples: main told it to end, and it did. Its process "
-    "is gone, and nothing is missing. What does `_workers_status` say of it?",
-    "an empty queue is taken for a death": "Nothing came for five seconds because a sample takes long. check_health is "
-    "called whenever a wait has been in vain: ask each worker whether it is alive.",
-    "waits until all are dead": "One worker is dead and the other alive: the tasks of the dead one are lost all the "
+    "a finished worker is a false alarm": "Worker 0 has no more samples: main told it to end, and it did. Its "
+    "process is gone, and nothing is missing. What is its `_workers_status`?",
+    "an empty queue is taken for a death": "Nothing came for five seconds because a sample is slow. check_health is "
+    "called after every wait that brings nothing: ask each worker whether it is alive.",
+    "waits until all are dead": "One worker is dead and the other alive, but the dead one's tasks are lost all the "
     "same. One death is enough.",
-    "a death is overlooked": "An ACTIVE worker has ended, its tasks are lost, and the loader goes on as if nothing "
-    "had been. Who has to be told, in which of the two functions?",
-    "the death is noticed late": "The waits wake on a death: worker_ended is called at once, and can raise at once. "
-    "What is left to check_health comes five seconds later.",
-    "the error names nobody": "Whoever reads the error wants to know which worker died, of what, and with which keys. "
-    "fail_for_death finds all that out.",
-    "the error does not stay": "Whoever catches the error and asks again gets batches, and never those that were "
-    "lost. An error that is raised by `fail`, or `fail_for_death`, is raised again at every further next().",
-    "the pin thread is forgotten": "The pin thread can end, too, and then nothing will ever come. There may be none: "
-    "`_pin_memory_thread` is None then. For a death without a worker there is `fail(iterator, text)`.",
-    "goes on watching who has ended": "`_endings` watches the processes; one that has ended stays ready for ever, and "
-    "whoever looks whether there is news will be told each time. Take it out, once.",
-    "does not note the death": "When a worker's process has ended, its status is DEAD, whatever it was before: the "
-    "next epoch of persistent workers has to know. Here main takes worker 0 for alive, and waits for it.",
+    "a death is overlooked": "An ACTIVE worker has ended and its tasks are lost, but the loader goes on as if "
+    "nothing had happened. Which of the two functions should raise?",
+    "the death is noticed late": "A death wakes main's waits, and worker_ended is called at once: raise there. "
+    "check_health runs only five seconds later.",
+    "the error names no worker": "The user needs to know which worker died, why, and with which keys. fail_for_death "
+    "finds all that out.",
+    "the error does not stay": "A program that catches the error and asks again gets batches, but never the lost "
+    "ones. An error raised by `fail` or `fail_for_death` is raised again by every later next().",
+    "the pin thread is forgotten": "The pin thread can also die, and then nothing will ever come. (If there is none, "
+    "`_pin_memory_thread` is None.) Report its death with `fail(iterator, text)`.",
+    "goes on watching an ended process": "`_endings` watches the processes, and one that has ended stays ready for "
+    "ever, so every wait would report it again. Remove it, once.",
+    "does not note the death": "When a worker's process has ended, set its status to DEAD, whatever it was before: "
+    "the next epoch of persistent workers needs to know. Here main takes worker 0 for alive, and waits for it.",
 }
 
 
-NEXT_EPOCH = "persistent workers; worker 0 is killed when its stream has ended; a second epoch"
+NEXT_EPOCH = "persistent workers; worker 0 is killed after its stream has ended; a second epoch"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, what comes of it, and what it means if an error is raised, or if there is no end."""
+    """A program, its result, and the mistake behind an error, or behind a run that never ends."""
 
     program: Callable[[], Any]
     call: str
@@ -120,7 +120,7 @@ NOBODY_DIES = (
         "all batches, and no error",
         [[0], [1], [3], [5], [7]],
         "a finished worker is a false alarm",
-        "goes on watching who has ended",
+        "goes on watching an ended process",
     ),
     Case(
         slow,
@@ -131,7 +131,7 @@ NOBODY_DIES = (
     ),
     Case(
         long_finished,
-        "an iterable dataset: worker 0 has ended when worker 1 takes 12 s for a sample",
+        "an iterable dataset: worker 0 has ended, and worker 1 takes 12 s for a sample",
         "all batches, and no error",
         [[0], [1], [3], [5]],
         "a finished worker is a false alarm",
@@ -165,7 +165,7 @@ SOMEBODY_DIES = (
 HIT = "a worker is killed in an epoch of ten batches"
 BATCHES = [[key] for key in range(10)]
 KILLS = tuple(f"{step}.k{number}" for number in (1, 2) for step in range(20, 190, 7))
-ONLY_DEATHS = Rule("no other error", "nothing is raised but a RuntimeError that tells of a death", _only_deaths)
+ONLY_DEATHS = Rule("no other error", "the only exception is a RuntimeError that reports a death", _only_deaths)
 
 
 def grade(answer: Answer) -> Finding | None:
@@ -184,7 +184,7 @@ def grade(answer: Answer) -> Finding | None:
             finding = _check(answer, case)
             if finding is not None:
                 return finding
-    return real(answer, struck, "worker 1, and again")
+    return with_real_processes(answer, struck, "worker 1, and again")
 
 
 def _check(answer: Answer, case: Case) -> Finding | None:
@@ -201,9 +201,9 @@ def _check(answer: Answer, case: Case) -> Finding | None:
 
 
 def _overlooked(broken: Broken, with_both: Callable[[], Any], schedule: str) -> str:
-    """Why a death is not told as it should be. `with_both` is a run in which both workers die."""
+    """The mistake, when a death is not reported as it should be. In `with_both` both workers die."""
     if "nobody" in broken.result:
-        return "the error names nobody"
+        return "the error names no worker"
     if "and then" in broken.result:
         return "the error does not stay"
     if broken.breach.what.startswith(LATE):
@@ -217,7 +217,7 @@ def _found(answer: Answer, broken: Broken, mistake: str, call: str, expected: st
     error = raised(answer, broken)
     if error is not None and not isinstance(error, RuntimeError) and call != NEXT_EPOCH:
         mistake = RAISES_NOTHING.name
-    return replace(tell(answer, broken, mistake, call, CAUSES), expected=expected)
+    return replace(explained(answer, broken, mistake, call, CAUSES), expected=expected)
 
 
 EXERCISE = Exercise(
@@ -226,35 +226,33 @@ EXERCISE = Exercise(
     title="noticing a dead worker",
     references=("minidl.deaths:check_health", "minidl.deaths:worker_ended"),
     task="""
-    A worker may be killed at any moment: by the system, when memory runs out; by a crash in native code. Its tasks are
-    lost, and main, if it does not look, waits for them for ever. Write the two functions that look.
+    A worker may die at any moment: killed by the system when memory runs out, or by a crash in native code. Its tasks
+    are lost, and unless main checks, it waits for them for ever. Write the two functions that check.
 
-    `worker_ended` is called when it is known that a worker's process is no more. Was the worker ACTIVE, its tasks are
-    lost: fail_for_death raises an error that says so, now and at every further next(). A worker whose stream had ended
-    was told to end, and nothing is missing. Either way note that it is DEAD, and take its ending out of what `_endings`
-    waits for.
+    `worker_ended` is called once a worker's process is known to have ended. If the worker was ACTIVE, its tasks are
+    lost: fail_for_death raises an error that says so, now and at every later next(). A worker whose stream had ended
+    was told to end, and nothing is missing. Either way mark it as DEAD, and remove its ending from those that
+    `_endings` waits for.
 
-    `check_health` is called when main has waited for five seconds in vain, or for the user's timeout. Most often the
-    reason is a slow dataset, and nothing is to be done. But look at each worker, and at the pin thread, if there is
-    one: without it nothing can come any more. (The call of `emit` may be left out, and so may the look at `_failure`,
-    which another thread could have set.)
+    `check_health` is called when nothing has come for five seconds, or for the user's timeout. Usually the dataset is
+    slow, and there is nothing to do. But check each worker, and the pin thread if there is one: without it nothing can
+    arrive any more. (You may leave out the call of `emit`, and the check of `_failure`, which another thread could have
+    set.)
     """,
     legend={
-        "iterator._workers": "the processes, one for each worker: process.is_alive()",
-        "iterator._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one for each worker; or "
-        "WorkerState.DEAD",
-        "iterator._ending_of": "one for each worker: what is ready once its process has ended",
-        "iterator._endings": "waits for all of these: iterator._endings.remove(ending) takes one out, and only once",
+        "iterator._workers": "the processes, one per worker: process.is_alive()",
+        "iterator._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker; or WorkerState.DEAD",
+        "iterator._ending_of": "one per worker: becomes ready when its process ends",
+        "iterator._endings": "waits for all of these: iterator._endings.remove(ending) removes one, and only once",
         "iterator._pin_memory_thread": "None, or the thread: thread.is_alive()",
-        "fail_for_death": "fail_for_death(iterator, worker_id): raises a RuntimeError that says who died, of what, "
-        "with which tasks",
-        "fail": "fail(iterator, text): raises a RuntimeError with this text, now and at every further next()",
+        "fail_for_death": "fail_for_death(iterator, worker_id): raises a RuntimeError that says which worker died, "
+        "why, and with which tasks",
+        "fail": "fail(iterator, text): raises a RuntimeError with this text, now and at every later next()",
     },
     hints=(
-        "That a process has ended, and that something is lost by it, are two things. Which of a worker's three states "
-        "tells them apart?",
-        "In worker_ended, keep the old status before you write the new one. In check_health, whoever is ACTIVE and "
-        "not alive is a case for worker_ended.",
+        "A process may end without anything being lost. Which of a worker's three states tells the two cases apart?",
+        "In worker_ended, keep the old status before you write the new one. In check_health, call worker_ended for a "
+        "worker that is ACTIVE and not alive.",
         "worker_ended: status = the old one; set DEAD; _endings.remove(_ending_of[worker_id]); if status is ACTIVE: "
         "fail_for_death. check_health: for each worker that is ACTIVE and not is_alive(): worker_ended; then, if "
         "there is a pin thread and it is not alive, fail(iterator, 'Pin memory thread exited unexpectedly').",

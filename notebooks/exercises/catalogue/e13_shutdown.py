@@ -7,10 +7,10 @@ from typing import Any
 
 from minidl.world.simulated import simulate
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue import shutting_down as ends
+from notebooks.exercises.attempts import with_real_processes
+from notebooks.exercises.catalogue import shutdown_rules as ends
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failing import tell
-from notebooks.exercises.probes import real
+from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.protocol import (
     ALWAYS,
     COMES_TO_AN_END,
@@ -24,33 +24,33 @@ from notebooks.exercises.protocol import (
 
 ONE = f"an epoch with {ends.WORKERS} workers and a pin thread"
 EARLY = "an iterator is dropped after one batch, and the index_queues hold more tasks"
-HELD = "an epoch is over, and the iterator is still there"
+HELD = "an epoch is over, and the iterator is still referred to"
 HANG = "an iterator is dropped while both workers wait for a sample that never comes"
 
 CAUSES = {
-    "workers before the pin thread": "The pin thread reads what the workers write, so it is the first to be stopped. "
-    "Stopped after them, it can be in the middle of a message whose writer is gone: torch's loader has hung there.",
-    "done event without the sentinel": "The done event wakes nobody: a worker looks at it between two tasks, and now "
-    "waits for a task. What comes to it there, as a task does, and says that nothing more will?",
-    "no done event": "A worker takes its messages in order, and the Stop stands behind all the tasks that it was sent. "
-    "What does it look at before it begins a task? That has to be set, and before the first Stop.",
-    "a join without a bound": "A worker can be in a fetch that never ends: it hears nothing of Stop. A join without a "
-    "timeout waits for it for ever, and step 4, the force, never comes.",
-    "a patience for each worker": "Each worker was given the whole patience, one after the other: with 64 workers that "
-    "is more than five minutes. They end at the same time: one deadline for all, and each join gets what is left.",
-    "does not wait": "Workers that were about to end got SIGTERM, in the middle of whatever they did. Step 3 gives "
-    "them time: a join with a timeout, before `use_force`.",
-    "the queues are left open": "The pipes stay open for as long as somebody holds the iterator, and a dead worker is "
-    "looked for that nobody waits for any more. Step 5, `close_queues`, and then `signals.unwatch`: both in any case.",
+    "workers before the pin thread": "The pin thread reads what the workers write, so stop it first. Stopped after "
+    "them, it can be in the middle of a message whose writer is gone: torch's loader has hung there.",
+    "done event without the sentinel": "The done event wakes no worker: it is checked between two tasks, and this "
+    "worker is waiting for a task. What can you send through the same queue to say that nothing more will come?",
+    "no done event": "A worker takes its messages in order, and the Stop is queued behind all its tasks. What does a "
+    "worker check before it begins a task? Set that before you send the first Stop.",
+    "a join without a bound": "A worker may be in a fetch that never ends, and then never reads its Stop. A join "
+    "without a timeout waits for it for ever, and step 4, the force, is never reached.",
+    "a patience for each worker": "Each worker was given the whole PATIENCE, one after another: with 64 workers that "
+    "is more than five minutes. They end in parallel: set one deadline for all, and give each join what is left.",
+    "does not wait": "Workers that were about to end got SIGTERM in the middle of their work. Step 3 gives them "
+    "time: a join with a timeout, before `use_force`.",
+    "the queues are left open": "Pipes stay open while anything refers to the iterator, and main still watches for "
+    "the deaths of its workers. Step 5 is `close_queues` and then `signals.unwatch`, in every case.",
     "a second call fails": "The shutdown is called at the end of an epoch, by `__del__`, and at interpreter exit: "
-    "the second of them finds everything closed, and an iterator whose constructor raised has nothing to close. "
-    "`iterator._shutdown` says whether there is something to do: look at it, and set it.",
-    "something is left": "A process or a thread of the loader is still there. Whoever is alive after step 3 needs the "
-    "force of step 4.",
+    "the second call finds everything closed, and an iterator whose constructor raised has nothing to close. Check "
+    "`iterator._shutdown`, and set it.",
+    "something is left": "A process or a thread of the loader is still there. Whatever is alive after step 3 needs "
+    "the force of step 4.",
     "another process's workers": "A forked process has a copy of the iterator, and its `__del__` runs there, too. "
-    "The workers are not its children: compare `iterator._owner_pid` with who runs.",
-    "Ctrl-C leaves workers": "Ctrl-C came in step 3, and the exception left `shut_down` before the force: whoever had "
-    "not ended by then never will. What must happen in any case belongs where an exception cannot pass it by.",
+    "The workers are not its children: compare `iterator._owner_pid` with the pid of the running process.",
+    "Ctrl-C leaves workers": "Ctrl-C came in step 3, and the exception left `shut_down` before the force, so workers "
+    "that had not ended never will. Put what must always happen where an exception cannot skip it.",
 }
 
 
@@ -72,7 +72,7 @@ def grade(answer: Answer) -> Finding | None:
             _all("a second call fails"),
         ),
         (
-            "a process that has inherited the iterator shuts it down",
+            "a forked process shuts down the iterator that it inherited",
             ends.inherited,
             [*ALWAYS, gives(ends.BATCHES)],
             _all("another process's workers"),
@@ -96,16 +96,16 @@ def grade(answer: Answer) -> Finding | None:
         broken = play(ends.stuck, [LEAVES_NOTHING, COMES_TO_AN_END], chance=0, schedules=[schedule])
         if broken is not None:
             return _told_of(answer, broken, f"{HANG}; Ctrl-C comes meanwhile", _all("Ctrl-C leaves workers"))
-    return real(answer, ends.program, ends.BATCHES)
+    return with_real_processes(answer, ends.program, ends.BATCHES)
 
 
 def _all(mistake: str) -> dict[str, str]:
-    """Whatever rule is broken, it is this."""
+    """This mistake, whatever rule is broken."""
     return dict.fromkeys([ends.ONCE.name, "the right batches", *(each.name for each in ALWAYS)], mistake)
 
 
 def _told_of(answer: Answer, broken: Broken, call: str, mistakes: dict[str, str]) -> Finding:
-    return tell(answer, broken, mistakes.get(broken.rule, broken.rule), call, CAUSES)
+    return explained(answer, broken, mistakes.get(broken.rule, broken.rule), call, CAUSES)
 
 
 EXERCISE = Exercise(
@@ -118,37 +118,37 @@ EXERCISE = Exercise(
         "minidl.shutdown:wait_for_workers",
     ),
     task="""
-    An epoch is over, an iterator is dropped half way, or the interpreter exits: `shut_down(iterator)` ends the pin
-    thread and the workers, and closes the queues. It is called more than once for an iterator, and also in processes
-    that were forked from main and have a copy of it: there it does nothing.
+    When an epoch is over, an iterator is dropped half way, or the interpreter exits, `shut_down(iterator)` ends the pin
+    thread and the workers, and closes the queues. It may be called more than once for an iterator, and also in
+    processes that were forked from main and have a copy of it: there it does nothing.
 
-    Write it, and steps 2 and 3 of its five. The steps: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`,
-    3 `wait_for_workers`, 4 `use_force` against those that are still alive, 5 `close_queues`. Main must not wait for
-    ever, whatever a worker does: one may be in a fetch that never ends. All workers together have PATIENCE seconds to
-    end by themselves. If something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 are done all the same.
+    Write it, and steps 2 and 3 of its five: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`, 3 `wait_for_workers`, 4
+    `use_force` on those still alive, 5 `close_queues`. Main must never wait for ever, whatever a worker does: one may
+    be in a fetch that never ends. All workers together have PATIENCE seconds to end by themselves. If something raises
+    in steps 1 to 3 (Ctrl-C), steps 4 and 5 must still run.
 
-    In step 2 a worker learns of the end in two ways. `_workers_done_event` it looks at before each task: once that is
-    set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends its loop. (The calls of
-    `emit` may be left out.)
+    In step 2 a worker learns of the end in two ways. It checks `_workers_done_event` before each task: once that is
+    set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends its loop. (You may leave out
+    the calls of `emit`.)
     """,
     legend={
-        "iterator._shutdown": "False: there is something to shut down. (True before anything is built)",
-        "iterator._owner_pid": "4711: the process that built the iterator; iterator._world.pid() is the one that runs",
+        "iterator._shutdown": "False: there is something to shut down; True before anything is built",
+        "iterator._owner_pid": "4711: the process that built the iterator; iterator._world.pid() is the running one",
         "iterator._workers": "[process, process]: each has join(timeout), is_alive(), exitcode",
         "iterator._workers_done_event": "a flag: set(), is_set()",
         "iterator._world.now()": "12.5: seconds on a clock that never goes back",
-        "tell_to_stop(iterator, 0)": "puts a Stop on the index_queue of worker 0, and closes it; once is enough, twice "
-        "is harmless",
-        "end_pin_thread(iterator)": "step 1 once more, for an exception that came in the middle of it; harmless if the "
+        "tell_to_stop(iterator, 0)": "puts a Stop on the index_queue of worker 0, and closes it; a second call is "
+        "harmless",
+        "end_pin_thread(iterator)": "step 1 again, for an exception that came in the middle of it; harmless if the "
         "thread has ended",
-        "signals.unwatch(iterator)": "after the last step: main need not hear of its workers' ends any more",
+        "signals.unwatch(iterator)": "after the last step: main stops watching for the ends of its workers",
         "PATIENCE": "5.0 seconds",
     },
     hints=(
-        "Who reads what the others write? That one is stopped first. And which of the five steps can wait for somebody "
-        "else, and for how long at most?",
-        "`shut_down` begins with a guard: return if `_shutdown` is True already, or if another process runs than "
-        "`_owner_pid`; then set it. Steps 1 to 3 stand in a `try`, 4 and 5 in its `finally`.",
+        "What reads what the others write? Stop that first. And which of the five steps can wait for something, and "
+        "for how long at most?",
+        "`shut_down` begins with a guard: return if `_shutdown` is already True, or if the running process is not "
+        "`_owner_pid`; then set `_shutdown`. Steps 1 to 3 belong in a `try`, 4 and 5 in its `finally`.",
         "`tell_workers_to_stop`: set the done event, then call `tell_to_stop` for each worker_id. `wait_for_workers`: "
         "deadline = iterator._world.now() + PATIENCE, and for each worker join(max(0.0, deadline - "
         "iterator._world.now())). `shut_down`: guard; try: the three steps; except BaseException: end_pin_thread, "

@@ -7,17 +7,17 @@ from typing import Any
 
 from notebooks.exercises import bugs
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.evidence import EVIDENCE
+from notebooks.exercises.attempts import short
+from notebooks.exercises.catalogue.bug_evidence import EVIDENCE
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.probes import short
 from notebooks.exercises.protocol import Run
 
-EXPECTED = "a name that nothing in the trace speaks against"
+EXPECTED = "a name that nothing in the trace contradicts"
 
 
 def text(solved: bool) -> str:
-    """The file below its docstring. Solved, it says of each trace what is to be learned from it."""
+    """The file below its docstring; when solved, with the lesson of each trace."""
     lines = ["ANSWERS = {"]
     for letter, name in bugs.TRACES.items():
         if solved:
@@ -50,10 +50,10 @@ def grade(answer: Answer) -> Finding | None:
 
 
 def _against(answer: Answer, letter: str, name: str) -> Finding:
-    """What speaks against a wrong name in this trace. The right one is not said."""
+    """What in this trace contradicts a wrong name. The right name is not given away."""
     beat(f"the run of trace {letter}")
     reason = EVIDENCE[name].against(Run(bugs.outcome(letter)))
-    assert reason, f"nothing in trace {letter} speaks against {name!r}"
+    assert reason, f"nothing in trace {letter} contradicts {name!r}"
     path = answer.path.parent / bugs.FOLDER / f"{letter}.trace"
     where = f"python -m tracing step {path} -o {letter}.html" if path.exists() else f"write the traces: {bugs.COMMAND}"
     cause = f"That bug would show like this: {EVIDENCE[name].shows}."
@@ -62,15 +62,15 @@ def _against(answer: Answer, letter: str, name: str) -> Finding:
 
 
 def _form(answers: Any) -> Finding | None:
-    """What is wrong with the form of the answers."""
+    """A finding, if the answers are not a dict of names."""
     letters = list(bugs.TRACES)
     if not isinstance(answers, dict) or sorted(answers, key=str) != letters:
-        got = "there is none" if answers is None else short(answers)
-        cause = "Keep the dict as the skeleton has it, and write a name beside each letter."
+        got = "no ANSWERS" if answers is None else short(answers)
+        cause = "Keep the skeleton's dict, and write a name beside each letter."
         return Finding("no dict of answers", "ANSWERS", got, f"a dict with the keys {', '.join(letters)}", cause)
     for letter, name in answers.items():
         if name and name not in bugs.NAMES:
-            cause = "The names are those at the end of the file. Copy one of them, letter by letter."
+            cause = "Copy one of the names at the end of the file exactly."
             return Finding("not one of the names", f'ANSWERS["{letter}"]', short(name), "one of the names", cause)
     return None
 
@@ -82,26 +82,26 @@ EXERCISE = Exercise(
     references=(),
     text=text,
     task=f"""
-    Each of eight loaders has a bug that real loaders have had, and each has left a trace. Say which bug it is.
+    Each of eight loaders has a bug that real loaders have had, and each has left a trace. Name the bugs.
 
     `{bugs.COMMAND}` writes the traces into a folder beside this file, {bugs.FOLDER}: a.trace to h.trace, and a timeline
-    of each, a.png to h.png. Each is a run in the simulated world, the same whenever it is made. Look at them with
+    of each, a.png to h.png. Each is a run in the simulated world, the same every time. Look at them with
     `python -m tracing step a.trace -o a.html`, `python -m tracing sequence a.trace -o a.svg`, or in Python:
     tracing.load("a.trace").events.
 
-    Write a name from the list below beside each letter. A wrong one is answered with what in that trace speaks against
-    it, and the event to look at; you need not fill in all of them before you check.
+    Write a name from the list below beside each letter. For a wrong name, the check shows what in the trace contradicts
+    it, and the event to look at. You need not fill in all of them before you check.
     """,
     legend={},
     hints=(
-        "Begin at the end: what is the last that main says, and each worker? A trace of a run that hangs is read "
+        "Begin at the end: what is the last event of main, and of each worker? Read the trace of a hanging run "
         "backwards from there. Then: how many epochs are there, and is there a shutdown, an error, a pin thread?",
-        "Of a run that came to an end, compare one step with how it should be: who is given task 0 of each epoch; what "
-        "stands between RECEIVED and YIELDED; in which order the steps of the shutdown come (minidl/shutdown.py).",
-        "Look for these. RESUME_ACKNOWLEDGED: has the worker said WORKER_RESUMED before? DISPATCHED: is it followed by "
-        "YIELDED? DONE_SET: is a Stop put on each index_queue after it, and does the pin thread still run? "
-        "WORKER_EXHAUSTED: what is said of that worker later? HEALTH_CHECK: why does main look, and what does it find? "
-        "YIELDED as main's last word: who was told?",
+        "If the run ended, compare it with how it should be: which worker gets task 0 of each epoch; what comes "
+        "between RECEIVED and YIELDED; the order of the shutdown's steps (minidl/shutdown.py).",
+        "Look for these. RESUME_ACKNOWLEDGED: did the worker emit WORKER_RESUMED before? DISPATCHED: is it followed "
+        "by YIELDED? DONE_SET: is a Stop put on each index_queue after it, and does the pin thread still run? "
+        "WORKER_EXHAUSTED: what happens to that worker later? HEALTH_CHECK: why does main check, and what does it "
+        "find? YIELDED as main's last event: were the workers told?",
     ),
     grade=grade,
     notebook="10-shutting-down.ipynb",

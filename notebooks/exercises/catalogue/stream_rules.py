@@ -1,25 +1,25 @@
-"""What must hold in the runs of loaders with two streams that end: the rules of exercise 9."""
+"""Rules of exercise 9: loaders with two streams that end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from minidl.events import STOP, Kind, Queue
-from notebooks.exercises.failing import key, sent
+from notebooks.exercises.failed_runs import key, sent
 from notebooks.exercises.protocol import Breach, Rule, Run
 
 MAIN = 0  # the number of main's thread
 
 
 def ends(run: Run, before: int) -> dict[tuple[int, int, int], int]:
-    """{(epoch, task, worker): position} of the answers that say that a stream has ended, when main takes them."""
+    """{(epoch, task, worker): position} of the StreamEnds that main has received before this position."""
     said = {key(run.events[position]) for position in run.of(Kind.STREAM_END)}
     got = run.of(Kind.GOT, queue=Queue.RESULT)
     return {key(run.events[at]): int(at) for at in got if at < before and key(run.events[at]) in said}
 
 
 def _waits_for_nothing(run: Run) -> Iterator[Breach]:
-    """Main waits for the task after the last one that it has yielded. Shown is where that worker's StreamEnd came."""
+    """Main waits for the task after the last one it yielded. The breach shows where that worker's StreamEnd came."""
     if not (run.outcome.deadlock or run.outcome.endless) or not len(run.of(Kind.STREAM_END)):
         return
     last = max((key(run.events[at])[:2] for at in run.of(Kind.YIELDED)), default=(0, -1))
@@ -27,7 +27,7 @@ def _waits_for_nothing(run: Run) -> Iterator[Breach]:
         epoch = int(run.events["epoch"][position])
         if (epoch, task) > last:
             came = [at for (of, _, who), at in ends(run, len(run.events)).items() if (of, who) == (epoch, worker)]
-            what = f"main waits for ever for the batch of task {task}, which is with worker {worker}"
+            what = f"main waits for ever for the batch of task {task}, which worker {worker} has"
             yield Breach(what, came[:1] or [len(run.events) - 1])
             return
 
@@ -38,7 +38,7 @@ def _all_have_ended(run: Run) -> Iterator[Breach]:
         ended = {worker for of, _, worker in ends(run, position) if of == epoch}
         if len(ended) < 2:
             what = f"worker {ended.pop()}'s stream" if ended else "no stream"
-            yield Breach(f"the epoch was over when {what} had ended, of two", [int(position)])
+            yield Breach(f"the epoch was over when {what} had ended; there are two", [int(position)])
 
 
 def _nothing_thrown_away(run: Run) -> Iterator[Breach]:
@@ -47,11 +47,11 @@ def _nothing_thrown_away(run: Run) -> Iterator[Breach]:
     for at in run.of(Kind.GOT, queue=Queue.RESULT):
         epoch, task, worker = key(run.events[at])
         if task >= 0 and epoch in over and (epoch, task, worker) not in said and (epoch, task) not in yielded:
-            yield Breach(f"batch {task} had come, from worker {worker}, and was never yielded", [int(at)])
+            yield Breach(f"batch {task} arrived from worker {worker} and was never yielded", [int(at)])
 
 
 def _until_main_goes_on(run: Run, at: int) -> int:
-    """The position at which main waits again, or takes the next message, or gives a batch or the end of the epoch."""
+    """Where main next waits, takes a message, yields a batch or ends the epoch."""
     kinds = (Kind.WAIT, Kind.GOT, Kind.YIELDED, Kind.SHUTDOWN_BEGIN, Kind.EPOCH_END)
     later = [each for each in run.of(*kinds) if each > at and run.events["thread"][each] == MAIN]
     return int(later[0]) if later else len(run.events)
@@ -74,7 +74,7 @@ def _stays(run: Run) -> Iterator[Breach]:
     begin = run.of(Kind.SHUTDOWN_BEGIN)
     for put, worker in _stops(run):
         if not len(begin) or put < begin[0]:
-            yield Breach(f"worker {worker} was told to stop, and another epoch comes", [put])
+            yield Breach(f"worker {worker} was told to stop, but another epoch follows", [put])
 
 
 def _what_an_end_brings(run: Run) -> Iterator[Breach]:
@@ -98,11 +98,11 @@ def _asks_no_more(run: Run) -> Iterator[Breach]:
         yield Breach("the stream was asked again", [int(position)])
 
 
-WAITS_FOR_NOTHING = Rule("waits for nothing", "main waits for no task of a worker that has ended", _waits_for_nothing)
+WAITS_FOR_NOTHING = Rule("waits for nothing", "main waits for no task of a stream that has ended", _waits_for_nothing)
 ALL_HAVE_ENDED = Rule("all have ended", "an epoch is over when every worker's stream has ended", _all_have_ended)
-NOTHING_THROWN_AWAY = Rule("nothing is thrown away", "each batch that has come is yielded", _nothing_thrown_away)
+NOTHING_THROWN_AWAY = Rule("nothing is thrown away", "each batch that arrives is yielded", _nothing_thrown_away)
 TOLD = Rule("told to stop", "a worker whose stream has ended is told to stop, if it is not persistent", _told)
 STAYS = Rule("stays for the next epoch", "a persistent worker is told to stop when the loader shuts down", _stays)
-WHAT_AN_END_BRINGS = Rule("another's chance", "for a task that brought no batch another is sent", _what_an_end_brings)
+WHAT_AN_END_BRINGS = Rule("another's chance", "another task is sent for one that brought no batch", _what_an_end_brings)
 NO_ENTRY = Rule("no entry is left", "at the end of an epoch `_task_info` is empty", _no_entry)
 ASKS_NO_MORE = Rule("asked no more", "a stream that has ended is not asked again", _asks_no_more)

@@ -1,16 +1,15 @@
 """Exercise 2: collation of nested samples.
 
-A worker has the samples of a task, and makes a batch of them: numbers become a tensor, and what
-they are nested in stays. Write `collate(batch, collate_fn_map=table)`, which goes down into the
-samples. All have the same structure, so the first one, `elem`, says what to do. The table says what
-becomes of the leaves: if it has a function for `elem`, by its very type or else because it is an
-instance, that is called with the batch and with `collate_fn_map=`, and makes the result.
+A worker makes a batch of a task's samples: numbers become tensors, and the containers around them
+stay. Write `collate(batch, collate_fn_map=table)`, which works its way down into the samples. They
+all have the same structure, so look at the first one, `elem`. If the table has a function for
+`elem`, by its exact type or else by `isinstance`, call that function with the batch and with
+`collate_fn_map=`, and return its result.
 
-Of containers that the table does not know, `collate` collates one column after the other: the
-values that all samples have at one place, or under one key. Mappings, namedtuples and sequences
-come back as they were: [Point(1, 2), Point(3, 4)] becomes Point(tensor([1, 3]), tensor([2, 4])).
-Only plain tuples become lists. Sequences of unequal length are a RuntimeError; anything else is a
-TypeError.
+If `elem` is a container that is not in the table, collate it column by column: the values of all
+samples at one position, or under one key. Mappings, namedtuples and sequences keep their type:
+[Point(1, 2), Point(3, 4)] becomes Point(tensor([1, 3]), tensor([2, 4])). Only plain tuples become
+lists. For sequences of unequal length raise a RuntimeError, for anything else a TypeError.
 
 Legend
     batch                           [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}] becomes {"x":
@@ -21,11 +20,11 @@ Legend
                                     items
     sequence_like                   sequence_like(elem, [...]): a sequence of elem's type with these
                                     values
-    _is_namedtuple                  _is_namedtuple(elem): True of Point(1, 2), False of (1, 2)
+    _is_namedtuple                  _is_namedtuple(elem): True for Point(1, 2), False for (1, 2)
     default_collate_err_msg_format  the TypeError's text: .format(type(elem))
 
 Check it with `python -m notebooks.exercises check 02`; `hint 02` helps.
-It belongs to notebooks/03-collation-and-shared-memory.ipynb.
+It goes with notebooks/03-collation-and-shared-memory.ipynb.
 """
 
 from __future__ import annotations

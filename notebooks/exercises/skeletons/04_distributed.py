@@ -1,28 +1,27 @@
 """Exercise 4: DistributedSampler.__iter__.
 
-When several processes train together, each has a loader of its own, and `DistributedSampler` gives
-it its share of the keys. Write its `__iter__`, which returns an iterator over the keys of this
-rank. The ranks do not talk to each other: every one of them makes the same list of all keys, and
-takes every `num_replicas`-th of it, from its own number on.
+When several processes train together, each has its own loader, and `DistributedSampler` gives it
+its share of the keys. Write its `__iter__`, which returns an iterator over the keys of this rank.
+The ranks do not communicate: each makes the same list of all keys, and takes every
+`num_replicas`-th of them, starting at its own number.
 
-With `shuffle` the list is torch.randperm's, drawn from a generator with the seed `seed + epoch`.
-Each rank must have `num_samples` keys, so the list needs `total_size` of them: it is filled up with
-the keys that it begins with (over and over, if there are more ranks than keys), or, with
-`drop_last`, cut.
+With `shuffle`, draw the list with torch.randperm from a generator seeded with `seed + epoch`. Each
+rank must have `num_samples` keys, so the list needs `total_size`: pad it with the keys that it
+begins with (repeatedly, if there are more ranks than keys) or, with `drop_last`, cut it.
 
 Legend
     len(self.dataset)  10
     self.num_replicas  4 processes that train together
-    self.rank          1: which of them this one is, from 0
+    self.rank          1: which of them this is, from 0
     self.num_samples   3: the keys of each rank; 2 with drop_last
     self.total_size    12: num_samples * num_replicas
     self.shuffle       True: a permutation; False: 0, 1, 2, ...
     self.seed          0, the same on every rank
-    self.epoch         0: what set_epoch was told last
-    self.drop_last     False: fill up to total_size; True: cut
+    self.epoch         0: the argument of the last set_epoch
+    self.drop_last     False: pad to total_size; True: cut
 
 Check it with `python -m notebooks.exercises check 04`; `hint 04` helps.
-It belongs to notebooks/02-datasets-samplers-fetchers.ipynb.
+It goes with notebooks/02-datasets-samplers-fetchers.ipynb.
 """
 
 from __future__ import annotations

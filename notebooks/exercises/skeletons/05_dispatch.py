@@ -1,36 +1,35 @@
 """Exercise 5: dispatch and priming.
 
-Main sends tasks to the workers, each over the worker's own index queue. Write the three methods
-that do it. `_prime` is called when an epoch begins, and gives each worker `prefetch_factor` tasks,
-in turns. `_try_put_index` sends one task: it draws the keys, notes that the task is under way, and
-puts it on the queue of the worker that `_choose_worker` names. From then on the loader calls it
+Main sends tasks to the workers, each through the worker's own index queue. Write the three methods
+that do this. `_prime` is called when an epoch begins, and gives each worker `prefetch_factor`
+tasks, in turn. `_try_put_index` sends one task: it draws the keys, records that the task is under
+way, and puts it on the queue of the worker that `_choose_worker` returns. Later the loader calls it
 once for each batch that it hands out.
 
-The sampler may have no more keys: then nothing is sent, and the caller need not know. A worker may
-be out of the game, since its iterable dataset has ended: `_choose_worker` returns the next one in
-turn that is not, or None if none is left. Then the keys that were drawn are dropped.
+If the sampler has no more keys, nothing is sent, and the caller need not know. A worker whose
+iterable dataset has ended gets no more tasks: `_choose_worker` returns the next ACTIVE one in turn,
+or None if none is left. Then the drawn keys are dropped.
 
-`in_order=False` is exercise 8: here every loader is in order. (The calls of `emit` may be left
-out.)
+`in_order=False` is exercise 8: here every loader is in order. (You may leave out the calls of
+`emit`.)
 
 Legend
     self._next_keys()        draws the keys of one task, [12, 13, 14, 15]; StopIteration if the
                              sampler has no more
-    self._prefetch_factor    2: tasks a worker should have; self._num_workers is 2
-    max_tasks                4: prefetch_factor * num_workers, which `_choose_worker` is given; only
-                             in_order=False needs it
+    self._prefetch_factor    2: tasks per worker; self._num_workers is 2
+    max_tasks                4: prefetch_factor * num_workers; only in_order=False needs it
     self._next_worker        0: the worker whose turn it is
-    self._workers_status     [WorkerState.ACTIVE, WorkerState.EXHAUSTED]: of each worker
+    self._workers_status     [WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker
     self._send_idx           7: the number, task_id, of the next task to be sent
     self._task_info          {4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: an entry for each task
                              that was sent and not yet yielded
-    self._tasks_outstanding  2: tasks that were sent, and no result received;
-                             self._workers_num_tasks, [1, 1], is the same for each worker. What you
-                             count up is counted down when a result comes in
-    self._index_queues       one a worker; .put(Task(self._epoch_id, task_id, keys)) sends
+    self._tasks_outstanding  2: tasks that were sent and have no result yet;
+                             self._workers_num_tasks, [1, 1], is the same per worker. What you count
+                             up, `_receive` counts down
+    self._index_queues       one per worker: .put(Task(self._epoch_id, task_id, keys)) sends a task
 
 Check it with `python -m notebooks.exercises check 05`; `hint 05` helps.
-It belongs to notebooks/04-the-index-queues.ipynb.
+It goes with notebooks/04-the-index-queues.ipynb.
 """
 
 from __future__ import annotations

@@ -1,28 +1,28 @@
 """Exercise 6: the worker loop.
 
-A worker is a process with a loop in it: take a message from its index queue; if it is a task, do
-it, and put what came of it on the result queue. Write the loop, and `data_of`, which makes the
-batch of one task, or what takes its place. Whatever the dataset raises, the worker lives on: an
+A worker is a process that runs a loop: it takes a message from its index queue and, if it is a
+task, does it and puts the result on the result queue. Write the loop, and `data_of`, which makes
+the batch of one task, or what takes its place. The worker survives whatever the dataset raises: an
 exception travels to main as an ExceptionWrapper, made in the `except` block, and main raises it
 when the task's turn comes.
 
-Four kinds of message come. A task (it has epoch_id, task_id and keys) is answered with a Result,
-but passed over if main shuts down (the done event is set) or if the stream of this worker has
-ended. Stop and Died (main is dead) end the loop, with the End that says why. Resume begins a new
-epoch: `self.resume` does what is needed. Call `self.start()` before the first message.
+There are four kinds of message. Answer a task (it has epoch_id, task_id and keys) with a Result;
+but skip it if main is shutting down (the done event is set) or if this worker's stream has ended.
+On Stop and on Died (main is dead) leave the loop, and return the End that says why. Resume begins a
+new epoch: `self.resume` does what is needed. Call `self.start()` before the first message.
 
-When the dataset is an IterableDataset, StopIteration says that its stream has ended: `data_of`
-notes it in `self.stream_ended`, and the data is a StreamEnd. If `self.failure` is set, no task can
-be done, and it is the answer to each; if a task's keys are an ExceptionWrapper, these could not be
-pickled, and they are the answer. (The calls of `emit` may be left out.)
+If the dataset is an IterableDataset, StopIteration means that its stream has ended: `data_of` sets
+`self.stream_ended` and returns a StreamEnd. If `self.failure` is set, no task can be done: return
+it for each. If a task's keys are an ExceptionWrapper, they could not be pickled: return the
+wrapper. (You may leave out the calls of `emit`.)
 
 Legend
     self.index_queue   .get() waits for the next message and returns it
     self.result_queue  .put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch))
-    self.job           .worker_id is 0; .done.is_set() says whether main shuts down; .dataset is the
-                       dataset
+    self.job           .worker_id is 0; .done.is_set() says whether main is shutting down; .dataset
+                       is the dataset
     load(...)          load(self.fetcher, keys, epoch_id, task_id, worker_id) fetches and collates:
-                       returns the batch, or raises what the dataset raised
+                       it returns the batch, or raises what the dataset raised
     self.failure       None; or an ExceptionWrapper: worker_init_fn raised, or iter(dataset) did
     self.stream_ended  False; a new epoch sets it to False again
     self.interrupted   False; True after Ctrl-C, which ends the loop: End.INTERRUPTED
@@ -30,7 +30,7 @@ Legend
                        handled, with its traceback
 
 Check it with `python -m notebooks.exercises check 06`; `hint 06` helps.
-It belongs to notebooks/05-the-worker.ipynb.
+It goes with notebooks/05-the-worker.ipynb.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Exercise 7: the next batch, in order.
 
-Batches come back from the workers in any order; main yields them in the sampler's. Write the three
-methods that do it. `_next_task` waits until the batch of task `_rcvd_idx` is there, and returns
-that number. It waits by calling `_receive`, which takes in one message; a batch that came too early
-stays in `_task_info`: that is the reorder buffer. Then `_take` is called with the number: it hands
-the batch out, and sends one new task in its place.
+Batches come back from the workers in any order; main yields them in the sampler's order. Write the
+three methods that do this. `_next_task` waits until the batch of task `_rcvd_idx` is there, and
+returns that number. To wait, it calls `_receive`, which takes in one message. A batch that arrives
+early stays in `_task_info`: that is the reorder buffer. Then `_take` is called with the number: it
+hands the batch out, and sends one new task in its place.
 
-`in_order=False` is exercise 8, streams that end are exercise 9: here every loader is in order, and
-every task brings a batch, or the exception that was raised in the worker: an ExceptionWrapper in
-the batch's place, which `_take` raises. (The lines for both may be left out, and so may the calls
-of `emit`: without them the timeline shows no reorder buffer, and nothing else depends on them.)
+`in_order=False` is exercise 8, and streams that end are exercise 9. Here every loader is in order,
+and every task brings a batch, or an ExceptionWrapper with the exception that the worker raised:
+`_take` raises it. (You may leave out the lines for those two exercises, and the calls of `emit`:
+without them only the timeline's reorder buffer is missing.)
 
 Legend
     self._rcvd_idx           4: the next task to be yielded
@@ -17,18 +17,18 @@ Legend
                              call self._shutdown_workers() (unless self._persistent_workers), and
                              raise StopIteration
     self._task_info          {4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: the tasks that were sent
-                             and not yet yielded. A batch is put into .data of its task; .arrived
-                             says whether it is there
+                             and not yet yielded. Store a batch in .data of its task; .arrived says
+                             whether it is there
     self._get_data(timeout)  the next message: Result(task_id=5, worker_id=1, data=batch), or Died,
-                             which needs nothing done
-    self._tasks_outstanding  2: tasks that were sent, and no result received. _workers_num_tasks is
-                             the same for each worker
+                             which you can ignore
+    self._tasks_outstanding  2: tasks that were sent and have no result yet. _workers_num_tasks is
+                             the same per worker
     self._try_put_index()    sends one task, if there is one
-    data.reraise()           of an ExceptionWrapper: raises what it holds
-    self._timeout            what _receive is called with
+    data.reraise()           raises the exception in an ExceptionWrapper
+    self._timeout            the argument for _receive
 
 Check it with `python -m notebooks.exercises check 07`; `hint 07` helps.
-It belongs to notebooks/06-out-of-order-back-in-order.ipynb.
+It goes with notebooks/06-out-of-order-back-in-order.ipynb.
 """
 
 from __future__ import annotations

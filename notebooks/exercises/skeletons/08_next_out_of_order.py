@@ -1,42 +1,43 @@
 """Exercise 8: the next batch, in_order=False.
 
-A training loop that does not mind the order need not wait for a slow worker: with `in_order=False`
-main hands out whichever batch comes next. Write the three methods in which that makes a difference.
-`_next_task` waits until some batch is there, and returns its task's number. `_take` is called with
-the number: it sends one new task, and hands the batch out, or raises the exception that came in its
-place; the task is forgotten.
+A training loop that does not care about the order need not wait for a slow worker: with
+`in_order=False` main hands out whichever batch arrives next. Write the three methods in which that
+makes a difference. `_next_task` waits until any batch is there, and returns its task's number.
+`_take` is called with the number: it sends one new task, forgets the old one, and hands out its
+batch, or raises the exception that came in its place.
 
-`_choose_worker` says which worker is sent a task: the next active one in turn that has room. Where
-batches are waited for in turn no worker can have too many; here, one that is slow would be sent
-more and more. Hence the bound: of the `max_tasks` that may be under way, each of the active workers
-has its equal share. It returns None if no worker can take a task; the keys are dropped then.
+`_choose_worker` returns the worker that gets the next task: the next active one in turn that has
+room. In order, main waits for each batch in turn, so no worker can have too many tasks; here a slow
+one would be sent more and more. Hence the limit: each active worker gets an equal share of the
+`max_tasks` that may be under way. If no worker can take a task, it returns None, and the keys are
+dropped.
 
-Here every loader has `in_order=False`, all workers are active, and every task brings a batch. (The
-lines for other loaders may be left out, and so may the calls of `emit`.)
+Here every loader has `in_order=False`, all workers are active, and every task brings a batch. (You
+may leave out the lines for other loaders, and the calls of `emit`.)
 
 Legend
-    self._receive(timeout)   takes in one message (call it with self._timeout), puts a batch into
+    self._receive(timeout)   takes in one message (call it with self._timeout), stores a batch in
                              its task's entry, and returns the task's number, 5; None for a message
-                             that was no batch
+                             that is not a batch
     self._task_info          {4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: the tasks that were sent
                              and not yet yielded; .data is the batch, or an ExceptionWrapper in its
                              place; .arrived says whether it is there
-    self._rcvd_idx           4: all tasks below it are yielded. self._skip_unfulfilled() moves it
-                             past tasks that have left _task_info, as long as it is one of these
-    self._send_idx           7: the next task to be sent. When _rcvd_idx has come to it, the epoch
-                             is over: call self._shutdown_workers() (unless
-                             self._persistent_workers), and raise StopIteration
+    self._rcvd_idx           4: all tasks below it have been yielded. self._skip_unfulfilled() moves
+                             it past tasks that are no longer in _task_info
+    self._send_idx           7: the next task to be sent. When _rcvd_idx reaches it, the epoch is
+                             over: call self._shutdown_workers() (unless self._persistent_workers),
+                             and raise StopIteration
     self._try_put_index()    sends one task, if there is one: it draws keys, and calls
                              _choose_worker
     max_tasks                4: prefetch_factor * num_workers, the tasks that may be under way in
                              all
-    self._next_worker        1: whose turn it is; _choose_worker moves it on, after the last back to
+    self._next_worker        1: whose turn it is; _choose_worker moves it on, from the last back to
                              0
-    self._workers_num_tasks  [2, 1]: tasks that were sent to each worker, and no result received
+    self._workers_num_tasks  [2, 1]: how many tasks each worker was sent that have no result yet
     self._workers_status     [WorkerState.ACTIVE, WorkerState.ACTIVE]
 
 Check it with `python -m notebooks.exercises check 08`; `hint 08` helps.
-It belongs to notebooks/06-out-of-order-back-in-order.ipynb.
+It goes with notebooks/06-out-of-order-back-in-order.ipynb.
 """
 
 from __future__ import annotations

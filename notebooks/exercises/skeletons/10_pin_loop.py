@@ -1,20 +1,19 @@
 """Exercise 10: the pin loop.
 
-With `pin_memory` a thread of main stands between the workers and main: it takes the workers'
-messages, copies their batches into page-locked memory, and passes everything on. Write it.
-`pin_loop` is what the thread runs: every message of `results` goes to `data_queue`, until the flag
-is set that main uses to stop it. `pinned` takes a Result with a batch, and returns one with the
-pinned batch.
+With `pin_memory`, a thread in main's process sits between the workers and main: it takes the
+workers' messages, copies their batches into page-locked memory, and passes everything on. Write it.
+`pin_loop` is what the thread runs: every message from `results` goes to `data_queue`, until main
+sets the flag that stops it. `pinned` takes a Result with a batch, and returns one with the pinned
+batch.
 
-Not every message is a Result, and not every Result has a batch: what needs no pinning goes on as it
-is. Nothing may end the thread but the flag. If a batch cannot be pinned, its exception takes its
+Not every message is a Result, and not every Result has a batch: what needs no pinning is passed on
+as it is. Only the flag may end the thread. If a batch cannot be pinned, the exception takes its
 place, in an ExceptionWrapper: main raises it when the task's turn comes, and the other batches
-still come. If a message cannot even be unpickled, nobody knows which task it was: main gets a
-Failed.
+still arrive. If a message cannot even be unpickled, its task is unknown: main gets a Failed.
 
-`data_queue.put` never blocks. (torch's loop puts with a timeout, and looks at the done event
-between two tries.) The calls of `emit`, the thread's name and the number of its threads may be left
-out, and so may `device_index`: it is None here.
+`data_queue.put` never blocks. (torch's loop puts with a timeout, and checks the done event between
+two tries.) You may leave out the calls of `emit`, the thread's name, the number of torch's threads,
+and `device_index`: it is None here.
 
 Legend
     results           the workers' messages: results.get() waits for the next one. It raises Stopped
@@ -22,16 +21,15 @@ Legend
     data_queue        what main reads: data_queue.put(message)
     Result            Result(epoch_id, task_id=3, worker_id=1, data=batch); .data may also be an
                       ExceptionWrapper or a StreamEnd
-    Failed            Failed(epoch_id, error): a message is lost, and nobody knows whose
+    Failed            Failed(epoch_id, error): a message is lost, and its task is unknown
     pin_batch         pin_batch(batch, device, epoch_id, task_id, worker_id): a pinned copy of the
                       batch
-    device            'host': what pin_batch is called with (an accelerator's type, 'cuda', where
-                      there is one)
+    device            'host': pass it to pin_batch (with an accelerator it is the type, 'cuda')
     ExceptionWrapper  ExceptionWrapper(where='in the pin thread'), made in an except clause: the
                       exception that is being handled, ready to travel
 
 Check it with `python -m notebooks.exercises check 10`; `hint 10` helps.
-It belongs to notebooks/08-the-pin-thread.ipynb.
+It goes with notebooks/08-the-pin-thread.ipynb.
 """
 
 from __future__ import annotations

@@ -1,35 +1,34 @@
 """Exercise 11: the resume handshake.
 
-With `persistent_workers` the second epoch has the same workers as the first. If the first was left
-half way, they are still busy with its tasks, and its batches are still in the queues: the new epoch
-also counts its tasks from 0, and an old batch 3 must not be taken for the new one. Hence the
-handshake, which is yours to write: main sends every worker a Resume; each worker answers with a
-Resumed once it has taken it, after all that it had sent before; and main sends no task before all
-have answered. What else arrives meanwhile belongs to the old epoch, and is dropped.
+With `persistent_workers` the second epoch uses the same workers as the first. If the first was
+abandoned, they are still busy with its tasks, and its batches are still in the queues. The new
+epoch also counts its tasks from 0, and an old batch 3 must not be taken for the new one. So there
+is a handshake, for you to write: main sends every worker a Resume; each worker answers with a
+Resumed, which comes after everything it had sent before; and main sends no task until all have
+answered. Anything else that arrives meanwhile belongs to the old epoch, and is dropped.
 
-`_resume_workers` is called at the beginning of every epoch but the first. It also marks the workers
-as ACTIVE: in the new epoch a stream that had ended begins again, and a worker that dies from now on
-is missed. One that has died before, when its stream had ended and nobody missed it, is DEAD: call
-fail_for_death, which raises.
+`_resume_workers` is called at the beginning of every epoch except the first. It also marks the
+workers as ACTIVE: their streams start again, and from now on a death counts. A worker that died
+earlier, after its stream had ended, is DEAD: call fail_for_death, which raises.
 
-The calls of `emit` may be left out, and so may `_in_use` and the care for Ctrl-C.
+You may leave out the calls of `emit`, `_in_use`, and the handling of Ctrl-C.
 
 Legend
-    self._workers_status           [WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one for each worker;
-                                   or WorkerState.DEAD
-    self._index_queues             one for each worker: queue.put(message) sends it a message
-    Resume                         Resume(epoch_id): the message that a new epoch begins
-    self._epoch_id                 4294967297: the new epoch's (the loader's number, and the
+    self._workers_status           [WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker; or
+                                   WorkerState.DEAD
+    self._index_queues             one per worker: queue.put(message) sends it a message
+    Resume                         Resume(epoch_id): tells a worker that a new epoch begins
+    self._epoch_id                 4294967297: of the new epoch (made of the loader's number and the
                                    epoch's)
-    self._get_data(self._timeout)  waits for the next message of any worker: Resumed(epoch_id,
-                                   worker_id), or a Result of the old epoch. The death of an ACTIVE
-                                   worker is raised
+    self._get_data(self._timeout)  waits for the next message from any worker: Resumed(epoch_id,
+                                   worker_id), or a Result of the old epoch. Raises if an ACTIVE
+                                   worker dies
     self._num_workers              2
-    fail_for_death                 fail_for_death(self, worker_id): raises a RuntimeError that says
-                                   who died
+    fail_for_death                 fail_for_death(self, worker_id): raises a RuntimeError that names
+                                   the dead worker
 
 Check it with `python -m notebooks.exercises check 11`; `hint 11` helps.
-It belongs to notebooks/09-epochs.ipynb.
+It goes with notebooks/09-epochs.ipynb.
 """
 
 from __future__ import annotations

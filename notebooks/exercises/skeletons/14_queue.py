@@ -1,22 +1,21 @@
 """Exercise 14: the queue: buffer, feeder, pipe.
 
-The writing side of a queue between processes. What is put has to be pickled and written to a pipe,
-and a pipe that is full makes the writer wait. Main cannot afford to: it may be the one who should
-read what another process waits to write. So `put(message)` never blocks: it leaves the message in a
-buffer, and a thread, the feeder, sends it.
+This is the writing side of a queue between processes. What is put has to be pickled and written to
+a pipe, and a full pipe makes the writer wait. Main must not wait: another process may in turn be
+waiting for main to read. So `put(message)` never blocks: it leaves the message in a buffer, and a
+thread, the feeder, sends it.
 
-`put` starts the feeder when it is called for the first time, and not earlier: the workers are
-forked before. `_feed` is what the feeder runs: it takes messages off the buffer and sends them, in
-the order of the puts, and ends when the queue is closed, but not before all that was put is sent.
-Whoever uses the writer last closes it: the reader learns from it that nothing more comes. If the
-reader is gone, `self._send` raises OSError: then the feeder ends, too, quietly.
+The first `put` starts the feeder; no earlier, because the workers must be forked first. `_feed` is
+what the feeder runs: it takes messages from the buffer and sends them, in the order of the puts.
+When the queue is closed, it ends, but only after everything that was put is sent. The last user of
+the writer closes it: this tells the reader that nothing more comes. If the reader is gone,
+`self._send` raises OSError: then, too, the feeder ends quietly.
 
-`close()` says that nothing more will be put, and does not wait. Nothing may have been put at all:
-then there is no feeder. It may be called twice; from the first time on `self._closed` is True.
+`close()` declares that nothing more will be put, and does not wait. If nothing was ever put, there
+is no feeder. It may be called twice; after the first call `self._closed` is True.
 
-The calls of `emit` may be left out, and so may `_epoch_id` and what is done when no thread can be
-started any more. But without `emit(PUT, ...)`, the first line of `put`, a timeline does not show
-what is in a queue.
+You may leave out the calls of `emit`, `_epoch_id`, and the case in which no thread can be started
+any more. But without `emit(PUT, ...)` in `put`, a timeline does not show what is in a queue.
 
 Legend
     message                                                         Task(epoch_id=..., task_id=3,
@@ -30,19 +29,18 @@ Legend
                                                                     self._world.thread(function, (),
                                                                     name), which has start(),
                                                                     join(), is_alive()
-    self._send(message)                                             pickles it, and writes it to the
+    self._send(message)                                             pickles it and writes it to the
                                                                     pipe: waits while that is full;
                                                                     OSError if the reader is gone
     self._writer                                                    the pipe's writing end: close()
     self._closed                                                    False; after close() True
-    emit(PUT, message.epoch_id, message.task_id, worker_id, queue)  says that the message is put;
-                                                                    queue, worker_id = self._name
-    LAST                                                            what can stand in the buffer
-                                                                    behind the last message: it is
-                                                                    no message
+    emit(PUT, message.epoch_id, message.task_id, worker_id, queue)  records the put; queue,
+                                                                    worker_id = self._name
+    LAST                                                            not a message: put it in the
+                                                                    buffer after the last one
 
 Check it with `python -m notebooks.exercises check 14`; `hint 14` helps.
-It belongs to notebooks/04-the-index-queues.ipynb.
+It goes with notebooks/04-the-index-queues.ipynb.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """Exercise 15: name the bug.
 
-Each of eight loaders has a bug that real loaders have had, and each has left a trace. Say which bug
-it is.
+Each of eight loaders has a bug that real loaders have had, and each has left a trace. Name the
+bugs.
 
 `python -m notebooks.exercises.bugs` writes the traces into a folder beside this file,
 15_name_the_bug: a.trace to h.trace, and a timeline of each, a.png to h.png. Each is a run in the
-simulated world, the same whenever it is made. Look at them with `python -m tracing step a.trace -o
-a.html`, `python -m tracing sequence a.trace -o a.svg`, or in Python:
-tracing.load("a.trace").events.
+simulated world, the same every time. Look at them with `python -m tracing step a.trace -o a.html`,
+`python -m tracing sequence a.trace -o a.svg`, or in Python: tracing.load("a.trace").events.
 
-Write a name from the list below beside each letter. A wrong one is answered with what in that trace
-speaks against it, and the event to look at; you need not fill in all of them before you check.
+Write a name from the list below beside each letter. For a wrong name, the check shows what in the
+trace contradicts it, and the event to look at. You need not fill in all of them before you check.
 
 Check it with `python -m notebooks.exercises check 15`; `hint 15` helps.
-It belongs to notebooks/10-shutting-down.ipynb.
+It goes with notebooks/10-shutting-down.ipynb.
 """
 
 ANSWERS = {

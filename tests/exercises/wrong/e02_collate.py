@@ -4,7 +4,7 @@ from tests.exercises.wrong.edits import Wrong
 
 WRONG = {
     "by_place": Wrong(
-        "by place, not by key",
+        "by position, not by key",
         (
             "((key, [sample[key] for sample in batch]) for key in elem)",
             "zip(elem, map(list, zip(*(sample.values() for sample in batch))))",

@@ -45,7 +45,7 @@ WRONG = {
     ),
     "stop_iteration": Wrong("StopIteration escapes", NOTHING_CAUGHT),
     "the_fewest": Wrong(
-        "whoever has the fewest",
+        "the worker with the fewest",
         _choose_worker="""
             active = [k for k, status in enumerate(self._workers_status) if status is WorkerState.ACTIVE]
             return min(active, key=lambda worker_id: self._workers_num_tasks[worker_id], default=None)

@@ -45,7 +45,7 @@ WRONG = {
         (GATHER, "samples = [next(self.dataset_iter) for _ in keys]\n        for _ in ():"),
     ),
     "never_skips": Wrong("never skips the ended worker's tasks", (f"info.arrived or {WILL_COME}", "True")),
-    "no_other_task": Wrong("its task is nobody's", (NEXT_TASK, "pass")),
+    "no_other_task": Wrong("no task in its place", (NEXT_TASK, "pass")),
     "no_status": Wrong("the ended worker counts as active", (EXHAUSTED, "pass")),
     "not_told": Wrong("the worker is not told", (IF_NOT_KEPT, "if False:")),
     "skips_active": Wrong("skips what will come", (f" or {WILL_COME}", "")),

@@ -16,6 +16,6 @@ WRONG = {
     "expects_the_dead": Wrong("a dead worker is expected to answer", ("if status is WorkerState.DEAD:", "if False:")),
     "first_one": Wrong("stops at the first acknowledgement", (DISCARD, "waiting_for.clear()")),
     "no_wait": Wrong("no wait", ("while waiting_for:", "while False:")),
-    "not_the_last": Wrong("not everybody is told", ("in self._index_queues:", "in self._index_queues[:-1]:")),
+    "not_the_last": Wrong("not every worker is told", ("in self._index_queues:", "in self._index_queues[:-1]:")),
     "stay_exhausted": Wrong("the workers stay exhausted", (ALL_ACTIVE, "pass")),
 }

@@ -29,9 +29,9 @@ WRONG = {
     ),
     "forgets_pinning": Wrong("the pin thread is forgotten", ("if iterator._pin_memory_thread is not None", "if False")),
     "keeps_watching": Wrong(
-        "goes on watching who has ended", ("iterator._endings.remove(iterator._ending_of[worker_id])", "pass")
+        "goes on watching an ended process", ("iterator._endings.remove(iterator._ending_of[worker_id])", "pass")
     ),
-    "nameless": Wrong("the error names nobody", (FAIL, 'fail(iterator, "a worker has died")')),
+    "nameless": Wrong("the error names no worker", (FAIL, 'fail(iterator, "a worker has died")')),
     "not_noted": Wrong("does not note the death", (NOTE, "status = iterator._workers_status[worker_id]")),
     "not_staying": Wrong("the error does not stay", (FAIL, 'raise RuntimeError(f"worker {worker_id} has died")')),
     "overlooked": Wrong("a death is overlooked", (IF_ACTIVE, "if False:")),

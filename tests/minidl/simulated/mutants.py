@@ -21,7 +21,7 @@ from minidl import deaths, parallel, queues, shutdown, signals, startup
 from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step, what_must_hold
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.faults import Fault
-from notebooks.exercises.grafting import replaced
+from notebooks.exercises.patching import replaced
 from tests.minidl.simulated.programs import Keys, Stream, epoch, load
 
 

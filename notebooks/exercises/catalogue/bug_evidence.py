@@ -1,7 +1,7 @@
-"""What in the trace of a run speaks against a bug: exercise 15 answers a wrong name with it.
+"""Exercise 15's answers to wrong names: what in the trace of a run contradicts a bug.
 
-For each name: how the bug shows, and a function that looks for that in a run. It says why it cannot be that bug, with
-the event to look at, or "" if nothing speaks against it.
+For each name: how the bug shows, and a function that looks for that in a run. It returns why the bug cannot be this
+one, with the event to look at, or "" if nothing contradicts it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from notebooks.exercises.protocol import Run
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of a bug."""
+    """How a bug shows, and how to rule it out."""
 
     shows: str  # what its trace has
     against: Callable[[Run], str]
 
 
 def last(run: Run, *kinds: Kind, thread: int = 0) -> int:
-    """The position of the last event of main, or of some thread; of these kinds, if any are given. -1: none."""
+    """The position of a thread's last event (of these kinds, if any are given); by default main's. -1: none."""
     mine = run.events["thread"] == thread
     if kinds:
         mine &= np.isin(run.events["kind"], kinds)
@@ -39,24 +39,24 @@ def named(run: Run, position: int) -> str:
 
 def one_epoch(run: Run) -> str:
     begins = run.of(Kind.EPOCH_BEGIN)
-    return f"There is one epoch only: {named(run, int(begins[0]))}." if len(begins) < 2 else ""
+    return f"There is only one epoch: {named(run, int(begins[0]))}." if len(begins) < 2 else ""
 
 
 def nobody_looks(run: Run) -> str:
     if len(noticed := run.of(Kind.WORKER_DIED)):
-        return f"A worker that has ended is noticed: {named(run, int(noticed[0]))}."
+        return f"Main notices a worker that has ended: {named(run, int(noticed[0]))}."
     if not len(run.of(Kind.HEALTH_CHECK)):
         came = last(run, Kind.RECEIVED)
-        return f"No wait of main for a batch is in vain: the last one that it took in is {named(run, came)}."
+        return f"Main never waits for a batch in vain: the last one it received is {named(run, came)}."
     return ""
 
 
 def workers_first(run: Run) -> str:
     pins, joined, done = (run.of(each) for each in (Kind.PIN_THREAD_BEGIN, Kind.PIN_JOINED, Kind.DONE_SET))
     if not len(pins):
-        return f"There is no pin thread: main takes results off worker_result_queue itself, as in event {_result(run)}."
+        return f"There is no pin thread: main itself takes results from worker_result_queue: event {_result(run)}."
     if not len(done):
-        return f"The workers are not told to stop at all: main's last event is {named(run, last(run))}."
+        return f"The workers are never told to stop: main's last event is {named(run, last(run))}."
     if len(joined) and joined[0] < done[0]:
         return f"The pin thread has ended, {named(run, int(joined[0]))}, before {named(run, int(done[0]))}."
     return ""
@@ -80,7 +80,7 @@ def never_told(run: Run) -> str:
         return f"There is a shutdown: {named(run, int(begins[0]))}."
     asked = last(run, Kind.ASKED)
     if last(run, Kind.YIELDED, Kind.ERROR_RAISED, Kind.EPOCH_END) < asked:
-        return f"Nothing was dropped: main is in the loader and waits for a batch, which it asked for in event {asked}."
+        return f"Nothing was dropped: main is in the loader, waiting for the batch that it asked for in event {asked}."
     return ""
 
 
@@ -90,7 +90,7 @@ def not_reset(run: Run) -> str:
     if not one_epoch(run) and (run.events["worker"][firsts] != 0).any():
         return ""
     if not one_epoch(run):
-        return f"The second epoch, too, begins with worker 0: {named(run, int(firsts[firsts > epochs[1]][0]))}."
+        return f"The second epoch also begins with worker 0: {named(run, int(firsts[firsts > epochs[1]][0]))}."
     return one_epoch(run)
 
 
@@ -98,16 +98,16 @@ def finished_twice(run: Run) -> str:
     ended, died = run.of(Kind.WORKER_EXHAUSTED), run.of(Kind.WORKER_DIED)
     if not len(ended):
         drawn = int(run.of(Kind.KEYS_DRAWN)[0])
-        return f"The dataset is map-style, its tasks have keys ({named(run, drawn)}): no worker's stream ends."
+        return f"The dataset is map-style (its tasks have keys, {named(run, drawn)}), so no stream ends."
     if not set(run.events["worker"][ended].tolist()) & set(run.events["worker"][died].tolist()):
-        return f"A worker has finished, {named(run, int(ended[0]))}, and its end is not taken for anything else."
+        return f"A worker has finished, {named(run, int(ended[0]))}, and its end is not mistaken for anything else."
     return ""
 
 
 def on_receipt(run: Run) -> str:
     main = np.flatnonzero(run.events["thread"] == 0)
     kinds = run.events["kind"][main]
-    telling = (Kind.PRIMED, Kind.YIELDED, Kind.RECEIVED, Kind.WORKER_EXHAUSTED, Kind.EPOCH_BEGIN)
+    landmarks = (Kind.PRIMED, Kind.YIELDED, Kind.RECEIVED, Kind.WORKER_EXHAUSTED, Kind.EPOCH_BEGIN)
     refills, before = [], int(Kind.EPOCH_BEGIN)
     for place, kind in enumerate(kinds):
         if kind == Kind.DISPATCHED and before not in (Kind.EPOCH_BEGIN, Kind.WORKER_EXHAUSTED):
@@ -115,10 +115,10 @@ def on_receipt(run: Run) -> str:
             if after and after[0] != Kind.YIELDED:
                 return ""
             refills.append(int(main[place]))
-        before = int(kind) if kind in telling else before
+        before = int(kind) if kind in landmarks else before
     if refills:
-        return f"A task is sent when a batch is handed out: {named(run, refills[0])}, and then YIELDED."
-    return f"After the first tasks ({named(run, last(run, Kind.PRIMED))}) none is sent in the place of a batch."
+        return f"A task is sent when a batch is handed out: {named(run, refills[0])}, then YIELDED."
+    return f"After the first tasks ({named(run, last(run, Kind.PRIMED))}) no batch is replaced by a new task."
 
 
 def any_message(run: Run) -> str:
@@ -130,15 +130,15 @@ def any_message(run: Run) -> str:
         if run.events["task"][taken] != RESUME:
             return ""
     first = int(run.of(Kind.RESUME_ACKNOWLEDGED)[0])
-    return f"What is taken for an acknowledgement is one: {named(run, first)}, and the GOT before it."
+    return f"Each message taken for an acknowledgement is one: {named(run, first)}, and the GOT before it."
 
 
 def error_forgotten(run: Run) -> str:
     raised, died = run.of(Kind.ERROR_RAISED), run.of(Kind.WORKER_DIED)
     if not len(raised):
-        return f"Nothing is raised in the training loop: main's last event is {named(run, last(run))}."
+        return f"Nothing raises in the training loop: main's last event is {named(run, last(run))}."
     if not len(died):
-        return f"What is raised ({named(run, int(raised[0]))}) has to do with no death: there is no WORKER_DIED."
+        return f"The error ({named(run, int(raised[0]))}) does not come from a death: there is no WORKER_DIED."
     again = raised[run.events["value"][raised] == 1]
     return f"The error is raised again when main asks again: {named(run, int(again[0]))}." if len(again) else ""
 
@@ -147,26 +147,26 @@ def nobody_counts(run: Run) -> str:
     position = int(run.of(Kind.LOADER)[0])
     if not run.outcome.events[position][8]["in_order"]:
         return ""
-    return f"The loader is in order (in_order, in the text of {named(run, position)}): batches are waited for in turn."
+    return f"The loader is in order (in_order in the text of {named(run, position)}): main waits for batches in turn."
 
 
 def joins_feeder(run: Run) -> str:
     if len(run.of(Kind.WORKER_TERMINATED)):
         return ""
     if len(joined := run.of(Kind.WORKER_JOINED)):
-        return f"The workers exit by themselves, and at once: {named(run, int(joined[0]))}."
+        return f"The workers exit by themselves, at once: {named(run, int(joined[0]))}."
     if len(ends := run.of(Kind.WORKER_END)):
         return f"A worker that has left its loop ({named(run, int(ends[0]))}) is not ended by force."
     waits = run.of(Kind.WAIT, queue=Queue.INDEX)
     worker_id = run.events["worker"][waits[-1]]
     wait = named(run, int(waits[-1]))
-    return f"No worker is about to exit: the last one to speak, {worker_id}, is in its loop and waits ({wait})."
+    return f"No worker is about to exit: worker {worker_id} is in its loop and waits ({wait})."
 
 
 def lock(run: Run) -> str:
     done = run.of(Kind.DONE_SET)
     if not len(done):
-        return f"Main never comes to the done event: its last event is {named(run, last(run))}."
+        return f"Main never reaches the done event: its last event is {named(run, last(run))}."
     after = last(run)
     if after > done[0]:
         return f"Main gets past the done event ({named(run, int(done[0]))}), to {named(run, after)}."
@@ -175,16 +175,16 @@ def lock(run: Run) -> str:
 
 EVIDENCE = {
     "nobody looks whether the worker is alive": Evidence(
-        "a worker is gone without a word, and main waits for its batch, again and again", nobody_looks
+        "a worker is gone without a trace, and main waits for its batch again and again", nobody_looks
     ),
     "the workers are stopped before the pin thread": Evidence(
-        "DONE_SET, and later PIN_STOPPING: those who write are stopped first, and then who reads", workers_first
+        "DONE_SET, and later PIN_STOPPING: the writers are stopped before the reader", workers_first
     ),
     "the final message is lost, and nothing stands behind the join": Evidence(
-        "DONE_SET, then a JOIN_BEGIN that nothing follows, and a worker that waits for a message", message_lost
+        "DONE_SET, then a JOIN_BEGIN with nothing after it, and a worker that waits for a message", message_lost
     ),
     "the iterator is dropped half way and the workers are never told": Evidence(
-        "the last batch that main asked for was yielded, then main says nothing more; the workers wait", never_told
+        "main yields the last batch it was asked for and emits nothing more; the workers wait", never_told
     ),
     "the round-robin is not reset": Evidence("two epochs, and task 0 goes to another worker in each", not_reset),
     "a worker is marked as finished twice": Evidence(
@@ -194,16 +194,16 @@ EVIDENCE = {
         "RECEIVED, DISPATCHED, and no YIELDED: what is held grows", on_receipt
     ),
     "any message is taken for the acknowledgement of a new epoch": Evidence(
-        "RESUME_ACKNOWLEDGED of a worker that has not said WORKER_RESUMED", any_message
+        "RESUME_ACKNOWLEDGED of a worker that has not emitted WORKER_RESUMED", any_message
     ),
     "the error after a death is forgotten": Evidence(
-        "WORKER_DIED, ERROR_RAISED, and the next time that main asks nothing is raised", error_forgotten
+        "WORKER_DIED, ERROR_RAISED, and no error when main asks the next time", error_forgotten
     ),
     "without order, nobody counts what a worker has": Evidence(
-        "in_order=False, and one worker that is given task after task while another has none", nobody_counts
+        "in_order=False, and one worker that gets task after task while another has none", nobody_counts
     ),
     "process exit joins a feeder that is blocked": Evidence(
         "WORKER_END, then nothing of this worker for five seconds, and WORKER_TERMINATED", joins_feeder
     ),
-    "the done event has a lock": Evidence("DONE_SET is the last that main says: it waits for a lock", lock),
+    "the done event has a lock": Evidence("DONE_SET is main's last event: it waits for a lock", lock),
 }

@@ -1,4 +1,4 @@
-"""A queue that nobody else uses: what is done with it, and what a mistake makes of it. For exercise 14."""
+"""Trials of exercise 14: programs that use one queue alone, and the mistakes that their runs show."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SMALL = 64  # bytes that a pipe holds: less than a message has
 
 
 class Wires:
-    """A queue's writing side, and the reading end of its pipe, which waits for nothing else."""
+    """A queue's writing side, and the reading end of its pipe."""
 
-    last: Wires  # that of the run before: how far it came
+    last: Wires  # of the latest run, to see how far it came
 
     def __init__(self) -> None:
         Wires.last = self
@@ -33,7 +33,7 @@ class Wires:
             self.producer.put(Task(0, task_id, [task_id]))
 
     def read(self, count: int = PUTS + 1) -> list[int]:
-        """So many messages, or all until the pipe ends."""
+        """`count` messages, or all until the pipe ends."""
         while self.channel.open and len(self.channel.whole) < count:
             self.channel.read()
         return [self.world.unpickle(data).task_id for data in self.channel.whole if data is not None]
@@ -78,7 +78,7 @@ def closed() -> list[int]:
 
 @dataclass
 class Trial:
-    """A queue that nobody else uses."""
+    """A program that uses one queue, and how to judge its run."""
 
     call: str
     run: Callable[[], Any]
@@ -87,7 +87,7 @@ class Trial:
 
 
 def _waits(outcome: Outcome) -> bool:
-    """Whether main was still in the middle of it, and always would be."""
+    """Whether main waits for ever."""
     return outcome.deadlock or outcome.endless
 
 
@@ -123,26 +123,26 @@ def _says_closed(outcome: Outcome) -> str:
 ALL = f"{list(range(PUTS))}"
 TRIALS = (
     Trial(
-        f"put {PUTS} times; the pipe holds {SMALL} bytes, nobody reads, and then the reader is closed",
+        f"put {PUTS} times into a pipe that holds {SMALL} bytes and is not read; then close the reader",
         nobody_reads,
         "put returns, and the feeder ends",
         _blocks,
     ),
     Trial(f"put {PUTS} times, read all, close", read_and_closed, f"{ALL}, and then the feeder ends", _sends),
     Trial(f"put {PUTS} times, close twice, read", closed_and_read, f"{ALL}, and then the pipe ends", _sends_the_rest),
-    Trial("close, and nothing was put; read", nothing_put, "the pipe ends", _ends),
+    Trial("close without a put, read", nothing_put, "the pipe ends", _ends),
     Trial("`closed` before and after close", closed, "[False, True]", _says_closed),
 )
 
 
 def got(outcome: Outcome) -> str:
-    """What became of a queue alone."""
-    came = f"{len(Wires.last.channel.whole)} messages had come"
+    """The run's outcome in words."""
+    came = f"{len(Wires.last.channel.whole)} messages had arrived"
     who = ", ".join(name for _, name in outcome.threads[1:]) or "no feeder"
     if _waits(outcome):
         return f"main waits for ever; {came} (threads beside it: {who})"
     if outcome.errors:
         return f"{outcome.errors[0][0]} raised {outcome.errors[0][1]!r}"
     if outcome.left:
-        return f"{outcome.result}, and still there at the end: {', '.join(outcome.left)}"
+        return f"{outcome.result}, but still there at the end: {', '.join(outcome.left)}"
     return f"raised {outcome.error!r}" if outcome.error is not None else f"{outcome.result}"

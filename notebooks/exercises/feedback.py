@@ -20,12 +20,12 @@ from minidl.world.simulated.schedule import parse
 from notebooks.exercises.exercise import Exercise, Finding, exercise, find
 from notebooks.exercises.verdict import PRINTED, Status, Verdict
 
-MOVES = 5  # of a schedule that are told
+MOVES = 5  # of a schedule that are shown
 LOOKS = {Status.PASSED: "bold green", Status.FAILED: "bold red", Status.NOT_ATTEMPTED: "bold yellow"}
 
 
 def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """(what, text) of all that there is to say but the verdict itself."""
+    """(label, text) of everything except the verdict itself."""
     finding = verdict.finding
     if verdict.missing:
         yield "to write", verdict.missing
@@ -63,7 +63,7 @@ def _run(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def short_path(path: Path) -> str:
-    """Relative to where the reader is, if it lies there."""
+    """Relative to the current folder, if it is inside."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:
@@ -76,7 +76,7 @@ def title(verdict: Verdict) -> str:
 
 
 def show(verdict: Verdict, path: Path, console: Console) -> None:
-    """In a terminal; after a pass with the reference beside the answer."""
+    """Print it in a terminal; after a pass, with the reference beside the answer."""
     console.print(Text(title(verdict), LOOKS[verdict.status]), Text(f"({verdict.seconds:.1f} s)", "dim"))
     for what, text in lines(verdict):
         first, *rest = text.splitlines() or [""]
@@ -130,7 +130,7 @@ def html(verdict: Verdict) -> str:
     return "\n".join(parts)
 
 
-class Shown(Verdict):
+class VerdictInNotebook(Verdict):
     """A verdict as the last value of a notebook's cell."""
 
     def _repr_html_(self) -> str:

@@ -1,11 +1,11 @@
-"""Programs with a pin thread: batches that can be pinned, and such that cannot be read, unpickled or pinned."""
+"""Programs of exercise 10, with a pin thread: their batches may fail to be read, unpickled or pinned."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import minidl
-from notebooks.exercises.programs import Keys, Stream, elsewhere
+from notebooks.exercises.programs import Keys, Stream, let_others_run
 
 
 class Batch:
@@ -15,7 +15,7 @@ class Batch:
         self.samples, self.pinned = samples, pinned
 
     def pin_memory(self) -> Batch:
-        elsewhere()
+        let_others_run()
         return Batch(self.samples, True)
 
     def __str__(self) -> str:
@@ -54,14 +54,14 @@ class Faulty(Keys):
 
 
 def loaded(dataset: Any, collate_fn: Any = Batch, epochs: int = 1, **options: Any) -> list[str]:
-    """What the training loop gets: batches, and the names of exceptions. After a RuntimeError it gives up."""
+    """What the training loop gets: batches, and names of exceptions. It gives up after a RuntimeError."""
     options |= {"batch_size": 1, "num_workers": 2, "prefetch_factor": 1, "collate_fn": collate_fn, "pin_memory": "host"}
     loader: Any = minidl.DataLoader(dataset, **options)
     found: list[str] = []
     for _ in range(epochs):
         iterator = iter(loader)
         while not found or found[-1] != "RuntimeError":
-            elsewhere()
+            let_others_run()
             try:
                 found.append(str(next(iterator)))
             except StopIteration:
@@ -96,5 +96,5 @@ def streams() -> list[str]:
 
 
 def mixed() -> list[str]:
-    """For real processes: all but the unreadable batch, which takes half a second to be given up."""
+    """For real processes: everything but the unreadable batch, which takes half a second."""
     return loaded(Faulty(4), Unpinnable) + loaded(Keys(4), Unpinnable)

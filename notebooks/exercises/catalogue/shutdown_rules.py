@@ -1,4 +1,4 @@
-"""Programs that end in the ways a loader can, and what must hold of the shutdown then: for exercise 13."""
+"""Programs and rules of exercise 13: the ways in which a loader can end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.machine import current_machine
 from minidl.world.simulated.schedule import Recorded
 from minidl.world.simulated.simulation import in_user_code, sleep
-from notebooks.exercises.programs import Keys, elsewhere, load
+from notebooks.exercises.programs import Keys, let_others_run, load
 from notebooks.exercises.protocol import Breach, Rule, Run
 
 TASKS, WORKERS = 6, 2
@@ -32,10 +32,10 @@ def program() -> list[list[int]]:
 
 
 def dropped(dataset: Any, **options: Any) -> None:
-    """One batch; then nothing refers to the iterator any more."""
+    """One batch; then the iterator is dropped."""
     iterator = iter(minidl.DataLoader(dataset, batch_size=1, num_workers=WORKERS, **options))
     next(iterator)
-    elsewhere()
+    let_others_run()
     del iterator
 
 
@@ -69,14 +69,14 @@ def stuck() -> None:
 
 
 class Unreadable:
-    """A batch sampler that cannot begin: its file of keys is not there."""
+    """A batch sampler that raises: its file of keys does not exist."""
 
     def __iter__(self) -> Any:
         raise OSError("no such file")
 
 
 def shut_down_again() -> list[list[int]]:
-    """At the end of the epoch, by hand, and when the iterator goes; and one that was never built."""
+    """Shut down at the end of the epoch, by hand, and when the iterator goes; and an iterator that was never built."""
     iterator: Any = iter(minidl.DataLoader(Keys(TASKS), batch_size=1, collate_fn=list, num_workers=WORKERS))
     batches = list(iterator)
     iterator._shutdown_workers()
@@ -86,8 +86,8 @@ def shut_down_again() -> list[list[int]]:
 
 
 def still_held() -> tuple[int, int]:
-    """The epoch is over, and the iterator is still there: the ends of pipes that main has open, and the iterators for
-    which it listens for the ends of workers."""
+    """After an epoch, with the iterator still referred to: how many ends of pipes main has open, and for how many
+    iterators it watches the workers."""
     iterator: Any = iter(minidl.DataLoader(Keys(TASKS), batch_size=1, num_workers=WORKERS, pin_memory="host"))
     list(iterator)
     return len(current_machine().processes[0].ends), len(signals._watched)
@@ -97,7 +97,7 @@ KEPT: list[Any] = []
 
 
 def inherited() -> list[list[int]]:
-    """A process that main forks has a copy of the iterator, and shuts it down when it ends. The iterator is main's."""
+    """A process forked from main shuts down its copy of the iterator; main goes on with the iterator."""
     KEPT[:] = [iter(minidl.DataLoader(Keys(TASKS), batch_size=1, collate_fn=list, num_workers=WORKERS))]
     first = next(KEPT[0])
     child = worlds.current().process(lambda: KEPT[0]._shutdown_workers(), (), "a child")
@@ -107,7 +107,7 @@ def inherited() -> list[list[int]]:
 
 
 class CtrlCInTheWait(Recorded):
-    """Ctrl-C as soon as everybody waits: main is in step 3."""
+    """Ctrl-C as soon as every thread waits: main is in step 3."""
 
     def __init__(self) -> None:
         super().__init__(seed=0, faults=0, horizon=1)
@@ -132,7 +132,7 @@ def _first_stop(run: Run) -> int | None:
 def _pin_thread_first(run: Run) -> Iterator[Breach]:
     stop, ends = _first_stop(run), run.of(Kind.PIN_THREAD_END)
     if stop is not None and len(run.of(Kind.PIN_THREAD_BEGIN)) and not (len(ends) and ends[0] < stop):
-        yield Breach("a worker was told to stop, and the pin thread had not ended", [stop])
+        yield Breach("a worker was told to stop before the pin thread had ended", [stop])
 
 
 def _told(run: Run) -> Iterator[Breach]:
@@ -148,7 +148,7 @@ def _told(run: Run) -> Iterator[Breach]:
 def _nobody_forced(run: Run) -> Iterator[Breach]:
     for position in run.of(Kind.WORKER_TERMINATED):
         worker_id = run.events["worker"][position]
-        yield Breach(f"worker {worker_id} got SIGTERM, and would have ended by itself", [int(position)])
+        yield Breach(f"worker {worker_id} got SIGTERM, but would have ended by itself", [int(position)])
 
 
 def _skips(run: Run) -> Iterator[Breach]:
@@ -156,7 +156,7 @@ def _skips(run: Run) -> Iterator[Breach]:
     begun = run.of(Kind.FETCH_BEGIN)
     for worker_id in range(WORKERS):
         late = begun[(run.events["worker"][begun] == worker_id) & (begun > (len(run.events) if stop is None else stop))]
-        if len(late) > 1:  # one it may have begun in the moment before it could know
+        if len(late) > 1:  # it may have begun one before it could know
             yield Breach(f"worker {worker_id} began {len(late)} tasks after a worker was told to stop", [int(late[1])])
 
 
@@ -167,29 +167,29 @@ def _within(run: Run) -> Iterator[Breach]:
 
 
 def _once(run: Run) -> Iterator[Breach]:
-    """`tell_to_stop` and `close_queues` say that a feeder need not be waited for: once each for a queue."""
+    """`tell_to_stop` and `close_queues` each cancel the wait for a queue's feeder: once per queue."""
     said = run.of(Kind.JOIN_CANCELLED, queue=Queue.INDEX)
     counts = np.cumsum(run.events["worker"][said] == 0)
     again = said[counts > 2]
     if len(again):
-        yield Breach("the steps were done once more", [int(again[0])])
+        yield Breach("the steps were done again", [int(again[0])])
     elif run.outcome.swallowed:
-        yield Breach(f"raised where Python only prints it: {run.outcome.swallowed[0]}", [len(run.events) - 1])
+        yield Breach(f"raised where Python only prints: {run.outcome.swallowed[0]}", [len(run.events) - 1])
 
 
 def _lets_go(run: Run) -> Iterator[Breach]:
     if run.outcome.result is not None:
         ends, watched = run.outcome.result
         words = [f"it has {ends} ends of pipes open"] if ends else []
-        words += ["it still listens for the ends of its workers"] if watched else []
+        words += ["it still watches for the ends of its workers"] if watched else []
         if words:
-            yield Breach(f"main is through with the shutdown, and {' and '.join(words)}", [len(run.events) - 1])
+            yield Breach(f"the shutdown is over, but {' and '.join(words)}", [len(run.events) - 1])
 
 
 PIN_FIRST = Rule("pin thread first", "the pin thread has ended before a worker is told to stop", _pin_thread_first)
 TOLD = Rule("every worker is told", "a worker that waits for a task is woken by a Stop on its index_queue", _told)
 NO_FORCE = Rule("no force", "force is for workers that do not end by themselves in time", _nobody_forced)
-SKIPS = Rule("queued tasks are skipped", "once workers are told to stop, none begins another of its tasks", _skips)
+SKIPS = Rule("queued tasks are skipped", "once the workers are told to stop, none begins another task", _skips)
 WITHIN = Rule("one deadline", f"all workers together get {PATIENCE:.0f} s to end by themselves", _within)
-LETS_GO = Rule("lets go", "after the shutdown main holds none of the queues, and waits for no worker", _lets_go)
-ONCE = Rule("one shutdown", "whoever calls it again finds nothing to do", _once)
+LETS_GO = Rule("lets go", "after the shutdown main holds no queues, and watches no worker", _lets_go)
+ONCE = Rule("one shutdown", "a second call finds nothing to do", _once)

@@ -1,8 +1,8 @@
-"""What a run that breaks a rule says of the answer: who raised what and where, and who waits for whom.
+"""From a run that breaks a rule to a finding about the answer: what raised where, and what waits for what.
 
 broken = play(program, rules)
 if broken is not None:
-    return tell(answer, broken, "no buffer", "a loader with two workers", CAUSES)
+    return explained(answer, broken, "no buffer", "a loader with two workers", CAUSES)
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from minidl.world.simulated.machine import Machine
 from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Schedule, parse
 from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import MISSPELT, SLIPS
 from notebooks.exercises.exercise import Finding
-from notebooks.exercises.probes import MISSPELT, SLIPS
 from notebooks.exercises.protocol import COMES_TO_AN_END, RAISES_NOTHING, Broken, Run
-from notebooks.exercises.standstill import lines_that_wait
+from notebooks.exercises.waiting_lines import lines_that_wait
 
-FOLLOW = "Follow the events of the run up to the red line: which of them should be another, or should not be there?"
-RAISES = "Your code raises where it should not: is it a case you have not thought of?"
+FOLLOW = "Follow the events of the run up to the red line: which of them is wrong, or should not be there?"
+RAISES = "Your code raises where it should not. Is there a case you have not thought of?"
 
 
-def tell(answer: Answer, broken: Broken, mistake: str, call: str, causes: Mapping[str, str]) -> Finding:
-    """The finding about a run. An exception is told with the line of the answer that it came from; where it is the
-    kind that a misspelt name raises, and no known mistake does, nothing is said of what its author had in mind."""
+def explained(answer: Answer, broken: Broken, mistake: str, call: str, causes: Mapping[str, str]) -> Finding:
+    """The finding about a run. An exception is shown with the line of the answer that it came from. If it is of the
+    kind that a misspelt name raises, and the mistake is not a known one, only the slip is reported."""
     error = raised(answer, broken)
     with answer.at_work():  # the run is repeated
         waits = lines_that_wait(broken, answer.path)
@@ -46,7 +46,7 @@ def tell(answer: Answer, broken: Broken, mistake: str, call: str, causes: Mappin
 
 
 def raised(answer: Answer, broken: Broken) -> BaseException | None:
-    """What came out of the answer's own lines: in another thread, in a worker, or in main. None: the run failed in
+    """The exception from the answer's own lines: in another thread, in a worker, or in main. None: the run failed in
     another way."""
     assert broken.outcome is not None
     errors = [error for _, error in broken.outcome.errors]
@@ -56,8 +56,8 @@ def raised(answer: Answer, broken: Broken) -> BaseException | None:
 
 
 def who_waits(text: str, told: set[str]) -> list[str]:
-    """Of what is known of a standstill the lines that say who waits for whom, but for those who are told of already.
-    How long, and what to look for in a real system, says nothing of a simulated one."""
+    """From the explanation of a hang, the lines that show what waits for what, except for threads already `told` of.
+    How long it waits, and what to look for in a real system, mean nothing in a simulated one."""
     lines = text.partition("Last events")[0].splitlines()[1:]
     kept = [line for line in lines if line.strip() and line.split()[0] not in ("Why", "Next", "Beside")]
     short = [re.sub(r": for [^,:]+, since [^[]+", " ", line).strip() for line in kept]
@@ -65,8 +65,8 @@ def who_waits(text: str, told: set[str]) -> list[str]:
 
 
 def cut(broken: Broken) -> Broken:
-    """The same run up to its first wait of a second or more, if what is wrong with it shows by then: in a picture of
-    seconds nobody sees the microseconds that matter."""
+    """The same run up to its first wait of a second or more, if the breach shows by then: in a picture of seconds the
+    microseconds that matter would be invisible."""
     outcome = broken.outcome
     assert outcome is not None
     times = [event[0] for event in outcome.events]
@@ -83,7 +83,7 @@ def cut(broken: Broken) -> Broken:
 
 
 class Steps(Schedule):
-    """Counts the steps that a run has taken when it says an event."""
+    """Counts the steps that a run has taken when it emits an event."""
 
     def __init__(self, token: str, event: int) -> None:
         super().__init__(parse(token).moves)

@@ -1,4 +1,4 @@
-"""Where everybody stands when everybody waits for ever: the lines of the answer, which no event tells."""
+"""In a deadlock, the line of the answer at which each thread waits: no event records that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from notebooks.exercises.protocol import Broken
 
 
 class Standstill(Schedule):
-    """A schedule that notes, whenever nobody can go on, who is in which line of a file."""
+    """A schedule that records, whenever no thread can go on, which line of a file each is in."""
 
     def __init__(self, token: str, path: Path) -> None:
         super().__init__(parse(token).moves)
@@ -24,14 +24,14 @@ class Standstill(Schedule):
     def choose(self, machine: Any) -> Any:
         chosen = super().choose(machine)
         if chosen is None:
-            own = sys._getframe()  # of the thread that asks: its greenlet has none while it runs
+            own = sys._getframe()  # of the running thread: its greenlet has none
             frames = [(each, each.greenlet.gr_frame or own) for each in machine.threads if each.alive]
             found = {_who(each): self._line(frame) for each, frame in frames}
             self.lines = {who: line for who, line in found.items() if line}
         return chosen
 
     def _line(self, frame: Any) -> int:
-        """The innermost line of the file that a stack is in; 0: it is nowhere in there."""
+        """The innermost line of the file on a stack; 0: none."""
         while frame is not None and frame.f_code.co_filename != self.path:
             frame = frame.f_back
         return frame.f_lineno if frame is not None else 0
@@ -44,8 +44,8 @@ def _who(thread: Any) -> str:
 
 
 def lines_that_wait(broken: Broken, path: Path) -> dict[str, str]:
-    """Of a run that comes to a standstill: {"main": "main waits in line 32 of 13_shutdown.py: worker.join()", ...}, for
-    those who wait in the answer's lines. The answer must be at work."""
+    """Of a run that deadlocks: {"main": "main waits in line 32 of 13_shutdown.py: worker.join()", ...}, for the threads
+    that wait in the answer's lines. The answer must be at work."""
     outcome = broken.outcome
     if outcome is None or not outcome.deadlock:
         return {}
@@ -53,7 +53,7 @@ def lines_that_wait(broken: Broken, path: Path) -> dict[str, str]:
 
 
 def where(program: Callable[[], Any], token: str, path: Path, **options: Any) -> dict[str, str]:
-    """The same of any run; {} if it comes to no standstill."""
+    """The same of any run; {} if it does not deadlock."""
     schedule = Standstill(token, path)
     if not simulate(program, schedule=schedule, **options).deadlock:
         return {}

@@ -17,12 +17,12 @@ from notebooks.exercises.verdict import Status
 
 
 def write_grades(folders: list[Path], file: TextIO, progress: Callable[[str], None] | None = None) -> None:
-    """A row a folder: how many passed, and of each exercise "passed", "not attempted", or the mistake that was made."""
+    """One row per folder: how many passed, and for each exercise "passed", "not attempted", or the mistake."""
     table = csv.writer(file)
     table.writerow(["learner", "passed", *exercises()])
     for folder in map(_answers, folders):
         if progress is not None and not any((folder / each.file).exists() for each in exercises().values()):
-            progress(f"{folder}: no exercise is in it")
+            progress(f"{folder}: no exercises in it")
         cells = []
         for which, verdict in verdicts(folder):
             if progress is not None:
@@ -33,15 +33,15 @@ def write_grades(folders: list[Path], file: TextIO, progress: Callable[[str], No
         file.flush()
 
 
-OWN = Path("notebooks", "exercises", "answers")  # where a clone has its learner's answers
+OWN = Path("notebooks", "exercises", "answers")  # where a clone keeps its learner's answers
 
 
 def _answers(folder: Path) -> Path:
-    """A learner's folder, or that in a clone which was handed in whole."""
+    """A learner's folder; or, in a clone that was handed in whole, the one inside."""
     return folder / OWN if (folder / OWN).is_dir() else folder
 
 
 def _learner(folder: Path) -> str:
-    """The folder's name; of a clone's, the clone's."""
+    """The folder's name, or the clone's."""
     path = folder.resolve()
     return path.parents[2].name if path.parts[-3:] == OWN.parts else path.name

@@ -1,4 +1,4 @@
-"""Programs in which workers end, before their time or not, and what the loader says of it."""
+"""Programs of exercise 12, in which workers end or are killed, and what the loader raises."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import minidl
 from minidl import deaths
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import sleep
-from notebooks.exercises.programs import Keys, Stream, elsewhere, load
+from notebooks.exercises.programs import Keys, Stream, let_others_run, load
 
 OPTIONS: dict[str, Any] = {"batch_size": 1, "collate_fn": list, "num_workers": 2, "prefetch_factor": 2}
 
 
 class Slow(Keys):
-    """Sample 2 takes longer than main waits before it looks whether all are alive."""
+    """Sample 2 takes longer than main waits before it checks that all workers are alive."""
 
     def __getitem__(self, key: int) -> int:
         if key == 2 and machines.is_running():
@@ -24,7 +24,7 @@ class Slow(Keys):
 
 
 class SlowStream(Stream):
-    """Worker 1 takes long for its second sample; worker 0 has ended by then."""
+    """Worker 1's second sample is slow; worker 0 has ended by then."""
 
     def __iter__(self) -> Iterator[int]:
         for sample in super().__iter__():
@@ -40,8 +40,8 @@ class Fatal(list[int]):
         raise SystemExit
 
 
-def told(iterator: Any, ask: Callable[[], Any]) -> str:
-    """Who an error names, and whether it stays: "worker 1, and again"."""
+def error_of(iterator: Any, ask: Callable[[], Any]) -> str:
+    """Whom an error names, and whether the next next() raises it again: "worker 1, and again"."""
     try:
         ask()
     except RuntimeError as error:
@@ -73,28 +73,28 @@ def slow() -> list[Any]:
 
 
 def hit() -> list[Any]:
-    """Whoever a schedule hits dies; what the error says is the last item."""
+    """The batches while a schedule kills workers; the last item is what the error names."""
     iterator: Any = iter(minidl.DataLoader(Keys(10), **OPTIONS))
     found: list[Any] = []
 
     def iterate() -> None:
         for batch in iterator:
-            elsewhere()
+            let_others_run()
             found.append(batch)
 
-    said = told(iterator, iterate)
+    said = error_of(iterator, iterate)
     return found if said == "nothing" else [*found, said]
 
 
 def unheard(*numbers: int) -> str:
-    """Workers have died, and the news has not come: what the health check says."""
+    """Workers have died and main has not noticed: what the health check raises."""
     iterator: Any = iter(minidl.DataLoader(Keys(20), **OPTIONS))
     next(iterator)
     iterator._in_use = True  # as in a wait: the handler of SIGCHLD leaves the news to it
     for number in numbers:
         iterator._workers[number].kill()
         iterator._workers[number].join(5)
-    return told(iterator, lambda: deaths.check_health(iterator))
+    return error_of(iterator, lambda: deaths.check_health(iterator))
 
 
 def one_unheard() -> str:
@@ -106,19 +106,19 @@ def both_unheard() -> str:
 
 
 def unpinned() -> str:
-    """The pin thread has ended."""
+    """The pin thread dies."""
     iterator: Any = iter(minidl.DataLoader(Keys(4), **{**OPTIONS, "collate_fn": Fatal}, pin_memory="host"))
-    return told(iterator, lambda: next(iterator))
+    return error_of(iterator, lambda: next(iterator))
 
 
 def next_epoch() -> list[Any]:
-    """Worker 0 is killed when its stream has ended, which costs nothing; but then there is a second epoch."""
+    """Worker 0 is killed after its stream has ended, which costs nothing; but then there is a second epoch."""
     loader: Any = minidl.DataLoader(Stream(1, 4), **OPTIONS, persistent_workers=True)
     iterator = iter(loader)
     found = [next(iterator) for _ in range(3)]  # to get the third, main has learned that worker 0's stream has ended
     iterator._workers[0].kill()
     iterator._workers[0].join(5)
-    return [*found, *iterator, told(iterator, lambda: iter(loader))]
+    return [*found, *iterator, error_of(iterator, lambda: iter(loader))]
 
 
 def struck() -> str:
@@ -131,4 +131,4 @@ def struck() -> str:
         iterator._workers[1].join(5)
         list(iterator)
 
-    return told(iterator, go_on)
+    return error_of(iterator, go_on)

@@ -1,4 +1,4 @@
-"""A loader with in_order=False: the programs that exercise 8 is graded with, and what must hold in their runs."""
+"""Programs and rules of exercise 8: loaders with in_order=False."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import minidl
 from minidl.events import Kind, Queue
-from notebooks.exercises.programs import Keys, elsewhere, waiting_for_ever
+from notebooks.exercises.programs import Keys, let_others_run, without_status_checks
 from notebooks.exercises.protocol import ALWAYS, Breach, Rule, Run, gives, never_more_than
 
 TASKS, WORKERS, PREFETCH = 8, 2, 2
@@ -15,7 +15,7 @@ BATCHES = [[key] for key in range(TASKS)]
 
 
 class Wrong(str):
-    """What the program returns that has seen a mistake, instead of batches."""
+    """What a program returns instead of batches when it has noticed a mistake."""
 
     def __new__(cls, mistake: str, text: str) -> Wrong:
         self = super().__new__(cls, text)
@@ -28,7 +28,7 @@ def program() -> Any:
     return _load(Keys(TASKS))
 
 
-@waiting_for_ever()
+@without_status_checks()
 def _load(dataset: Any) -> Any:
     loader: Any = minidl.DataLoader(
         dataset, batch_size=1, collate_fn=list, num_workers=WORKERS, prefetch_factor=PREFETCH, in_order=False
@@ -40,16 +40,16 @@ def _load(dataset: Any) -> Any:
             batch = next(batches)
         except StopIteration:
             if not batches._shutdown:
-                return Wrong("leaves the workers", "the epoch is over, and the workers still wait for tasks")
+                return Wrong("leaves the workers", "the epoch is over, but the workers still wait for tasks")
             return sorted(found, key=str)
         except Unreadable:
             batch = ["an error"]
-        elsewhere()
+        let_others_run()
         if not isinstance(batch, list):
-            return Wrong("no batch", f"the training loop was given something else: {type(batch).__name__}")
+            return Wrong("no batch", f"the training loop was given a {type(batch).__name__}")
         for task_id, info in batches._task_info.items():
             if info.keys in found:
-                text = f"batch {task_id} was yielded, and its task was still in _task_info when the next one was"
+                text = f"batch {task_id} was yielded, but its task was still in _task_info when the next one was"
                 return Wrong("leaks the task's entry", text)
         found.append(batch)
 
@@ -74,7 +74,7 @@ def program_with_an_error() -> Any:
 
 
 def _held_back(run: Run) -> Iterator[Breach]:
-    here: list[int] = []  # tasks whose batch main has got and not yielded
+    here: list[int] = []  # tasks whose batch main has received and not yielded
     for position in run.of(Kind.GOT, Kind.WAIT, Kind.YIELDED):
         event = run.events[position]
         if event["kind"] == Kind.YIELDED:
@@ -82,7 +82,7 @@ def _held_back(run: Run) -> Iterator[Breach]:
         elif event["queue"] == Queue.RESULT:
             if here:
                 waits = "waits for another" if event["kind"] == Kind.WAIT else "takes another from the queue"
-                yield Breach(f"batch {here[0]} has come, and main {waits} before it hands it out", [int(position)])
+                yield Breach(f"batch {here[0]} has arrived, but main {waits} before it hands it out", [int(position)])
             if event["kind"] == Kind.GOT and event["task"] >= 0:
                 here.append(int(event["task"]))
 
@@ -104,7 +104,7 @@ def _too_many(run: Run) -> Iterator[Breach]:
 
 
 def _seen(mistake: str, sentence: str) -> Rule:
-    """A rule whose breaking the program sees for itself."""
+    """A rule that the program itself checks."""
 
     def look(run: Run) -> Iterator[Breach]:
         if getattr(run.outcome.result, "mistake", "") == mistake:
@@ -114,7 +114,7 @@ def _seen(mistake: str, sentence: str) -> Rule:
 
 
 def _dropped(run: Run) -> Iterator[Breach]:
-    drawn: list[int] = []  # where keys were drawn that were sent to nobody yet
+    drawn: list[int] = []  # where keys were drawn that are not sent yet
     for position in run.of(Kind.KEYS_DRAWN, Kind.PUT, Kind.YIELDED):
         event = run.events[position]
         if event["kind"] == Kind.PUT:
@@ -146,10 +146,10 @@ def _once(run: Run) -> Iterator[Breach]:
 
 NO_BATCH = _seen("no batch", "the training loop is given batches")
 RULES = [
-    Rule("ignores capacity", f"a worker has max_tasks // active = {PREFETCH} tasks at most", _too_many),
+    Rule("ignores capacity", f"a worker has at most max_tasks // active = {PREFETCH} tasks", _too_many),
     Rule("gives up at a full worker", "a task whose keys are drawn is sent to a worker", _dropped),
-    Rule("still waits", "without order a batch that has come is handed out at once", _held_back),
-    _seen("leaks the task's entry", "_task_info has the tasks that were sent and not yet yielded"),
+    Rule("still waits", "out of order, a batch that has arrived is handed out at once", _held_back),
+    _seen("leaks the task's entry", "_task_info holds only tasks that were sent and not yet yielded"),
     _seen("leaves the workers", "when the epoch is over, the workers are told to end"),
     NO_BATCH,
     Rule("twice", "every batch is yielded once", _once),
