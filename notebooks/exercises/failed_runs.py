@@ -8,10 +8,9 @@ if broken is not None:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from minidl.events import Kind, Queue
 from minidl.world.simulated import simulate
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.machine import Machine
@@ -20,7 +19,7 @@ from minidl.world.simulated.schedule import Schedule, parse
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import MISSPELT, SLIPS
 from notebooks.exercises.exercise import Finding
-from notebooks.exercises.protocol import COMES_TO_AN_END, RAISES_NOTHING, Broken, Run
+from notebooks.exercises.protocol import COMES_TO_AN_END, RAISES_NOTHING, Broken
 from notebooks.exercises.waiting_lines import lines_that_wait
 
 FOLLOW = "Follow the events of the run up to the red line: which of them is wrong, or should not be there?"
@@ -48,11 +47,9 @@ def explained(answer: Answer, broken: Broken, mistake: str, call: str, causes: M
 def raised(answer: Answer, broken: Broken) -> BaseException | None:
     """The exception from the answer's own lines: in another thread, in a worker, or in main. None: the run failed in
     another way."""
-    assert broken.outcome is not None
-    errors = [error for _, error in broken.outcome.errors]
-    if broken.outcome.error is not None:
-        errors.append(broken.outcome.error)
-    return next((error for error in errors if answer.line_of(error)), None)
+    outcome = broken.run.outcome
+    errors = [*(error for _, error in outcome.errors), outcome.error]
+    return next((error for error in errors if error is not None and answer.line_of(error)), None)
 
 
 def who_waits(text: str, told: set[str]) -> list[str]:
@@ -67,12 +64,11 @@ def who_waits(text: str, told: set[str]) -> list[str]:
 def cut(broken: Broken) -> Broken:
     """The same run up to its first wait of a second or more, if the breach shows by then: in a picture of seconds the
     microseconds that matter would be invisible."""
-    outcome = broken.outcome
-    assert outcome is not None
+    run = broken.run
+    outcome = run.outcome
     times = [event[0] for event in outcome.events]
     last = next((k for k in range(len(times) - 1) if times[k + 1] - times[k] >= SECOND), None)
-    forever = outcome.deadlock or outcome.endless
-    if last is None or not (forever or all(event <= last for event in broken.breach.events)):
+    if last is None or not (run.never_ends or all(event <= last for event in broken.breach.events)):
         return broken
     steps = Steps(outcome.token, last)
     simulate(outcome.program, schedule=steps, **outcome.options)
@@ -94,16 +90,3 @@ class Steps(Schedule):
         if not self.taken and len(machine.events) > self.event:
             self.taken = machine.step - 1
         return super().choose(machine)
-
-
-def sent(run: Run) -> Iterator[tuple[int, int, int]]:
-    """(position, task, worker) of each task that main has sent."""
-    for position in run.of(Kind.PUT, queue=Queue.INDEX):
-        event = run.events[position]
-        if event["task"] >= 0:
-            yield int(position), int(event["task"]), int(event["worker"])
-
-
-def key(event: object) -> tuple[int, int, int]:
-    """(epoch, task, worker) of an event."""
-    return int(event["epoch"]), int(event["task"]), int(event["worker"])  # type: ignore[index]

@@ -32,15 +32,17 @@ def without_status_checks() -> Iterator[None]:
 
 
 class Keys(minidl.Dataset[int]):
-    """Map style: sample k is k."""
+    """Map style: sample k is k; one of them may raise a ValueError."""
 
-    def __init__(self, length: int) -> None:
-        self.length = length
+    def __init__(self, length: int, unreadable: int | None = None) -> None:
+        self.length, self.unreadable = length, unreadable
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, key: int) -> int:
+        if key == self.unreadable:
+            raise ValueError(f"sample {key} cannot be read")
         let_others_run()
         return key
 
@@ -68,3 +70,17 @@ def load(dataset: Any, epochs: int = 1, **options: Any) -> list[Any]:
             let_others_run()
             found.append(batch)
     return found
+
+
+def batches_or_errors(iterator: Iterator[Any]) -> Iterator[Any]:
+    """Each batch, or the name of the exception raised in its place: "ValueError". A RuntimeError is the last."""
+    name = ""
+    while name != "RuntimeError":
+        let_others_run()
+        try:
+            yield next(iterator)
+        except StopIteration:
+            return
+        except (ValueError, RuntimeError) as error:
+            name = type(error).__name__
+            yield name

@@ -40,19 +40,35 @@ class Run:
     @functools.cached_property
     def events(self) -> np.ndarray:
         """One row per event, in order of time: the fields are FIELDS, all int64."""
-        rows = [event[:8] for event in self.outcome.events]
-        return (
-            np.array(rows, dtype=[(name, np.int64) for name in FIELDS])
-            if rows
-            else np.zeros(0, [(n, "i8") for n in FIELDS])
-        )
+        return np.array([event[:8] for event in self.outcome.events], dtype=[(name, np.int64) for name in FIELDS])
 
-    def of(self, *kinds: Kind, queue: Queue | None = None) -> np.ndarray:
-        """The positions of the events of these kinds; only of one queue, if given."""
+    @property
+    def never_ends(self) -> bool:
+        return self.outcome.deadlock or self.outcome.endless
+
+    def of(self, *kinds: Kind, queue: Queue | None = None, task: int | None = None) -> np.ndarray:
+        """The positions of the events of these kinds; only of one queue or task (STOP, say), if given."""
         seen = np.isin(self.events["kind"], kinds)
         if queue is not None:
             seen &= self.events["queue"] == queue
+        if task is not None:
+            seen &= self.events["task"] == task
         return np.flatnonzero(seen)
+
+    def key(self, position: int) -> tuple[int, int, int]:
+        """(epoch, task, worker) of an event."""
+        event = self.events[position]
+        return int(event["epoch"]), int(event["task"]), int(event["worker"])
+
+    def worker(self, position: int) -> int:
+        return self.key(position)[2]
+
+    def tasks_sent(self) -> Iterator[tuple[int, int, int]]:
+        """(position, task, worker) of each task that main has sent."""
+        for position in self.of(Kind.PUT, queue=Queue.INDEX):
+            _, task, worker = self.key(position)
+            if task >= 0:
+                yield int(position), task, worker
 
 
 @dataclass(frozen=True)
@@ -86,6 +102,12 @@ class Broken:
     outcome: Outcome | None = None
     trace: Path | None = None  # once it is saved
     picture: Path | None = None
+
+    @property
+    def run(self) -> Run:
+        """Until it is saved."""
+        assert self.outcome is not None
+        return Run(self.outcome)
 
     def save(self, folder: Path, name: str) -> None:
         """Write the trace to folder/NAME.trace, and its timeline, with the breach marked, to NAME.png."""
@@ -180,7 +202,7 @@ def gives(*expected: Any) -> Rule:
     """The program returns one of these."""
 
     def look(run: Run) -> Iterator[Breach]:
-        ended = run.outcome.error is None and not (run.outcome.deadlock or run.outcome.endless)
+        ended = run.outcome.error is None and not run.never_ends
         if ended and run.outcome.result not in expected:
             yield Breach(f"it returned {run.outcome.result!r}, not {expected[0]!r}", _last(run, Kind.YIELDED))
 
@@ -209,8 +231,7 @@ def _comes_to_an_end(run: Run) -> Iterator[Breach]:
 def _in_order(run: Run) -> Iterator[Breach]:
     due: dict[int, int] = {}
     for position in run.of(Kind.YIELDED):
-        event = run.events[position]
-        epoch, task = int(event["epoch"]), int(event["task"])
+        epoch, task, _ = run.key(position)
         if task != due.get(epoch, 0):
             yield Breach(f"batch {task} was yielded where batch {due.get(epoch, 0)} was due", [int(position)])
         due[epoch] = task + 1
@@ -247,12 +268,10 @@ def in_turns(workers: int) -> Rule:
     """Tasks 0, 1, 2, ... go to workers 0, 1, ..., 0, 1, ..."""
 
     def look(run: Run) -> Iterator[Breach]:
-        for position in run.of(Kind.PUT, queue=Queue.INDEX):
-            event = run.events[position]
-            task, worker = int(event["task"]), int(event["worker"])
-            if task >= 0 and worker != task % workers:
+        for position, task, worker in run.tasks_sent():
+            if worker != task % workers:
                 yield Breach(
-                    f"task {task} was sent to worker {worker}; it was worker {task % workers}'s turn", [int(position)]
+                    f"task {task} was sent to worker {worker}; it was worker {task % workers}'s turn", [position]
                 )
 
     return Rule("in turns", "tasks go round the workers: 0, 1, 0, 1, ...", look)

@@ -1,4 +1,4 @@
-"""Exercise 15: in each trace something speaks against every name but the right one, and that one is never said."""
+"""Exercise 15: each trace contradicts every name but the right one, which is never given away."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from notebooks.exercises.catalogue.e15_name_the_bug import grade
 from notebooks.exercises.protocol import Run
 
 
-def test_each_name_has_its_evidence():
+def test_each_name_has_evidence():
     assert sorted(EVIDENCE) == bugs.NAMES
 
 
 @pytest.mark.parametrize("letter", bugs.TRACES)
-def test_something_speaks_against_every_name_but_one(letter):
+def test_every_name_but_one_is_contradicted(letter):
     run = Run(bugs.outcome(letter))
     assert [name for name in bugs.NAMES if not EVIDENCE[name].against(run)] == [bugs.TRACES[letter]]
 
 
 @pytest.mark.parametrize("letter", bugs.TRACES)
-def test_a_wrong_name_is_not_answered_with_the_right_one(letter, tmp_path):
+def test_the_answer_to_a_wrong_name_does_not_give_away_the_right_one(letter, tmp_path):
     for wrong in set(bugs.NAMES) - {bugs.TRACES[letter]}:
         answers = {**dict.fromkeys(bugs.TRACES, ""), letter: wrong}
         finding = grade(SimpleNamespace(names={"ANSWERS": answers}, path=tmp_path / "15_name_the_bug.py"))
@@ -31,8 +31,8 @@ def test_a_wrong_name_is_not_answered_with_the_right_one(letter, tmp_path):
         assert bugs.TRACES[letter] not in repr(finding)
 
 
-def test_the_events_it_names_are_those_of_the_trace_that_is_written(tmp_path):
-    """Numbered as in the step-through: position for position the same kind."""
+def test_events_are_numbered_as_in_the_trace_that_is_written(tmp_path):
+    """And so as in the step-through: at each position the same kind."""
     import tracing
 
     bugs.write("a", tmp_path)
@@ -41,7 +41,7 @@ def test_the_events_it_names_are_those_of_the_trace_that_is_written(tmp_path):
     assert (tmp_path / "a.png").stat().st_size > 10_000
 
 
-def test_the_traces_are_the_same_whenever_they_are_written(tmp_path):
+def test_the_traces_are_the_same_every_time(tmp_path):
     files = []
     for folder in (tmp_path / "one", tmp_path / "two"):
         bugs.outcome.cache_clear()
@@ -50,7 +50,7 @@ def test_the_traces_are_the_same_whenever_they_are_written(tmp_path):
     assert files[0] == files[1] and len(files[0]) > 2
 
 
-def test_a_trace_does_not_say_its_name(tmp_path):
+def test_a_trace_does_not_contain_its_name(tmp_path):
     for letter in ("d", "e"):
         bugs.write(letter, tmp_path)
         text = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.suffix != ".png" and path.is_file())

@@ -1,7 +1,8 @@
-"""The runner: whatever a learner's file does, a clear verdict comes back; and the commands around it."""
+"""The runner: whatever a learner's file does, a clear verdict comes back. Then the commands around it."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -49,8 +50,8 @@ def write(folder: Path, body: str, head: str = "") -> Path:
 
 
 LOOKS_RIGHT = "return self.dataset[keys]"
-# What is in the file, and what is said: the mistake's name, and words of what was got.
-OUTSIDE = {
+# name: (body, imports, the mistake's name, words of what was got)
+MISTAKES = {
     "a syntax error": ("return (self.dataset", "", "syntax error", "'(' was never closed"),
     "an import of the reference": (
         "return MapFetcher.fetch(self, keys)",
@@ -77,8 +78,8 @@ OUTSIDE = {
         "never returns",
         "of computing it was in line",
     ),
-    "a wait for ever": ("threading.Event().wait()", "import threading", "never returns", "threading.Event().wait()"),
-    "a name that is misspelt": ("return self.datset[keys]", "", "raises", "datset"),
+    "an endless wait": ("threading.Event().wait()", "import threading", "never returns", "threading.Event().wait()"),
+    "a misspelt name": ("return self.datset[keys]", "", "raises", "datset"),
     "the end of the process": ("os._exit(3)", "import os", "ends the process", "exit code 3"),
     "a signal": ("os.kill(os.getpid(), 9)", "import os", "ends the process", "signal 9"),
     "the end of the program": ("raise SystemExit('enough')", "", "raises", "SystemExit: enough"),
@@ -88,9 +89,9 @@ OUTSIDE = {
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_a_mistake_that_no_table_has(name, tmp_path):
-    body, head, mistake, words = OUTSIDE[name]
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_that_any_exercise_may_see_is_reported(name, tmp_path):
+    body, head, mistake, words = MISTAKES[name]
     verdict = grade(FIRST, write(tmp_path, body, head))
     assert verdict.status is Status.FAILED
     assert verdict.finding.mistake == mistake, verdict
@@ -99,7 +100,7 @@ def test_a_mistake_that_no_table_has(name, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_a_line_is_told_by_its_number(tmp_path):
+def test_an_error_is_reported_with_its_line(tmp_path):
     path = write(tmp_path, "spelt = keys\nreturn misspelt")
     line = path.read_text().splitlines().index("        return misspelt") + 1
     assert f"(line {line} of 01_map_fetcher.py)" in grade(FIRST, path).finding.got
@@ -116,14 +117,14 @@ def test_a_line_is_told_by_its_number(tmp_path):
         ("from __future__", "\0from __future__", "syntax error"),
     ],
 )
-def test_a_signature_that_has_changed(old, new, mistake, tmp_path):
+def test_a_changed_signature_is_refused(old, new, mistake, tmp_path):
     path = write(tmp_path, LOOKS_RIGHT)
     path.write_text(path.read_text().replace(old, new))
     assert grade(FIRST, path).finding.mistake == mistake
 
 
 @pytest.mark.timeout(60)
-def test_a_file_that_is_no_text(tmp_path):
+def test_a_file_that_is_not_text_cannot_be_read(tmp_path):
     path = tmp_path / FIRST.file
     path.write_bytes(b"\xff\xfe\x00")
     assert grade(FIRST, path).finding.mistake == "cannot be read"
@@ -141,8 +142,8 @@ def test_what_an_answer_prints_is_shown_and_does_no_harm(tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_an_event_that_is_none(tmp_path):
-    """Its value is no integer: the failing run cannot be written down."""
+def test_an_event_that_cannot_be_recorded_is_reported(tmp_path):
+    """Its value is not an integer, so the failing run cannot be saved."""
     which = exercise("06")
     text = wrong_answers()["06"]["no_resume"].text(which).replace("events import ", "events import Kind, ")
     path = tmp_path / which.file
@@ -153,7 +154,7 @@ def test_an_event_that_is_none(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_a_run_is_shown_up_to_the_first_long_wait(tmp_path):
-    """Everybody waits for ever, and looks around every five seconds: a picture of that would show nothing else."""
+    """Every process waits for ever, and checks every five seconds: a picture of that would show nothing else."""
     which = exercise("11")
     path = tmp_path / which.file
     path.write_text(wrong_answers()["11"]["active_at_last"].text(which), encoding="utf-8")
@@ -165,12 +166,12 @@ def test_a_run_is_shown_up_to_the_first_long_wait(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_nothing_is_left_of_what_an_answer_starts(tmp_path):
-    """A process that it has started is ended with it, also one that looks away from signals."""
-    told = tmp_path / "pid"
-    body = f"child = os.fork()\nif child:\n    open({str(told)!r}, 'w').write(str(child))\n    {LOOKS_RIGHT}\n"
+    """A process that it started is ended with it, even one that ignores signals."""
+    pid_file = tmp_path / "pid"
+    body = f"child = os.fork()\nif child:\n    open({str(pid_file)!r}, 'w').write(str(child))\n    {LOOKS_RIGHT}\n"
     body += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)"
     grade(FIRST, write(tmp_path, body, "import os, signal, time"))
-    pid = int(told.read_text())
+    pid = int(pid_file.read_text())
     deadline = time.monotonic() + 10
     while psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -178,12 +179,12 @@ def test_nothing_is_left_of_what_an_answer_starts(tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_who_waits_for_ever_is_told_within_five_seconds(tmp_path):
-    grade(FIRST, write(tmp_path, LOOKS_RIGHT))  # the server is there
+def test_an_endless_wait_is_reported_within_five_seconds(tmp_path):
+    grade(FIRST, write(tmp_path, LOOKS_RIGHT))  # the server has started
     verdict = grade(FIRST, write(tmp_path, "time.sleep(1000)", "import time"))
     assert "it waits in line" in verdict.finding.got
     assert verdict.seconds > grading.WAITS
-    assert grading.WAITS + 10 * grading.LOOK < 5  # what it takes on a machine with nothing else to do
+    assert grading.WAITS + 10 * grading.LOOK < 5  # how long it takes on an idle machine
 
 
 # ---- commands
@@ -196,40 +197,40 @@ def run(*arguments: str, capsys) -> tuple[int, str]:
 
 
 @pytest.mark.timeout(60)
-def test_from_the_first_list_to_the_first_pass(answers, capsys):
-    status, said = run("list", capsys=capsys)
+def test_a_learner_gets_from_the_first_list_to_the_first_pass(answers, capsys):
+    status, output = run("list", capsys=capsys)
     assert status == 0
-    assert FIRST.file in said and "check 01" in said and f"0 of {len(exercises())}" in said
+    assert FIRST.file in output and "check 01" in output and f"0 of {len(exercises())}" in output
     assert {path.name for path in answers.glob("*.py")} == {each.file for each in exercises().values()}
-    status, said = run("check", capsys=capsys)
-    assert status == 1 and "01" in said and "not attempted" in said
+    status, output = run("check", capsys=capsys)
+    assert status == 1 and "01" in output and "not attempted" in output
     (answers / FIRST.file).write_text(generate(FIRST, solved=True))
-    status, said = run("check", "1", capsys=capsys)
-    assert status == 0 and "passed" in said and f"1 of {len(exercises())}" in said
-    assert "yours" in said and "minidl's" in said and "Looked up each time" in said
-    status, said = run("list", capsys=capsys)
-    assert "done" in said
+    status, output = run("check", "1", capsys=capsys)
+    assert status == 0 and "passed" in output and f"1 of {len(exercises())}" in output
+    assert "yours" in output and "minidl's" in output and "Looked up each time" in output
+    status, output = run("list", capsys=capsys)
+    assert "done" in output
 
 
 @pytest.mark.timeout(60)
-def test_one_that_fails_after_it_had_passed_is_not_done(answers, capsys):
+def test_an_exercise_that_passed_and_then_fails_is_not_done(answers, capsys):
     path = answers / FIRST.file
     path.write_text(generate(FIRST, solved=True))
     run("check", "01", capsys=capsys)
     assert progress.done(answers) == {"01"}
     path.write_text(path.read_text().replace("self.dataset[keys]", "[self.dataset[keys]]"))
-    status, said = run("check", "01", capsys=capsys)
-    assert status == 1 and "passed earlier" in said
+    status, output = run("check", "01", capsys=capsys)
+    assert status == 1 and "passed earlier" in output
     assert progress.done(answers) == set()
 
 
-def test_hints_come_one_after_the_other(answers, capsys):
+def test_hints_come_one_after_another_and_start_again(answers, capsys):
     for hint in (*FIRST.hints, FIRST.hints[0]):
-        status, said = run("hint", "01", capsys=capsys)
-        assert status == 0 and " ".join(hint.split()) in " ".join(said.split())
+        status, output = run("hint", "01", capsys=capsys)
+        assert status == 0 and " ".join(hint.split()) in " ".join(output.split())
 
 
-def test_reset_keeps_what_there_was(answers, capsys):
+def test_reset_keeps_the_old_answer(answers, capsys):
     path = write(answers, LOOKS_RIGHT)
     text = path.read_text()
     progress.note(answers, grading.Verdict("01", Status.PASSED))
@@ -237,15 +238,15 @@ def test_reset_keeps_what_there_was(answers, capsys):
     assert path.read_text() == FIRST.skeleton.read_text()
     assert path.with_suffix(".py.old").read_text() == text
     assert progress.done(answers) == set()
-    assert run("reset", "01", capsys=capsys)[0] == 0  # again: there is nothing to reset, and nothing is lost
+    assert run("reset", "01", capsys=capsys)[0] == 0  # again: nothing to reset, nothing lost
     assert path.with_suffix(".py.old").read_text() == text
 
 
 @pytest.mark.parametrize("arguments", [["check", "99"], ["hint", "x"], ["reset", "0"], ["grade", "nowhere-at-all"]])
-def test_bad_arguments_are_told_in_one_line(arguments, answers, capsys):
-    status, said = run(*arguments, capsys=capsys)
+def test_bad_arguments_are_reported_in_one_line(arguments, answers, capsys):
+    status, output = run(*arguments, capsys=capsys)
     assert status == 2
-    assert said.startswith("error: ") and said.count("\n") == 1
+    assert output.startswith("error: ") and output.count("\n") == 1
 
 
 @pytest.mark.timeout(60)
@@ -257,7 +258,7 @@ def test_progress_that_cannot_be_read_counts_as_none(answers):
 
 
 @pytest.mark.timeout(60)
-def test_check_in_a_notebook(answers, monkeypatch):
+def test_check_shows_the_verdict_in_a_notebook(answers, monkeypatch):
     monkeypatch.setattr("notebooks.exercises.answers.ANSWERS", answers)
     write(answers, "return [self.dataset[keys]]")
     shown = check("01")._repr_html_()
@@ -267,51 +268,58 @@ def test_check_in_a_notebook(answers, monkeypatch):
         check("77")
 
 
-@pytest.mark.timeout(90)
-def test_watch_one_begins_with_it_and_looks_at_no_other(tmp_path):
-    environment = {**os.environ, "MINIDL_ANSWERS": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "notebooks.exercises", "watch", "2"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as watcher:
-        try:
-            assert "02_collate.py: save it to check it" in until(watcher, "Ctrl-C to stop")
-            until(watcher, "02 collation of nested samples: not attempted")
-            write(tmp_path, "return (self.dataset")
-            (tmp_path / "02_collate.py").write_text("def (", encoding="utf-8")
-            assert "01 " not in until(watcher, "02 collation of nested samples: failed")
-        finally:
-            watcher.kill()
+@pytest.fixture
+def watch(tmp_path):
+    """A function that starts `watch` with these arguments on answers in tmp_path."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments):
+            environment = {**os.environ, "MINIDL_ANSWERS": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+            command = [sys.executable, "-m", "notebooks.exercises", "watch", *arguments]
+            watcher = stack.enter_context(
+                subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(watcher.kill)
+            return watcher
+
+        yield start
 
 
 @pytest.mark.timeout(90)
-def test_watch_tries_what_is_saved_and_ends_with_ctrl_c(tmp_path):
-    environment = {**os.environ, "MINIDL_ANSWERS": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "notebooks.exercises", "watch"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as watcher:
-        try:
-            until(watcher, "01 the map fetcher's fetch: not attempted")
-            path = tmp_path / FIRST.file
-            path.write_text(generate(FIRST, solved=True)[:-40] + "(")  # saved half way
-            until(watcher, "syntax error", "was never closed")
-            path.write_text(generate(FIRST, solved=True))
-            until(watcher, "01 the map fetcher's fetch: passed")
-            watcher.send_signal(2)
-            assert watcher.wait(30) == 130
-        finally:
-            watcher.kill()
+def test_watching_one_exercise_checks_it_at_once_and_no_other(watch, tmp_path):
+    watcher = watch("2")
+    assert "02_collate.py: save it to check it" in until(watcher, "Ctrl-C to stop")
+    until(watcher, "02 collation of nested samples: not attempted")
+    write(tmp_path, "return (self.dataset")
+    (tmp_path / "02_collate.py").write_text("def (", encoding="utf-8")
+    assert "01 " not in until(watcher, "02 collation of nested samples: failed")
+
+
+@pytest.mark.timeout(90)
+def test_watch_checks_what_is_saved_and_ends_with_ctrl_c(watch, tmp_path):
+    watcher = watch()
+    until(watcher, "01 the map fetcher's fetch: not attempted")
+    path = tmp_path / FIRST.file
+    path.write_text(generate(FIRST, solved=True)[:-40] + "(")  # saved half way
+    until(watcher, "syntax error", "was never closed")
+    path.write_text(generate(FIRST, solved=True))
+    until(watcher, "01 the map fetcher's fetch: passed")
+    watcher.send_signal(2)
+    assert watcher.wait(30) == 130
 
 
 def until(process: subprocess.Popen[str], *words: str) -> str:
-    """What it says up to a line with one of these words. (The test's time limit ends it.)"""
-    said = ""
+    """Its output up to a line with one of these words. (The test's time limit ends it.)"""
+    output = ""
     for line in process.stdout:
-        said += line
+        output += line
         if any(word in line for word in words):
-            return said
-    raise AssertionError(f"it ended without a word of {words}")
+            return output
+    raise AssertionError(f"it ended without any of {words}")
 
 
 @pytest.mark.timeout(110)
-def test_grades_of_a_class(tmp_path, capsys, monkeypatch):
+def test_grade_writes_a_table_of_a_class(tmp_path, capsys, monkeypatch):
     """Two learners, the first two exercises of the list."""
     some = dict(list(exercises().items())[:2])
     monkeypatch.setattr("notebooks.exercises.grade_table.exercises", lambda: some)

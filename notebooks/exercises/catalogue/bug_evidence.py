@@ -70,8 +70,7 @@ def _result(run: Run) -> int:
 def message_lost(run: Run) -> str:
     if not len(run.of(Kind.JOIN_BEGIN)):
         return f"Main does not wait for the end of a worker: its last event is {named(run, last(run))}."
-    got = run.of(Kind.GOT, queue=Queue.INDEX)
-    stops = got[run.events["task"][got] == STOP]
+    stops = run.of(Kind.GOT, queue=Queue.INDEX, task=STOP)
     return f"The message that tells a worker to stop arrives: {named(run, int(stops[0]))}." if len(stops) else ""
 
 
@@ -85,8 +84,8 @@ def never_told(run: Run) -> str:
 
 
 def not_reset(run: Run) -> str:
-    sent, epochs = run.of(Kind.DISPATCHED), run.of(Kind.EPOCH_BEGIN)
-    firsts = sent[run.events["task"][sent] == 0]
+    epochs = run.of(Kind.EPOCH_BEGIN)
+    firsts = run.of(Kind.DISPATCHED, task=0)
     if not one_epoch(run) and (run.events["worker"][firsts] != 0).any():
         return ""
     if not one_epoch(run):

@@ -112,7 +112,8 @@ def unpinned() -> str:
 
 
 def next_epoch() -> list[Any]:
-    """Worker 0 is killed after its stream has ended, which costs nothing; but then there is a second epoch."""
+    """Worker 0 is killed after its stream has ended, which costs nothing; but then there is a second epoch. The last
+    item is what its error names."""
     loader: Any = minidl.DataLoader(Stream(1, 4), **OPTIONS, persistent_workers=True)
     iterator = iter(loader)
     found = [next(iterator) for _ in range(3)]  # to get the third, main has learned that worker 0's stream has ended

@@ -10,7 +10,7 @@ from minidl.events import Kind
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
-from notebooks.exercises.failed_runs import explained, sent
+from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.heartbeat import beat
 from notebooks.exercises.programs import Keys, Stream, let_others_run, without_status_checks
 from notebooks.exercises.protocol import (
@@ -111,10 +111,9 @@ def grade(answer: Answer) -> Finding | None:
 
 def _mistake(broken: Broken, ending: bool) -> str:
     """The name of the mistake that the run shows."""
-    outcome = broken.outcome
-    assert outcome is not None
-    run = Run(outcome)
-    workers = [worker for _, _, worker in sent(run)]
+    run = broken.run
+    outcome = run.outcome
+    workers = [worker for _, _, worker in run.tasks_sent()]
     if broken.rule == "primed":
         count = len(_before_asking(run))
         known = {PREFETCH: "primes prefetch_factor only", WORKERS: "primes one task a worker", 0: "does not prime"}
@@ -142,7 +141,7 @@ def _mistake(broken: Broken, ending: bool) -> str:
 def _before_asking(run: Run) -> list[int]:
     """The positions of the tasks that were sent before main asked for the first batch."""
     asked = run.of(Kind.ASKED)
-    return [position for position, _, _ in sent(run) if not len(asked) or position < asked[0]]
+    return [position for position, _, _ in run.tasks_sent() if not len(asked) or position < asked[0]]
 
 
 def primed(count: int) -> Rule:
@@ -158,7 +157,7 @@ def primed(count: int) -> Rule:
 
 
 def _numbered(run: Run) -> Iterator[Breach]:
-    for due, (position, task, _) in enumerate(sent(run)):
+    for due, (position, task, _) in enumerate(run.tasks_sent()):
         if task != due:
             yield Breach(f"a task was sent with the number {task}; {due} was due", [position])
 
@@ -166,8 +165,8 @@ def _numbered(run: Run) -> Iterator[Breach]:
 def _not_ended(run: Run) -> Iterator[Breach]:
     ended: dict[int, int] = {}  # worker -> when main learned that its stream had ended
     for position in run.of(Kind.WORKER_EXHAUSTED):
-        ended.setdefault(int(run.events["worker"][position]), int(position))
-    for position, task, worker in sent(run):
+        ended.setdefault(run.worker(position), int(position))
+    for position, task, worker in run.tasks_sent():
         if position > ended.get(worker, len(run.events)):
             yield Breach(f"task {task} was sent to worker {worker}, whose stream had ended", [position])
 
@@ -177,7 +176,7 @@ def _complete(run: Run) -> Iterator[Breach]:
     if len(run.of(Kind.WORKER_EXHAUSTED)):
         return
     for position in run.of(Kind.EPOCH_END):
-        there, yielded = len(list(sent(run))), len(run.of(Kind.YIELDED))
+        there, yielded = len(list(run.tasks_sent())), len(run.of(Kind.YIELDED))
         if yielded < there:
             what = f"the epoch was over when only {yielded} of {there} tasks sent had been yielded"
             yield Breach(what, [int(position)])

@@ -20,8 +20,8 @@ from notebooks.exercises.catalogue.worker_rules import (
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.heartbeat import beat
-from notebooks.exercises.programs import Keys, Stream, let_others_run, load, without_status_checks
-from notebooks.exercises.protocol import ALWAYS, COMES_TO_AN_END, Broken, Run, gives, play
+from notebooks.exercises.programs import Keys, Stream, batches_or_errors, let_others_run, load, without_status_checks
+from notebooks.exercises.protocol import ALWAYS, COMES_TO_AN_END, Broken, gives, play
 
 OPTIONS: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 3, "collate_fn": list}
 
@@ -56,15 +56,6 @@ CAUSES = {
 }
 
 
-class Damaged(Keys):
-    """Sample 3 cannot be read."""
-
-    def __getitem__(self, key: int) -> int:
-        if key == 3:
-            raise ValueError("sample 3 is damaged")
-        return super().__getitem__(key)
-
-
 class Unsendable:
     """A key that cannot be pickled."""
 
@@ -78,20 +69,11 @@ def no_licence(worker_id: int) -> None:
 
 @without_status_checks()
 def _collect(loader: Any) -> list[Any]:
-    """Its batches, and "ValueError" in place of each one that raises."""
-    iterator, found = iter(loader), list[Any]()
-    while True:
-        try:
-            found.append(next(iterator))
-        except StopIteration:
-            return found
-        except ValueError:
-            found.append("ValueError")
-        let_others_run()
+    return list(batches_or_errors(iter(loader)))
 
 
 def damaged() -> list[Any]:
-    return _collect(minidl.DataLoader(Damaged(8), batch_size=1, **OPTIONS))
+    return _collect(minidl.DataLoader(Keys(8, unreadable=3), batch_size=1, **OPTIONS))
 
 
 @without_status_checks()
@@ -147,9 +129,9 @@ def grade(answer: Answer) -> Finding | None:
 
 def _mistake(broken: Broken, program: Any) -> str:
     """The name of the mistake that the run shows."""
-    outcome = broken.outcome
-    assert outcome is not None
-    run, errors = Run(outcome), [error for _, error in outcome.errors]
+    run = broken.run
+    outcome = run.outcome
+    errors = [error for _, error in outcome.errors]
     died = next((error for error in errors if not isinstance(error, (KeyboardInterrupt, OSError))), None)
     if outcome.last_fault_at >= 0:
         return "ignores the end of main"

@@ -10,7 +10,7 @@ from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
-from notebooks.exercises.programs import Keys, let_others_run, load, without_status_checks
+from notebooks.exercises.programs import Keys, batches_or_errors, load, without_status_checks
 from notebooks.exercises.protocol import ALWAYS, IN_ORDER, Broken, Run, gives, never_more_than, play
 
 TASKS, WORKERS, PREFETCH = 8, 2, 2
@@ -42,34 +42,19 @@ def program() -> list[list[int]]:
     return load(Keys(TASKS), num_workers=WORKERS, prefetch_factor=PREFETCH)
 
 
-class Failing(Keys):
-    """Sample 2 raises."""
-
-    def __getitem__(self, key: int) -> int:
-        if key == 2:
-            raise ValueError("no sample 2")
-        return super().__getitem__(key)
-
-
 AFTERWARDS: tuple[list[Any], list[int], list[int]] = [[0], [1], "ValueError", *BATCHES[3:]], [], [0] * WORKERS
 
 
 @without_status_checks()
 def afterwards() -> tuple[list[Any], list[int], list[int]]:
     """Each batch, or what was raised in its place; the tasks still in _task_info; how many each worker still has."""
+    dataset = Keys(TASKS, unreadable=2)
     loader: Any = minidl.DataLoader(
-        Failing(TASKS), batch_size=1, collate_fn=list, num_workers=WORKERS, prefetch_factor=PREFETCH
+        dataset, batch_size=1, collate_fn=list, num_workers=WORKERS, prefetch_factor=PREFETCH
     )
-    batches, found = iter(loader), list[Any]()
-    while True:
-        try:
-            batch = next(batches)
-        except StopIteration:
-            return found, sorted(batches._task_info), batches._workers_num_tasks
-        except ValueError as error:
-            batch = type(error).__name__
-        let_others_run()
-        found.append(batch if isinstance(batch, (list, str)) else type(batch).__name__)
+    iterator = iter(loader)
+    found = [each if isinstance(each, (list, str)) else type(each).__name__ for each in batches_or_errors(iterator)]
+    return found, sorted(iterator._task_info), iterator._workers_num_tasks
 
 
 def grade(answer: Answer) -> Finding | None:
@@ -82,19 +67,18 @@ def grade(answer: Answer) -> Finding | None:
                 return with_real_processes(answer, program, BATCHES)
             return explained(answer, broken, _left(broken), f"{CALL}; sample 2 raises", CAUSES)
         mistake = {IN_ORDER.name: "no buffer", rules[1].name: "refills on receipt"}.get(broken.rule, broken.rule)
-        assert broken.outcome is not None
         if "more tasks outstanding" in broken.error:
             mistake = "sends too much"
-        elif broken.rule == gives().name and len(Run(broken.outcome).of(Kind.KEYS_DRAWN)) <= WORKERS * PREFETCH:
+        elif broken.rule == gives().name and len(broken.run.of(Kind.KEYS_DRAWN)) <= WORKERS * PREFETCH:
             mistake = "sends nothing new"
-        if (broken.outcome.deadlock or broken.outcome.endless) and _has_come(Run(broken.outcome)):
+        if broken.run.never_ends and _has_come(broken.run):
             mistake = "never looks into the buffer"
     return explained(answer, broken, mistake, CALL, CAUSES)
 
 
 def _left(broken: Broken) -> str:
     """The mistake, after an epoch in which a sample raised."""
-    result = broken.outcome.result if broken.outcome is not None else None
+    result = broken.run.outcome.result
     if not isinstance(result, tuple):
         return broken.rule
     if "ExceptionWrapper" in result[0]:

@@ -64,14 +64,12 @@ def grade(answer: Answer) -> Finding | None:
         beat(CALL)
         broken = play(program, RULES)
         if broken is not None:
-            assert broken.outcome is not None
-            mistake = _mistake(broken.rule, Run(broken.outcome))
+            mistake = _mistake(broken.rule, broken.run)
             return explained(answer, broken, mistake, CALL, CAUSES)
         good = [each for each in BATCHES if each != [3]]
         broken = play(program_with_an_error, [NO_BATCH, *ALWAYS, gives(good)], chance=1)
         if broken is not None:
             call = f"{CALL}, whose sample 3 cannot be read"
-            assert broken.outcome is not None
             mistake = "hands out the error" if broken.rule == "no batch" else "an error breaks the epoch"
             return explained(answer, broken, mistake, call, CAUSES)
     return with_real_processes(answer, program, BATCHES)
@@ -81,7 +79,7 @@ def _mistake(rule: str, run: Run) -> str:
     """The mistake behind the broken rule."""
     outcome = run.outcome
     yielded, sent = len(run.of(Kind.YIELDED)), (run.events["task"][run.of(Kind.PUT, queue=Queue.INDEX)] >= 0).sum()
-    if (outcome.deadlock or outcome.endless) and yielded == sent:
+    if run.never_ends and yielded == sent:
         return "never sees the end"
     if rule == "gives up at a full worker" and not sent:
         return "chooses no worker"

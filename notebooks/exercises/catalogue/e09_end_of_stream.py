@@ -25,7 +25,7 @@ from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained, raised
 from notebooks.exercises.heartbeat import beat
 from notebooks.exercises.programs import Stream, let_others_run, load, without_status_checks
-from notebooks.exercises.protocol import ALWAYS, Broken, Run, gives, play
+from notebooks.exercises.protocol import ALWAYS, Broken, gives, play
 
 CAUSES = {
     "the first worker's end ends all": "The epoch ended with the first stream that ended. The other workers' streams "
@@ -170,15 +170,14 @@ def grade(answer: Answer) -> Finding | None:
 
 def _mistake(answer: Answer, broken: Broken) -> str:
     """The name of the mistake that the run shows."""
-    assert broken.outcome is not None
-    run = Run(broken.outcome)
+    run = broken.run
     if len(run.of(Kind.WORKER_DIED)) and broken.rule != STAYS.name:
         return "the ended worker counts as active"
     if broken.rule == WAITS_FOR_NOTHING.name:
         broken.waits = ""  # it names the first unanswered task, but main may be waiting for another
         return "never skips the ended worker's tasks"
     own = raised(answer, broken)  # without one, main misses the entry of a task that was skipped
-    if (own is None and isinstance(broken.outcome.error, KeyError)) or (
+    if (own is None and isinstance(run.outcome.error, KeyError)) or (
         broken.rule == ALL_HAVE_ENDED.name and not ends(run, broken.breach.events[0])
     ):
         return "skips what will come"

@@ -90,7 +90,7 @@ def _stops(run: Run) -> Iterator[Breach]:
 
 
 def _comes(run: Run) -> Iterator[Breach]:
-    if run.outcome.deadlock or run.outcome.endless:
+    if run.never_ends:
         yield Breach("main waits for a batch that never comes", [int(run.of(Kind.ASKED)[-1])])
 
 
@@ -150,10 +150,9 @@ def grade(answer: Answer) -> Finding | None:
 
 
 def _mistake(broken: Broken, program: Any) -> str:
-    assert broken.outcome is not None
-    rule = broken.rule
+    rule, run = broken.rule, broken.run
     if rule == STAYS_ALIVE.name:
-        if any(isinstance(error, (NameError, ImportError)) for _, error in broken.outcome.errors):
+        if any(isinstance(error, (NameError, ImportError)) for _, error in run.outcome.errors):
             return "raises"
         mistakes = {unpinnable: "an exception kills the thread", unreadable: "an exception kills the thread"}
         return (mistakes | {epochs: "takes every message for a batch"}).get(program, "raises")
@@ -162,9 +161,8 @@ def _mistake(broken: Broken, program: Any) -> str:
     if program is plain and "not pinned" in broken.result:
         return "does not pin"
     if "RuntimeError" in broken.result:
-        sent = Run(broken.outcome).of(Kind.PUT, queue=Queue.DATA)
-        failed = (Run(broken.outcome).events["task"][sent] == WAKE).any()  # the number of a Failed
-        return "the error has no task" if failed else "ends too early"
+        failed = run.of(Kind.PUT, queue=Queue.DATA, task=WAKE)  # the number of a Failed
+        return "the error has no task" if len(failed) else "ends too early"
     return {STOPS.name: "goes on after the flag is set", COMES.name: "loses a message"}.get(rule, rule)
 
 

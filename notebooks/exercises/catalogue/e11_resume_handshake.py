@@ -9,6 +9,7 @@ import minidl
 from minidl.events import RESUME, Kind, Queue
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
+from notebooks.exercises.catalogue.death_programs import next_epoch
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.programs import Keys, Stream, let_others_run, load
@@ -44,26 +45,10 @@ def streams() -> list[Any]:
     return sorted(load(Stream(1, 3), epochs=2, **OPTIONS))
 
 
-def bereaved() -> list[Any]:
-    """Worker 0 is killed after its stream has ended, which costs nothing; but then there is a second epoch."""
-    loader: Any = minidl.DataLoader(Stream(1, 4), **OPTIONS)
-    iterator = iter(loader)
-    found = [next(iterator) for _ in range(3)]  # to get the third, main has learned that worker 0's stream has ended
-    iterator._workers[0].kill()
-    iterator._workers[0].join(5)
-    found += list(iterator)
-    try:
-        for batch in loader:
-            found.append(batch)
-    except RuntimeError as error:
-        found.append("worker 0" if "worker 0" in str(error) else str(error))
-    return found
-
-
 ABANDONED = [[0], *([key] for key in range(8))]
 COMPLETE = [[key] for key in range(4)] * 2
 STREAMS = sorted([[0], [1], [3], [5]] * 2)
-BEREAVED = [[0], [1], [3], [5], [7], "worker 0"]
+NEXT_EPOCH = [[0], [1], [3], [5], [7], "worker 0, and again"]
 
 
 def until_death() -> list[Any]:
@@ -112,12 +97,11 @@ def _heard(run: Run) -> dict[int, list[tuple[int, int]]]:
 
 def _told(run: Run) -> set[int]:
     """The workers that were sent a Resume."""
-    puts = run.events[run.of(Kind.PUT, queue=Queue.INDEX)]
-    return {int(worker) for worker in puts["worker"][puts["task"] == RESUME]}
+    return {run.worker(position) for position in run.of(Kind.PUT, queue=Queue.INDEX, task=RESUME)}
 
 
 def _answers(run: Run) -> Iterator[Breach]:
-    if run.outcome.deadlock or run.outcome.endless:
+    if run.never_ends:
         puts = [int(k) for k in run.of(Kind.PUT, queue=Queue.INDEX)]
         waits = [int(k) for k in run.of(Kind.WAIT) if run.events["thread"][k] == 0 and k > puts[-1]]
         silent = [f"worker {each}" for each in range(WORKERS) if each not in _told(run)]
@@ -157,7 +141,7 @@ CASES = {
     abandoned: (ABANDONED, f"{EPOCHS}; the first is abandoned after one batch"),
     complete: (COMPLETE, EPOCHS),
     streams: (STREAMS, f"{EPOCHS}; an iterable dataset, worker 0 has one sample and worker 1 three"),
-    bereaved: (BEREAVED, f"{EPOCHS}; worker 0 is killed in the first, after its stream has ended"),
+    next_epoch: (NEXT_EPOCH, f"{EPOCHS}; worker 0 is killed in the first, after its stream has ended"),
 }
 KILLS = tuple(f"{step}.k{number}" for number in (1, 2) for step in range(90, 230, 8))
 
@@ -168,7 +152,7 @@ def grade(answer: Answer) -> Finding | None:
             broken = play(program, [*RULES, gives(expected)], chance=40, most_steps=STEPS)
             if broken is not None:
                 finding = explained(answer, broken, _mistake(broken, program), call, CAUSES)
-                if program is bereaved:
+                if program is next_epoch:
                     finding.expected = "a RuntimeError at the beginning of the second epoch: worker 0 is dead"
                 return finding
         broken = play(until_death, RULES, schedules=KILLS, chance=0, most_steps=STEPS)
@@ -179,8 +163,7 @@ def grade(answer: Answer) -> Finding | None:
 
 
 def _mistake(broken: Broken, program: Any) -> str:
-    assert broken.outcome is not None
-    run = Run(broken.outcome)
+    run = broken.run
     if broken.rule == ACKNOWLEDGED.name:
         sent = run.events[broken.breach.events[0]]
         heard = [worker for k, worker in _heard(run).get(int(sent["epoch"]), []) if k < broken.breach.events[0]]
@@ -189,7 +172,7 @@ def _mistake(broken: Broken, program: Any) -> str:
         return "stops at the first acknowledgement" if heard[-1] >= 0 else "any message counts"
     if broken.rule == ANSWERS.name and len(_told(run)) < WORKERS:
         return "not every worker is told"
-    return {streams: "the workers stay exhausted", bereaved: "a dead worker is expected to answer"}.get(
+    return {streams: "the workers stay exhausted", next_epoch: "a dead worker is expected to answer"}.get(
         program, broken.rule
     )
 

@@ -50,7 +50,7 @@ def _told(run: Run) -> Iterator[Breach]:
     """For runs of `hit`: all batches, or within a second an error that names the worker that was killed."""
     outcome = run.outcome
     workers = [move.number - 1 for move in outcome.schedule.moves if move.what is Fault.KILL]
-    if outcome.deadlock or outcome.endless or outcome.error is not None or not workers:
+    if run.never_ends or outcome.error is not None or not workers:
         return
     at = [max(0, int(np.searchsorted(run.events["time"], outcome.last_fault_at * 1e9)) - 1)]
     last = outcome.result[-1] if outcome.result else "nothing"
@@ -193,8 +193,7 @@ def _check(answer: Answer, case: Case) -> Finding | None:
     broken = play(case.program, rules, chance=40, most_steps=STEPS)
     if broken is None:
         return None
-    assert broken.outcome is not None
-    mistake = case.endless if broken.outcome.deadlock or broken.outcome.endless else case.error
+    mistake = case.endless if broken.run.never_ends else case.error
     if case.program is one_unheard:
         mistake = _overlooked(broken, both_unheard, "0")
     return _found(answer, broken, mistake, case.call, case.expected)

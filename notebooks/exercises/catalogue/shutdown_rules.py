@@ -124,8 +124,7 @@ class CtrlCInTheWait(Recorded):
 
 def _first_stop(run: Run) -> int | None:
     """The position of the first Stop that is put on an index_queue."""
-    puts = run.of(Kind.PUT, queue=Queue.INDEX)
-    stops = puts[run.events["task"][puts] == STOP]
+    stops = run.of(Kind.PUT, queue=Queue.INDEX, task=STOP)
     return int(stops[0]) if len(stops) else None
 
 
@@ -136,8 +135,7 @@ def _pin_thread_first(run: Run) -> Iterator[Breach]:
 
 
 def _told(run: Run) -> Iterator[Breach]:
-    puts = run.of(Kind.PUT, queue=Queue.INDEX)
-    told = set(run.events["worker"][puts][run.events["task"][puts] == STOP].tolist())
+    told = {run.worker(position) for position in run.of(Kind.PUT, queue=Queue.INDEX, task=STOP)}
     forced = run.of(Kind.WORKER_TERMINATED)
     for worker_id in sorted(set(range(WORKERS)) - told):
         if len(forced) or run.outcome.deadlock:
@@ -147,7 +145,7 @@ def _told(run: Run) -> Iterator[Breach]:
 
 def _nobody_forced(run: Run) -> Iterator[Breach]:
     for position in run.of(Kind.WORKER_TERMINATED):
-        worker_id = run.events["worker"][position]
+        worker_id = run.worker(position)
         yield Breach(f"worker {worker_id} got SIGTERM, but would have ended by itself", [int(position)])
 
 
@@ -161,7 +159,7 @@ def _skips(run: Run) -> Iterator[Breach]:
 
 
 def _within(run: Run) -> Iterator[Breach]:
-    if not (run.outcome.deadlock or run.outcome.endless) and run.outcome.lasted > PATIENCE + 1:
+    if not run.never_ends and run.outcome.lasted > PATIENCE + 1:
         at = run.of(Kind.WORKER_TERMINATED, Kind.JOIN_BEGIN)
         yield Breach(f"it took {run.outcome.lasted:.0f} s", [int(each) for each in at[-1:]])
 

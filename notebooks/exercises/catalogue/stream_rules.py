@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minidl.events import STOP, Kind, Queue
-from notebooks.exercises.failed_runs import key, sent
 from notebooks.exercises.protocol import Breach, Rule, Run
 
 MAIN = 0  # the number of main's thread
@@ -13,17 +12,17 @@ MAIN = 0  # the number of main's thread
 
 def ends(run: Run, before: int) -> dict[tuple[int, int, int], int]:
     """{(epoch, task, worker): position} of the StreamEnds that main has received before this position."""
-    said = {key(run.events[position]) for position in run.of(Kind.STREAM_END)}
+    said = {run.key(position) for position in run.of(Kind.STREAM_END)}
     got = run.of(Kind.GOT, queue=Queue.RESULT)
-    return {key(run.events[at]): int(at) for at in got if at < before and key(run.events[at]) in said}
+    return {run.key(at): int(at) for at in got if at < before and run.key(at) in said}
 
 
 def _waits_for_nothing(run: Run) -> Iterator[Breach]:
     """Main waits for the task after the last one it yielded. The breach shows where that worker's StreamEnd came."""
-    if not (run.outcome.deadlock or run.outcome.endless) or not len(run.of(Kind.STREAM_END)):
+    if not run.never_ends or not len(run.of(Kind.STREAM_END)):
         return
-    last = max((key(run.events[at])[:2] for at in run.of(Kind.YIELDED)), default=(0, -1))
-    for position, task, worker in sent(run):
+    last = max((run.key(at)[:2] for at in run.of(Kind.YIELDED)), default=(0, -1))
+    for position, task, worker in run.tasks_sent():
         epoch = int(run.events["epoch"][position])
         if (epoch, task) > last:
             came = [at for (of, _, who), at in ends(run, len(run.events)).items() if (of, who) == (epoch, worker)]
@@ -42,10 +41,10 @@ def _all_have_ended(run: Run) -> Iterator[Breach]:
 
 
 def _nothing_thrown_away(run: Run) -> Iterator[Breach]:
-    said, yielded = ends(run, len(run.events)), {key(run.events[at])[:2] for at in run.of(Kind.YIELDED)}
+    said, yielded = ends(run, len(run.events)), {run.key(at)[:2] for at in run.of(Kind.YIELDED)}
     over = {int(run.events["epoch"][at]) for at in run.of(Kind.EPOCH_END)}
     for at in run.of(Kind.GOT, queue=Queue.RESULT):
-        epoch, task, worker = key(run.events[at])
+        epoch, task, worker = run.key(at)
         if task >= 0 and epoch in over and (epoch, task, worker) not in said and (epoch, task) not in yielded:
             yield Breach(f"batch {task} arrived from worker {worker} and was never yielded", [int(at)])
 
@@ -59,8 +58,7 @@ def _until_main_goes_on(run: Run, at: int) -> int:
 
 def _stops(run: Run) -> list[tuple[int, int]]:
     """(position, worker) of each Stop that main has sent."""
-    puts = run.of(Kind.PUT, queue=Queue.INDEX)
-    return [(int(at), int(run.events["worker"][at])) for at in puts if run.events["task"][at] == STOP]
+    return [(int(at), run.worker(at)) for at in run.of(Kind.PUT, queue=Queue.INDEX, task=STOP)]
 
 
 def _told(run: Run) -> Iterator[Breach]:
@@ -82,7 +80,7 @@ def _what_an_end_brings(run: Run) -> Iterator[Breach]:
     for (epoch, _, worker), at in sorted(ends(run, len(run.events)).items(), key=lambda item: item[1]):
         ended.setdefault(epoch, set()).add(worker)
         until = _until_main_goes_on(run, at)
-        if len(ended[epoch]) < 2 and not any(at < position < until for position, _, _ in sent(run)):
+        if len(ended[epoch]) < 2 and not any(at < position < until for position, _, _ in run.tasks_sent()):
             yield Breach(f"worker {worker}'s stream has ended, and main goes on without sending a task", [until])
 
 

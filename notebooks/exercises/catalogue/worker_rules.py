@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from minidl.events import RESUME, STOP, Kind, Queue
-from notebooks.exercises.failed_runs import key
 from notebooks.exercises.protocol import Breach, Rule, Run
 
 
 def unanswered_resume(run: Run) -> bool:
     """Whether a worker took a Resume and never answered it."""
     took, answered = (
-        {int(run.events["worker"][at]) for at in run.of(kind, queue=queue) if run.events["task"][at] == RESUME}
+        {run.worker(at) for at in run.of(kind, queue=queue, task=RESUME)}
         for kind, queue in ((Kind.GOT, Queue.INDEX), (Kind.PUT, Queue.RESULT))
     )
     return bool(took - answered)
@@ -25,10 +24,10 @@ def _same_task(run: Run) -> Iterator[Breach]:
     for at in run.of(Kind.GOT, Kind.PUT):
         event = run.events[at]
         if event["kind"] == Kind.GOT and event["queue"] == Queue.INDEX:
-            has[int(event["worker"])] = key(event)
+            has[int(event["worker"])] = run.key(at)
         elif event["kind"] == Kind.PUT and event["queue"] == Queue.RESULT and event["task"] >= 0:
             _, task, worker = has[int(event["worker"])]
-            if key(event) != has[worker]:
+            if run.key(at) != has[worker]:
                 what = f"worker {worker} had taken task {task}, and answered task {event['task']}"
                 yield Breach(what, [int(at)])
 
@@ -36,19 +35,18 @@ def _same_task(run: Run) -> Iterator[Breach]:
 def _no_fetch_after_stop(run: Run) -> Iterator[Breach]:
     """Messages that a worker takes after the shutdown's first Stop are taken after the done event was set."""
     begin = run.of(Kind.DONE_SET)
-    stops = [at for at in run.of(Kind.PUT, queue=Queue.INDEX) if run.events["task"][at] == STOP]
-    stops = [at for at in stops if len(begin) and at > begin[0]]
-    late = {key(run.events[at]) for at in run.of(Kind.GOT, queue=Queue.INDEX) if stops and at > stops[0]}
+    stops = [at for at in run.of(Kind.PUT, queue=Queue.INDEX, task=STOP) if len(begin) and at > begin[0]]
+    late = {run.key(at) for at in run.of(Kind.GOT, queue=Queue.INDEX) if stops and at > stops[0]}
     for at in run.of(Kind.FETCH_BEGIN):
-        if key(run.events[at]) in late:
-            _, task, worker = key(run.events[at])
+        if run.key(at) in late:
+            _, task, worker = run.key(at)
             yield Breach(f"worker {worker} began task {task}, which it took after the done event was set", [int(at)])
 
 
 def _one_end(run: Run) -> Iterator[Breach]:
     ended = set()
     for at in run.of(Kind.WORKER_EXHAUSTED):
-        epoch, _, worker = key(run.events[at])
+        epoch, _, worker = run.key(at)
         if (epoch, worker) in ended:
             yield Breach(f"worker {worker} reported the end of its stream twice", [int(at)])
         ended.add((epoch, worker))
@@ -56,11 +54,11 @@ def _one_end(run: Run) -> Iterator[Breach]:
 
 def _nobody_dies(run: Run) -> Iterator[Breach]:
     for at in run.of(Kind.WORKER_DIED):
-        yield Breach(f"worker {int(run.events['worker'][at])} ended without being told to", [int(at)])
+        yield Breach(f"worker {run.worker(at)} ended without being told to", [int(at)])
 
 
 def _all_have_ended(run: Run) -> Iterator[Breach]:
-    ended = {key(run.events[at])[::2] for at in run.of(Kind.WORKER_EXHAUSTED)}
+    ended = {run.key(at)[::2] for at in run.of(Kind.WORKER_EXHAUSTED)}
     for at in run.of(Kind.EPOCH_END):
         late = [worker for worker in range(2) if (int(run.events["epoch"][at]), worker) not in ended]
         if late:

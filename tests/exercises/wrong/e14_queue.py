@@ -52,7 +52,9 @@ WRONG = {
         (f"self._writer.close()\n        else:\n            {PUT_LAST}", f"pass\n        {PUT_LAST}"),
     ),
     "outlives": Wrong("the feeder outlives the queue", (PUT_LAST, "pass")),
-    "reader_gone": Wrong("an error ends the feeder", ("self._emit_send_failed(error, NO_TASK)", "raise")),
+    "reader_gone": Wrong(
+        "an error ends the feeder", ("except OSError as error:", "except OSError as error:\n            raise")
+    ),
     "stays_open": Wrong(
         "the pipe stays open", ("finally:\n            self._writer.close()", "finally:\n            pass")
     ),
