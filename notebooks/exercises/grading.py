@@ -95,7 +95,7 @@ def _judge(which: Exercise, path: Path) -> Verdict:
         finding = which.grade(answer)
     except NoEvent as error:
         cause = "emit(kind, epoch_id, task, worker, queue, value) takes integers; you may also leave out its calls."
-        finding = Finding("emits what is no event", f"{heartbeat.last}", str(error), "events with integers", cause)
+        finding = Finding("emits an invalid event", f"{heartbeat.last}", str(error), "events with integers", cause)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of the learner's code, too
         if not _concerns(error, path):
             raise

@@ -149,7 +149,7 @@ def test_an_event_that_cannot_be_recorded_is_reported(tmp_path):
     path = tmp_path / which.file
     path.write_text(text.replace("while not self", "emit(Kind.WORKER_READY, value=0.5)\n        while not self"))
     finding = grade(which, path).finding
-    assert finding.mistake == "emits what is no event" and "WORKER_READY" in finding.got and "0.5" in finding.got
+    assert finding.mistake == "emits an invalid event" and "WORKER_READY" in finding.got and "0.5" in finding.got
 
 
 @pytest.mark.timeout(60)

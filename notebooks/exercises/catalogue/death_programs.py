@@ -86,7 +86,7 @@ def hit() -> list[Any]:
     return found if said == "nothing" else [*found, said]
 
 
-def unheard(*numbers: int) -> str:
+def unnoticed(*numbers: int) -> str:
     """Workers have died and main has not noticed: what the health check raises."""
     iterator: Any = iter(minidl.DataLoader(Keys(20), **OPTIONS))
     next(iterator)
@@ -97,12 +97,12 @@ def unheard(*numbers: int) -> str:
     return error_of(iterator, lambda: deaths.check_health(iterator))
 
 
-def one_unheard() -> str:
-    return unheard(1)
+def one_unnoticed() -> str:
+    return unnoticed(1)
 
 
-def both_unheard() -> str:
-    return unheard(0, 1)
+def both_unnoticed() -> str:
+    return unnoticed(0, 1)
 
 
 def unpinned() -> str:

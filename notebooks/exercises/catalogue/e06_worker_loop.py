@@ -141,7 +141,7 @@ def _mistake(broken: Broken, program: Any) -> str:
         return "never starts"
     if isinstance(died, ValueError):
         return "an exception kills the worker"
-    if isinstance(died, AttributeError) and "epoch_id" in str(died):  # what was put is no message
+    if isinstance(died, AttributeError) and "epoch_id" in str(died):  # what was put is not a message
         return "loses the task id"
     if died is not None:
         return "raises"

@@ -42,13 +42,13 @@ CASES = (
     Case(
         faulty,
         "four batches; the dataset raises a ValueError for sample 1",
-        "the ValueError in the place of batch 1, and the other batches",
+        "the ValueError in place of batch 1, and the other batches",
         (SKIPPING,),
     ),
     Case(
         unpinnable,
         "four batches; pinning batch 1 raises a ValueError",
-        "the ValueError in the place of batch 1, and the other batches",
+        "the ValueError in place of batch 1, and the other batches",
         (SKIPPING,),
     ),
     Case(

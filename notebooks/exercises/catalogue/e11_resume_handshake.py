@@ -66,13 +66,12 @@ def until_death() -> list[Any]:
 
 def _acknowledged(run: Run) -> Iterator[Breach]:
     """Between an epoch's Resume and its task 0 main reads every worker's acknowledgement."""
-    heard = _heard(run)
-    for k in run.of(Kind.PUT, queue=Queue.INDEX):
-        event = run.events[k]
-        epoch = int(event["epoch"])
-        if event["task"] != 0 or epoch & 0xFFFFFFFF == 0:  # the first epoch needs no Resume
+    messages = _messages_read(run)
+    for k in run.of(Kind.PUT, queue=Queue.INDEX, task=0):
+        epoch = run.key(k)[0]
+        if epoch & 0xFFFFFFFF == 0:  # the first epoch needs no Resume
             continue
-        before = [worker for position, worker in heard.get(epoch, []) if position < k]
+        before = [worker for position, worker in messages.get(epoch, []) if position < k]
         missing = [f"worker {each}" for each in range(WORKERS) if each not in before]
         if missing:
             acknowledged = sum(worker >= 0 for worker in before)
@@ -81,9 +80,9 @@ def _acknowledged(run: Run) -> Iterator[Breach]:
             yield Breach(f"task 0 of the new epoch was sent before {who} had answered: {read}", [int(k)])
 
 
-def _heard(run: Run) -> dict[int, list[tuple[int, int]]]:
+def _messages_read(run: Run) -> dict[int, list[tuple[int, int]]]:
     """By epoch, what main has read since its Resume: (position, the worker that acknowledges it or -1)."""
-    heard: dict[int, list[tuple[int, int]]] = {}
+    read: dict[int, list[tuple[int, int]]] = {}
     epoch = -1
     for k in run.of(Kind.PUT, Kind.GOT):
         event = run.events[k]
@@ -91,8 +90,8 @@ def _heard(run: Run) -> dict[int, list[tuple[int, int]]]:
         if event["kind"] == Kind.PUT and event["queue"] == Queue.INDEX and resumes:
             epoch = int(event["epoch"])
         elif event["kind"] == Kind.GOT and event["queue"] == Queue.RESULT and epoch >= 0:
-            heard.setdefault(epoch, []).append((int(k), int(event["worker"]) if resumes else -1))
-    return heard
+            read.setdefault(epoch, []).append((int(k), int(event["worker"]) if resumes else -1))
+    return read
 
 
 def _told(run: Run) -> set[int]:
@@ -166,10 +165,10 @@ def _mistake(broken: Broken, program: Any) -> str:
     run = broken.run
     if broken.rule == ACKNOWLEDGED.name:
         sent = run.events[broken.breach.events[0]]
-        heard = [worker for k, worker in _heard(run).get(int(sent["epoch"]), []) if k < broken.breach.events[0]]
-        if not heard:
+        read = [worker for k, worker in _messages_read(run).get(int(sent["epoch"]), []) if k < broken.breach.events[0]]
+        if not read:
             return "no wait"
-        return "stops at the first acknowledgement" if heard[-1] >= 0 else "any message counts"
+        return "stops at the first acknowledgement" if read[-1] >= 0 else "any message counts"
     if broken.rule == ANSWERS.name and len(_told(run)) < WORKERS:
         return "not every worker is told"
     return {streams: "the workers stay exhausted", next_epoch: "a dead worker is expected to answer"}.get(

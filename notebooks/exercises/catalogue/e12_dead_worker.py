@@ -13,12 +13,12 @@ from minidl.world.simulated.faults import Fault
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.catalogue.death_programs import (
-    both_unheard,
+    both_unnoticed,
     finished,
     hit,
     long_finished,
     next_epoch,
-    one_unheard,
+    one_unnoticed,
     slow,
     struck,
     unpinned,
@@ -139,7 +139,7 @@ NOBODY_DIES = (
 )
 SOMEBODY_DIES = (
     Case(
-        one_unheard,
+        one_unnoticed,
         "worker 1 was killed; check_health(iterator), and then next()",
         "a RuntimeError that names worker 1, both times",
         "worker 1, and again",
@@ -194,8 +194,8 @@ def _check(answer: Answer, case: Case) -> Finding | None:
     if broken is None:
         return None
     mistake = case.endless if broken.run.never_ends else case.error
-    if case.program is one_unheard:
-        mistake = _overlooked(broken, both_unheard, "0")
+    if case.program is one_unnoticed:
+        mistake = _overlooked(broken, both_unnoticed, "0")
     return _found(answer, broken, mistake, case.call, case.expected)
 
 

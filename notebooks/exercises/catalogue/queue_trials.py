@@ -39,7 +39,7 @@ class Wires:
         return [self.world.unpickle(data).task_id for data in self.channel.whole if data is not None]
 
 
-def nobody_reads() -> None:
+def no_reader() -> None:
     wires = Wires()
     wires.put(PUTS)
     wires.channel.reader.close()  # the write that waits fails, and so the feeder ends
@@ -124,7 +124,7 @@ ALL = f"{list(range(PUTS))}"
 TRIALS = (
     Trial(
         f"put {PUTS} times into a pipe that holds {SMALL} bytes and is not read; then close the reader",
-        nobody_reads,
+        no_reader,
         "put returns, and the feeder ends",
         _blocks,
     ),

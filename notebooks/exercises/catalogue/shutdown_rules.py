@@ -143,7 +143,7 @@ def _told(run: Run) -> Iterator[Breach]:
             yield Breach(f"no Stop was put on the index_queue of worker {worker_id}: it waits for a task", [at])
 
 
-def _nobody_forced(run: Run) -> Iterator[Breach]:
+def _none_forced(run: Run) -> Iterator[Breach]:
     for position in run.of(Kind.WORKER_TERMINATED):
         worker_id = run.worker(position)
         yield Breach(f"worker {worker_id} got SIGTERM, but would have ended by itself", [int(position)])
@@ -186,7 +186,7 @@ def _lets_go(run: Run) -> Iterator[Breach]:
 
 PIN_FIRST = Rule("pin thread first", "the pin thread has ended before a worker is told to stop", _pin_thread_first)
 TOLD = Rule("every worker is told", "a worker that waits for a task is woken by a Stop on its index_queue", _told)
-NO_FORCE = Rule("no force", "force is for workers that do not end by themselves in time", _nobody_forced)
+NO_FORCE = Rule("no force", "force is for workers that do not end by themselves in time", _none_forced)
 SKIPS = Rule("queued tasks are skipped", "once the workers are told to stop, none begins another task", _skips)
 WITHIN = Rule("one deadline", f"all workers together get {PATIENCE:.0f} s to end by themselves", _within)
 LETS_GO = Rule("lets go", "after the shutdown main holds no queues, and watches no worker", _lets_go)

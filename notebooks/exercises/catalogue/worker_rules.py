@@ -52,7 +52,7 @@ def _one_end(run: Run) -> Iterator[Breach]:
         ended.add((epoch, worker))
 
 
-def _nobody_dies(run: Run) -> Iterator[Breach]:
+def _none_dies(run: Run) -> Iterator[Breach]:
     for at in run.of(Kind.WORKER_DIED):
         yield Breach(f"worker {run.worker(at)} ended without being told to", [int(at)])
 
@@ -79,9 +79,7 @@ SAME_TASK = Rule("the task's own answer", "a worker answers the task that it too
 NO_FETCH_AFTER_STOP = Rule(
     "no fetch after the done event", "nothing is fetched while main shuts down", _no_fetch_after_stop
 )
-NOBODY_DIES = Rule(
-    "no worker dies", "a worker lives until it is told to end, whatever the dataset raises", _nobody_dies
-)
+NOBODY_DIES = Rule("no worker dies", "a worker lives until it is told to end, whatever the dataset raises", _none_dies)
 ONE_END = Rule("one end", "a worker whose stream has ended answers no more tasks of this epoch", _one_end)
 ALL_HAVE_ENDED = Rule(
     "both report their end", "an epoch is over when each worker has sent a StreamEnd", _all_have_ended
