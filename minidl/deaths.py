@@ -32,7 +32,10 @@ def notice_deaths(iterator: ParallelIterator) -> None:
 
 
 def _death_unnoticed(iterator: ParallelIterator) -> bool:
-    return not iterator._shutdown and iterator._failure is None and bool(iterator._endings.wait(0))
+    """Whether a worker has ended and main has not taken that in. (An iterator that is over, or has failed, receives
+    nothing any more.)"""
+    receives = not iterator._shutdown and iterator._failure is None
+    return receives and bool(iterator._endings.wait(0))  # looks, and does not wait
 
 
 def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:

@@ -228,11 +228,11 @@ class ParallelIterator(BaseIterator):
             raise RuntimeError(
                 "this iterator was inherited from another process, whose workers would lose batches to it"
             )
-        with signals.Step(self) as step:
-            step.task_id = self._next_task()
-            batch = self._take(step.task_id)
+        with signals.Interruptible(self) as call:
+            call.task_id = self._next_task()
+            batch = self._take(call.task_id)
             notice_deaths(self)  # last: a death that is not raised now is raised after the training step
-        return step.task_id, batch
+        return call.task_id, batch
 
     def _next_task(self) -> int:
         """Wait until a task can be yielded: in order the next one, else any."""

@@ -265,7 +265,7 @@ class Consumer:
                 return channel
 
     def _take_in(self, ready: list[Any]) -> None:
-        """Do what the waiter woke up for."""
+        """Handle everything that the waiter reports as ready."""
         for label in ready:
             if label is FLAG_SET:
                 raise Stopped
@@ -286,7 +286,7 @@ class Consumer:
             self._waiter.remove(channel.reader)
             channel.open = False
         self._waiter.remove(channel.peer)
-        channel.whole.append(None)
+        channel.whole.append(None)  # the mark of its death
 
     def _read(self, channel: Channel) -> None:
         channel.read()

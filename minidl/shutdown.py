@@ -56,7 +56,7 @@ def shut_down(iterator: ParallelIterator) -> None:
             stop_pin_thread(iterator)
             tell_workers_to_stop(iterator)
             wait_for_workers(iterator)
-        except BaseException:  # Ctrl-C skips the waits; the pin thread, though, must end before step 5
+        except BaseException:  # Ctrl-C skips the waits, but the pin thread must end before its queues are closed
             end_pin_thread(iterator)
             raise
         finally:

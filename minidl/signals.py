@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minidl.parallel import ParallelIterator
 
 
-class Step:
+class Interruptible:
     """One next(), and what Ctrl-C costs in it. While it waits for a task: nothing. Anywhere else something may be half
     done, or the chosen task's batch lost: the iterator has failed, and every further next() raises."""
 
@@ -28,7 +28,7 @@ class Step:
     def __init__(self, iterator: ParallelIterator) -> None:
         self._iterator = iterator
 
-    def __enter__(self) -> Step:
+    def __enter__(self) -> Interruptible:
         self._iterator._data_queue.waiting = False
         self._iterator._in_use = True
         return self

@@ -173,7 +173,7 @@ class Machine:
         thread = self.running
         waits = timeout is None or timeout > 0
         deadline = NO_DEADLINE if timeout is None else self.clock + int(timeout * SECOND)
-        caller = sys._getframe(2)  # called the service that called this
+        caller = sys._getframe(2)  # the line of the loader that asks for the service: where this thread is
         call = id(caller.f_code), caller.f_lasti
         while True:
             # What the scheduler looks at: whether this thread can run, and when its wait times out.
