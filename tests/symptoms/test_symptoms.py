@@ -109,7 +109,7 @@ def test_an_exit_that_takes_five_seconds(run: Run) -> None:
 def test_memory_that_grows(run: Run) -> None:
     printed, reported = run("growing")
     assert numbers(printed)[-1] > 100  # MB
-    assert "The memory of worker 0's own grew by" in reported and "reference count" in reported
+    assert "Worker 0's private memory grew by" in reported and "reference count" in reported
     assert numbers(run("growing", CURED)[0])[-1] < 20
 
 

@@ -19,7 +19,7 @@ import tracing
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import FLOOR_UNKNOWN, Hang, explain
 from tracing.analysis.hang.stuck_moments import Ending
-from tracing.trace.process_status import Process, look_at, processes
+from tracing.trace.process_status import ProcessStatus, look_at, processes
 from tracing.trace.trace import Trace
 
 BAD = 9  # the sample that hangs: with a batch size of 2, in batch 4
@@ -168,12 +168,12 @@ def hanging(name: str, directory: Path, *ends: Any) -> Iterator[tuple[Trace, Han
     finally:
         pids = [process.pid, *(each.pid for each in psutil.Process(process.pid).children(recursive=True))]
         if directory.exists():  # main may be dead, and its workers children of another process
-            pids += [pid for pid, how in processes(directory).items() if how is not Process.CLOSED]
+            pids += [pid for pid, how in processes(directory).items() if how is not ProcessStatus.CLOSED]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.join()
-        while any(look_at(pid) is not Process.GONE for pid in pids):
+        while any(look_at(pid) is not ProcessStatus.GONE for pid in pids):
             time.sleep(0.01)
 
 

@@ -160,7 +160,7 @@ def _tasks(trace: Trace, lane: Lane, at: np.ndarray) -> np.ndarray:
     return np.where(given_away, -1, np.maximum(trace.events["task"][at], -1))
 
 
-_KNOWS_MORE = _any_of(WorkerStatus.RESUMING, WorkerStatus.STOPPED, WorkerStatus.DEAD, WorkerStatus.REAPED)
+_AFTER_THE_STREAM = _any_of(WorkerStatus.RESUMING, WorkerStatus.STOPPED, WorkerStatus.DEAD, WorkerStatus.REAPED)
 
 
 def _statuses(
@@ -174,7 +174,7 @@ def _statuses(
         return index.group(number, kind, queue, worker)
 
     parts = [index.lane(number, lane, worker)]
-    if lane is Lane.WORKER:  # main says when its process begins, and when it is gone
+    if lane is Lane.WORKER:  # main's events mark when its process begins, and when it is gone
         parts = [group(Kind.WORKER_STARTING), *parts, group(Kind.WORKER_DIED), group(Kind.WORKER_JOINED)]
     at = np.concatenate([part.range(first, k) for part in parts if len(part)] or [NOWHERE.array])
     at = at[max(0, int(at.searchsorted(first, "right")) - 1) :]
@@ -186,9 +186,9 @@ def _statuses(
         status[group(Kind.SHUTDOWN_BEGIN).last_of_each(at) > closed] = NUMBER[MainStatus.SHUTTING_DOWN]
     elif lane is Lane.WORKER and len(stream_ends := group(Kind.STREAM_END)):
         # Once main knows that its stream has ended, a worker only takes messages that it will do nothing with.
-        ended, told = stream_ends.last_of_each(at), group(Kind.PUT, Queue.RESULT).last_of_each(at)
-        over = (group(Kind.WORKER_RESUMED).last_of_each(at) < ended) & (ended < told)
-        status[over & ~_KNOWS_MORE[status]] = NUMBER[WorkerStatus.STREAM_ENDED]
+        ended, reported = stream_ends.last_of_each(at), group(Kind.PUT, Queue.RESULT).last_of_each(at)
+        over = (group(Kind.WORKER_RESUMED).last_of_each(at) < ended) & (ended < reported)
+        status[over & ~_AFTER_THE_STREAM[status]] = NUMBER[WorkerStatus.STREAM_ENDED]
     return at, status
 
 

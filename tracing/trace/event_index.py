@@ -31,7 +31,7 @@ NEVER = np.iinfo(np.int64).max  # the position of what has not happened
 
 
 class Lane(enum.IntEnum):
-    """The threads of an iterator; and the role of a thread in its process."""
+    """The threads of an iterator."""
 
     MAIN = 0  # the thread that iterates
     WORKER = 1
@@ -74,7 +74,7 @@ class LaneKey(NamedTuple):
 
 
 class MadeHops(NamedTuple):
-    """Hops that tasks of one epoch made: hop hops[i] of task tasks[i] is the event at positions[i]."""
+    """Hops of the tasks of one epoch: hop hops[i] of task tasks[i] is the event at positions[i]."""
 
     tasks: np.ndarray
     hops: np.ndarray
@@ -181,14 +181,14 @@ class Epoch:
     # [hop, task] -> position. Every state reads whole rows, so a hop's row is one piece of memory.
     table: np.ndarray = field(default_factory=lambda: np.full((len(HOPS), 16), NEVER))
     length: int = 0  # tasks: columns in use
-    changed: int = 0  # tasks from this one on have changed since tracing.trace.tasks last looked
+    changed: int = 0  # tasks from this one on have changed since tracing.trace.tasks last updated its rows
 
     def hops(self, *names: str) -> list[np.ndarray]:
         """For each name the positions of that hop, one per task; NEVER where it has not happened."""
         return [self.table[HOP[name], : self.length] for name in names]
 
     def add(self, tasks: np.ndarray, hops: np.ndarray, positions: np.ndarray) -> None:
-        """Take in these hops: MadeHops."""
+        """Add the hops of a MadeHops."""
         room, needed = self.table.shape[1], int(tasks.max()) + 1
         if needed > room:
             more = np.full((len(HOPS), max(needed, 2 * room) - room), NEVER)
@@ -196,7 +196,7 @@ class Epoch:
         made = tasks[hops != HOP["keys_begin"]]  # a sampler that is asked for keys may have none: then there is no task
         self.length = max(self.length, int(made.max(initial=-1)) + 1)
         self.changed = min(self.changed, int(tasks.min()))
-        new = self.table[hops, tasks] == NEVER  # what happened twice counts the first time ...
+        new = self.table[hops, tasks] == NEVER  # of two events of the same hop the first one counts ...
         self.table[hops[new][::-1], tasks[new][::-1]] = positions[new][::-1]  # ... so the first is written last
 
     def remove(self, tasks: np.ndarray, hops: np.ndarray, positions: np.ndarray) -> None:
@@ -207,7 +207,7 @@ class Epoch:
 
 @dataclass
 class Iterator:
-    """One iterator: what a LOADER event announced."""
+    """One iterator, announced by a LOADER event."""
 
     number: int
     loader: int
@@ -249,8 +249,8 @@ class Index:
     # ---- keeping it up to date
 
     def add(self, events: np.ndarray, first: int, actors: int) -> bool:
-        """Take in the events from position `first` on. False if the index must be made anew: an epoch turned out
-        to continue an iterator that it was thought to begin."""
+        """Add the events from position `first` on. False if the index must be built anew: an epoch turned out to
+        continue an iterator, and was thought to begin one."""
         new = events[first:]
         if not self._learn_iterators(new):
             return False
@@ -266,7 +266,7 @@ class Index:
         return True
 
     def remove(self, events: np.ndarray, first: int) -> None:
-        """Take out the events from position `first` on: some that came late belong before them."""
+        """Remove the events from position `first` on: late ones belong before them."""
         new = events[first:]
         for group, _ in self._by_group(new, first):
             self.groups[group].cut(first)
@@ -339,8 +339,8 @@ def _epoch_ids(events: np.ndarray) -> np.ndarray:
 
 
 def _different(numbers: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """The different numbers, in the order in which they come first; and which of them each one is."""
-    if len(numbers) == 0 or (numbers == numbers[0]).all():  # the usual case, and quick to see
+    """The distinct numbers in the order in which they first occur; and which of them each number is."""
+    if len(numbers) == 0 or (numbers == numbers[0]).all():  # the usual case, and quick to check
         return numbers[:1].tolist(), np.zeros(len(numbers), np.int64)
     different, first, which = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -348,7 +348,7 @@ def _different(numbers: np.ndarray) -> tuple[list[int], np.ndarray]:
 
 
 def _alike(*columns: np.ndarray) -> Stream[tuple[tuple[int, ...], np.ndarray]]:
-    """For each different row of these columns: the row, and the indices at which it stands, ascending."""
+    """For each distinct row of these columns: the row, and its indices, ascending."""
     if len(columns[0]) == 0:
         return
     # numpy sorts a million numbers of 16 bits in some 10 ms (a radix sort), longer ones in 100.

@@ -1,6 +1,6 @@
-"""One process's pair of files, read as far as they are written: finished, growing, cut off or damaged.
+"""Reads one process's pair of files as far as they are written: finished, growing, cut off or damaged.
 
-Nothing here changes a file, and nothing maps one: a mapped file that its process cuts would kill the reader.
+No file is changed here, and none is mapped: if its process truncated a mapped file, the reader would be killed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from minidl.events import DIED, Kind, Queue
 from tracing.recording import file_format as fmt
 
-FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records asked for at once: few at first, more while there are more
-MAX_HOLES = 64  # records that were claimed and not written when we looked, at most: each thread claims one at a time
+FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records read at once: few at first, then more and more
+MAX_HOLES = 64  # records claimed but not yet written that are looked at again: each thread claims one at a time
 MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
 
 KNOWN_KINDS = np.zeros(256, bool)
@@ -36,7 +36,7 @@ class TraceDamage(UserWarning):
 
 
 class ProcessFiles:
-    """What one process recorded. `read()` takes in what is new."""
+    """What one process recorded. `read()` returns what is new."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class ProcessFiles:
         self.damage: list[TraceError] = []
         self.texts: dict[int, bytes] = {}  # number -> JSON
         self.thread_names: dict[int, str] = {}  # actor -> name
-        self.last_time = 0  # of the last record taken in; the header's start before the first (ns)
+        self.last_time = 0  # of the last record read; before the first, the header's start (ns)
         self._known = 0
         self._next = 0  # the record to read next
         self._holes: list[int] = []
@@ -54,7 +54,7 @@ class ProcessFiles:
 
     @property
     def incomplete(self) -> bool:
-        """Whether its process said more than can be read: its file was full, or is damaged."""
+        """Whether its process emitted more than can be read: its file was full, or is damaged."""
         return self._broken or (self.header is not None and self.header.dropped > 0)
 
     @property
@@ -63,10 +63,10 @@ class ProcessFiles:
         return self._broken and self._next == 0
 
     def read(self, known: int) -> np.ndarray:
-        """The records that were written since the last time (RECORD_DTYPE), in the order of their places.
-        `known` is how many events the whole trace had so far: what task ids are plausible depends on it.
+        """The records written since the last time (RECORD_DTYPE), in the order of the file.
+        `known` is how many events the whole trace has so far: which task ids are plausible depends on it.
 
-        Raises TraceError for a newer format. Other damage is appended to `damage`, and reading ends before it.
+        Raises TraceError for a newer format. Other damage is appended to `damage`, and reading stops before it.
         """
         if self._broken:
             return np.empty(0, fmt.RECORD_DTYPE)
@@ -85,7 +85,7 @@ class ProcessFiles:
 
     def _read_events(self) -> np.ndarray:
         with open(self.path, "rb") as file:
-            # The size first: a process that closes its file says how many records there are, then cuts it.
+            # The size first: a process that closes its file writes how many records there are, then truncates it.
             size = os.fstat(file.fileno()).st_size
             if not self._read_header(file.read(fmt.HEADER.size), size):
                 return np.empty(0, fmt.RECORD_DTYPE)
@@ -98,9 +98,9 @@ class ProcessFiles:
         self._broken = True
 
     def _read_header(self, data: bytes, size: int) -> bool:
-        """Whether there is a header that we understand."""
+        """Whether there is a header that can be read."""
         if size == 0 or (size >= fmt.HEADER_SIZE and not any(data[: len(fmt.MAGIC)])):
-            return False  # it is being made; or its process was killed just then
+            return False  # being written; or its process was killed while it wrote
         if size < fmt.HEADER_SIZE:
             self._damaged(f"cut off: a header has {fmt.HEADER_SIZE} bytes", size)
             return False
@@ -117,9 +117,9 @@ class ProcessFiles:
         return not self._broken
 
     def _read_records(self, fd: int) -> list[np.ndarray]:
-        """Block by block, until one ends in places that nobody has written to.
+        """Block by block, until one ends in records that are not written yet.
 
-        Not until nothing more is found: a process that goes on recording would keep its reader here for ever.
+        Not until there is nothing more: a process that keeps recording would keep its reader here for ever.
         """
         blocks, length = [], FIRST_READ
         assert self.header is not None
@@ -136,31 +136,31 @@ class ProcessFiles:
                 self._holes = [*self._holes, *holes.tolist()][-MAX_HOLES:]
             blocks.append(self._valid(block, self._next))
             self._next += len(block)
-            if len(block) + MAX_HOLES < length:  # more places than threads can have claimed
+            if len(block) + MAX_HOLES < length:  # more empty records than threads can have claimed
                 break
             length = min(2 * length, LONGEST_READ)
         return blocks
 
     def _read_holes(self, fd: int) -> np.ndarray:
-        """A thread that had claimed a record and not written it may have done so since."""
+        """A thread that had claimed a record may have written it since."""
         found, still = [np.empty(0, fmt.RECORD_DTYPE)], []
-        for place in self._holes:
-            data = os.pread(fd, fmt.RECORD.size, fmt.HEADER_SIZE + place * fmt.RECORD.size)
+        for number in self._holes:
+            data = os.pread(fd, fmt.RECORD.size, fmt.HEADER_SIZE + number * fmt.RECORD.size)
             record = np.frombuffer(data, fmt.RECORD_DTYPE, len(data) // fmt.RECORD.size)
             if len(record) and record["kind"][0]:
-                found.append(self._valid(record, place))
+                found.append(self._valid(record, number))
             else:
-                still.append(place)
+                still.append(number)
         self._holes = still
         return np.concatenate(found)
 
     def _valid(self, block: np.ndarray, first: int) -> np.ndarray:
-        """The records of a block that were written, up to the first impossible one; `first` is the block's place."""
+        """The written records of a block, up to the first impossible one; `first` is the number of its first record."""
         reasons = {
             "an unknown kind of event": ~KNOWN_KINDS[block["kind"]],
             "an impossible queue": block["queue"] > max(Queue),
             "an impossible worker": block["worker"] < -1,
-            # Task ids count from 0, and each task makes several events. Tables are as long as the largest id.
+            # Task ids count from 0, and each task has several events. Tables are as long as the largest id.
             "an impossible task": (block["task"] < DIED) | (block["task"] > 8 * (self._known + first) + 8192),
             "an impossible time": block["time"] < 0,
             "an impossible number of workers": (block["kind"] == Kind.LOADER)
@@ -217,7 +217,7 @@ class ProcessFiles:
                 break
 
     def _text_damaged(self, what: str, offset: int) -> None:
-        """Said once. The events are whole; only their texts are not."""
+        """Reported once. The events are sound; only their texts are not."""
         if not any(error.path == self.text_path for error in self.damage):
             self.damage.append(TraceError(what, self.text_path, offset))
 

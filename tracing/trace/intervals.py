@@ -1,7 +1,7 @@
-"""Stretches of time between two events, and what several of them have in common.
+"""Stretches of time between two events, and where several of them overlap.
 
-"Main waited, and meanwhile a worker was idle": the time is cut wherever anything changes (`Grid`). Between two cuts
-each thread does one thing, so such a time is the sum of the lengths of some of the pieces.
+"Main waited, and meanwhile a worker was idle": cut the time wherever anything changes (`Grid`). Between two cuts
+each thread does one thing, so the time in question is the sum of the lengths of some of the pieces.
 
 Legend
     span     (1204, 1230)     positions of two events: the time between them
@@ -37,11 +37,11 @@ class Intervals:
 
     @property
     def total(self) -> int:
-        """Of all of them together (ns)."""
+        """The sum of their lengths (ns)."""
         return int(self.length.sum())
 
     def longest(self, count: int = 3) -> Intervals:
-        """The longest ones, longest first; none that is empty."""
+        """The longest ones, longest first, without empty ones."""
         order = np.argsort(-self.length, kind="stable")[:count]
         return self.where(order[self.length[order] > 0])
 
@@ -51,7 +51,7 @@ class Intervals:
         return self.where(order[(len(order) - 1) // 2 :][:1])
 
     def joined(self) -> Intervals:
-        """The same time, with those made one of which each begins with the event that ends the one before."""
+        """The same time, with neighbours joined: those of which one begins with the event that ends the other."""
         begins = np.append(True, self.first[1:] != self.last[:-1])[: len(self.first)]
         ends = np.append(begins[1:], True)[: len(self.first)]
         return Intervals(self.begin[begins], self.end[ends], self.first[begins], self.last[ends])
@@ -67,8 +67,8 @@ def depth(begin: np.ndarray, end: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def spent(begin: np.ndarray, end: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """How much of the time up to each of the moments `at` lies in the intervals, which are in ascending order and do
-    not overlap: float64, ns. It grows during each interval, and only then."""
+    """How much of the time up to each of the moments `at` is in the intervals, which must be in ascending order and not
+    overlap: float64, ns."""
     if len(begin) == 0:
         return np.zeros(len(at))
     total = np.append(0, np.cumsum(end - begin))
@@ -76,7 +76,7 @@ def spent(begin: np.ndarray, end: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 class Grid:
-    """The time, cut at `edges` (ns, any order): what is between two of them does not change there."""
+    """The time, cut at `edges` (ns, any order). Between two edges nothing changes."""
 
     def __init__(self, *edges: np.ndarray) -> None:
         self.edges = np.unique(np.concatenate(edges)) if edges else np.empty(0, np.int64)

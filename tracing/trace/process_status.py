@@ -1,4 +1,4 @@
-"""What the operating system says of a process that records, or did: it runs, it is stopped, it is gone."""
+"""Whether a process that recorded runs, is stopped or is gone, according to the operating system."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import is_alive
 
 
-class Process(enum.Enum):
-    """How a process is."""
+class ProcessStatus(enum.Enum):
+    """What became of a process."""
 
     LIVES = "lives"  # it computes or sleeps
     STOPPED = "stopped"  # by SIGSTOP, Ctrl-Z or a debugger: it does nothing until it is continued
-    GONE = "gone"  # there is none with this pid; or it is dead, and its parent has not yet asked for its exit code
-    CLOSED = "closed"  # it ended in order, or its recording was stopped: what it does now is not known
+    GONE = "gone"  # none has this pid; or it is a zombie: dead, and its parent has not yet collected its exit code
+    CLOSED = "closed"  # it ended normally, or its recording was stopped: what it does now is unknown
 
 
 # The letter in /proc/PID/stat. Where there is no /proc, a process that exists is taken to live.
-STATES = {"T": Process.STOPPED, "t": Process.STOPPED, "Z": Process.GONE, "X": Process.GONE}
+STATES = {"T": ProcessStatus.STOPPED, "t": ProcessStatus.STOPPED, "Z": ProcessStatus.GONE, "X": ProcessStatus.GONE}
 
 
-def processes(directory: Path) -> dict[int, Process]:
-    """How each process that recorded into this trace is now."""
-    found: dict[int, Process] = {}
+def processes(directory: Path) -> dict[int, ProcessStatus]:
+    """The present status of each process that recorded into this trace: pid -> status."""
+    found: dict[int, ProcessStatus] = {}
     for path in sorted(directory.glob("events-*-*.bin")):
         with contextlib.suppress(OSError):
             header = fmt.read_header(path)
             if header is not None and header.used < 0:
                 found[header.pid] = look_at(header.pid)
             elif header is not None:
-                found.setdefault(header.pid, Process.CLOSED)
+                found.setdefault(header.pid, ProcessStatus.CLOSED)
     return found
 
 
-def processes_of_a_simulation(about: dict[str, Any]) -> dict[int, Process]:
-    """How each process of a simulated run was when that ended in a deadlock, from the trace's description; else {}."""
-    return {int(pid): Process(how) for pid, how in about.get("processes", {}).items()}
+def processes_of_a_simulation(about: dict[str, Any]) -> dict[int, ProcessStatus]:
+    """The status of each process of a simulated run that ended in a deadlock, from the trace's description; else {}."""
+    return {int(pid): ProcessStatus(how) for pid, how in about.get("processes", {}).items()}
 
 
-def look_at(pid: int) -> Process:
-    """How the process with this pid is now."""
+def look_at(pid: int) -> ProcessStatus:
+    """The present status of the process with this pid."""
     if not is_alive(pid):
-        return Process.GONE
+        return ProcessStatus.GONE
     with contextlib.suppress(OSError, IndexError):
         # "12 (name) S 1 ...": the name may hold spaces and parentheses.
         letter = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        return STATES.get(letter, Process.LIVES)
-    return Process.LIVES
+        return STATES.get(letter, ProcessStatus.LIVES)
+    return ProcessStatus.LIVES
 
 
 def has_unread(directory: Path, pid: int, known: int) -> bool:
-    """Whether a process has recorded more than the `known` events of it that were read."""
-    said = 0
+    """Whether a process has recorded more than the `known` events that were read."""
+    recorded = 0
     for path in directory.glob(f"events-{pid}-*.bin"):
         with contextlib.suppress(OSError):
             header = fmt.read_header(path)
             with open(path, "rb") as file:
-                said += fmt.count_records(file.fileno(), header.capacity) if header is not None else 0
-    return said > known
+                recorded += fmt.count_records(file.fileno(), header.capacity) if header is not None else 0
+    return recorded > known

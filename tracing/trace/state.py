@@ -1,6 +1,6 @@
 """What a loader looks like after one event: the vocabulary of `trace.state(k)`. Every view reads this.
 
-How it is computed stands in tracing.trace.state_at; here is only what it is.
+How it is computed is in tracing.trace.state_at; here is only what it is.
 
 Legend
     k           1234               position of an event in `trace.events`
@@ -86,18 +86,18 @@ class TaskState:
 
 @dataclass
 class QueueState:
-    """What is in one queue, in order: what is taken next stands first."""
+    """What is in one queue, in order: the next to be taken first."""
 
     buffer: list[Label] = field(default_factory=list)  # put, and not yet written to the pipe by the feeder thread
     pipe: list[Label] = field(default_factory=list)  # written to the pipe, and not yet taken (data_queue has no pipe)
-    pickling: bool = False  # the feeder thread is at work on buffer[0]
+    pickling: bool = False  # the feeder thread is pickling buffer[0]
 
     def __len__(self) -> int:
         return len(self.buffer) + len(self.pipe)
 
     @property
     def messages(self) -> list[Label]:
-        """Everything in the queue, what is taken next first."""
+        """Everything in the queue, the next to be taken first."""
         return self.pipe + self.buffer
 
 
@@ -106,11 +106,11 @@ class WorkerState:
     """One worker process."""
 
     worker: int  # worker_id: 0 to num_workers - 1
-    pid: int  # 0 as long as it is not known
+    pid: int  # 0 until it is known
     status: WorkerStatus
     task: int  # the task in its hands, from GOT to its result's PUT; else -1
-    since: int  # when it began to be so (ns)
-    exit_code: int | None = None  # once it is known: negative for a signal
+    since: int  # when the status began (ns)
+    exit_code: int | None = None  # None until it is known; negative for a signal
     done: int = 0  # results it has put in this epoch
 
 
@@ -120,7 +120,7 @@ class PinState:
 
     status: PinStatus
     task: int  # the task whose batch it holds, else -1
-    since: int  # when it began to be so (ns)
+    since: int  # when the status began (ns)
 
 
 @dataclass
@@ -128,7 +128,7 @@ class MainState:
     """The thread that iterates."""
 
     status: MainStatus
-    since: int  # when it began to be so (ns)
+    since: int  # when the status began (ns)
     waits_for: int  # the task it waits for (any other that comes is stored), else -1
     in_hand: int  # the task whose batch it holds and has not yielded yet, else -1
     actor: int  # its index in trace.actors

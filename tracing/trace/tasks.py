@@ -1,4 +1,4 @@
-"""`trace.tasks`: a row a batch, the times of every hop of its way."""
+"""`trace.tasks`: a row per batch, with the time of every hop of its way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DIFFERENCES = {
 
 
 class TaskTable:
-    """The rows of `trace.tasks`, epoch by epoch. Only rows that have changed are made again."""
+    """The rows of `trace.tasks`, epoch by epoch. Only rows that have changed are filled again."""
 
     def __init__(self) -> None:
         self._rows: dict[int, np.ndarray] = {}  # epoch_id -> rows; longer than the epoch, to grow into
@@ -57,10 +57,10 @@ class TaskTable:
         return self._all
 
     def _known(self, epoch_id: int, epoch: Epoch) -> np.ndarray:
-        """The rows of tasks that some event speaks of. Ids are dense; only damage or lost events leave others out."""
+        """The rows of tasks that have an event. Ids are dense, unless the trace is damaged or lacks events."""
         rows = self._rows[epoch_id][: epoch.length]
-        spoken_of = (epoch.table[:, : epoch.length] != NEVER).any(axis=0)
-        return rows if spoken_of.all() else rows[spoken_of]
+        has_event = (epoch.table[:, : epoch.length] != NEVER).any(axis=0)
+        return rows if has_event.all() else rows[has_event]
 
     def _update(self, events: np.ndarray, index: Index, epoch_id: int) -> None:
         epoch = index.epochs[epoch_id]
@@ -77,7 +77,7 @@ class TaskTable:
 
 
 def _fill(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray) -> None:
-    """What stands in the events of the tasks themselves."""
+    """What the tasks' own events hold."""
     rows["loader"], rows["epoch"] = epoch.loader, epoch.epoch
     rows["task"] = np.arange(first, epoch.length)
     table = epoch.table[:, first : epoch.length]
@@ -88,22 +88,22 @@ def _fill(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray) -> Non
     plain = rows.view("<i8").reshape(len(rows), len(FIELDS))
     for hop, column in _TIMES:
         plain[:, column] = times[hop]
-    for name, said_by in _VALUES.items():
-        hop = HOP[said_by]
+    for name, hop_name in _VALUES.items():
+        hop = HOP[hop_name]
         rows[name] = np.where(happened[hop], values[table[hop]], -1)
     for name, (begins, ends) in _DIFFERENCES.items():
         begin, end = HOP[begins], HOP[ends]
         used = values[table[end]] - values[table[begin]]
         rows[name] = np.where(happened[begin] & happened[end], used, -1)
     rows["worker"] = -1
-    for said_by in ("result_put", "fetch_begin", "index_put", "dispatched"):  # the last one that is known counts
-        there = happened[HOP[said_by]]
-        rows["worker"][there] = events["worker"][table[HOP[said_by], there]]
+    for hop_name in ("result_put", "fetch_begin", "index_put", "dispatched"):  # the last one that is known counts
+        there = happened[HOP[hop_name]]
+        rows["worker"][there] = events["worker"][table[HOP[hop_name], there]]
     rows["index_arrived"] = rows["result_arrived"] = rows["asked"] = -1
 
 
 def _fill_arrivals(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray, index: Index, iterator: int) -> None:
-    """ARRIVED does not know its task yet, but the GOT that follows it on that queue does."""
+    """ARRIVED has no task yet, but the GOT that follows it on that queue has."""
     for queue, name in ((Queue.INDEX, "index"), (Queue.RESULT, "result")):
         got = epoch.hops(f"{name}_got")[0][first:]
         for worker in np.unique(rows["worker"]).tolist():
@@ -119,12 +119,13 @@ def _fill_arrivals(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarra
 def _fill_asked(
     rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray, index: Index, iterator: int
 ) -> np.ndarray:
-    """The first ASKED after the YIELDED. Returns the rows for which it has not come yet: it will have no task."""
+    """The first ASKED after the YIELDED. Returns the rows that have none yet: ASKED carries no task, so they must be
+    looked at again."""
     yielded = epoch.hops("yielded")[0][first:]
     asked = index.group(iterator, Kind.ASKED).array
     rank = asked.searchsorted(yielded)
     there = np.flatnonzero((yielded != NEVER) & (rank < len(asked)))
     after = events[asked[rank[there]]]
-    # Of an epoch that was left half way the last batch has none: a persistent iterator is asked in the next epoch.
+    # The last batch of an epoch that was left half way has none: a persistent iterator is asked in the next epoch.
     rows["asked"][there] = np.where(after["epoch"] == epoch.epoch, after["time"], -1)
     return np.flatnonzero((yielded != NEVER) & (rank == len(asked)))

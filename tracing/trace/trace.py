@@ -2,7 +2,7 @@
 
 trace = tracing.load("run.trace")     # finished, still growing, or left behind by a crash
 trace.events                          # numpy structured array, EVENT_DTYPE
-trace.tasks                           # numpy structured array, TASK_DTYPE: a row a batch
+trace.tasks                           # numpy structured array, TASK_DTYPE: a row per batch
 trace.state(k)                        # everything after event k: tracing.trace.state.State
 """
 
@@ -49,13 +49,13 @@ EVENT_DTYPE = np.dtype(
 
 @dataclass(frozen=True)
 class Actor:
-    """A thread that said something."""
+    """A thread that emitted events."""
 
     pid: int
     thread: str  # its name
-    role: str  # "main", "worker", "pin" or "feeder": what it is to the first loader it spoke of
+    role: str  # "main", "worker", "pin" or "feeder": what it is to the first loader it had to do with
     loader: int  # for all but main: the loader it belongs to, else -1
-    epoch: int  # the epoch that was on when it began, -1 for main
+    epoch: int  # the epoch in which it began, -1 for main
     worker: int  # for a worker, and for a feeder of one worker's queue, else -1
     queue: int  # for a feeder: minidl.events.Queue; else 0
 
@@ -73,11 +73,11 @@ class Loader:
 
 
 def load(path: str | os.PathLike[str] | Outcome, strict: bool = False) -> Trace:
-    """Read the trace in directory `path`, which may be finished, still growing, or left behind by a crash. Given what
-    `minidl.world.simulated.simulate()` returned, the trace of that run: its files go with it.
+    """Read the trace in directory `path`, which may be finished, still growing, or left behind by a crash. Or, given
+    what `minidl.world.simulated.simulate()` returned, the trace of that run; its temporary files are removed with it.
 
-    Of a damaged trace everything before the damage is kept; a TraceDamage warning is given, and
-    `trace.damage` tells where. With `strict` that is raised instead.
+    Of a damaged trace, everything before the damage is kept; a TraceDamage warning is issued, and `trace.damage`
+    shows where. With `strict` the first damage is raised instead.
 
     Raises TraceError: not a trace, of a newer format, or nothing in it can be read.
     """
@@ -96,7 +96,7 @@ def load(path: str | os.PathLike[str] | Outcome, strict: bool = False) -> Trace:
 
 
 class Trace:
-    """Everything that was recorded. `refresh()` takes in what was recorded since."""
+    """Everything recorded so far. `refresh()` reads what has been recorded since."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -147,13 +147,13 @@ class Trace:
 
     @property
     def tasks(self) -> np.ndarray:
-        """A row a task, epoch after epoch in the order they began, shape (n,), tracing.trace.tasks.TASK_DTYPE."""
+        """A row per task, epochs in the order in which they began, shape (n,), tracing.trace.tasks.TASK_DTYPE."""
         return self._tasks.up_to_date(self.events, self._index)
 
     @property
     def memory(self) -> np.ndarray:
-        """Samples of the processes' memory so far, shape (m,), tracing.trace.memory.MEMORY_DTYPE; none if not
-        recorded."""
+        """Samples of the processes' memory so far, shape (m,), tracing.trace.memory.MEMORY_DTYPE; empty if memory was
+        not recorded."""
         from tracing.trace import memory
 
         return memory.read(self.path)
@@ -187,7 +187,7 @@ class Trace:
         ]
 
     def iterators_of(self, loader: int | None) -> list[Iterator]:
-        """The iterators of a loader, by default of the one with the most batches. ValueError: there is no such one."""
+        """The iterators of a loader, by default of the one with the most batches. ValueError: there is none."""
         every = self._index.iterators
         if loader is None:
             tasks = self.tasks["loader"]
@@ -203,14 +203,14 @@ class Trace:
         return text if isinstance(text, dict) else {}
 
     def text(self, event: int | np.void) -> Any:
-        """The text of an event, given itself or its position: what JSON made of it. None if it has none."""
+        """The text of an event (given the event or its position), decoded from JSON. None if it has none."""
         found = self._buffer[: self._length][event] if isinstance(event, (int, np.integer)) else event
         files, _ = self._actors[found["actor"]]
         return files.text(int(found["text"]))
 
     @property
     def sources(self) -> dict[str, list[dict[str, Any]]]:
-        """Kind name -> where minidl says it, as tracing.recording.source_lines.Site: file, line, function, first,
+        """Kind name -> where minidl emits it, as tracing.recording.source_lines.Site: file, line, function, first,
         last."""
         return self._read_json(fmt.SOURCES)
 
@@ -236,9 +236,8 @@ class Trace:
 
     @property
     def complete(self) -> int:
-        """So many of the first events are all that was said in their time: after them some are missing, because a
-        file was full or damaged, or because the recording was stopped while workers went on. The whole length for a
-        sound trace."""
+        """How many events, from the first on, are without a gap. Later ones may be missing because a file was full or
+        damaged, or because the recording was stopped while workers went on. The whole length for a sound trace."""
         ends = [files.last_time for files in self._files.values() if files.incomplete]
         stopped = self.about.get("stopped")
         if isinstance(stopped, int):
@@ -251,21 +250,21 @@ class Trace:
         return time + header.wall - header.start if header else 0
 
     def state(self, k: int = -1) -> State:
-        """Everything after event `k`; negative ones count from the end, so -1 is the last."""
+        """The state after event `k`; a negative `k` counts from the end, so -1 is the last event."""
         if not -self._length <= k < max(self._length, 1) and not (self._length == 0 and k == -1):
             raise IndexError(f"event {k} of {self._length}")
         return replay.state(self, k + self._length if k < 0 else k)
 
     @property
     def index(self) -> Index:
-        """Where to find what, for those who read many events: see tracing.trace.event_index."""
+        """Where to find which events: see tracing.trace.event_index."""
         return self._index
 
-    # ---- taking in
+    # ---- reading what is new
 
     def refresh(self) -> int:
-        """Take in what was recorded since the last time; return how many events that is. Raises TraceError for a
-        newer format; what else is wrong is added to `damage`."""
+        """Read what was recorded since the last time; return how many events that is. Raises TraceError for a newer
+        format; any other damage is added to `damage`."""
         for path in sorted(self.path.glob("events-*-*.bin")):
             if path not in self._files:
                 self._files[path] = ProcessFiles(path)
@@ -296,8 +295,8 @@ class Trace:
         return self._actor_of[key]
 
     def _insert(self, new: np.ndarray) -> None:
-        """Put `new`, in time order, where it belongs: mostly at the end. Processes are read one after the other, so
-        one that is read late can tell of something that another has gone beyond."""
+        """Insert `new`, in time order, where it belongs: usually at the end. Processes are read one after the other, so
+        one that is read late may have events from before some that are already here."""
         first = bisect.bisect_right(self._buffer["time"][: self._length], new["time"][0])
         tail = self._buffer[first : self._length]
         if len(tail):

@@ -1,4 +1,4 @@
-"""How numbers and names are told: the same in every view."""
+"""Numbers and names in words: the same in every view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minidl.events import Queue
 QUEUE_NAMES = {Queue.INDEX: "index_queue", Queue.RESULT: "worker_result_queue", Queue.DATA: "data_queue"}
 REORDER_BUFFER = "reorder buffer"
 
-STAGES = {  # of a batch's way -> the hops, columns of trace.tasks, between which it lies
+STAGES = {  # stage of a batch's way -> the hops, columns of trace.tasks, that begin and end it
     "draw keys": ("keys_begin", "keys_drawn"),
     f"in {QUEUE_NAMES[Queue.INDEX]}": ("index_put", "index_got"),
     "fetch": ("fetch_begin", "fetch_end"),
@@ -23,7 +23,7 @@ STAGES = {  # of a batch's way -> the hops, columns of trace.tasks, between whic
     "training step": ("yielded", "asked"),
 }
 
-GLOSSES = {  # of what stands in the report's tables
+GLOSSES = {  # for the rows of the report's tables
     # where main's time went
     "start-up": "from an epoch's beginning to its first batch",
     "training": "your code, between two batches",

@@ -55,7 +55,7 @@ def test_main_and_its_workers_are_sampled_as_the_system_tells(run: Callable[[str
     trace = run("kept")
     samples = trace.memory
     assert samples.dtype == memory.MEMORY_DTYPE and (np.diff(samples["time"]) >= 0).all()
-    main, worker = memory.processes(trace)
+    main, worker = memory.sampled_processes(trace)
     assert (main.name, main.worker, main.pid) == ("main", -1, trace.about["pid"])
     assert (worker.name, worker.worker) == ("worker 0", 0)
     assert worker.pid == int(trace.events["value"][trace.events["kind"] == Kind.WORKER_BEGIN][0])
@@ -76,28 +76,28 @@ def test_a_sample_is_what_psutil_says() -> None:
 
 
 def test_each_batch_that_is_kept_is_a_mapping_and_an_open_file(run: Callable[[str], tracing.Trace]) -> None:
-    samples = memory.processes(run("kept"))[0].samples
+    samples = memory.sampled_processes(run("kept"))[0].samples
     yields = run("kept").events["time"][run("kept").events["kind"] == Kind.YIELDED]
     had = np.searchsorted(yields, samples["time"])  # batches, by then
     going_on = (had > 0) & (had < len(yields))
     for field in ("shared_mappings", "open_files"):
         more = np.diff(samples[field][going_on])
         assert len(more) >= 2 and abs(more - np.diff(had[going_on])).max() <= 8  # some are sampled while they come
-    assert memory.processes(run("copied"))[0].samples["shared_mappings"].max() < 30
+    assert memory.sampled_processes(run("copied"))[0].samples["shared_mappings"].max() < 30
 
 
 def test_without_memory_there_are_no_samples(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run.trace"):
         list(minidl.DataLoader(range(4), num_workers=1))
     trace = tracing.load(tmp_path / "run.trace")
-    assert len(trace.memory) == 0 and memory.warnings(trace) == [] and memory.processes(trace) == []
+    assert len(trace.memory) == 0 and memory.warnings(trace) == [] and memory.sampled_processes(trace) == []
 
 
 # ---- what is warned of
 
 
 def test_python_objects_are_copied_and_an_array_is_not(run: Callable[[str], tracing.Trace]) -> None:
-    assert "memory of worker 0's own grew by" in told(run("objects")) and "reference count" in told(run("objects"))
+    assert "Worker 0's private memory grew by" in told(run("objects")) and "reference count" in told(run("objects"))
     assert told(run("array")) == ""
 
 
@@ -105,12 +105,12 @@ def test_python_objects_are_copied_and_an_array_is_not(run: Callable[[str], trac
 def test_where_the_middle_is_does_not_depend_on_the_samples(run: Callable[[str], tracing.Trace], third: float) -> None:
     """Five samples of a worker that grows all the time, the third just before the middle or just after it."""
     trace = run("objects")
-    worker = memory.processes(trace)[1]
+    worker = memory.sampled_processes(trace)[1]
     samples = np.repeat(worker.samples[-1:], 5)
     at = np.array([0, 0.25, third, 0.8, 1])
     samples["time"] = trace.events["time"][-1] + 1e9 * at
     samples["private"] = 100e6 * at
-    assert "own grew by 95 MB" in memory.growth(trace, worker._replace(samples=samples))
+    assert "private memory grew by 95 MB" in memory.growth_warning(trace, worker._replace(samples=samples))
 
 
 def test_a_cache_is_told_from_copies(run: Callable[[str], tracing.Trace]) -> None:
@@ -120,7 +120,7 @@ def test_a_cache_is_told_from_copies(run: Callable[[str], tracing.Trace]) -> Non
 def test_who_keeps_batches_is_warned_before_the_limit(run: Callable[[str], tracing.Trace]) -> None:
     said = told(run("kept"))
     assert "Main holds 1.0 more" in said and "keep copies instead" in said
-    samples = memory.processes(run("kept"))[0].samples
+    samples = memory.sampled_processes(run("kept"))[0].samples
     field = "open_files" if "open files" in said else "mappings"
     left = int(said.split(": after ")[1].split()[0].replace(",", ""))
     assert left == pytest.approx(samples[f"most_{field}"][0] - samples[field].max(), rel=0.2)
@@ -137,7 +137,7 @@ def test_the_report_says_so(run: Callable[[str], tracing.Trace]) -> None:
 def test_of_a_main_that_was_killed_there_is_what_was_sampled(run: Callable[[str], tracing.Trace]) -> None:
     """And the sampler has ended by itself."""
     trace = run("killed")
-    assert len(memory.processes(trace)[0].samples) >= 2
+    assert len(memory.sampled_processes(trace)[0].samples) >= 2
     deadline = time.monotonic() + 5
     while sampler_of(trace) is not None and time.monotonic() < deadline:
         pass
@@ -179,7 +179,7 @@ def test_the_timeline_draws_the_samples(run: Callable[[str], tracing.Trace]) -> 
     figure = tracing.timeline(trace)
     drawn = {axes.get_gid(): axes for axes in figure.axes}
     assert {"memory (MB)", "open files of main", "mappings of main"} <= set(drawn)
-    main, worker = memory.processes(trace)
+    main, worker = memory.sampled_processes(trace)
     lines = drawn["memory (MB)"].get_lines()
     for line, process in zip(lines, (main, worker), strict=False):
         shown = process.samples["pss"] / 2**20

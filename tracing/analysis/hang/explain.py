@@ -20,7 +20,7 @@ from tracing.analysis.hang.threads import Link, ThreadId
 from tracing.analysis.hang.wait_chain import WaitChain
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS, sentence
-from tracing.trace.process_status import Process, processes, processes_of_a_simulation
+from tracing.trace.process_status import ProcessStatus, processes, processes_of_a_simulation
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Actor, Trace
 from tracing.trace.words import QUEUE_NAMES, duration
@@ -154,7 +154,7 @@ def _last_event(trace: Trace, moment: Moment) -> int:
 def _is_overdue(trace: Trace, moment: Moment, last: int) -> bool:
     """Whether the thread lives, and began to wait so long ago that it should have timed out by itself."""
     event = trace.events[last]
-    lives = moment.known.get(trace.actors[moment.actor].pid) is Process.LIVES
+    lives = moment.known.get(trace.actors[moment.actor].pid) is ProcessStatus.LIVES
     waited = moment.until - int(event["time"])
     return bool(event["kind"] == Kind.WAIT and lives and waited > event["value"] + FLOOR_UNKNOWN)
 

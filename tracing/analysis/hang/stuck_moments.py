@@ -10,7 +10,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.trace.event_index import Lane
-from tracing.trace.process_status import Process, has_unread
+from tracing.trace.process_status import ProcessStatus, has_unread
 from tracing.trace.trace import Trace
 
 WAITS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)
@@ -34,11 +34,11 @@ class Moment:
     until: int  # ns
     actor: int  # of the thread
     ending: Ending
-    known: dict[int, Process] = field(default_factory=dict)  # pid -> how it is
+    known: dict[int, ProcessStatus] = field(default_factory=dict)  # pid -> how it is
     left: list[int] = field(default_factory=list)  # pids of workers that outlived main
 
 
-def ends(trace: Trace, known: dict[int, Process], now: int | None) -> list[Moment]:
+def ends(trace: Trace, known: dict[int, ProcessStatus], now: int | None) -> list[Moment]:
     """The end of the trace, for each thread that iterates."""
     k = trace.complete - 1
     if k < 0:
@@ -48,27 +48,27 @@ def ends(trace: Trace, known: dict[int, Process], now: int | None) -> list[Momen
     return [_end(trace, k, actor, known, now) for actor in sorted(mains) if actors[actor].role == "main"]
 
 
-def _end(trace: Trace, k: int, actor: int, known: dict[int, Process], now: int | None) -> Moment:
+def _end(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], now: int | None) -> Moment:
     pid, last = trace.actors[actor].pid, int(trace.events["time"][k])
-    process = known.get(pid, Process.GONE)
+    process = known.get(pid, ProcessStatus.GONE)
     if trace.complete < len(trace) or trace.dropped or trace.damage:
         return Moment(k, last, actor, Ending.RECORDED)
-    if process in (Process.LIVES, Process.STOPPED):
+    if process in (ProcessStatus.LIVES, ProcessStatus.STOPPED):
         if now is None:
             pids = np.array([each.pid for each in trace.actors])
             recorded = int((pids[trace.events["actor"]] == pid).sum())
             now = last if has_unread(trace.path, pid, recorded) else max(last, time.monotonic_ns())
         return Moment(k, now, actor, Ending.ONGOING, known)
-    if process is Process.CLOSED:
+    if process is ProcessStatus.CLOSED:
         stopped = trace.about.get("stopped")
         ended = stopped if isinstance(stopped, int) and stopped > last else last
         return Moment(k, ended if now is None else min(now, ended), actor, Ending.RECORDED)
     # Killed. Its workers notice at once, if they can notice anything. How they are now says nothing about then.
-    left = [pid for pid, how in known.items() if how in (Process.LIVES, Process.STOPPED)]
+    left = [pid for pid, how in known.items() if how in (ProcessStatus.LIVES, ProcessStatus.STOPPED)]
     died = np.flatnonzero(trace.events["kind"][: k + 1] == Kind.PARENT_DIED)
     if len(died) and died[0] > 0:
         return Moment(int(died[0]) - 1, int(trace.events["time"][died[0]]), actor, Ending.KILLED, {}, left)
-    stopped_ones: dict[int, Process] = {pid: how for pid, how in known.items() if how is Process.STOPPED}
+    stopped_ones: dict[int, ProcessStatus] = {pid: how for pid, how in known.items() if how is ProcessStatus.STOPPED}
     return Moment(k, last if now is None else max(last, now), actor, Ending.KILLED, stopped_ones, left)
 
 

@@ -17,7 +17,7 @@ from minidl.events import Kind, Queue
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.task_events import keys_of
 from tracing.trace.event_index import Lane
-from tracing.trace.process_status import Process
+from tracing.trace.process_status import ProcessStatus
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
@@ -46,7 +46,7 @@ class Link:
 class Threads:
     """All threads of the iterators that are alive in `state`."""
 
-    def __init__(self, trace: Trace, state: State, processes: dict[int, Process]) -> None:
+    def __init__(self, trace: Trace, state: State, processes: dict[int, ProcessStatus]) -> None:
         self.trace, self.state, self.processes = trace, state, processes
         self.loaders = {each.iterator: each for each in state.loaders}
         self._actors = trace.actors
@@ -63,7 +63,9 @@ class Threads:
     def blocked_process(self, thread: ThreadId) -> Cause | None:
         """What keeps its whole process from doing anything, as far as is known."""
         how = self.processes.get(self.pid(thread))
-        return {Process.STOPPED: Cause.STOPPED, Process.GONE: Cause.DEAD}.get(how) if how is not None else None
+        return (
+            {ProcessStatus.STOPPED: Cause.STOPPED, ProcessStatus.GONE: Cause.DEAD}.get(how) if how is not None else None
+        )
 
     # ---- names
 

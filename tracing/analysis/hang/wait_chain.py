@@ -14,7 +14,7 @@ from tracing.analysis.hang.threads import Link, ThreadId, Threads
 from tracing.analysis.task_events import position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
-from tracing.trace.process_status import Process
+from tracing.trace.process_status import ProcessStatus
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, TaskStatus, WorkerState, WorkerStatus
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
@@ -39,7 +39,7 @@ BEFORE_TASKS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what 
 class WaitChain(Threads):
     """The threads after event `state.k`, and which of them waits for which."""
 
-    def __init__(self, trace: Trace, state: State, processes: dict[int, Process], overdue: bool = False) -> None:
+    def __init__(self, trace: Trace, state: State, processes: dict[int, ProcessStatus], overdue: bool = False) -> None:
         """`processes` are those of which something is known; `overdue`: main's wait should have ended by itself."""
         super().__init__(trace, state, processes)
         self.kind = trace.events["kind"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from tracing.trace.memory import Process, processes
+from tracing.trace.memory import SampledProcess, sampled_processes
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.queue_strips import frame_strip
@@ -24,12 +24,12 @@ class MemoryStrip:
     label: str
     field: str  # of tracing.trace.memory.MEMORY_DTYPE
     unit: float  # what 1 on the axis is
-    lines: list[Process]
+    lines: list[SampledProcess]
 
 
 def memory_strips(view: View) -> list[MemoryStrip]:
     """Proportional memory; open files and mappings of main where they change much. None if they were not sampled."""
-    found = [each for each in processes(view.trace) if len(_seen(view, each))]
+    found = [each for each in sampled_processes(view.trace) if len(_seen(view, each))]
     if not found:
         return []
     strips = [MemoryStrip("memory (MB)", "pss", 2**20, found)]
@@ -40,7 +40,7 @@ def memory_strips(view: View) -> list[MemoryStrip]:
     return strips
 
 
-def _seen(view: View, process: Process) -> np.ndarray:
+def _seen(view: View, process: SampledProcess) -> np.ndarray:
     """The samples in the window, and the next one on either side, so that lines reach its edges."""
     time = process.samples["time"]
     first = max(0, int(time.searchsorted(view.begin, "right")) - 1)
