@@ -44,14 +44,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Tra
     return of
 
 
-def told(trace: tracing.Trace) -> str:
+def warned(trace: tracing.Trace) -> str:
     return " ".join(memory.warnings(trace))
 
 
 # ---- what is sampled
 
 
-def test_main_and_its_workers_are_sampled_as_the_system_tells(run: Callable[[str], tracing.Trace]) -> None:
+def test_main_and_its_workers_are_sampled(run: Callable[[str], tracing.Trace]) -> None:
     trace = run("kept")
     samples = trace.memory
     assert samples.dtype == memory.MEMORY_DTYPE and (np.diff(samples["time"]) >= 0).all()
@@ -65,7 +65,7 @@ def test_main_and_its_workers_are_sampled_as_the_system_tells(run: Callable[[str
         assert (sizes["private"] > 0).all() and (sizes["open_files"] > 3).all() and (sizes["mappings"] > 50).all()
 
 
-def test_a_sample_is_what_psutil_says() -> None:
+def test_a_sample_holds_what_psutil_finds() -> None:
     _, pid, rss, pss, private, files, mappings, shared, most_files, most_mappings = sampler.sample(os.getpid())
     process = psutil.Process()
     full = process.memory_full_info()
@@ -97,12 +97,14 @@ def test_without_memory_there_are_no_samples(tmp_path: Path) -> None:
 
 
 def test_python_objects_are_copied_and_an_array_is_not(run: Callable[[str], tracing.Trace]) -> None:
-    assert "Worker 0's private memory grew by" in told(run("objects")) and "reference count" in told(run("objects"))
-    assert told(run("array")) == ""
+    assert "Worker 0's private memory grew by" in warned(run("objects")) and "reference count" in warned(run("objects"))
+    assert warned(run("array")) == ""
 
 
 @pytest.mark.parametrize("third", [0.49, 0.51])
-def test_where_the_middle_is_does_not_depend_on_the_samples(run: Callable[[str], tracing.Trace], third: float) -> None:
+def test_the_middle_of_a_life_does_not_depend_on_when_it_was_sampled(
+    run: Callable[[str], tracing.Trace], third: float
+) -> None:
     """Five samples of a worker that grows all the time, the third just before the middle or just after it."""
     trace = run("objects")
     worker = memory.sampled_processes(trace)[1]
@@ -113,28 +115,28 @@ def test_where_the_middle_is_does_not_depend_on_the_samples(run: Callable[[str],
     assert "private memory grew by 95 MB" in memory.growth_warning(trace, worker._replace(samples=samples))
 
 
-def test_a_cache_is_told_from_copies(run: Callable[[str], tracing.Trace]) -> None:
-    assert "It keeps what it makes" in told(run("caching")) and "reference count" not in told(run("caching"))
+def test_a_cache_is_not_taken_for_copies(run: Callable[[str], tracing.Trace]) -> None:
+    assert "It keeps what it makes" in warned(run("caching")) and "reference count" not in warned(run("caching"))
 
 
-def test_who_keeps_batches_is_warned_before_the_limit(run: Callable[[str], tracing.Trace]) -> None:
-    said = told(run("kept"))
-    assert "Main holds 1.0 more" in said and "keep copies instead" in said
+def test_a_main_that_keeps_batches_gets_a_warning_before_the_limit(run: Callable[[str], tracing.Trace]) -> None:
+    warning = warned(run("kept"))
+    assert "Main holds 1.0 more" in warning and "keep copies instead" in warning
     samples = memory.sampled_processes(run("kept"))[0].samples
-    field = "open_files" if "open files" in said else "mappings"
-    left = int(said.split(": after ")[1].split()[0].replace(",", ""))
+    field = "open_files" if "open files" in warning else "mappings"
+    left = int(warning.split(": after ")[1].split()[0].replace(",", ""))
     assert left == pytest.approx(samples[f"most_{field}"][0] - samples[field].max(), rel=0.2)
-    assert told(run("copied")) == ""
+    assert warned(run("copied")) == ""
 
 
-def test_the_report_says_so(run: Callable[[str], tracing.Trace]) -> None:
+def test_the_report_has_the_warnings(run: Callable[[str], tracing.Trace]) -> None:
     assert memory.warnings(run("objects"))[0] in tracing.report(run("objects")).notes
 
 
 # ---- how it ends
 
 
-def test_of_a_main_that_was_killed_there_is_what_was_sampled(run: Callable[[str], tracing.Trace]) -> None:
+def test_the_samples_of_a_killed_main_are_kept(run: Callable[[str], tracing.Trace]) -> None:
     """And the sampler has ended by itself."""
     trace = run("killed")
     assert len(memory.sampled_processes(trace)[0].samples) >= 2
@@ -155,14 +157,14 @@ def sampler_of(trace: tracing.Trace) -> psutil.Process | None:
     return None
 
 
-def test_half_a_sample_is_left_out(run: Callable[[str], tracing.Trace], tmp_path: Path) -> None:
+def test_an_unfinished_sample_is_left_out(run: Callable[[str], tracing.Trace], tmp_path: Path) -> None:
     whole = run("kept").memory
     (tmp_path / fmt.MEMORY).write_bytes((run("kept").path / fmt.MEMORY).read_bytes()[:-7])
     assert (memory.read(tmp_path) == whole[: len(whole) - 1]).all() or len(memory.read(tmp_path)) == len(whole) - 1
 
 
-def test_ctrl_c_is_for_the_program(tmp_path: Path) -> None:
-    """The sampler takes its last sample after it."""
+def test_ctrl_c_does_not_stop_the_sampler(tmp_path: Path) -> None:
+    """It takes its last sample when the recording ends."""
     with pytest.raises(KeyboardInterrupt), tracing.record(tmp_path / "run.trace", memory=True):
         list(minidl.DataLoader(range(4), num_workers=1))
         os.kill(os.getpid(), signal.SIGINT)

@@ -25,7 +25,7 @@ def test_every_state_is_what_the_slow_replay_finds(recorded: Recorded, name: str
         assert (found.k, found.time) == (k, trace.events["time"][k])
         assert found.loaders
         for loader in found.loaders:
-            if loader.num_workers == 0:  # whether one without workers still lives is the next tests' subject
+            if loader.num_workers == 0:  # whether one without workers is alive: see the tests below
                 expected[loader.iterator].alive = loader.alive
             assert loader == expected[loader.iterator], f"after event {k}"
         shown = {loader.iterator for loader in found.loaders}
@@ -56,7 +56,7 @@ def test_a_batch_that_came_early_is_in_the_reorder_buffer(recorded: Recorded) ->
         assert after.waits_for_task == after.rcvd_idx == trace.events["value"][k] < task
 
 
-def test_the_counters_are_those_that_the_loader_says(recorded: Recorded) -> None:
+def test_the_counters_are_those_that_the_loader_emits(recorded: Recorded) -> None:
     for name in ("in_order", "not_in_order", "pinned", "persistent", "stream", "failing"):
         trace = recorded(name)
         for k in np.flatnonzero(np.isin(trace.events["kind"], [Kind.DISPATCHED, Kind.RECEIVED])).tolist():
@@ -81,7 +81,7 @@ def test_a_persistent_iterator_is_one_over_all_its_epochs(recorded: Recorded) ->
     assert trace.state().loaders[0].epoch == 2
 
 
-def test_several_iterators_of_one_loader_are_told_apart(recorded: Recorded) -> None:
+def test_several_iterators_of_one_loader_are_kept_apart(recorded: Recorded) -> None:
     trace = recorded("two_at_once")
     assert [each.epochs for each in trace.loaders] == [(0,), (1,), (0,)]
     most = max((trace.state(k) for k in range(len(trace))), key=lambda state: len(state.loaders))
@@ -93,7 +93,7 @@ def test_a_serial_iterator_that_was_dropped_is_gone_once_another_begins(recorded
     assert [each.epochs for each in trace.loaders] == [(0,), (1,), (2,), (3,)]
     assert [loader.iterator for loader in trace.state().loaders] == [3]
     together = [k for k in range(len(trace)) if len(trace.state(k).loaders) == 2]
-    assert together  # zip(loader, loader): each speaks again after the other began
+    assert together  # zip(loader, loader): each has events after the other began
 
 
 def test_a_loader_inside_a_worker_has_that_worker_as_main(recorded: Recorded) -> None:

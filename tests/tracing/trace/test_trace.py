@@ -1,4 +1,4 @@
-"""The read side: whatever state a trace is in, what can be read of it is read, and the rest is named."""
+"""Reading: whatever state a trace is in, what can be read of it is read, and the rest is reported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_events_of_all_processes_are_in_time_order(recorded: Recorded) -> None:
         assert trace.damage == [] and trace.dropped == 0 and trace.complete == len(trace)
         assert trace.start == trace.events["time"][0]
         assert trace.duration == trace.events["time"][-1] - trace.events["time"][0]
-        for actor in range(len(trace.actors)):  # each thread's events in the order in which it said them
+        for actor in range(len(trace.actors)):  # each thread's events in the order in which it emitted them
             assert (np.diff(trace.events["time"][trace.events["actor"] == actor]) >= 0).all()
 
 
@@ -103,7 +103,7 @@ def is_the_end(trace: tracing.Trace, loader: int, epoch: int, task: int) -> bool
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_the_table_of_tasks_is_what_the_events_say(recorded: Recorded, name: str) -> None:
+def test_the_table_of_tasks_agrees_with_the_events(recorded: Recorded, name: str) -> None:
     trace = recorded(name)
     expected: dict[tuple[int, int, int], dict[str, int]] = {}
     hop_of = {hop: column for column, hop in HOPS.items()}
@@ -118,11 +118,8 @@ def test_the_table_of_tasks_is_what_the_events_say(recorded: Recorded, name: str
             last[here] = time
         if kind == Kind.ASKED and (loader, epoch) in yielded:
             yielded.pop((loader, epoch))["asked"] = time
-        if (
-            (kind, queue) not in hop_of
-            or task < 0
-            or (kind == Kind.KEYS_BEGIN and is_the_end(trace, loader, epoch, task))
-        ):
+        no_keys = kind == Kind.KEYS_BEGIN and is_the_end(trace, loader, epoch, task)
+        if (kind, queue) not in hop_of or task < 0 or no_keys:
             continue
         row = expected.setdefault((loader, epoch, task), {})
         hop = hop_of[kind, queue]
@@ -147,7 +144,7 @@ def test_the_table_of_tasks_is_what_the_events_say(recorded: Recorded, name: str
         }, key
 
 
-def test_a_batch_goes_its_way_in_order(recorded: Recorded) -> None:
+def test_the_hops_of_a_batch_are_in_order(recorded: Recorded) -> None:
     way = [name for name in HOPS if name not in ("failed", "pin_failed", "stream_end", "skipped", "lost")]
     way = [name for name in way if name not in ("stored", "released")]
     for row in recorded("pinned").tasks:
@@ -160,8 +157,8 @@ def test_a_batch_goes_its_way_in_order(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("name", ["pinned", "persistent", "two_at_once", "empty", "nested", "dying"])
-def test_a_growing_trace_ends_as_the_finished_one(recorded: Recorded, name: str, tmp_path: Path) -> None:
-    """Grown in random steps, file by file, so that what is read late belongs before what was read early."""
+def test_a_trace_read_while_it_grows_ends_up_as_the_finished_one(recorded: Recorded, name: str, tmp_path: Path) -> None:
+    """It grows in random steps, file by file, so that some events read late belong before some read early."""
     whole = copy(recorded(name), recorded(name).events, tmp_path / "whole")  # in which no two events have one time
     chance = random.Random(name)
     begin(tmp_path / "grown")
@@ -219,10 +216,10 @@ def test_a_trace_is_read_while_it_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [1, 1023, 1024, 5000])
-def test_a_process_that_goes_on_recording_does_not_keep_its_reader(
+def test_a_process_that_keeps_recording_does_not_keep_its_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    """Between any two of its reads there is something new."""
+    """Each read finds something new."""
     with tracing.record(tmp_path / "run"):
         for n in range(before):
             emit(Kind.PUT, EPOCH, n)
@@ -243,8 +240,8 @@ def test_a_process_that_goes_on_recording_does_not_keep_its_reader(
         assert trace.events["task"].tolist() == list(range(before + reads))
 
 
-def test_a_record_that_is_not_written_yet_is_taken_in_later(tmp_path: Path) -> None:
-    """A thread has claimed its place, and was interrupted before it wrote; others went on."""
+def test_a_record_that_is_not_written_yet_is_read_later(tmp_path: Path) -> None:
+    """A thread claimed a record and was interrupted before it wrote it; others went on."""
     records = np.zeros(5, fmt.RECORD_DTYPE)
     records["kind"], records["time"], records["task"] = Kind.PUT, range(1, 6), range(5)
     late = records.copy()
@@ -261,8 +258,8 @@ def test_a_record_that_is_not_written_yet_is_taken_in_later(tmp_path: Path) -> N
         assert trace.events["task"].tolist() == expected
 
 
-def test_a_refresh_costs_what_is_new(tmp_path: Path) -> None:
-    """An index made anew each time would look at all events: these tables are written to, and no more often."""
+def test_a_refresh_looks_only_at_what_is_new(tmp_path: Path) -> None:
+    """An index built anew each time would look at all events."""
     steady(tmp_path / "run", 2000)
     trace = tracing.load(tmp_path / "run")
     seen: list[int] = []
@@ -288,7 +285,7 @@ def damaged(run: Path) -> tracing.Trace:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 39, 40, 41, 500])
-def test_of_a_file_that_was_cut_off_all_whole_records_are_kept(run: Path, cut: int) -> None:
+def test_all_whole_records_of_a_file_that_was_cut_off_are_kept(run: Path, cut: int) -> None:
     path, _ = files(run)
     size = path.stat().st_size - cut
     os.truncate(path, size)
@@ -330,7 +327,7 @@ def test_everything_before_an_impossible_record_is_kept(run: Path, field: str, v
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_random_bytes_are_never_taken_for_events_nor_raise_anything_else(run: Path, seed: int) -> None:
+def test_random_bytes_are_not_taken_for_events(run: Path, seed: int) -> None:
     chance = random.Random(seed)
     path = chance.choice(files(run))
     data = bytearray(path.read_bytes())
@@ -353,8 +350,8 @@ def test_random_bytes_are_never_taken_for_events_nor_raise_anything_else(run: Pa
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_is_left_of_a_real_trace_can_be_looked_at(recorded: Recorded, tmp_path: Path, seed: int) -> None:
-    """Bits flipped, bytes lost, or bytes that nobody wrote, anywhere in one of its files."""
+def test_whatever_is_left_of_a_real_trace_can_be_read(recorded: Recorded, tmp_path: Path, seed: int) -> None:
+    """Bits flipped, bytes lost or bytes inserted, anywhere in one of its files."""
     chance = random.Random(seed)
     shutil.copytree(recorded(chance.choice(("persistent", "nested", "dying"))).path, tmp_path / "run")
     path = chance.choice(sorted((tmp_path / "run").glob("*-*")))
@@ -375,7 +372,7 @@ def test_whatever_is_left_of_a_real_trace_can_be_looked_at(recorded: Recorded, t
         trace.state(k)
 
 
-def test_no_row_for_a_task_that_nobody_spoke_of(run: Path) -> None:
+def test_a_task_without_an_event_has_no_row(run: Path) -> None:
     """A task id that a flipped bit has made larger, but not impossible: one row, and none for those in between."""
     path, _ = files(run)
     data = bytearray(path.read_bytes())
@@ -439,12 +436,10 @@ def test_a_newer_format_is_refused(run: Path) -> None:
         tracing.load(run)
 
 
-def test_a_description_that_was_cut_off_is_refused(run: Path) -> None:
-    (run / fmt.DESCRIPTION).write_text('{"format": ')
-    with pytest.raises(tracing.TraceError, match=r"trace\.json, byte 11: damaged"):
-        tracing.load(run)
-    (run / fmt.DESCRIPTION).write_text('{"format": "1"}')
-    with pytest.raises(tracing.TraceError, match=r"trace\.json, byte 0: damaged"):
+@pytest.mark.parametrize(("text", "offset"), [('{"format": ', 11), ('{"format": "1"}', 0)])
+def test_a_damaged_description_is_refused(run: Path, text: str, offset: int) -> None:
+    (run / fmt.DESCRIPTION).write_text(text)
+    with pytest.raises(tracing.TraceError, match=rf"trace\.json, byte {offset}: damaged"):
         tracing.load(run)
 
 
@@ -454,7 +449,7 @@ def test_a_process_killed_before_its_header_left_nothing(run: Path) -> None:
     assert len(tracing.load(run, strict=True)) == PUTS
 
 
-def test_a_trace_that_is_recorded_anew_while_it_is_read_says_so(run: Path) -> None:
+def test_recording_anew_over_a_trace_that_is_being_read_is_reported(run: Path) -> None:
     trace = tracing.load(run)
     path, _ = files(run)
     with tracing.record(run):
@@ -467,8 +462,8 @@ def test_a_trace_that_is_recorded_anew_while_it_is_read_says_so(run: Path) -> No
 
 @pytest.mark.slow
 def test_a_million_events(tmp_path: Path) -> None:
-    """Loaded and sorted in a second of this process's time, and then any state in 50 ms; here with room for a machine
-    that is slower."""
+    """Loaded and sorted in a second of this process's time, then any state in 50 ms. The bounds leave room for slower
+    machines."""
     length = steady(tmp_path / "run", 60_000)
     assert length > 1_000_000
     before = time.process_time()
