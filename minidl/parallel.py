@@ -228,11 +228,18 @@ class ParallelIterator(BaseIterator):
             raise RuntimeError(
                 "this iterator was inherited from another process, whose workers would lose batches to it"
             )
-        with signals.Interruptible(self) as call:
-            call.task_id = self._next_task()
-            batch = self._take(call.task_id)
+        self._in_use, self._data_queue.waiting, has_batch = True, False, False
+        try:
+            task_id = self._next_task()
+            has_batch = True
+            batch = self._take(task_id)
             notice_deaths(self)  # last: a death that is not raised now is raised after the training step
-        return call.task_id, batch
+            return task_id, batch
+        except BaseException as error:  # no context manager: Python can raise Ctrl-C on the way into its __exit__
+            signals.interrupted(self, error, has_batch)
+            raise
+        finally:
+            self._in_use = False
 
     def _next_task(self) -> int:
         """Wait until a task can be yielded: in order the next one, else any."""

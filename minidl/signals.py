@@ -19,26 +19,12 @@ if TYPE_CHECKING:
     from minidl.parallel import ParallelIterator
 
 
-class Interruptible:
-    """One next(), and what Ctrl-C costs in it. While it waits for a task: nothing. Anywhere else something may be half
-    done, or the chosen task's batch lost: the iterator has failed, and every further next() raises."""
-
-    task_id: int | None = None  # of the task, once it is chosen
-
-    def __init__(self, iterator: ParallelIterator) -> None:
-        self._iterator = iterator
-
-    def __enter__(self) -> Interruptible:
-        self._iterator._data_queue.waiting = False
-        self._iterator._in_use = True
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        interrupted = error is not None and not isinstance(error, Exception)
-        only_waited = self._iterator._data_queue.waiting and self.task_id is None
-        if interrupted and not only_waited:
-            self._iterator._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
-        self._iterator._in_use = False
+def interrupted(iterator: ParallelIterator, error: BaseException, has_batch: bool) -> None:
+    """An exception ended next(). If it is Ctrl-C: while next() waits for a task, that costs nothing; anywhere else
+    something may be half done, or the batch that it has is lost. Then the iterator has failed, and every further next()
+    raises."""
+    if not isinstance(error, Exception) and (has_batch or not iterator._data_queue.waiting):
+        iterator._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
 
 
 _watched: weakref.WeakSet[ParallelIterator] = weakref.WeakSet()

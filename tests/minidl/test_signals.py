@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import types
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from minidl import DataLoader
 from minidl.deaths import explain_death, shorten
 from minidl.world.real import RealWorld
 from tests.minidl.dying import Keys, batches, loader_of, take_all
@@ -108,3 +112,52 @@ def test_a_fork_of_main_takes_nothing_from_it() -> None:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert take_all(iterator, seen) == "" and seen == batches(40)
+
+
+class CtrlC:
+    """Within it Ctrl-C comes when next() calls its n-th function: there, and at jumps backwards, Python looks for
+    signals. `came` tells whether there were that many."""
+
+    def __init__(self, number: int) -> None:
+        self.left, self.came = number, False
+
+    def __enter__(self) -> CtrlC:
+        sys.settrace(self.look)
+        return self
+
+    def __exit__(self, *_: object) -> bool:
+        sys.settrace(None)
+        return self.came
+
+    def look(self, frame: types.FrameType, event: str, argument: object) -> None:
+        caller = frame.f_back
+        while caller is not None and caller.f_code.co_name != "_next_data":
+            caller = caller.f_back
+        if caller is not None and not self.came:
+            self.left -= 1
+            if self.left < 0:
+                self.came = True
+                raise KeyboardInterrupt
+
+
+@pytest.mark.timeout(100)
+def test_wherever_ctrl_c_comes_in_next_no_batch_is_missing_in_silence() -> None:
+    """Either every batch comes, or the iterator raises and goes on raising."""
+    harmless = harmful = 0
+    for number in itertools.count():
+        iterator = iter(DataLoader(list(range(6)), num_workers=1, batch_size=None))
+        taken = [next(iterator)]
+        with CtrlC(number) as ctrl_c:
+            taken.append(next(iterator))
+        if not ctrl_c.came:
+            break
+        assert not iterator._in_use
+        try:
+            taken += iterator
+        except RuntimeError as error:
+            assert "interrupted" in str(error)
+            harmful += 1
+        else:
+            assert taken == list(range(6)), number
+            harmless += 1
+    assert harmful > 5 and taken == [0, 1]

@@ -77,7 +77,7 @@ def _is_alive(index: Index, number: int, k: int) -> bool:
     return not any(index.group(each.number, Kind.LOADER).last(k) > last for each in later)
 
 
-class Progress(NamedTuple):
+class TaskProgress(NamedTuple):
     """How far the tasks of an epoch have come. The fields are those of LoaderState and MainState."""
 
     send_idx: int
@@ -165,12 +165,12 @@ class Snapshot:
 
     # ---- tasks
 
-    def progress(self) -> Progress:
+    def progress(self) -> TaskProgress:
         if self.tasks is None:
-            return Progress(0, 0, -1, {})
+            return TaskProgress(0, 0, -1, {})
         return self.progress_of_workers(self.tasks) if self.iterator.num_workers else self.progress_of_main(self.tasks)
 
-    def progress_of_workers(self, tasks: Epoch) -> Progress:
+    def progress_of_workers(self, tasks: Epoch) -> TaskProgress:
         k = self.k
         dispatched, received, stored, released, yielded, skipped, lost = tasks.hops(
             "dispatched", "received", "stored", "released", "yielded", "skipped", "lost"
@@ -191,16 +191,16 @@ class Snapshot:
                 continue
             task_info[task] = TaskState(int(self.events["worker"][dispatched[task]]), status)
         send_idx = int(sent.sum())
-        return Progress(send_idx, next(iter(task_info), send_idx), self.in_hand(), task_info)
+        return TaskProgress(send_idx, next(iter(task_info), send_idx), self.in_hand(), task_info)
 
-    def progress_of_main(self, tasks: Epoch) -> Progress:
+    def progress_of_main(self, tasks: Epoch) -> TaskProgress:
         """Without workers main makes one batch at a time: every task before the last is over."""
         drawn, yielded = tasks.hops("keys_drawn", "yielded")
         send_idx, in_hand = int((drawn <= self.k).sum()), self.in_hand()
         task = send_idx - 1
         if task < 0 or task == in_hand or yielded[task] <= self.k or self.last(Kind.ERROR_RAISED) > drawn[task]:
-            return Progress(send_idx, send_idx, in_hand, {})
-        return Progress(send_idx, task, in_hand, {})
+            return TaskProgress(send_idx, send_idx, in_hand, {})
+        return TaskProgress(send_idx, task, in_hand, {})
 
     def in_hand(self) -> int:
         """The task whose batch main has taken and not yet yielded, -1 if there is none. In between main draws and
@@ -245,7 +245,7 @@ class Snapshot:
         now = self.doing(Lane.PIN)
         return PinState(PinStatus(now.status), now.task, now.since) if now else PinState(PinStatus.NONE, -1, 0)
 
-    def main(self, progress: Progress) -> MainState:
+    def main(self, progress: TaskProgress) -> MainState:
         now = self.doing(Lane.MAIN)
         if now is None:
             return MainState(MainStatus.STARTING, 0, -1, -1, -1)

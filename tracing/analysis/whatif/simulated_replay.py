@@ -47,23 +47,23 @@ class InterpreterLocks:
     lock, and the other threads of its process make slower progress. (The simulated machine knows no such lock.)"""
 
     def __init__(self) -> None:
-        self._held: set[int] = set()  # pids
+        self._busy: set[int] = set()  # pids
         self._released_at: dict[int, float] = {}  # pid -> s
 
     def release_all(self) -> None:
         """Before a replay: the last one may have been cut short."""
-        self._held.clear()
+        self._busy.clear()
         self._released_at.clear()
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def busy(self) -> Iterator[None]:
         """While the calling main thread works."""
         pid = current().pid()
-        self._held.add(pid)
+        self._busy.add(pid)
         try:
             yield
         finally:
-            self._held.discard(pid)
+            self._busy.discard(pid)
             self._released_at[pid] = current().now()
 
     def since_released(self) -> float:
@@ -72,7 +72,7 @@ class InterpreterLocks:
 
     def transfer(self, pid: int, least: float, held_up: float) -> None:
         """A message takes its time: `least` seconds, and `held_up` more if the main thread of process `pid` works."""
-        spend(0.0, least + (held_up if pid in self._held else 0.0))
+        spend(0.0, least + (held_up if pid in self._busy else 0.0))
 
 
 locks = InterpreterLocks()  # global: what is unpickled in any of the simulated processes must find the same one
@@ -143,7 +143,7 @@ class ReplayedDataset:
 
     def __getitem__(self, keys: ReplayedKeys) -> ReplayedBatch:
         times, task = self.times, keys.task
-        with locks.held():
+        with locks.busy():
             if not self.warm:
                 spend(times.warming_cpu, times.warming_wait)
                 self.warm = True
@@ -200,7 +200,7 @@ def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTi
         for _ in range(epochs):
             for number, _batch in enumerate(loader):
                 step = times.training[number]
-                with locks.held():
+                with locks.busy():
                     spend(times.trains_on * step, (1 - times.trains_on) * step)
 
     locks.release_all()
@@ -226,7 +226,7 @@ def ctrl_c_deferred() -> Iterator[None]:
         nonlocal came
         came = True
         if is_running():
-            current_machine().most_steps = 0
+            current_machine().most_steps = 0  # it ends at its next step
 
     signal.signal(signal.SIGINT, end_simulation)
     try:
