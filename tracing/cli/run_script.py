@@ -22,7 +22,6 @@ import types
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from typing import Any
 
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
@@ -52,8 +51,7 @@ def run_script(
     Raises FileNotFoundError: there is no such script or module; FileExistsError: `directory` holds something else.
     """
     check_there_is(target, module)
-    options: dict[str, Any] = {"memory": True} if memory else {}
-    recording = tracing.record(directory, capacity=capacity, **options).start()
+    recording = tracing.record(directory, capacity=capacity, memory=memory).start()
     pid = os.getpid()
     terminal = TerminalHandover(recording.path) if live else None
     try:

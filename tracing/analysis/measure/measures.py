@@ -144,11 +144,22 @@ class Measures:
     @cached_property
     def idle(self) -> list[Intervals]:
         """For each worker: when it waits for a task."""
-        return [self._idle(worker) for worker in range(self.num_workers)]
+        found = []
+        for worker in range(self.num_workers):
+            parts = [activity(self.trace, [iterator], Lane.WORKER, worker) for iterator in self.iterators]
+            found.append(concatenate([each.where(self.kind[each.first] == Kind.WAIT) for each in parts]))
+        return found
 
-    def _idle(self, worker: int) -> Intervals:
-        parts = [activity(self.trace, [iterator], Lane.WORKER, worker) for iterator in self.iterators]
-        return concatenate([each.where(self.kind[each.first] == Kind.WAIT) for each in parts])
+    def of_starts(self, begin: Kind, end: Kind) -> Intervals:
+        """From one event of a worker's start to another, for each worker of each iterator that has both."""
+        group, found = self.trace.index.group, []
+        for each in self.iterators:
+            for worker in range(each.num_workers):
+                first, last = (group(each.number, kind, Queue.NONE, worker).array[:1] for kind in (begin, end))
+                if len(first) and len(last):
+                    # A worker may begin before start() returns: then this takes no time.
+                    found.append(self.of_events(first, np.maximum(first, last)))
+        return concatenate(found)
 
     def lived(self, worker: int) -> Intervals:
         """From the first event of each process that was this worker to its last."""

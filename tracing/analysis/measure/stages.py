@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from minidl.events import Kind, Queue
+from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.task_events import keys_of
 from tracing.trace.activity import MainTime
-from tracing.trace.intervals import Grid, Intervals, concatenate
+from tracing.trace.intervals import Grid, Intervals
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
@@ -126,16 +126,7 @@ def startup_cost(measures: Measures) -> int:
 def startup_parts(measures: Measures) -> dict[str, Intervals]:
     """For each part of a worker's start, how long it took each worker. The last one, "first batch", is the making of
     the first batch of each worker process."""
-    parts: dict[str, list[Any]] = {name: [] for name in STARTUP_PARTS}
-    for iterator in measures.iterators:
-        for worker in range(iterator.num_workers):
-            for name, kinds in STARTUP_PARTS.items():
-                ends = [measures.trace.index.group(iterator.number, kind, Queue.NONE, worker).array for kind in kinds]
-                if all(len(each) for each in ends):
-                    first, last = ends[0][:1], ends[1][:1]
-                    # A worker may begin before start() returns: then this takes no time.
-                    parts[name].append(measures.of_events(first, np.maximum(first, last)))
-    found = {name: concatenate(each) for name, each in parts.items()}
+    found = {name: measures.of_starts(begin, end) for name, (begin, end) in STARTUP_PARTS.items()}
     return found | {"first batch": measures.between(first_batches(measures), "fetch_begin", "collate_end")}
 
 

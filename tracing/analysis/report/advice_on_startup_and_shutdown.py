@@ -73,15 +73,14 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
     return Explanation(reasons, advice, startup.first)
 
 
-def keep_workers(measures: Measures, startup: int) -> list[str]:
-    """What persistent workers would save of the start-ups, which took this long in all epochs together (ns)."""
+def keep_workers(measures: Measures, cost: int, once: str = "starts the workers") -> list[str]:
+    """What persistent workers would save of the start-ups, or of what else happens `once` an epoch, which took this
+    long in all epochs together (ns)."""
     epochs = _epochs(measures)
     if not measures.num_workers or epochs < 2 or measures.config.get("persistent_workers"):
         return []
-    saved = duration(startup * (1 - 1 / epochs))
-    return [
-        f"persistent_workers=True starts the workers once, not in each of {epochs} epochs: should save about {saved}."
-    ]
+    saved = duration(cost * (1 - 1 / epochs))
+    return [f"persistent_workers=True {once} once, not in each of {epochs} epochs: should save about {saved}."]
 
 
 def _epochs(measures: Measures) -> int:
@@ -130,13 +129,7 @@ def explain_shutdown(measures: Measures, cost: int) -> Explanation:
         ]
     elif kind == Kind.PIN_STOPPING:
         advice = [f"The pin thread had a batch in hand: make pinning faster. {saving}"]
-    epochs = _epochs(measures)
-    if epochs > 1 and not measures.config.get("persistent_workers"):
-        saved = duration(cost * (1 - 1 / epochs))
-        advice.append(
-            f"persistent_workers=True shuts them down once, not in each of {epochs} epochs: should save about {saved}."
-        )
-    return Explanation(reasons, advice, step.spans[0])
+    return Explanation(reasons, advice + keep_workers(measures, cost, "shuts them down"), step.spans[0])
 
 
 def _exit(measures: Measures, worker: int, step: Intervals) -> Number | None:

@@ -96,19 +96,14 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], glo
 
 def _tables(each: LoaderReport) -> list[str]:
     total = max(1, sum(each.main_ns.values()))
-    lines = _table(
-        f"Where main's time went: {each.batches} batches, epochs: {each.epochs}",
-        ("", "time", "share"),
-        [(NAMES.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in each.main_ns.items() if ns],
-        gloss=True,
-    )
-    lost = sorted(each.causes_ns.items(), key=lambda item: -item[1])
-    lines += _table(
-        "What it was lost to",
-        ("", "time", "share"),
-        [(NAMES.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in lost],
-        gloss=True,
-    )
+    lost = dict(sorted(each.causes_ns.items(), key=lambda item: -item[1]))
+    lines = []
+    for title, times in (
+        (f"Where main's time went: {each.batches} batches, epochs: {each.epochs}", each.main_ns),
+        ("What it was lost to", lost),
+    ):
+        rows = [(NAMES.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in times.items() if ns]
+        lines += _table(title, ("", "time", "share"), rows, gloss=True)
     lines += _table(
         "Stages of a batch",
         ("", "median", "90 %", "99 %", "longest"),

@@ -284,15 +284,8 @@ def _share_on_core(measures: Measures, rows: np.ndarray) -> float:
 
 def _between(measures: Measures, begin: Kind, end: Kind) -> float:
     """From one event of a worker's start to another: the median of all workers (s); 0 if not known."""
-    found = []
-    for iterator in measures.iterators:
-        for worker in range(iterator.num_workers):
-            first, last = (
-                measures.trace.index.group(iterator.number, kind, Queue.NONE, worker).array for kind in (begin, end)
-            )
-            if len(first) and len(last):
-                found.append(max(0, int(measures.time[last[0]] - measures.time[first[0]])))
-    return float(np.median(found)) / SECOND if found else 0.0
+    lengths = measures.of_starts(begin, end).length
+    return float(np.median(lengths)) / SECOND if len(lengths) else 0.0
 
 
 def _before_first_batch(measures: Measures) -> float:

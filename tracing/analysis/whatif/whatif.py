@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
@@ -22,12 +21,12 @@ from typing import TypeVar
 from tracing.analysis.measure.capacity import ALL_CORES, Work, more_workers, work
 from tracing.analysis.measure.measures import NO_LOADER, Measures, measure
 from tracing.analysis.measure.run_end import ended_early
+from tracing.analysis.plain_text import wrap
 from tracing.analysis.whatif.durations import Durations, Setting, durations
 from tracing.trace.activity import MainTime
 from tracing.trace.trace import Trace
 
 FORMAT = 1  # of the JSON
-WIDTH = 76  # characters of a line of text
 MOST = 240  # batches of a longer trace that are replayed
 LARGEST = 256  # num_workers or prefetch_factor that is replayed
 NEARLY = 0.03  # a setting slower by less than this share is as good
@@ -263,13 +262,12 @@ COLUMNS = {  # field of a Setting -> its heading in the table
 
 def options(setting: Setting, beside: Setting | None = None) -> str:
     """As arguments: "num_workers=4, prefetch_factor=2", and whatever else differs from the setting `beside`."""
-    names = [
-        name
+    return ", ".join(
+        f"{name}={value}"
         for name, value in vars(setting).items()
         if name == "num_workers"
         or (setting.num_workers and (name == "prefetch_factor" or (beside and value != vars(beside)[name])))
-    ]
-    return ", ".join(f"{name}={vars(setting)[name]}" for name in names)
+    )
 
 
 def cores_in_words(cores: float) -> str:
@@ -288,8 +286,8 @@ def text(found: WhatIf) -> str:
         times = chosen.batches_per_second / found[recorded.setting].batches_per_second
         rate = f"{chosen.batches_per_second:,.1f} batches a second, {times:.2f} times what the recorded setting gives"
         choice = f"{options(chosen.setting, recorded.setting)}: {rate}"
-    lines = [*_wrapped("What if  ", replayed), *_wrapped("Best     ", choice), "", *_table(found), ""]
-    return "\n".join(lines + [line for note in found.notes for line in _wrapped("Note: ", note)])
+    lines = [*wrap("What if  ", replayed), *wrap("Best     ", choice), "", *_table(found), ""]
+    return "\n".join(lines + [line for note in found.notes for line in wrap("Note: ", note)])
 
 
 def _off(found: WhatIf) -> str:
@@ -316,9 +314,3 @@ def _table(found: WhatIf) -> list[str]:
             mark = ", ".join(filter(None, (mark, f"recorded ({measured})")))
         lines.append(f"{''.join(f'{word:>11}' for word in words)}   {mark}".rstrip())
     return lines
-
-
-def _wrapped(indent: str, words: str) -> list[str]:
-    return textwrap.wrap(
-        words, WIDTH, initial_indent=indent, subsequent_indent=" " * len(indent), break_on_hyphens=False
-    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
@@ -68,10 +69,6 @@ def _hook(cls: Any) -> None:
     cls._get_iterator = _get_iterator
 
 
-def _unhook(cls: Any) -> None:
-    cls._get_iterator = getattr(cls._get_iterator, "__wrapped__", cls._get_iterator)
-
-
 # ---- a whole program
 
 
@@ -96,7 +93,8 @@ def everything() -> Iterator[None]:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
         if HOME in sys.modules and not attached_loaders.known:
-            _unhook(sys.modules[HOME].DataLoader)
+            cls = sys.modules[HOME].DataLoader
+            cls._get_iterator = inspect.unwrap(cls._get_iterator)
 
 
 class _Finder:

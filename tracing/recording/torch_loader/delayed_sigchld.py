@@ -10,6 +10,7 @@ import functools
 import os
 import signal
 import threading
+import traceback
 from typing import Any
 
 from torch.utils.data._utils.signal_handling import _set_SIGCHLD_handler
@@ -30,17 +31,9 @@ def delay_sigchld() -> None:
 
     @functools.wraps(torchs)
     def handler(number: int, frame: Any) -> None:
-        if is_within_emit(frame):
+        if any(caller.f_code is emit.__code__ for caller, _ in traceback.walk_stack(frame)):
             threading.Timer(AGAIN, os.kill, (os.getpid(), number)).start()
         else:
             torchs(number, frame)
 
     signal.signal(signal.SIGCHLD, handler)
-
-
-def is_within_emit(frame: Any) -> bool:
-    while frame is not None:
-        if frame.f_code is emit.__code__:
-            return True
-        frame = frame.f_back
-    return False

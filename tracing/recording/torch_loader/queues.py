@@ -127,15 +127,11 @@ class IndexQueue(TracedQueue):
     name = Queue.INDEX
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
-        progress, worker = self.progress, self.worker
+        progress = self.progress
         if type(message) is tuple:
             progress.outstanding += 1
-            task = message[0]
-            emit(events.DISPATCHED, progress.epoch_id, task, worker, value=progress.outstanding)
-        else:
-            task = label(message)
-        emit(events.PUT, progress.epoch_id, task, worker, Queue.INDEX)
-        self.wrapped.put((worker, progress.epoch_id, message), block, timeout)
+            emit(events.DISPATCHED, progress.epoch_id, message[0], self.worker, value=progress.outstanding)
+        super().put(message, block, timeout)
 
 
 class ResultQueue(TracedQueue):

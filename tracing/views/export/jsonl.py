@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from minidl.events import CLOCKED, Kind, Queue
@@ -107,24 +107,14 @@ def lines(trace: Trace) -> Iterator[dict[str, Any]]:
     events = trace.events
     for start in range(0, len(events), CHUNK):
         part = events[start : start + CHUNK]
-        names = ("time", "kind", "loader", "epoch", "task", "worker", "queue", "value", "actor", "text")
-        columns = (part[name].tolist() for name in names)
-        for k, row in enumerate(zip(*columns, strict=True), start):
-            time, kind, loader, epoch, task, worker, queue, value, actor, text = row
-            yield {
-                "k": k,
-                "time": time,
-                "kind": kinds[kind],
-                "loader": loader,
-                "epoch": epoch,
-                "task": task,
-                "worker": worker,
-                "queue": queues[queue],
-                "value": value,
-                "actor": actor,
-                "who": who[actor],
-                "text": trace.text(k) if text else None,
-            }
+        columns: dict[str, Iterable[Any]] = {name: part[name].tolist() for name in FIELDS.keys() - {"k", "who"}}
+        columns["k"] = range(start, start + len(part))
+        columns["who"] = [who[actor] for actor in columns["actor"]]
+        columns["kind"] = [kinds[kind] for kind in columns["kind"]]
+        columns["queue"] = [queues[queue] for queue in columns["queue"]]
+        columns["text"] = [trace.text(k) if text else None for k, text in enumerate(columns["text"], start)]
+        for row in zip(*(columns[name] for name in FIELDS), strict=True):
+            yield dict(zip(FIELDS, row, strict=True))
 
 
 def _who(actor: Actor) -> str:

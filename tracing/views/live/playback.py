@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Callable
-from typing import Protocol
 
 from tracing.analysis.hang.explain import explain
 from tracing.recording.trace_directory import in_progress
@@ -24,37 +23,10 @@ ASK_PERIOD = 5_000_000_000  # ... and is examined this often
 Clock = Callable[[], int]  # ns
 
 
-class Source(Protocol):
-    """Decides which moment of the trace is shown."""
-
-    trace: Trace
-
-    def look(self) -> tuple[State, int]:
-        """The state to show now, and the time in the trace."""
-
-    def ended(self) -> bool:
-        """Whether nothing more will come."""
-
-    def press(self, key: str) -> None:
-        """React to a key."""
-
-    @property
-    def stuck(self) -> tuple[str, ...]:
-        """If it hangs, which thread keeps which waiting: see `Recent.stuck`."""
-
-    @property
-    def mode(self) -> str:
-        """What it is doing, in a few words."""
-
-    @property
-    def keys(self) -> str:
-        """The keys that move it."""
-
-
 class Live:
     """A run in progress: always its last moment."""
 
-    keys = "space pause"
+    keys = "space pause"  # that move it
 
     def __init__(self, trace: Trace, until: Callable[[], bool] | None, clock: Clock) -> None:
         self.trace = trace
@@ -66,9 +38,10 @@ class Live:
         self._had: list[tuple[int, int]] = []  # each loader's epoch, and the number of batches it has yielded in it ...
         self._moved = clock()  # ... and when that changed
         self._asked = clock()
-        self.stuck: tuple[str, ...] = ()
+        self.stuck: tuple[str, ...] = ()  # if it hangs, which thread keeps which waiting: see `Recent.stuck`
 
     def look(self) -> tuple[State, int]:
+        """The state to show now, and the time in the trace."""
         if self._paused is not None:
             return self._paused
         self.trace.refresh()
@@ -87,6 +60,7 @@ class Live:
             self.stuck = stuck_in_words(explain(self.trace, self._clock()), self.trace.path)
 
     def ended(self) -> bool:
+        """Whether nothing more will come."""
         if not self._over and self._until is not None:
             self._over = self._until()
         elif not self._over and self._clock() - self._checked >= CHECK_PERIOD:
@@ -95,11 +69,13 @@ class Live:
         return self._over and self._paused is None  # a paused picture stays
 
     def press(self, key: str) -> None:
+        """React to a key."""
         if key == "space":
             self._paused = None if self._paused is not None else self.look()
 
     @property
     def mode(self) -> str:
+        """What it is doing, in a few words."""
         return "‖ paused" if self._paused is not None else "ended" if self._over else "● live"
 
 
@@ -167,3 +143,6 @@ class Replay:
         if self._k is None:
             return f"replay ×{self.speed:g}"
         return f"‖ event {self._k + 1} of {len(self._times)}"
+
+
+Source = Live | Replay  # decides which moment of the trace is shown

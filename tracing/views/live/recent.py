@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WINDOW = 5_000_000_000  # ns
 MOST_EVENTS = 25_000  # looked at for one frame, in some 2 ms: above 5,000 a second the window gets shorter
+MOST_TOLD = 60  # events
 
 AT_WORK = (WorkerStatus.FETCHING, WorkerStatus.COLLATING, WorkerStatus.SENDING)
 OUTSIDE = (  # of main: not in the loader
@@ -131,11 +132,8 @@ def _last_move(loader: LoaderState) -> int:
     return max([loader.main.since, *(worker.since for worker in loader.workers)])
 
 
-def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 60) -> Recent:
-    """What the loader `choose(state, shown)` did in the window that ends `now`, seen from event `state.k`.
-
-    `words`: how many events to tell, at most.
-    """
+def recent(trace: Trace, state: State, now: int, shown: int = -1) -> Recent:
+    """What the loader `choose(state, shown)` did in the window that ends `now`, seen from event `state.k`."""
     loader = choose(state, shown)
     if loader is None:
         return Recent(-1, now=now, since=now - WINDOW, start=trace.start, events=state.k + 1)
@@ -153,12 +151,12 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1, words: int = 6
     result = Recent(loader.iterator, since, now, trace.start, len(events))
     result.events_per_second = (len(events) - first) * 1e9 / max(1, now - since)
     # The last words of a run that stands still are older than the window.
-    latest = of_this(events[min(first, max(0, len(events) - 20 * words)) :])[-20 * words :]
+    latest = of_this(events[min(first, max(0, len(events) - 20 * MOST_TOLD)) :])[-20 * MOST_TOLD :]
     told = _TOLD[latest["kind"]] & ~(
         (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
     )  # DISPATCHED is told
     actors = trace.actors
-    result.said = [RecentEvent(event, actors[event["actor"]]) for event in latest[told][-words:]]
+    result.said = [RecentEvent(event, actors[event["actor"]]) for event in latest[told][-MOST_TOLD:]]
     moves = first + np.flatnonzero(_MOVES[events["kind"][first:]])
     _add_stretches(result, trace, loader, first, state.k, of_this(events[moves]))
     result.limit = _limit(result, loader)

@@ -16,12 +16,12 @@ from tracing.views.sequence.rows import Phase, Sequence, select
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
-    from tracing.views.sequence.text import Drawing
+    from tracing.views.terminal.layout import Frame
 
 __all__ = ["Phase", "Sequence", "as_mermaid", "as_svg", "as_text", "select"]
 
 
-def as_text(trace: Trace, *, width: int = 100, **selection: Any) -> Drawing:
+def as_text(trace: Trace, *, width: int = 100, **selection: Any) -> Frame:
     """For a terminal of `width` columns: `print` prints it plain, rich's console in colour.
     Raises ValueError as `select` does, and for a width of less than 40."""
     from tracing.views.sequence.text import draw

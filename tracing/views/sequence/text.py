@@ -17,37 +17,21 @@ from __future__ import annotations
 
 import textwrap
 
-from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
 from minidl.events import Kind
 from tracing.trace.event_words import ALARMING
 from tracing.views.sequence.rows import Arrow, Delivery, Note, Sequence
 from tracing.views.terminal.batch_cells import INKS, cell
-from tracing.views.terminal.layout import BAD, BOLD, DIM, PLAIN, Frame, Line, fit, lines_of, text
+from tracing.views.terminal.layout import BAD, BOLD, DIM, PLAIN, Frame, Line, fit, text
 
 LEAST_WIDTH, LEAST_WORDS, WORDS = 40, 18, 34  # columns: of the whole; of the words, and if there is room
 WIDEST_STEP = 16
 MOST_LINES = 5  # of one note
 LEGEND = "An arrow is where its message is put. On the right: how long the message was in its queue."
-ASCII = str.maketrans("├┤┼◂╌✗", "||+<.x")  # beyond those that tracing.views.terminal.layout translates
 
 
-class Drawing(Frame):
-    """The finished diagram: rich prints it in colour, `str` is plain."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in super().__rich_console__(console, options):
-            if isinstance(segment, Segment) and options.ascii_only:
-                yield Segment(segment.text.translate(ASCII), segment.style)
-            else:
-                yield segment
-
-    def __str__(self) -> str:
-        return "\n".join(line.rstrip() for line in lines_of(self))
-
-
-def draw(sequence: Sequence, width: int) -> Drawing:
+def draw(sequence: Sequence, width: int) -> Frame:
     """In exactly `width` columns. Threads for which there is no room are left out, and a line names them."""
     if width < LEAST_WIDTH:
         raise ValueError(f"a sequence diagram needs {LEAST_WIDTH} columns or more, not {width}")
@@ -58,7 +42,7 @@ def draw(sequence: Sequence, width: int) -> Drawing:
     lines += [layout.head()] if len(layout.rows) > 30 else []
     for words in layout.left_out():
         lines += _wrapped(words, width)
-    return Drawing(lines, width)
+    return Frame(lines, width)
 
 
 class TextLayout:

@@ -20,11 +20,11 @@ PLAIN, BOLD, DIM = Style(), Style(bold=True), Style(dim=True)
 GOOD, BAD, WAITS = Style(color="green", bold=True), Style(color="red", bold=True), Style(color="yellow", bold=True)
 
 # What a terminal that knows only ASCII gets instead.
-ASCII = str.maketrans("╭╮╰╯─│╎▸↱↳→←↑↓·×▁▂▃▄▅▆▇█░●‖µ…", "++++-||>>>><^v.x__--==##.*|u~")
+ASCII = str.maketrans("╭╮╰╯─│╎├┤┼╌▸◂↱↳→←↑↓·×✗▁▂▃▄▅▆▇█░●‖µ…", "++++-||||+.><>>><^v.xx__--==##.*|u~")
 
 
 class Frame:
-    """Lines, ready to be printed by rich: each exactly `width` columns."""
+    """Lines, each exactly `width` columns: rich prints them in colour, `str` is plain."""
 
     def __init__(self, lines: list[Line], width: int) -> None:
         self.lines = [fit(line, width) for line in lines]
@@ -36,6 +36,9 @@ class Frame:
                 yield Segment.line()
             for segment in line:
                 yield Segment(segment.text.translate(ASCII), segment.style) if options.ascii_only else segment
+
+    def __str__(self) -> str:
+        return "\n".join(line.rstrip() for line in lines_of(self))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(self.width, self.width)
