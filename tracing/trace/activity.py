@@ -156,8 +156,10 @@ def activity(
 
 def _tasks(trace: Trace, lane: Lane, at: np.ndarray) -> np.ndarray:
     """The task that a thread works on after each of its events: none once a worker has put the result."""
-    given_away = (trace.events["kind"][at] == Kind.PUT) & (lane is Lane.WORKER)
-    return np.where(given_away, -1, np.maximum(trace.events["task"][at], -1))
+    tasks = np.maximum(trace.events["task"][at], -1)
+    if lane is Lane.WORKER:
+        tasks[trace.events["kind"][at] == Kind.PUT] = -1
+    return tasks
 
 
 _AFTER_THE_STREAM = _any_of(WorkerStatus.RESUMING, WorkerStatus.STOPPED, WorkerStatus.DEAD, WorkerStatus.REAPED)
@@ -176,8 +178,9 @@ def _statuses(
     parts = [index.lane(number, lane, worker)]
     if lane is Lane.WORKER:  # main's events mark when its process begins, and when it is gone
         parts = [group(Kind.WORKER_STARTING), *parts, group(Kind.WORKER_DIED), group(Kind.WORKER_JOINED)]
-    at = np.concatenate([part.range(first, k) for part in parts if len(part)] or [NOWHERE.array])
-    at = at[max(0, int(at.searchsorted(first, "right")) - 1) :]
+    pieces = [part.range(first, k) for part in parts if len(part)]
+    at = np.concatenate(pieces or [NOWHERE.array])
+    at = at[max(0, int(at.searchsorted(first, "right")) - 1) :] if len(pieces) > 1 else at
     status = STATUS_AFTER[lane][trace.events["kind"][at]]
     if lane is Lane.MAIN and (len(iterator.epochs) > 1 or len(group(Kind.SHUTDOWN_BEGIN))):
         epoch, closed = group(Kind.EPOCH_BEGIN).last_of_each(at), group(Kind.SHUTDOWN_END).last_of_each(at)
