@@ -173,11 +173,6 @@ def _compare(one: Measures, other: Measures) -> LoaderComparison:
     error = 2 * math.hypot(before.period_error, after.period_error)
     difference = before.per_batch - after.per_batch
     keys, compared = first_difference(one, other)
-    places = [
-        Change(name, before.places[name], after.places[name], abs(before.places[name] - after.places[name]) >= floor)
-        for name in before.places
-        if before.places[name] or after.places[name]
-    ]
     return LoaderComparison(
         before=before,
         after=after,
@@ -188,7 +183,11 @@ def _compare(one: Measures, other: Measures) -> LoaderComparison:
             for name in {**before.config, **after.config}
             if before.config.get(name) != after.config.get(name)
         },
-        places=places,
+        places=[
+            Change(name, was, after.places[name], abs(was - after.places[name]) >= floor)
+            for name, was in before.places.items()
+            if was or after.places[name]
+        ],
         stages=[_stage_change(name, before, after, floor) for name in before.stages if name in after.stages],
         keys=keys,
         batches_compared=compared,
@@ -278,28 +277,25 @@ def first_difference(one: Measures, other: Measures) -> tuple[KeyDifference | No
 
 def _text(each: LoaderComparison) -> list[str]:
     before, after = each.before, each.after
-    lines = [*wrap("", each.sentence()), ""]
-    lines += _row("", "A", "B")
-    lines += _row("batches", f"{before.batches:,}", f"{after.batches:,}")
-    lines += _row("batches a second", *(f"{each.batches * 1e9 / each.total:,.1f}" for each in (before, after)))
-    for name, (was, is_) in each.configs.items():
-        lines += _row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in (was, is_)))
-    lines += ["", "Main's time per batch"]
-    lines += [line for change in each.places for line in _change(change)]
+    lines = [*wrap("", each.sentence()), "", _row("", "A", "B")]
+    lines.append(_row("batches", f"{before.batches:,}", f"{after.batches:,}"))
+    lines.append(_row("batches a second", *(f"{side.batches * 1e9 / side.total:,.1f}" for side in (before, after))))
+    for name, values in each.configs.items():
+        lines.append(_row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in values)))
+    lines += ["", "Main's time per batch", *map(_change, each.places)]
     lines += ["", "Stages of a batch, medians (* changed by more than chance)"]
-    lines += [line for change in each.stages for line in _change(change, mark="*")]
+    lines += [_change(change, mark=" *") for change in each.stages]
     lines += ["", *wrap("Verdict of A  ", before.verdict), *wrap("Verdict of B  ", after.verdict)]
     return lines + _keys(each)
 
 
-def _row(name: str, one: str, other: str, note: str = "") -> list[str]:
-    return [f"  {name:22}{one:>20}{other:>20}  {note}"]
+def _row(name: str, one: str, other: str, note: str = "") -> str:
+    return f"  {name:22}{one:>20}{other:>20}  {note}"
 
 
-def _change(change: Change, mark: str = "") -> list[str]:
+def _change(change: Change, mark: str = "") -> str:
     difference = change.after - change.before
-    sign = "+" if difference >= 0 else "-"
-    note = f"{sign}{duration(abs(difference))}{f' {mark}' if change.real and mark else ''}"
+    note = f"{'+' if difference >= 0 else '-'}{duration(abs(difference))}{mark if change.real else ''}"
     return _row(change.name, duration(change.before), duration(change.after), note)
 
 

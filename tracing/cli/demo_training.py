@@ -240,18 +240,14 @@ def explain(directory: Path) -> None:
     report = tracing.report(trace)
     (directory / REPORT).write_text(f"{report}\n", encoding="utf-8")
     tracing.timeline(trace).savefig(directory / TIMELINE)
-    print(f"\n  trace     {shown(directory)}   ({len(trace):,} events, {size_of(directory):.1f} MB)")
+    size = sum(path.stat().st_size for path in fmt.files_of(directory))
+    print(f"\n  trace     {shown(directory)}   ({len(trace):,} events, {size / 1e6:.1f} MB)")
     print(f"  timeline  {shown(directory / TIMELINE)}")
     print(f"  report    {shown(directory / REPORT)}, which begins:\n")
     print("\n".join(f"    {line}".rstrip() for line in report.first_lines()))
     print("\nTo look again:")
     print(f"  {command('live')} {shown(directory)} --speed 0.5")
     print(f"  {command('timeline')} {shown(directory)} -o picture.svg")
-
-
-def size_of(directory: Path) -> float:
-    """The size of a trace, in MB."""
-    return sum(path.stat().st_size for path in fmt.files_of(directory)) / 1e6
 
 
 def shown(path: Path) -> str:

@@ -11,43 +11,26 @@ import numpy as np
 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import failed
+from tracing.analysis.report import advice_on_batches, advice_on_startup_and_shutdown, advice_on_workers
 from tracing.analysis.report.advice_after_error import advice_after_error
-from tracing.analysis.report.advice_on_batches import (
-    explain_hold_up,
-    explain_moving,
-    explain_pinning,
-    explain_prefetch,
-    explain_sampler,
-)
-from tracing.analysis.report.advice_on_startup_and_shutdown import (
-    explain_nothing,
-    explain_shutdown,
-    explain_startup,
-    keep_workers,
-)
-from tracing.analysis.report.advice_on_workers import (
-    explain_healthy,
-    explain_no_workers,
-    explain_training,
-    explain_workers,
-)
+from tracing.analysis.report.advice_on_startup_and_shutdown import keep_workers
 from tracing.analysis.report.evidence import Explanation, Number, Reason, run
 from tracing.analysis.report.verdicts import MATTERS, NO_PROBLEM, WAITING_CAUSES, Judgement, Verdict, warm_up
 from tracing.trace.activity import MainTime
 
 EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {  # given the cost of the verdict's cause (ns)
-    Verdict.NOTHING: explain_nothing,
-    Verdict.HEALTHY: explain_healthy,
-    Verdict.TRAINING: explain_training,
-    Verdict.WORKERS: explain_workers,
-    Verdict.NO_WORKERS: explain_no_workers,
-    Verdict.HOLD_UP: explain_hold_up,
-    Verdict.PREFETCH: explain_prefetch,
-    Verdict.MOVING: explain_moving,
-    Verdict.PINNING: explain_pinning,
-    Verdict.SAMPLER: explain_sampler,
-    Verdict.STARTUP: explain_startup,
-    Verdict.SHUTDOWN: explain_shutdown,
+    Verdict.NOTHING: advice_on_startup_and_shutdown.explain_nothing,
+    Verdict.HEALTHY: advice_on_workers.explain_healthy,
+    Verdict.TRAINING: advice_on_workers.explain_training,
+    Verdict.WORKERS: advice_on_workers.explain_workers,
+    Verdict.NO_WORKERS: advice_on_workers.explain_no_workers,
+    Verdict.HOLD_UP: advice_on_batches.explain_hold_up,
+    Verdict.PREFETCH: advice_on_batches.explain_prefetch,
+    Verdict.MOVING: advice_on_batches.explain_moving,
+    Verdict.PINNING: advice_on_batches.explain_pinning,
+    Verdict.SAMPLER: advice_on_batches.explain_sampler,
+    Verdict.STARTUP: advice_on_startup_and_shutdown.explain_startup,
+    Verdict.SHUTDOWN: advice_on_startup_and_shutdown.explain_shutdown,
 }
 
 

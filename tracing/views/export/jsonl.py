@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from minidl.events import CLOCKED, Kind, Queue
+from tracing.trace.event_words import thread_name
 from tracing.trace.state_at import LABELS
 from tracing.views.export import open_for_writing
 
 if TYPE_CHECKING:
-    from tracing.trace.trace import Actor, Trace
+    from tracing.trace.trace import Trace
 
 SCHEMA, VERSION = "minidl.tracing.events", 1
 CHUNK = 1 << 13  # events that are held as Python objects at a time
@@ -103,7 +104,7 @@ def lines(trace: Trace) -> Iterator[dict[str, Any]]:
     """The other lines, one per event; their fields are those of FIELDS."""
     kinds = {kind.value: kind.name for kind in Kind}
     queues = {queue.value: queue.name if queue else None for queue in Queue}
-    who = [_who(actor) for actor in trace.actors]
+    who = ["feeder" if actor.role == "feeder" else thread_name(actor) for actor in trace.actors]
     events = trace.events
     for start in range(0, len(events), CHUNK):
         part = events[start : start + CHUNK]
@@ -115,7 +116,3 @@ def lines(trace: Trace) -> Iterator[dict[str, Any]]:
         columns["text"] = [trace.text(k) if text else None for k, text in enumerate(columns["text"], start)]
         for row in zip(*(columns[name] for name in FIELDS), strict=True):
             yield dict(zip(FIELDS, row, strict=True))
-
-
-def _who(actor: Actor) -> str:
-    return {"worker": f"worker {actor.worker}", "pin": "pin thread"}.get(actor.role, actor.role)

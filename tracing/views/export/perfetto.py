@@ -25,9 +25,11 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.trace.activity import SHUTDOWN_STEPS
 from tracing.trace.event_index import NEVER, Lane
+from tracing.trace.event_index import Iterator as IndexedIterator
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
 from tracing.views.export.slices import GUARD, LAST, STEP, Event, Slice, Track, events_of
+from tracing.views.queue_moves import came_early, closing, fifo, stepped
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -227,47 +229,25 @@ def counters(trace: Trace) -> Iterator[Json]:
         if len(main) == 0 or iterator.num_workers == 0:
             continue
         pid = trace.actors[int(trace.events["actor"][main[0]])].pid
-        for name, (positions, changes) in _changes(trace, number).items():
-            for time, depth in _depths(trace, number, positions, changes):
+        for name, (enter, leave) in _contents(trace, iterator).items():
+            for time, depth in _depths(trace, iterator, enter, leave):
                 args = {"messages" if name != REORDER_BUFFER else "batches": depth}
                 yield {"ph": "C", "name": name + after, "pid": pid, "tid": pid, "ts": time / 1000, "args": args}
 
 
-def _changes(trace: Trace, number: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """name -> (positions of events, by how much each changes the depth); not in order."""
-    index, found = trace.index, {}
-    workers = range(index.iterators[number].num_workers)
+def _contents(trace: Trace, iterator: IndexedIterator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """name -> the events at which something entered, and those at which it left."""
+    workers = range(iterator.num_workers)
     queues = [(f"{QUEUE_NAMES[queue]} {w}", queue, w) for queue in (Queue.INDEX, Queue.RESULT) for w in workers]
-    for name, queue, worker in [*queues, (QUEUE_NAMES[Queue.DATA], Queue.DATA, -1)]:
-        puts = index.group(number, Kind.PUT, queue, worker).array
-        gots = index.group(number, Kind.GOT, queue, worker).array[: len(puts)]
-        if len(puts):
-            found[name] = np.concatenate([puts, gots]), np.repeat([1, -1], [len(puts), len(gots)])
-    found[REORDER_BUFFER] = _reorder_changes(trace, number)
-    return found
+    queues.append((QUEUE_NAMES[Queue.DATA], Queue.DATA, -1))
+    found = {name: fifo(trace, iterator, queue, worker) for name, queue, worker in queues}
+    return {name: each for name, each in found.items() if len(each[0])} | {REORDER_BUFFER: came_early(trace, iterator)}
 
 
-def _reorder_changes(trace: Trace, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """What an abandoned epoch leaves in the reorder buffer is dropped when the next one begins."""
-    index, iterator = trace.index, trace.index.iterators[number]
-    begins = index.group(number, Kind.EPOCH_BEGIN).array
-    positions = []
-    for epoch_id in iterator.epoch_ids:
-        if epoch_id in index.epochs:
-            stored, *ways_out = index.epochs[epoch_id].hops("stored", "released", "yielded", "skipped")
-            later = begins[trace.events["epoch"][begins] > epoch_id & 0xFFFFFFFF]
-            next_epoch = int(later[0]) if len(later) else NEVER
-            out = np.minimum(np.minimum.reduce(ways_out), next_epoch)[stored != NEVER]
-            positions += [(stored[stored != NEVER], 1), (out[out != NEVER], -1)]
-    found = [np.empty(0, np.int64), *(at for at, _ in positions)]
-    return np.concatenate(found), np.repeat([change for _, change in positions], [len(at) for at, _ in positions])
-
-
-def _depths(trace: Trace, number: int, positions: np.ndarray, changes: np.ndarray) -> Iterator[tuple[int, int]]:
+def _depths(trace: Trace, iterator: IndexedIterator, enter: np.ndarray, leave: np.ndarray) -> Iterator[tuple[int, int]]:
     """(ns after the start, depth) at every change; 0 from the end of the shutdown on."""
-    order = np.argsort(positions, kind="stable")
-    positions, depths = positions[order], np.cumsum(changes[order])
-    closed = trace.index.group(number, Kind.SHUTDOWN_END).last(len(trace))
+    positions, depths = stepped(enter, leave[leave != NEVER])
+    closed = closing(trace, iterator)
     if closed >= 0 and len(depths) and depths[-1]:
         positions, depths = np.append(positions, closed), np.append(depths, 0)
     times = trace.events["time"][positions] - trace.start

@@ -35,11 +35,8 @@ ON_THE_WAY = [name for name in STAGES if name not in ("draw keys", "pickle", "un
 def way(task: np.void) -> list[tuple[int, Lane]]:
     """(time in ns, lane) of each hop that happened, in order. Without a pin thread main takes what workers put."""
     pinned = task["data_put"] >= 0
-    hops = []
-    for lane, column in WAY:
-        if task[column] >= 0:
-            hops.append((int(task[column]), lane if lane is not Lane.PIN or pinned else Lane.MAIN))
-    return hops
+    hops = ((column, lane if lane is not Lane.PIN or pinned else Lane.MAIN) for lane, column in WAY)
+    return [(int(task[column]), lane) for column, lane in hops if task[column] >= 0]
 
 
 def stages(task: np.void) -> list[tuple[str, int]]:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minidl.events import Kind, Queue
+from minidl.events import Queue
 from tracing.trace.event_index import NEVER, Iterator
+from tracing.trace.words import REORDER_BUFFER
+from tracing.views.queue_moves import came_early, closing, fifo, stepped
 from tracing.views.timeline.spans import batch_of
 
 if TYPE_CHECKING:
@@ -35,11 +37,7 @@ class Stays:
 
     def depth(self) -> tuple[np.ndarray, np.ndarray]:
         """(times, depths): from times[i] to times[i + 1] the queue held depths[i] messages. Ascending; (n,) each."""
-        gone = self.leave[self.leave != FOREVER]
-        times = np.concatenate([self.enter, gone])
-        change = np.repeat([1, -1], [len(self.enter), len(gone)])
-        order = np.argsort(times, kind="stable")  # what enters and leaves in the same ns enters first
-        return times[order], np.cumsum(change[order])
+        return stepped(self.enter, self.leave[self.leave != FOREVER])
 
     def depth_within(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """The same between two times: the first of `times` is `begin`, the last is `end`."""
@@ -88,49 +86,20 @@ def binned(times: np.ndarray, depths: np.ndarray, edges: np.ndarray) -> np.ndarr
 
 
 def queue_stays(trace: Trace, iterators: list[Iterator], queue: Queue, workers: list[int], name: str) -> Stays:
-    """First in, first out: the first message put is the first one got. `workers`: whose queues, taken together."""
-    parts = [_fifo(trace, each, queue, worker) for each in iterators for worker in workers]
-    return Stays(name, *(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _fifo(trace: Trace, iterator: Iterator, queue: Queue, worker: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    puts = trace.index.group(iterator.number, Kind.PUT, queue, worker).array
-    gots = trace.index.group(iterator.number, Kind.GOT, queue, worker).array
-    put, time = trace.events[puts], trace.events["time"]
-    leave = np.full(len(puts), _end(trace, iterator))
-    leave[: len(gots)] = time[gots[: len(puts)]]
-    return put["time"], leave, batch_of(put["epoch"], put["task"])
-
-
-def _end(trace: Trace, iterator: Iterator) -> int:
-    """When its queues, and what is left in them, are gone (ns)."""
-    closed = trace.index.group(iterator.number, Kind.SHUTDOWN_END).last(len(trace))
-    return int(trace.events["time"][closed]) if closed >= 0 else FOREVER
+    """`workers`: whose queues, taken together."""
+    return _stays(trace, name, [(each, *fifo(trace, each, queue, worker)) for each in iterators for worker in workers])
 
 
 def reorder_stays(trace: Trace, iterators: list[Iterator]) -> Stays:
-    """Batches that came early, from when they were stored until their turn."""
-    parts = [
-        _stored(trace, iterator, epoch, following)
-        for iterator in iterators
-        for epoch, following in zip(iterator.epochs, [*iterator.epochs[1:], None], strict=True)
-    ]
-    return Stays("reorder buffer", *(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return _stays(trace, REORDER_BUFFER, [(each, *came_early(trace, each)) for each in iterators])
 
 
-def _stored(
-    trace: Trace, iterator: Iterator, epoch: int, following: int | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Those of one epoch. What an abandoned epoch leaves is dropped when the next one begins."""
-    found = trace.index.epochs.get(iterator.loader << 32 | epoch)
-    if found is None:
-        return (np.empty(0, np.int64),) * 3
-    stored, *ways_out = found.hops("stored", "released", "yielded", "skipped")
-    tasks = np.flatnonzero(stored != NEVER)
-    out = np.minimum.reduce(ways_out)[tasks]
-    time = trace.events["time"]
-    begins = trace.index.group(iterator.number, Kind.EPOCH_BEGIN).array
-    next_begin = begins[trace.events["epoch"][begins] == following] if following is not None else begins[:0]
-    end = int(time[next_begin[0]]) if len(next_begin) else _end(trace, iterator)
-    leave = np.where(out != NEVER, time[np.where(out != NEVER, out, 0)], end)
-    return time[stored[tasks]], leave, np.int64(epoch) << 32 | tasks
+def _stays(trace: Trace, name: str, parts: list[tuple[Iterator, np.ndarray, np.ndarray]]) -> Stays:
+    """What entered and left at these events. What is left at the end of an iterator is gone with its queues."""
+    time, leaves = trace.events["time"], []
+    for iterator, _, leave in parts:
+        closed = closing(trace, iterator)
+        still_there = int(time[closed]) if closed >= 0 else FOREVER
+        leaves.append(np.where(leave != NEVER, time[np.where(leave != NEVER, leave, 0)], still_there))
+    entered = trace.events[np.concatenate([enter for _, enter, _ in parts])]
+    return Stays(name, entered["time"], np.concatenate(leaves), batch_of(entered["epoch"], entered["task"]))

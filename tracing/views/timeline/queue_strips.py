@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from minidl.events import Queue
-from tracing.trace.words import QUEUE_NAMES
+from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale, bars, number
 from tracing.views.timeline.queue_contents import Stays, binned, queue_stays, reorder_stays
@@ -44,7 +44,7 @@ def queues_of(view: View) -> list[Strip]:
     data = queue_stays(trace, iterators, Queue.DATA, [-1], QUEUE_NAMES[Queue.DATA])
     if len(data.enter):
         strips.append(Strip(data.name, [data]))
-    return [*strips, Strip("reorder buffer", [reorder_stays(trace, iterators)])]
+    return [*strips, Strip(REORDER_BUFFER, [reorder_stays(trace, iterators)])]
 
 
 def draw_strip(axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.void | None) -> None:

@@ -39,42 +39,25 @@ class Look(enum.IntEnum):
     TRAINING = 7
 
 
-LOOK: dict[enum.Enum, Look] = {
-    WorkerStatus.STARTING: Look.SETUP,
-    WorkerStatus.IDLE: Look.BUSY,
-    WorkerStatus.WAITING: Look.WAITING,
-    WorkerStatus.TAKING: Look.BUSY,
-    WorkerStatus.FETCHING: Look.FETCH,
-    WorkerStatus.COLLATING: Look.COLLATE,
-    WorkerStatus.SENDING: Look.BUSY,
-    WorkerStatus.RESUMING: Look.BUSY,
-    WorkerStatus.STREAM_ENDED: Look.WAITING,
-    WorkerStatus.STOPPED: Look.NOTHING,
-    WorkerStatus.DEAD: Look.NOTHING,
-    WorkerStatus.REAPED: Look.NOTHING,
-    PinStatus.NONE: Look.NOTHING,
-    PinStatus.STARTING: Look.SETUP,
-    PinStatus.WAITING: Look.WAITING,
-    PinStatus.TAKING: Look.BUSY,
-    PinStatus.PINNING: Look.PIN,
-    PinStatus.PASSING_ON: Look.BUSY,
-    PinStatus.ENDED: Look.NOTHING,
-    MainStatus.STARTING: Look.SETUP,
-    MainStatus.RESUMING: Look.WAITING,
-    MainStatus.TRAINING: Look.TRAINING,
-    MainStatus.DRAWING: Look.BUSY,
-    MainStatus.DISPATCHING: Look.BUSY,
-    MainStatus.WAITING: Look.WAITING,
-    MainStatus.TAKING: Look.BUSY,
-    MainStatus.HANDLING: Look.BUSY,
-    MainStatus.FETCHING: Look.FETCH,
-    MainStatus.COLLATING: Look.COLLATE,
-    MainStatus.PINNING: Look.PIN,
-    MainStatus.RAISED: Look.NOTHING,
-    MainStatus.ENDED: Look.NOTHING,
-    MainStatus.SHUTTING_DOWN: Look.SETUP,
-    MainStatus.CLOSED: Look.NOTHING,
-}
+STATUSES_OF: dict[Look, tuple[enum.Enum, ...]] = {
+    Look.NOTHING: (
+        WorkerStatus.STOPPED, WorkerStatus.DEAD, WorkerStatus.REAPED, PinStatus.NONE, PinStatus.ENDED,
+        MainStatus.RAISED, MainStatus.ENDED, MainStatus.CLOSED,
+    ),
+    Look.WAITING: (
+        WorkerStatus.WAITING, WorkerStatus.STREAM_ENDED, PinStatus.WAITING, MainStatus.RESUMING, MainStatus.WAITING,
+    ),
+    Look.BUSY: (
+        WorkerStatus.IDLE, WorkerStatus.TAKING, WorkerStatus.SENDING, WorkerStatus.RESUMING, PinStatus.TAKING,
+        PinStatus.PASSING_ON, MainStatus.DRAWING, MainStatus.DISPATCHING, MainStatus.TAKING, MainStatus.HANDLING,
+    ),
+    Look.SETUP: (WorkerStatus.STARTING, PinStatus.STARTING, MainStatus.STARTING, MainStatus.SHUTTING_DOWN),
+    Look.FETCH: (WorkerStatus.FETCHING, MainStatus.FETCHING),
+    Look.COLLATE: (WorkerStatus.COLLATING, MainStatus.COLLATING),
+    Look.PIN: (PinStatus.PINNING, MainStatus.PINNING),
+    Look.TRAINING: (MainStatus.TRAINING,),
+}  # fmt: skip
+LOOK = {status: look for look, statuses in STATUSES_OF.items() for status in statuses}
 LOOK_OF = np.array([LOOK[status] for status in STATUSES])  # [number of a status] -> its look
 
 
