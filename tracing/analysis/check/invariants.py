@@ -48,16 +48,20 @@ def invariant(name: str, sentence: str) -> Callable[[Find], Find]:
 def exactly_once(iterator: IteratorEvents) -> Broken:
     kinds = Kind.DISPATCHED, Kind.RECEIVED, Kind.TASK_SKIPPED, Kind.EPOCH_END
     for _, (sent, received, skipped, ends) in iterator.epochs(*kinds):
-        for task, events in iterator.repeated(sent):
-            yield f"task {task} was sent {len(events)} times", events
-        for task, events in iterator.repeated(received):
-            yield f"task {task} was received {len(events)} times", events
+        yield from repeated(iterator, sent, "sent")
+        yield from repeated(iterator, received, "received")
         for at in iterator.without(received, sent).tolist():
             yield f"task {iterator.task(at)} was received and never sent", [at]
         if len(ends):
             for at in iterator.without(sent, np.concatenate([received, skipped])).tolist():
                 yield f"task {iterator.task(at)} is silently missing: the epoch ended without it", [at, int(ends[-1])]
     yield from lost_without_error(iterator)
+
+
+def repeated(iterator: IteratorEvents, positions: np.ndarray, done: str) -> Broken:
+    """Tasks to which something was done several times in an epoch."""
+    for task, events in iterator.repeated(positions):
+        yield f"task {task} was {done} {len(events)} times", events
 
 
 def lost_without_error(iterator: IteratorEvents) -> Broken:
@@ -74,8 +78,7 @@ def lost_without_error(iterator: IteratorEvents) -> Broken:
 def yielded_once(iterator: IteratorEvents) -> Broken:
     kinds = Kind.RECEIVED, Kind.RELEASED, Kind.YIELDED, Kind.STORED, Kind.EPOCH_END
     for _, (received, released, yielded, stored, ends) in iterator.epochs(*kinds):
-        for task, events in iterator.repeated(yielded):
-            yield f"task {task} was yielded {len(events)} times", events
+        yield from repeated(iterator, yielded, "yielded")
         if len(iterator.workers):
             for at in iterator.without(yielded, received).tolist():
                 yield f"task {iterator.task(at)} was yielded and never received", [at]
@@ -299,9 +302,8 @@ def sticky(iterator: IteratorEvents) -> Broken:
 @invariant("reorder buffer", "The reorder buffer gives out what was put in, each batch once.")
 def reorder_buffer(iterator: IteratorEvents) -> Broken:
     for _, (stored, released) in iterator.epochs(Kind.STORED, Kind.RELEASED):
-        for groups, done in ((stored, "put in"), (released, "taken out")):
-            for task, events in iterator.repeated(groups):
-                yield f"task {task} was {done} {len(events)} times", events
+        yield from repeated(iterator, stored, "put in")
+        yield from repeated(iterator, released, "taken out")
         first = dict(zip(iterator.task(stored)[::-1].tolist(), stored[::-1].tolist(), strict=True))
         for at in released.tolist():
             task = int(iterator.task(at))

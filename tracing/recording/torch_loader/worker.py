@@ -82,16 +82,11 @@ class WorkersResultQueue(TracedQueue):
         if isinstance(idx, _ResumeIteration):
             emit(events.WORKER_RESUMED, self.progress.epoch_id, worker=self.worker)
         elif isinstance(data, ExceptionWrapper):
-            data.exc_msg = without_our_frames(data.exc_msg)
+            data.exc_msg = OURS.sub("", data.exc_msg)  # the traceback as torch alone would have made it
         super().put(message, block, timeout)
 
 
 OURS = re.compile(rf'  File "{re.escape(str(Path(__file__).parent))}[^"]*", line \d+, in .*\n(?:    .*\n)*')
-
-
-def without_our_frames(text: str) -> str:
-    """A traceback as torch alone would have made it."""
-    return OURS.sub("", text)
 
 
 class TracedInitFn:
