@@ -33,7 +33,7 @@ BOXES = {
         ("events in order", "trace.py"),
         ("a row per batch", "tasks.py"),
         ("state after event k", "state.py"),
-        ("what threads do", "activity.py"),
+        ("what threads do", "thread_activity.py"),
         ("memory", "memory.py"),
     ],
     "analysis": [

@@ -5,7 +5,7 @@ Three tables, all of positions (of events in `trace.events`):
     lanes        iterator, lane, worker        -> the positions of all events of one thread that concern the iterator
     epochs       loader, epoch                 -> for each task and each hop of its way, the position of that event
 
-With them the state after event k is a matter of counting positions <= k: see tracing.trace.state_at.
+With them the state after event k is a matter of counting positions <= k: see tracing.trace.state_after_event.
 
 Legend
     iterator    0             number of an iterator in this trace; a persistent one has several epochs

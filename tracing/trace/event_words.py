@@ -12,7 +12,7 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from minidl.events import NO_TASK, Kind, Queue
-from tracing.trace.state_at import label
+from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES
 
 if TYPE_CHECKING:

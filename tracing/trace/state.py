@@ -1,6 +1,6 @@
 """What a loader looks like after one event: the vocabulary of `trace.state(k)`. Every view reads this.
 
-How it is computed is in tracing.trace.state_at; here is only what it is.
+How it is computed is in tracing.trace.state_after_event; here is only what it is.
 
 Legend
     k           1234               position of an event in `trace.events`

@@ -22,7 +22,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.recording import file_format as fmt
-from tracing.trace import state_at as replay
+from tracing.trace import state_after_event
 from tracing.trace.event_index import Index, Iterator, Lane
 from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError
 from tracing.trace.state import State
@@ -253,7 +253,7 @@ class Trace:
         """The state after event `k`; a negative `k` counts from the end, so -1 is the last event."""
         if not -self._length <= k < max(self._length, 1) and not (self._length == 0 and k == -1):
             raise IndexError(f"event {k} of {self._length}")
-        return replay.state(self, k + self._length if k < 0 else k)
+        return state_after_event.state(self, k + self._length if k < 0 else k)
 
     @property
     def index(self) -> Index:

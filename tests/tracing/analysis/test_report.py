@@ -21,7 +21,7 @@ from tracing.analysis.measure.stages import occupancy
 from tracing.analysis.report.report import LoaderReport
 from tracing.analysis.report.text import NAMES
 from tracing.analysis.report.verdicts import CLOSE, MATTERS, WAITING_CAUSES, Verdict, costs, judge
-from tracing.trace.activity import MainTime
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import GLOSSES
 
 Samples = loads.Samples

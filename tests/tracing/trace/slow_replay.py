@@ -1,7 +1,7 @@
 """The state of a loader the simple way: one event after the other, each changing what it says it changes.
 
-Slow, and with nothing in common with tracing.trace.state_at but the vocabulary: what it finds is what state(k) must
-find."""
+Slow, and with nothing in common with tracing.trace.state_after_event but the vocabulary: what it finds is what
+state(k) must find."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import tracing
 from minidl.events import Kind, Queue
-from tracing.trace.activity import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STATUS
 from tracing.trace.state import (
     LoaderState,
     MainState,
@@ -24,7 +23,8 @@ from tracing.trace.state import (
     WorkerState,
     WorkerStatus,
 )
-from tracing.trace.state_at import LABELS
+from tracing.trace.state_after_event import LABELS
+from tracing.trace.thread_activity import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STATUS
 
 
 class Thread:

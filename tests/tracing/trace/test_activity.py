@@ -10,8 +10,8 @@ import pytest
 
 import tracing
 from tests.tracing.loads import LOADS
-from tracing.trace.activity import Activity, activity
 from tracing.trace.event_index import Lane
+from tracing.trace.thread_activity import Activity, activity
 
 
 @pytest.mark.parametrize("name", LOADS)

@@ -19,7 +19,7 @@ from minidl.events import Kind
 from tests.tracing.loads import LOADS
 from tests.tracing.traces import begin, copy, steady
 from tracing.trace.event_words import thread_name
-from tracing.trace.state_at import label
+from tracing.trace.state_after_event import label
 from tracing.views import sequence
 from tracing.views.sequence import Phase, svg
 from tracing.views.sequence.mermaid import escape

@@ -15,7 +15,7 @@ import numpy as np
 from minidl.events import NO_TASK, STOP, Kind, Queue
 from tracing.analysis.check.iterator_events import IteratorEvents
 from tracing.trace.event_index import HOP, NEVER, Lane
-from tracing.trace.state_at import label
+from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES
 
 Broken = Iterator[tuple[str, list[int]]]  # in words, and the positions of the events that show it

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
-from tracing.trace.activity import MainTime
+from tracing.trace.thread_activity import MainTime
 
 ALL_CORES = 0.8  # when the workers use more than this share of all cores, more workers would not help
 COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...

@@ -8,7 +8,7 @@ Nothing here needs the events of feeder threads: torch's do not record any.
 
 Legend
     request  asked for at 1.00 s, had at 1.25 s: batch 7    main is in the loader, from ASKED to the next YIELDED
-    use      MainTime.WAITING                               what main's time goes to: see tracing.trace.activity
+    use      MainTime.WAITING                               what main's time goes to: see tracing.trace.thread_activity
     hop      "fetch_begin"                                  a time in trace.tasks, and the event that it is of
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.trace.activity import MainTime, activity, main_time
 from tracing.trace.event_index import HOPS, Iterator, Lane
 from tracing.trace.intervals import Grid, Intervals, concatenate
+from tracing.trace.thread_activity import MainTime, activity, main_time
 from tracing.trace.trace import Trace
 
 NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."

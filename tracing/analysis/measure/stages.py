@@ -10,8 +10,8 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.task_events import keys_of
-from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Grid, Intervals
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order

@@ -16,7 +16,7 @@ from tracing.analysis.report.advice_after_error import advice_after_error
 from tracing.analysis.report.advice_on_startup_and_shutdown import keep_workers
 from tracing.analysis.report.evidence import Explanation, Number, Reason, run
 from tracing.analysis.report.verdicts import MATTERS, NO_PROBLEM, WAITING_CAUSES, Judgement, Verdict, warm_up
-from tracing.trace.activity import MainTime
+from tracing.trace.thread_activity import MainTime
 
 EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {  # given the cost of the verdict's cause (ns)
     Verdict.NOTHING: advice_on_startup_and_shutdown.explain_nothing,

@@ -7,8 +7,8 @@ import numpy as np
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, median, run, waiting
 from tracing.analysis.report.savings import saving
-from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Intervals, concatenate
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
 

@@ -8,9 +8,9 @@ from minidl.events import Kind, Queue
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import IMPORTING, startup_parts
 from tracing.analysis.report.evidence import Explanation, Number, Reason, run, waiting
-from tracing.trace.activity import MainTime
 from tracing.trace.event_words import KINDS
 from tracing.trace.intervals import Intervals
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
 SHUTDOWN_STEPS: dict[int, str] = {  # the event that begins a step of main's shutdown -> the step

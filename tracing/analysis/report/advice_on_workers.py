@@ -8,7 +8,7 @@ from tracing.analysis.measure.capacity import Work, cores, cores_are_the_limit, 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, run, waiting
 from tracing.analysis.report.savings import more_workers_saving, saving
-from tracing.trace.activity import MainTime
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
 

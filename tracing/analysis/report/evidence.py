@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tracing.analysis.measure.measures import Measures
-from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Intervals, Span, concatenate
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
 

@@ -27,8 +27,8 @@ from tracing.analysis.report.advice import explain
 from tracing.analysis.report.caveats import caveats
 from tracing.analysis.report.evidence import Number, Reason
 from tracing.analysis.report.verdicts import NO_PROBLEM, Verdict, judge
-from tracing.trace.activity import MainTime
 from tracing.trace.intervals import Span
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 

@@ -30,7 +30,7 @@ import numpy as np
 from tracing.analysis.measure.capacity import cores_are_the_limit, more_workers
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import startup_cost
-from tracing.trace.activity import MainTime
+from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem ...
 MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end

@@ -25,7 +25,7 @@ import numpy as np
 from minidl.events import NO_WORKER, Kind, Queue
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import first_batches
-from tracing.trace.activity import MainTime
+from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
 BLOCK = 40  # consecutive batches: an excerpt of a long trace consists of such blocks

@@ -23,7 +23,7 @@ from tracing.analysis.measure.measures import NO_LOADER, Measures, measure
 from tracing.analysis.measure.run_end import ended_early
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.whatif.durations import Durations, Setting, durations
-from tracing.trace.activity import MainTime
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 
 FORMAT = 1  # of the JSON

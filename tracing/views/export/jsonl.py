@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from minidl.events import CLOCKED, Kind, Queue
 from tracing.trace.event_words import thread_name
-from tracing.trace.state_at import LABELS
+from tracing.trace.state_after_event import LABELS
 from tracing.views.export import open_for_writing
 
 if TYPE_CHECKING:

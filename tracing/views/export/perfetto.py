@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.trace.activity import SHUTDOWN_STEPS
 from tracing.trace.event_index import NEVER, Lane
 from tracing.trace.event_index import Iterator as IndexedIterator
+from tracing.trace.thread_activity import SHUTDOWN_STEPS
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
 from tracing.views.export.slices import GUARD, LAST, STEP, Event, Slice, Track, events_of

@@ -1,7 +1,8 @@
 """Slices that nest: the tracks of a Perfetto trace, one for each thread of the operating system.
 
-tracing.trace.activity finds what a thread does at a moment, for one loader. Here the question is which calls lie in
-which, over all loaders of a thread. A slice lasts from one event of a thread to a later one. There are two sorts:
+tracing.trace.thread_activity finds what a thread does at a moment, for one loader. Here the question is which calls
+lie in which, over all loaders of a thread. A slice lasts from one event of a thread to a later one. There are two
+sorts:
 
     span    FETCH_BEGIN ... FETCH_END      a begin and its end; other slices may lie in it (a loader in a dataset, say)
     leaf    WAIT | whatever comes next     until the thread says anything else
@@ -22,7 +23,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.trace.event_words import WORDS
-from tracing.trace.state_at import label
+from tracing.trace.state_after_event import label
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace

@@ -19,10 +19,10 @@ import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.analysis.report.verdicts import Verdict
-from tracing.trace.activity import Activity, activity
 from tracing.trace.event_index import Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, WorkerStatus
+from tracing.trace.thread_activity import Activity, activity
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Actor, Trace

@@ -22,7 +22,7 @@ from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS, Sentence, sentence
 from tracing.trace.state import Label
-from tracing.trace.state_at import label
+from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES, duration
 
 if TYPE_CHECKING:

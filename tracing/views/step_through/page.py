@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracing.trace.event_index import NOWHERE, Lane
-from tracing.trace.state_at import LABELS
+from tracing.trace.state_after_event import LABELS
 from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
 from tracing.views.step_through.event_columns import EventColumns
 from tracing.views.step_through.state_changes import StateChanges

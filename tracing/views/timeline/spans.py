@@ -1,4 +1,4 @@
-"""How the timeline shows what each thread does: the spans of tracing.trace.activity, each with its look.
+"""How the timeline shows what each thread does: the spans of tracing.trace.thread_activity, each with its look.
 
 Legend
     span        worker 0, 12.1 to 14.9 ms, FETCHING, task 3     a thread does one thing for a while
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracing.trace.activity import NUMBER, STATUSES, activity
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
+from tracing.trace.thread_activity import NUMBER, STATUSES, activity
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace

@@ -1,8 +1,8 @@
 """`trace.state(k)`: the loader's whole state after event k, from events alone.
 
 No event is replayed. A queue is first in, first out, so its content follows from three counts: the messages put, sent
-and got so far. What a thread does follows from its last events (tracing.trace.activity). A task is where its last hop
-left it. So a state deep in a long trace costs no more than one at its start.
+and got so far. What a thread does follows from its last events (tracing.trace.thread_activity). A task is where its
+last hop left it. So a state deep in a long trace costs no more than one at its start.
 
 What is in a queue (n_put: how many of its PUT events are at positions <= k, and so on)
     puts    0 1 2 3 4 5 6 7          n_put = 8
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from minidl.events import DIED, RESUME, STOP, WAKE, Kind, Queue
-from tracing.trace.activity import SHUTDOWN_STEPS, Doing, doing
 from tracing.trace.event_index import Epoch, Index, Lane
 from tracing.trace.state import (
     Label,
@@ -33,6 +32,7 @@ from tracing.trace.state import (
     WorkerState,
     WorkerStatus,
 )
+from tracing.trace.thread_activity import SHUTDOWN_STEPS, Doing, doing
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
