@@ -228,15 +228,20 @@ class ParallelIterator(BaseIterator):
             raise RuntimeError(
                 "this iterator was inherited from another process, whose workers would lose batches to it"
             )
-        self._in_use, self._data_queue.waiting, has_batch = True, False, False
+        self._in_use = True
+        self._data_queue.waiting = has_batch = False
         try:
             task_id = self._next_task()
-            has_batch = True
+            has_batch = True  # from here on an exception loses it
             batch = self._take(task_id)
             notice_deaths(self)  # last: a death that is not raised now is raised after the training step
             return task_id, batch
-        except BaseException as error:  # no context manager: Python can raise Ctrl-C on the way into its __exit__
-            signals.interrupted(self, error, has_batch)
+        except BaseException as error:
+            # Ctrl-C costs nothing while the queue waits for a message; anywhere else something may be half done. (This
+            # is no context manager, since Ctrl-C can come on the way into its __exit__.)
+            is_ctrl_c = not isinstance(error, Exception)
+            if is_ctrl_c and (has_batch or not self._data_queue.waiting):
+                self._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
             raise
         finally:
             self._in_use = False

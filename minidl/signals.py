@@ -1,4 +1,4 @@
-"""Signals in main: SIGCHLD raises a worker's death even while main trains; Ctrl-C may interrupt next() anywhere.
+"""SIGCHLD in main: a worker's death is raised even while main trains.
 
 The loader's own waits wake on a death by themselves (minidl.queues). But main spends most of its time in the
 training step, and may not come back for minutes. So a signal handler looks, and raises there and then.
@@ -17,14 +17,6 @@ from minidl.world import World
 
 if TYPE_CHECKING:
     from minidl.parallel import ParallelIterator
-
-
-def interrupted(iterator: ParallelIterator, error: BaseException, has_batch: bool) -> None:
-    """An exception ended next(). If it is Ctrl-C: while next() waits for a task, that costs nothing; anywhere else
-    something may be half done, or the batch that it has is lost. Then the iterator has failed, and every further next()
-    raises."""
-    if not isinstance(error, Exception) and (has_batch or not iterator._data_queue.waiting):
-        iterator._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
 
 
 _watched: weakref.WeakSet[ParallelIterator] = weakref.WeakSet()

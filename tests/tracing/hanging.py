@@ -19,7 +19,7 @@ import tracing
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import FLOOR_UNKNOWN, Hang, explain
 from tracing.analysis.hang.stuck_moments import Ending
-from tracing.trace.process_status import ProcessStatus, look_at, processes
+from tracing.trace.process_liveness import ProcessStatus, look_at, processes
 from tracing.trace.trace import Trace
 
 BAD = 9  # the sample that hangs: with a batch size of 2, in batch 4

@@ -20,7 +20,7 @@ from tracing.analysis.hang.threads import Link, ThreadId
 from tracing.analysis.hang.wait_chain import WaitChain
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS, sentence
-from tracing.trace.process_status import ProcessStatus, processes, processes_of_a_simulation
+from tracing.trace.process_liveness import ProcessStatus, processes, processes_of_a_simulation
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Actor, Trace
 from tracing.trace.words import QUEUE_NAMES, duration

@@ -10,7 +10,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.trace.event_index import Lane
-from tracing.trace.process_status import ProcessStatus, has_unread
+from tracing.trace.process_liveness import ProcessStatus, has_unread
 from tracing.trace.trace import Trace
 
 WAITS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)

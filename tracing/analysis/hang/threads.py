@@ -17,7 +17,7 @@ from minidl.events import Kind, Queue
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.task_events import keys_of
 from tracing.trace.event_index import Lane
-from tracing.trace.process_status import ProcessStatus
+from tracing.trace.process_liveness import ProcessStatus
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 

@@ -14,7 +14,7 @@ from tracing.analysis.hang.threads import Link, ThreadId, Threads
 from tracing.analysis.task_events import position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
-from tracing.trace.process_status import ProcessStatus
+from tracing.trace.process_liveness import ProcessStatus
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, TaskStatus, WorkerState, WorkerStatus
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
