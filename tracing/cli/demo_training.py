@@ -174,6 +174,7 @@ def run_demo(
     Raises FileExistsError if `directory` holds something that is not a trace.
     """
     recording = tracing.record(directory).start()
+    directory = recording.path
     for name in (TIMELINE, REPORT, OUTPUT):
         (directory / name).unlink(missing_ok=True)  # of an earlier run: after Ctrl-C they would pass for this one's
     paths = find_sources()[:files]

@@ -13,10 +13,13 @@ A record whose last field, `kind`, is 0 is not there: never written, or its proc
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import struct
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +27,7 @@ VERSION = 1
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION, SOURCES = "trace.json", "sources.json"
 MEMORY = "memory.bin"
+_EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
 # time ns, epoch_id, value, text (0: none, else 1 + its number), task, worker, actor, queue, kind
 RECORD = struct.Struct("<qqqIihHBB2x")
@@ -76,15 +80,40 @@ def text_file(events: Path) -> Path:
     return events.with_name(events.name.replace("events-", "text-", 1)).with_suffix(".jsonl")
 
 
+def events_files(directory: Path) -> list[Path]:
+    """What is named as an events file is, sorted by name; not a user's own "events-my-notes.bin"."""
+    return sorted(path for path in directory.glob("events-*-*.bin") if _EVENTS_NAME.fullmatch(path.name))
+
+
+def description(directory: Path) -> dict[str, Any]:
+    """What trace.json says, {} if it cannot be read or is another program's: torch.profiler's export has that name."""
+    with contextlib.suppress(OSError, ValueError):
+        about = json.loads((directory / DESCRIPTION).read_bytes())
+        if isinstance(about, dict) and "format" in about:
+            return about
+    return {}
+
+
 def is_trace(directory: Path) -> bool:
-    """Whether a directory holds a trace, finished or not."""
-    return (directory / DESCRIPTION).is_file()
+    """Whether a directory holds a trace, finished or not: known by what is in its files, not by their names."""
+    return bool(description(directory)) or bool(_own_events(directory))
+
+
+def _own_events(directory: Path) -> list[Path]:
+    found = []
+    for path in events_files(directory):
+        with contextlib.suppress(OSError):
+            if read_header(path) is not None:
+                found.append(path)
+    return found
 
 
 def files_of(directory: Path) -> list[Path]:
-    """Every file of the trace in `directory`, and no other file that may be there."""
-    patterns = (DESCRIPTION, SOURCES, MEMORY, "events-*-*.bin", "text-*-*.jsonl")
-    return sorted(path for pattern in patterns for path in directory.glob(pattern))
+    """Every file of the trace in `directory` that is known to be one, and no other file that may be there."""
+    own = [each for path in _own_events(directory) for each in (path, text_file(path))]
+    if "recorded_by" in description(directory):
+        own += [directory / name for name in (DESCRIPTION, SOURCES, MEMORY)]
+    return sorted(path for path in own if path.is_file())
 
 
 def read_header(path: Path) -> Header | None:

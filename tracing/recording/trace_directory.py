@@ -1,28 +1,87 @@
-"""The directory of a trace: made empty, described, closed; and whether a living process still records into it."""
+"""The directory of a trace: claimed, emptied, described, closed; and whether a living process still records into it."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
 import json
 import os
 import platform
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tracing.recording import file_format as fmt
 from tracing.recording.source_lines import sources_as_json
 
 
-def prepare(directory: Path) -> None:
-    """Make `directory` an empty trace."""
-    if directory.exists() and not directory.is_dir():
-        raise FileExistsError(f"{directory} is a file: a trace is a directory, record into another path")
-    directory.mkdir(parents=True, exist_ok=True)
-    if not fmt.is_trace(directory) and any(directory.iterdir()):
+@contextlib.contextmanager
+def claimed(directory: Path) -> Iterator[Path]:
+    """An empty trace to record into: `directory`, or, while another recording uses that, one beside it with a number.
+
+    An earlier trace is replaced, and of it only the files that are known to be its own. Within the context it cannot be
+    claimed by another process. Raises FileExistsError if the directory holds anything else, OSError if it cannot be
+    made."""
+    beside = (directory.with_name(f"{directory.name}-{number}") for number in itertools.count(2))
+    for used in itertools.chain([directory], beside):
+        if used.exists() and not used.is_dir():
+            raise FileExistsError(f"{used} is a file: a trace is a directory, record into another path")
+        used.mkdir(parents=True, exist_ok=True)
+        with _locked(used):
+            if not _being_recorded(used):
+                _empty(used)
+                yield used
+                return
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the directory's lock, where the system has any: two programs may start at the same moment."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _being_recorded(directory: Path) -> bool:
+    """Whether a recording of a living process into it goes on. (After its stop, workers that live on may still write:
+    nothing that is read again.)"""
+    about = fmt.description(directory)
+    if not isinstance(about.get("pid"), int) or about.get("stopped") is not None:
+        return False
+    if about["pid"] == os.getpid():  # or an earlier process had this pid: in a container they are few
+        return directory in recorded_here
+    return is_alive(about["pid"]) and not _began_after(about["pid"], about.get("wall_clock", 0))
+
+
+# The directories that this process records into.
+recorded_here: set[Path] = set()
+
+
+def _began_after(pid: int, wall_clock: int) -> bool:
+    """Whether a process began after a time of day (ns since 1970), so that it only has the pid of an earlier one."""
+    with contextlib.suppress(OSError, IndexError, ValueError):  # where there is no /proc
+        ticks = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])  # since boot
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        return time.time() - age > wall_clock / 1e9 + 1
+    return False
+
+
+def _empty(directory: Path) -> None:
+    own = set(fmt.files_of(directory))
+    others = [path for path in directory.iterdir() if path not in own]
+    if others and not own:
         raise FileExistsError(f"{directory} is neither empty nor a trace: record into another directory")
+    for path in others:
+        if path.name in (fmt.DESCRIPTION, fmt.SOURCES, fmt.MEMORY):
+            raise FileExistsError(f"{path} is another program's, and would be replaced: record into another directory")
     # Unlinked, never cut: a worker of an earlier recording may still write to its mapping of such a file.
-    for path in fmt.files_of(directory):
+    for path in own:
         path.unlink(missing_ok=True)
     (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
 
@@ -55,7 +114,7 @@ def note_the_stop(directory: Path) -> None:
 def cut_files_of_the_dead(directory: Path) -> None:
     """Cut the files of processes that ended without closing them. A living process still writes to its mapping, and a
     cut would kill it by SIGBUS: its file keeps its full length, which costs no disk (it is sparse)."""
-    for path in directory.glob("events-*-*.bin"):
+    for path in fmt.events_files(directory):
         if not is_alive(int(path.name.split("-")[1])):
             with contextlib.suppress(OSError):
                 _cut(path)
@@ -73,7 +132,7 @@ def _cut(path: Path) -> None:
 
 def in_progress(directory: Path) -> bool:
     """Whether a living process records into the trace in `directory`."""
-    files = list(directory.glob("events-*-*.bin"))
+    files = fmt.events_files(directory)
     if not files:  # a process makes its file at its first event
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no description, or a damaged one
             return is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"]))

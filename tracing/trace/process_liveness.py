@@ -27,7 +27,7 @@ STATES = {"T": ProcessStatus.STOPPED, "t": ProcessStatus.STOPPED, "Z": ProcessSt
 def processes(directory: Path) -> dict[int, ProcessStatus]:
     """The present status of each process that recorded into this trace: pid -> status."""
     found: dict[int, ProcessStatus] = {}
-    for path in sorted(directory.glob("events-*-*.bin")):
+    for path in fmt.events_files(directory):
         with contextlib.suppress(OSError):
             header = fmt.read_header(path)
             if header is not None and header.used < 0:

@@ -102,7 +102,7 @@ class Trace:
         self.path = Path(path)
         if not fmt.is_trace(self.path):
             raise TraceError(
-                f"not a trace (it has no {fmt.DESCRIPTION}): pass the folder that was given to tracing.record()",
+                "not a trace: pass the folder that was given to tracing.record()",
                 self.path,
             )
         self.about = self._read_json(fmt.DESCRIPTION)  # when and where it was recorded
@@ -265,7 +265,7 @@ class Trace:
     def refresh(self) -> int:
         """Read what was recorded since the last time; return how many events that is. Raises TraceError for a newer
         format; any other damage is added to `damage`."""
-        for path in sorted(self.path.glob("events-*-*.bin")):
+        for path in fmt.events_files(self.path):
             if path not in self._files:
                 self._files[path] = ProcessFiles(path)
         new = [self._read(files) for files in self._files.values()]

@@ -416,7 +416,7 @@ def test_what_is_not_a_trace_is_refused(tmp_path: Path, run: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere", files(run)[0]):
         with pytest.raises(
             tracing.TraceError,
-            match=r"not a trace \(it has no trace\.json\): pass the folder that was given to tracing\.record",
+            match=r"not a trace: pass the folder that was given to tracing\.record",
         ):
             tracing.load(path)
     files(run)[0].write_bytes(b"x" * 300)

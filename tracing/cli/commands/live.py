@@ -34,7 +34,7 @@ def wait_for_first_event(directory: Path) -> None:
     """Wait for a process that is recording but has emitted nothing yet: its trace looks like one that ended without any
     events. (Its file exists a moment before the header, by which a file is recognised, is whole.)"""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() reports
-        while not any(fmt.read_header(path) for path in directory.glob("events-*-*.bin")):
+        while not any(fmt.read_header(path) for path in fmt.events_files(directory)):
             if not is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"])):
                 return
             time.sleep(0.05)
