@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 import minidl
 import tracing
+from tracing.cli.run_script import shown
 from tracing.cli.terminal_handover import OUTPUT, TerminalHandover
 from tracing.recording import file_format as fmt
 
@@ -249,11 +250,6 @@ def explain(directory: Path) -> None:
     print("\nTo look again:")
     print(f"  {command('live')} {shown(directory)} --speed 0.5")
     print(f"  {command('timeline')} {shown(directory)} -o picture.svg")
-
-
-def shown(path: Path) -> str:
-    """A path as short as it can be typed."""
-    return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
 
 
 def command(name: str) -> str:

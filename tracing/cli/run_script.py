@@ -19,6 +19,7 @@ import io
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -49,9 +50,12 @@ def run_script(
     is shown when the view ends. `capacity` and `memory` are those of tracing.record.
 
     Raises FileNotFoundError: there is no such script or module; FileExistsError: `directory` holds something else.
+    Where nothing can be written, the script runs unrecorded.
     """
     check_there_is(target, module)
-    recording = tracing.record(directory, capacity=capacity, memory=memory).start()
+    recording = tracing.record(directory, capacity=capacity, memory=memory)
+    if not begin(recording):
+        return execute(target, args, module)
     pid = os.getpid()
     terminal = TerminalHandover(recording.path) if live else None
     try:
@@ -66,7 +70,7 @@ def run_script(
     if os.getpid() == pid:  # otherwise this is a child that the script forked, at its end
         gc.freeze()  # do not collect an iterator that the script left behind: torch would wait for its workers
         try:
-            print_findings(recording.path)
+            print_findings(recording)
         finally:
             gc.unfreeze()
     return status
@@ -78,6 +82,27 @@ def check_there_is(target: str, module: bool) -> None:
         raise FileNotFoundError(f"{target} is not a file: run takes a Python script, or with -m a module")
     if module and importlib.util.find_spec(target.partition(".")[0]) is None:
         raise FileNotFoundError(f"there is no module named {target.partition('.')[0]}")
+
+
+def begin(recording: tracing.record) -> bool:
+    """Start it. False if its directory cannot be written to (a full or read-only disk): that is one line on stderr, and
+    must not keep the script from running."""
+    wanted = recording.path
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of is printed below
+            recording.start()
+    except FileExistsError:
+        raise
+    except OSError as error:
+        print(f"tracing: not recorded, since {wanted} cannot be written to: {error}", file=sys.stderr, flush=True)
+        return False
+    if recording.path != wanted:
+        words = (
+            f"tracing: {shown(wanted)} is being recorded into by another run; this one goes to {shown(recording.path)}"
+        )
+        print(words, file=sys.stderr, flush=True)
+    return True
 
 
 # ---- the script
@@ -182,24 +207,30 @@ def without_ours(traceback: types.TracebackType | None) -> types.TracebackType |
     return traceback
 
 
-def print_findings(directory: Path) -> None:
+def print_findings(recording: tracing.record) -> None:
     """Where the trace is, what it shows, how to look further: on stderr, since stdout is the script's."""
-    shown = str(directory)
+    path = str(recording.path)
     try:
-        if directory.is_relative_to(Path.cwd()):
-            shown = os.path.relpath(directory)
-        trace = tracing.load(directory)
-        if not trace.loaders:
-            lines = [f"no DataLoader was iterated, neither minidl's nor torch.utils.data's: {shown} is empty"]
+        path, trace = shown(recording.path), tracing.load(recording.path)
+        if recording.failure is not None:
+            lines = [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
+        elif not trace.loaders:
+            lines = [f"no DataLoader was iterated, neither minidl's nor torch.utils.data's: {path} is empty"]
         else:
-            lines = [f"{len(trace):,} events of {count(trace)} in {shown}"]
+            lines = [f"{len(trace):,} events of {count(trace)} in {path}"]
+        if trace.loaders:
             lines += [*tracing.report(trace).first_lines()]
-            lines += [f"look further: python -m tracing report {shown}"]
-            lines += [f"              python -m tracing timeline {shown} -o timeline.svg"]
+            lines += [f"look further: python -m tracing report {path}"]
+            lines += [f"              python -m tracing timeline {path} -o timeline.svg"]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
-        lines = [f"recorded into {shown}, but there is no report: {error!r}"]
+        lines = [f"recorded into {path}, but there is no report: {error!r}"]
     text = "\n         ".join(lines)
     print("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), file=sys.stderr, flush=True)
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be typed."""
+    return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
 
 
 def count(trace: tracing.Trace) -> str:

@@ -96,6 +96,7 @@ class EventWriter:
         self.capacity = capacity
         self.host = host or Host()
         self._clock, self._cpu_clock = self.host.clock, self.host.cpu_clock
+        self._unopened: OSError | None = None
         self._forget_process()
         _writers.add(self)
 
@@ -150,13 +151,19 @@ class EventWriter:
         fmt.COUNT.pack_into(files.memory, fmt.DROPPED_AT, (offset - files.end) // fmt.RECORD.size + 1)
         return False
 
+    @property
+    def failure(self) -> OSError | None:
+        """Why events of this process are missing: its files could not be made, or the disk became full."""
+        return self._unopened or (self._files.failure if self._files is not None else None)
+
     def _open(self) -> bool:
         """Make this process's pair of files. False where that is impossible: the load goes on unrecorded."""
         self._texts, self._actors = itertools.count(), itertools.count()
         self._threads = self.host.threads()
         try:
             self._files = _Files(self.directory, self.capacity, self.host)
-        except OSError:
+        except OSError as error:
+            self._unopened = error
             return False
         self._memory = self._files.memory  # before `_grow` raises the limit, from which on `record` writes to it
         return self._grow(self._files, fmt.HEADER_SIZE)
@@ -211,8 +218,10 @@ class _Files:
         self.text = os.open(fmt.text_file(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.release = weakref.finalize(self, _close, self._events, self.text)
         self.release.atexit = False  # daemon threads may still record then
+        self.failure: OSError | None = None  # of the disk, once it is full
         os.ftruncate(self._events, self.end)
-        self.reserve(fmt.HEADER_SIZE)
+        if self.reserve(fmt.HEADER_SIZE) == fmt.HEADER_SIZE and self.failure is not None:
+            raise self.failure  # not even the header has a place
         self.memory = mmap.mmap(self._events, self.end)
         about = (fmt.VERSION, fmt.RECORD.size, host.pid(), host.parent(), host.clock(), host.wall_clock())
         # The magic comes last: a reader leaves the file alone until it is there.
@@ -237,7 +246,7 @@ class _Files:
                 os.posix_fallocate(self._events, offset, end - offset)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                self.end = min(self.end, offset)
+                self.end, self.failure = min(self.end, offset), error
                 return offset
         return end - (end - fmt.HEADER_SIZE) % fmt.RECORD.size  # a record that straddles two chunks: in the next
 

@@ -40,6 +40,7 @@ class record:  # in lower case because it reads as a function: `with record(path
         self._writer: EventWriter | None = None
         self._previous: events.Recorder | None = None
         self._claimed = False
+        self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
 
     def start(self) -> record:
         """Begin to record. Returns itself. Raises FileExistsError as above, OSError if `path` cannot be made."""
@@ -71,6 +72,7 @@ class record:  # in lower case because it reads as a function: `with record(path
             if events.installed() == writer.record:  # else another recorder has been installed since: leave it
                 events.install(self._previous)
             writer.close()
+            self.failure = writer.failure
             if self._sampler is not None:
                 self._sampler.stop()
             trace_directory.cut_files_of_the_dead(self.path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +215,52 @@ def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
     )
     assert (tmp_path / "trace" / "output.txt").read_text() == "this is the script\n"
     assert np.isin(Kind.SHUTDOWN_END, tracing.load(tmp_path / "trace").events["kind"])
+
+
+# ---- where nothing can be written
+
+LOADS = """
+    import sys
+    import minidl
+
+    print(len(list(minidl.DataLoader(range(int((sys.argv + ["4"])[1]))))), "batches")
+"""
+
+
+def test_where_no_trace_can_be_made_the_script_runs_and_one_line_says_why(tmp_path: Path) -> None:
+    write(tmp_path / "script.py", LOADS)
+    write(tmp_path / "a-file", "")
+    command = traced(tmp_path, "script.py")
+    command[command.index(str(tmp_path / "trace"))] = str(tmp_path / "a-file" / "trace")
+    run = done(command, tmp_path)
+    assert (run.returncode, run.stdout) == (0, "4 batches\n")
+    assert re.fullmatch(r"tracing: not recorded, since \S+/a-file/trace cannot be written to: .*\n", run.stderr)
+
+
+@pytest.fixture(params=["64k", "2m"])
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A disk with room for the description of a trace, and one with room for some events, too."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("only root can mount a small disk")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_is_full_costs_events_and_not_the_script(small_disk: Path, tmp_path: Path) -> None:
+    write(tmp_path / "script.py", LOADS)
+    command = traced(tmp_path, "script.py", "20000")
+    command[command.index(str(tmp_path / "trace"))] = str(small_disk / "trace")
+    run = done(command, tmp_path)
+    assert (run.returncode, run.stdout) == (0, "20000 batches\n"), run.stderr
+    assert "could not be written to: [Errno 28] No space left on device" in run.stderr
+
+
+def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path) -> None:
+    write(tmp_path / "script.py", LOADS)
+    with tracing.record(tmp_path / "trace"):
+        run = done(traced(tmp_path, "script.py"), tmp_path)
+    assert "tracing: trace is being recorded into by another run; this one goes to trace-2\n" in run.stderr
+    assert len(tracing.load(tmp_path / "trace-2").loaders) == 1
