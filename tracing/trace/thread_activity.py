@@ -170,7 +170,7 @@ def _statuses(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where each span of one iterator begins (the position of an event), and its status. Both follow from events up
     to there."""
-    index, number = trace.index, iterator.number
+    index, number, events = trace.index, iterator.number, trace.events
 
     def group(kind: Kind, queue: Queue = Queue.NONE) -> Positions:
         return index.group(number, kind, queue, worker)
@@ -181,10 +181,10 @@ def _statuses(
     pieces = [part.range(first, k) for part in parts if len(part)]
     at = np.concatenate(pieces or [NOWHERE.array])
     at = at[max(0, int(at.searchsorted(first, "right")) - 1) :] if len(pieces) > 1 else at
-    status = STATUS_AFTER[lane][trace.events["kind"][at]]
+    status = STATUS_AFTER[lane][events["kind"][at]]
     if lane is Lane.MAIN and (len(iterator.epochs) > 1 or len(group(Kind.SHUTDOWN_BEGIN))):
         epoch, closed = group(Kind.EPOCH_BEGIN).last_of_each(at), group(Kind.SHUTDOWN_END).last_of_each(at)
-        resumed = (epoch > closed) & (trace.events["value"][epoch] >= 0)
+        resumed = (epoch > closed) & (events["value"][epoch] >= 0)
         status[resumed & (group(Kind.KEYS_BEGIN).last_of_each(at) < epoch)] = NUMBER[MainStatus.RESUMING]
         status[group(Kind.SHUTDOWN_BEGIN).last_of_each(at) > closed] = NUMBER[MainStatus.SHUTTING_DOWN]
     elif lane is Lane.WORKER and len(stream_ends := group(Kind.STREAM_END)):
