@@ -1,6 +1,6 @@
 """minidl: see inside PyTorch's DataLoader. The public names are those of `torch.utils.data`: see minidl/public.py.
 
-They are imported on first use: reading traces takes only `minidl.events`, and need not wait a second for torch.
+They are imported on first use: reading traces needs only `minidl.events`, and should not wait a second for torch.
 """
 
 from __future__ import annotations

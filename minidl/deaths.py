@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def notice_deaths(iterator: ParallelIterator) -> None:
-    """Raise if a worker has died that still had work to do. Costs one system call if none has died.
+    """Raise if a worker that still had work to do has died. Costs one system call if none has died.
 
     Its `Died` comes behind everything it sent before: receive until it is there. Then `worker_ended` raises, or, if
     that worker was told to end, forgets it.
@@ -32,8 +32,8 @@ def notice_deaths(iterator: ParallelIterator) -> None:
 
 
 def _death_unnoticed(iterator: ParallelIterator) -> bool:
-    """Whether a worker has ended and main has not taken that in. (An iterator that is over, or has failed, receives
-    nothing any more.)"""
+    """Whether a worker has ended without main having noticed. (An iterator that is over, or has failed, no longer
+    receives anything.)"""
     receives = not iterator._shutdown and iterator._failure is None
     return receives and bool(iterator._endings.wait(0))  # looks, and does not wait
 
@@ -47,7 +47,7 @@ def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
 
 
 def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
-    """Raise that this worker is dead, and which tasks died with it."""
+    """Raise an error: this worker is dead, and these tasks died with it."""
     tasks = [
         (task_id, info.keys)
         for task_id, info in iterator._task_info.items()
@@ -117,7 +117,7 @@ CAUSES = {
 def explain_death(world: World, process: Process, worker_id: int, tasks: list[tuple[int, Any]]) -> str:
     """One paragraph on a worker that has ended: torch's words first, then which worker it was, what it was working on,
     and the likely cause. `tasks` are its `(task_id, keys)`, in the order they were sent. It was on one of the first:
-    those before may be done, and still in its feeder. Whether it had begun any, main cannot know.
+    earlier ones may be done, and still in its feeder. Main cannot know whether it had begun any.
     torch: _error_if_any_worker_fails"""
     process.join(1.0)  # it has ended: this reaps it, so that its exit code is known
     code = process.exitcode

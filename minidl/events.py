@@ -1,13 +1,13 @@
-"""The ground floor: the events that a loader reports while it works, and `emit()`, which reports them.
+"""The lowest layer: the events that a loader reports while it works, and `emit()`, which reports them.
 
 Principles
 1. An event is emitted before any other thread can see what it announces (a put before the message is in the
    buffer, a take after it has left), so that sorting by time never shows an effect before its cause.
 2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no lock,
-   and no system call but to write a text or to read the CPU clock. Only when its file opens or grows does it take a
-   lock (tracing.recording.event_writer).
+   and no system call except to write a text or read the CPU clock. It takes a lock only when its file opens or
+   grows (tracing.recording.event_writer).
 3. A recorder that raises is removed and reported once; it never breaks the loader.
-4. Each kind is emitted by exactly one line of minidl (a test holds this; data_queue, the one queue without a
+4. Each kind is emitted by exactly one line of minidl (a test checks this; data_queue, the one queue without a
    pipe, has lines of its own), so the line that emitted an event follows from its kind and its queue and need
    not be recorded: walking the frames would double the cost.
 
@@ -47,7 +47,7 @@ class Kind(enum.IntEnum):
 
     Every event also has a time, the thread that emitted it, an epoch_id, and, where they apply, a task, a
     worker and a queue. Kinds below `CLOCKED` carry in `value` the CPU time (ns) that their thread had used:
-    the difference between a begin and its end, beside the wall time, tells computing from waiting.
+    the difference between a begin and its end, next to the wall time, tells computing from waiting.
     """
 
     who: str
@@ -153,7 +153,7 @@ CLOCKED = 16  # kinds below this one carry the thread's CPU time
 
 
 class Recorder(Protocol):
-    """What `emit` hands its arguments to. Pickled with a worker's arguments, so that a process started by
+    """What `emit` passes its arguments to. Pickled with a worker's arguments, so that a process started by
     spawn or forkserver records too."""
 
     def __call__(

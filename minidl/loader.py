@@ -1,4 +1,4 @@
-"""DataLoader: its options, what contradicts what, and which of the two iterators does the work.
+"""DataLoader: its options, which of them contradict each other, and which of the two iterators does the work.
 
 torch: dataloader.py, class DataLoader
 """
@@ -107,7 +107,7 @@ class DataLoader(Generic[T_co]):
             else:
                 sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         if batch_sampler is not None:
-            batch_size = None  # it decides the batch sizes
+            batch_size = None  # the batch sampler decides
         elif batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -176,7 +176,7 @@ class DataLoader(Generic[T_co]):
         return ParallelIterator(self)
 
     def __len__(self) -> int:
-        """Batches in an epoch: the sampler's length. For an iterable dataset an estimate from its own `__len__`;
+        """Batches in an epoch: the sampler's length. For an iterable dataset, an estimate from its own `__len__`;
         the iterator warns if it yields more."""
         if not isinstance(self.dataset, IterableDataset):
             return len(self._index_sampler)

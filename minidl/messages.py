@@ -84,8 +84,8 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Died:
-    """Never crosses a pipe: a Consumer makes it when the process at the other end has ended: in main a worker, in a
-    worker main. The pin thread passes it on. torch has none; see docs/differences.md."""
+    """Never crosses a pipe: a Consumer makes it when the process at the other end has ended (in main: a worker; in a
+    worker: main). The pin thread passes it on. torch has none; see docs/differences.md."""
 
     epoch_id: int
     worker_id: int

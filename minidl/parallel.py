@@ -14,7 +14,7 @@ Legend
 Principles
 1. One new task is sent for each batch yielded, not for each received, so that memory stays bounded.
 2. The active workers get tasks in turn, so that the same seeds make the same batches on the same workers.
-3. Every task is yielded, or skipped because its worker's stream has ended, or lost, which every further next() raises.
+3. Every task is yielded, skipped because its worker's stream has ended, or lost: then every further next() raises.
 
 torch: _MultiProcessingDataLoaderIter
 """
@@ -55,7 +55,7 @@ STATUS_CHECK_INTERVAL = 5.0  # seconds; only the last line of defence, since eve
 
 
 class ParallelIterator(BaseIterator):
-    """Passes over a DataLoader, with worker processes."""
+    """One or more passes over a DataLoader, with worker processes."""
 
     _shutdown = True  # until there is something to shut down
     _in_use = False  # True while a thread is in next(), which notices deaths without the signal handler
@@ -95,7 +95,7 @@ class ParallelIterator(BaseIterator):
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
-        self._sampler_iter = iter(self._index_sampler)  # in the first epoch a second time, as in torch
+        self._sampler_iter = iter(self._index_sampler)  # a second time in the first epoch, as in torch
         self._begin_epoch(loader, previous)
         self._send_idx = 0
         self._rcvd_idx = 0

@@ -100,7 +100,7 @@ def lock_pages(tensor: torch.Tensor) -> torch.Tensor:
     pages = worlds.current().page_locked(tensor.nbytes)
     if pages is None:
         return tensor.clone()
-    # The tensor keeps the pages: they are unlocked when it goes.
+    # The tensor keeps the pages: they are unlocked when it is freed.
     locked = torch.frombuffer(pages, dtype=torch.uint8, count=tensor.nbytes).view(tensor.dtype).view(tensor.shape)
     return locked.copy_(tensor)
 

@@ -7,8 +7,8 @@ Principles
 1. A queue has one producer and one consumer. Processes share no lock, so a dead one cannot hold any.
    torch's worker_result_queue is one pipe that all workers write to under one lock; here it is one pipe
    per worker, read by one Consumer that waits on all of them, so half a message spoils one pipe, not all.
-2. `put` never blocks: a feeder thread does the pickling and the writing, which can.
-3. Waiting wakes on death: a wait for a message is also a wait for the end of the process that is to send it.
+2. `put` never blocks: a feeder thread does the pickling and the writing, which can block.
+3. Waits wake on death: a wait for a message is also a wait for the end of the process that should send it.
 4. `get` never blocks on half a message: bytes are gathered as they come, until a frame is whole.
 
 torch: multiprocessing.Queue, torch.multiprocessing.queue.Queue
@@ -272,7 +272,7 @@ class Consumer:
             channel, what = label
             if what is ENDED:
                 self._read_to_the_end(channel)
-            elif channel.open:  # unless its ENDED, earlier in this list, has read it to the end
+            elif channel.open:  # unless it was read to the end at its ENDED, earlier in this list
                 self._read(channel)
 
     def _read_to_the_end(self, channel: Channel) -> None:
@@ -310,7 +310,7 @@ class ThreadQueue:
         self._world = world
         self._epoch_id = epoch_id  # of the last message
         self._messages: deque[Any] = deque()
-        self._news = world.mailbox()  # holds one item at most: there are messages, look
+        self._news = world.mailbox()  # holds at most one item, which means: there are messages
         self.waiting = False  # as in Consumer
 
     def put(self, message: Any) -> None:
@@ -330,8 +330,8 @@ class ThreadQueue:
         return message
 
     def _wait(self, timeout: float | None) -> None:
-        """Until there are messages. It waits for the news of them, not for them: an interrupt that comes with the news
-        loses nothing."""
+        """Wait until there are messages. It takes only the news of them: an interrupt that comes with the news loses
+        nothing."""
         emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
         deadline = None if timeout is None else self._world.now() + timeout
         self.waiting = True

@@ -1,4 +1,4 @@
-"""The iterator for num_workers=0: everything in the caller's thread, a batch at a time.
+"""The iterator for num_workers=0: everything in the caller's thread, one batch at a time.
 
 torch: _SingleProcessDataLoaderIter
 """

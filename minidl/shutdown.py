@@ -1,7 +1,7 @@
 """The shutdown protocol: five steps, each with the reason for its place.
 
-It runs when the epoch is over, when the iterator is dropped half way, and when the interpreter exits; after the
-death of a worker as well. It must come to an end whatever the workers do, so every wait is bounded. The death of
+It runs when the epoch is over, when the iterator is dropped halfway, when the interpreter exits, and after the
+death of a worker. It must come to an end whatever the workers do, so every wait is bounded. The death of
 main is not handled here but in the workers: each watches its parent.
 
 Step                        Why here
@@ -9,9 +9,9 @@ Step                        Why here
                             that was stopped first (pytorch#11985, #24927).
 2 tell the workers to stop  The done event first, so that a worker skips what is in its queue instead of fetching
                             it; then Stop, which wakes it.
-3 wait for them             All against one deadline: each has its last fetch to finish.
+3 wait for them             One deadline for all: each has its last fetch to finish.
 4 use force                 SIGTERM, then SIGKILL. A worker in a long fetch, or one whose Stop was lost with a
-                            broken pipe, must not keep main (pytorch#26072, #39869).
+                            broken pipe, must not hold up main (pytorch#26072, #39869).
 5 close the queues          Last: a worker that still writes would see a broken pipe.
 
 torch: _shutdown_workers

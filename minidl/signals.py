@@ -24,7 +24,7 @@ _watched: weakref.WeakSet[ParallelIterator] = weakref.WeakSet()
 
 def watch(world: World, iterator: ParallelIterator) -> None:
     """Look at this iterator's workers whenever a child of this process ends. The thread that builds the iterator is
-    taken for the one that uses it: if that is not the main thread, the handler would raise in the wrong place, and is
+    assumed to use it: if that is not the main thread, the handler would raise in the wrong place, and is
     not installed."""
     if world.on_child_exit(_look):
         _watched.add(iterator)

@@ -7,8 +7,8 @@ into mappings, namedtuples and other sequences and come back with the same struc
     [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]  ->  {"x": tensor([1, 2]), "y": ["a", "b"]}
 
 Legend
-    batch     [s12, s13, ...]   a list of samples, all of one structure (here, before it is collated)
-    elem      s12               the first sample: it stands for the structure of all
+    batch     [s12, s13, ...]   a list of samples, all with the same structure (here, before it is collated)
+    elem      s12               the first sample; all have its structure
     column    [x12, x13, ...]   the values at one place in the structure, one from each sample
 """
 
@@ -39,8 +39,8 @@ def default_collate(batch: Any) -> Any:
     | numpy numbers and bools      | a tensor of shape (len(batch),), same dtype                         |
     | str, bytes                   | left as they are: the list of samples                               |
     | mappings, namedtuples        | one of the same type, its values collated                           |
-    | tuples                       | a list, one collated column a place                                 |
-    | other sequences              | one of the same type, one collated column a place                   |
+    | tuples                       | a list, one collated column per place                               |
+    | other sequences              | one of the same type, one collated column per place                 |
 
     In a worker process the tensors' memory is shared, so that the batch can go to main without a copy.
 
@@ -77,14 +77,14 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
         if any(len(sample) != len(elem) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         values = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=False)]
-        return values if isinstance(elem, tuple) else sequence_like(elem, values)  # tuples become lists, as ever
+        return values if isinstance(elem, tuple) else sequence_like(elem, values)  # tuples always become lists
     raise TypeError(default_collate_err_msg_format.format(type(elem)))
 
 
 def default_convert(data: Any) -> Any:
-    """One sample on its own: numpy arrays and numbers become tensors, wherever in it they are.
+    """One sample on its own: numpy arrays and numbers become tensors, wherever they are in it.
 
-    A new dimension is not added. Arrays of str or object, and whatever is not from numpy, stay as they are;
+    No dimension is added. Arrays of str or object, and whatever is not from numpy, stay as they are;
     tuples become lists.
     """
     kind = type(data)
@@ -175,7 +175,7 @@ def _shared_like(elem: torch.Tensor, batch: Sequence[torch.Tensor]) -> torch.Ten
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """Arrays go the way of the tensors that share their memory."""
+    """Arrays are stacked as tensors that share their memory."""
     if _has_no_tensor(batch[0]):
         raise TypeError(default_collate_err_msg_format.format(batch[0].dtype))
     return collate([torch.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)

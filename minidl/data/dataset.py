@@ -6,8 +6,8 @@ A dataset is one of two kinds, and the fetchers in `fetch.py` treat each in its 
     iterable    `IterableDataset`  iter(dataset) yields samples; there are no keys to choose
 
 Neither base class has a default `__len__`. A stream may not know its length, and every default does harm: one
-that raises NotImplementedError breaks `list(dataset)`, which asks for the length first and takes only a
-TypeError for "I have none".
+that raises NotImplementedError breaks `list(dataset)`, which asks for the length first and accepts only
+a TypeError as "I have none".
 
 Legend
     key      12           names one sample; any type that the dataset understands (torch: index)
@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(torch.utils.data.Dataset[T_co]):
-    """A map from keys to samples. Subclasses write `__getitem__(key)` and, for most samplers, `__len__()`.
+    """A map from keys to samples. Subclasses define `__getitem__(key)` and, for most samplers, `__len__()`.
 
     A subclass may add `__getitems__(keys)`, which returns the samples of a whole batch as a list; the fetcher
     then calls it once instead of calling `__getitem__` for every key. The base class must not have one: the
@@ -49,9 +49,9 @@ class Dataset(torch.utils.data.Dataset[T_co]):
 
 
 class IterableDataset(Dataset[T_co], torch.utils.data.IterableDataset[T_co]):
-    """A stream of samples. Subclasses write `__iter__()`, and `__len__()` if they know it.
+    """A stream of samples. Subclasses define `__iter__()`, and `__len__()` if they know it.
 
-    Each worker process has a copy of the dataset and runs through the whole of it. To share the work instead,
+    Each worker process has a copy of the dataset and iterates over all of it. To share the work instead,
     let `__iter__` ask `torch.utils.data.get_worker_info()` which worker it runs in.
     """
 
@@ -112,7 +112,7 @@ class StackDataset(Dataset[Any]):
         return self._sample([part[index] for part in self._parts()])
 
     def __getitems__(self, indices: list[Any]) -> list[Any]:
-        """The samples of a batch; each part is asked once for all of its own, if it can answer that."""
+        """The samples of a batch; each dataset is asked once for all of its own, if it supports that."""
         columns = [_samples_of(part, indices) for part in self._parts()]
         return [self._sample(row) for row in zip(*columns, strict=True)]
 
@@ -143,7 +143,7 @@ def _samples_of(dataset: Any, keys: list[Any]) -> list[Any]:
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Map-style datasets end to end: the keys of the second go on where those of the first stop.
+    """Map-style datasets end to end: the keys of the second continue where those of the first stop.
 
     Raises:
         AssertionError: no dataset at all, or an iterable one.
@@ -214,11 +214,11 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[T_co]):
-    """Those samples of `dataset` that `indices` names: sample i is `dataset[indices[i]]`.
+    """The samples of `dataset` that `indices` lists: sample i is `dataset[indices[i]]`.
 
     Raises:
         NotImplementedError: a subclass changed `__getitem__` alone. The fetcher prefers `__getitems__`, and
-            would bypass the change in silence.
+            would silently bypass the change.
     """
 
     dataset: Any
@@ -258,7 +258,7 @@ def random_split(
     lengths: Sequence[int | float],
     generator: torch.Generator | None = torch.default_generator,
 ) -> list[Subset[Any]]:
-    """Split `dataset` at random into subsets that do not overlap and together are the whole.
+    """Split `dataset` at random into subsets that do not overlap and together make up the whole.
 
     Args:
         dataset: map-style, with a length.

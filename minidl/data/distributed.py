@@ -33,7 +33,7 @@ class DistributedSampler(Sampler[T_co]):
         dataset: only its length matters, which must be the same on every rank and in every epoch.
         num_replicas: the number of processes; torch.distributed's world size if None.
         rank: this process's number; torch.distributed's rank if None.
-        shuffle: a new permutation for every epoch. Call `set_epoch` before each, or all have the same.
+        shuffle: a new permutation for every epoch. Call `set_epoch` before each, or all are the same.
         seed: the same on every rank.
         drop_last: cut the tail that does not divide evenly; else repeat keys from the start to fill it up.
 
@@ -62,7 +62,7 @@ class DistributedSampler(Sampler[T_co]):
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
-        share = len(dataset) / self.num_replicas  # 2.5 samples a replica: some must go, or some come twice
+        share = len(dataset) / self.num_replicas  # 2.5 samples per replica: drop some, or repeat some
         self.num_samples = math.floor(share) if drop_last else math.ceil(share)
         self.total_size = self.num_samples * self.num_replicas
 

@@ -22,7 +22,7 @@ from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FE
 
 
 class Fetcher:
-    """What both kinds hold.
+    """What both kinds have in common.
 
     `auto_collation` is true where a task has a list of keys, so that samples are put together into a batch
     (`batch_size` or `batch_sampler` given), and false where it has one key. torch: `_BaseDatasetFetcher`
@@ -46,7 +46,7 @@ class MapFetcher(Fetcher):
         if not self.auto_collation:
             return self.dataset[keys]
         # Looked up each time: a wrapper may pass the name on to whatever dataset it holds at the moment, and
-        # a subclass takes the method away from its users by setting it to None.
+        # a subclass may disable the method by setting it to None.
         get_all = getattr(self.dataset, "__getitems__", None)
         if get_all:
             return get_all(keys)
@@ -63,7 +63,7 @@ class IterableFetcher(Fetcher):
     def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any], drop_last: bool) -> None:
         super().__init__(dataset, auto_collation, collate_fn, drop_last)
         self.dataset_iter = iter(dataset)
-        self.ended = False  # a batch came out short: the stream is not asked again, it might raise or start anew
+        self.ended = False  # a batch came out short: the stream is not asked again, it might raise or start over
 
     def fetch(self, keys: Any) -> Any:
         """As many samples as there are keys, or the fewer that are left.
@@ -117,7 +117,7 @@ def load(fetcher: Fetcher, keys: Any, epoch_id: int, task_id: int, worker_id: in
 
 
 def emit_failed(error: BaseException, epoch_id: int, task_id: int, worker_id: int) -> None:
-    """The event that a task failed. On its own for the worker, where a task can fail before it is begun."""
+    """The event that a task failed. Separate for the worker, where a task can fail before it begins."""
     emit(FETCH_FAILED, epoch_id, task_id, worker_id, text=describe(error))
 
 

@@ -22,7 +22,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(torch.utils.data.Sampler[T_co]):
-    """Base class. Subclasses write `__iter__()`; `__len__()` is needed only for the length of a loader.
+    """Base class. Subclasses define `__iter__()`; `__len__()` is needed only for the length of a loader.
 
     It inherits from torch's for the sake of code that asks `isinstance(sampler, torch.utils.data.Sampler)`.
     There is no default `__len__`, for the reason given in `dataset.py`.
@@ -52,10 +52,10 @@ class RandomSampler(Sampler[int]):
 
     Args:
         data_source: only its length matters.
-        replacement: draw each key anew from all of them; else no key comes back before all have had a turn.
+        replacement: draw each key from all of them; otherwise no key repeats before all have been drawn.
         num_samples: how many keys to yield; the length of `data_source` if None.
         generator: where the randomness comes from. If None, each epoch makes its own, with a seed drawn from
-            torch's default generator: one draw an epoch, however many keys are taken.
+            torch's default generator: one draw per epoch, however many keys are taken.
 
     Raises:
         TypeError: `replacement` is not a bool.
@@ -132,7 +132,7 @@ class WeightedRandomSampler(Sampler[int]):
     """Keys 0 to len(weights) - 1, each in proportion to its weight.
 
     Args:
-        weights: one non-negative number a key; they need not sum to 1. Kept as a float64 tensor.
+        weights: one non-negative number per key; they need not sum to 1. Kept as a float64 tensor.
         num_samples: how many keys to yield.
         replacement: whether a key can come more than once in an epoch.
         generator: as in torch.multinomial, which makes all the draws of an epoch at once.
@@ -218,9 +218,9 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class InfiniteConstantSampler(Sampler[None]):
-    """None, for ever: stands in for keys where an iterable dataset has none.
+    """None, forever: stands in for the keys that an iterable dataset does not have.
 
-    The loader draws it like any other sampler, so that a task is a task whatever the kind of dataset: through
+    The loader draws from it as from any sampler, so that a task is a task whatever the kind of dataset: through
     a `BatchSampler` it yields `[None, None, None, None]`, whose length tells the fetcher how many samples to
     take. It never ends; the workers report when the stream does. torch: `_InfiniteConstantSampler`
     """

@@ -29,7 +29,7 @@ class Writer(Protocol):
     """The writing end of a pipe. A pipe holds a bounded number of bytes (64 KiB on Linux)."""
 
     def write(self, data: memoryview) -> int:
-        """Write some of `data`, at least a byte, and return how many; block while the pipe is full.
+        """Write some of `data`, at least one byte, and return how many; block while the pipe is full.
 
         BrokenPipeError: every reading end is closed.
         """

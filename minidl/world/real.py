@@ -226,7 +226,7 @@ class RealWorld:
         return ending
 
     def start_method(self) -> str:
-        # Asking must not fix it: a program may still call set_start_method.
+        # Asking must not settle it: a program may still call set_start_method.
         return self._context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:

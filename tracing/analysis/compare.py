@@ -34,7 +34,7 @@ from tracing.trace.words import STAGES, duration
 
 FORMAT = 1  # of the JSON
 MATTERS = 0.03  # share of the time per batch: a smaller change is not reported
-FEWEST = 4  # rounds from which to estimate how much rounds differ
+FEWEST = 4  # rounds needed to estimate how much rounds differ
 NOTCH = 1.57  # times the interquartile range, over the root of the count
 PLACES = {  # of main -> in words
     MainTime.STARTUP: "start-up",
@@ -148,7 +148,7 @@ class Comparison:
 
 
 def compare(before: Trace, after: Trace) -> Comparison:
-    """Compare two traces, finished or not. A loader that yielded nothing is taken for missing."""
+    """Compare two traces, finished or not. A loader that yielded nothing counts as missing."""
     found: list[LoaderComparison] = []
     alone: list[str] = []
     pairs = zip_longest(_that_yielded(before), _that_yielded(after))

@@ -8,6 +8,6 @@ WIDTH = 76  # characters of a line: the demo indents it by 4
 
 
 def wrap(label: str, text: str) -> list[str]:
-    """Lines of text behind a label, as "Note: ", and indented by its width."""
+    """Lines of text after a label, such as "Note: ", and indented by its width."""
     blank = " " * len(label)
     return textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=blank, break_on_hyphens=False)

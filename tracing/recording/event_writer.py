@@ -176,7 +176,7 @@ class EventWriter:
         return offset < self._limit
 
     def _new_actor(self) -> int:
-        """Number the calling thread at its first event. (Not by its ident: those are used again.)"""
+        """Number the calling thread at its first event. (Not by its ident: those are reused.)"""
         actor = min(next(self._actors), fmt.MAX_ACTORS - 1)
         self._threads.actor = actor
         self._write_line(json.dumps({"actor": actor, "name": self.host.thread_name()}))
@@ -248,10 +248,10 @@ class _Files:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 self.end, self.failure = min(self.end, offset), error
                 return offset
-        return end - (end - fmt.HEADER_SIZE) % fmt.RECORD.size  # a record that straddles two chunks: in the next
+        return end - (end - fmt.HEADER_SIZE) % fmt.RECORD.size  # a record that straddles two chunks goes in the next
 
     def cut(self, end: int) -> None:
-        """Write down the number of records, and end the file behind the last."""
+        """Write down the number of records, and end the file after the last."""
         fmt.COUNT.pack_into(self.memory, fmt.USED_AT, (end - fmt.HEADER_SIZE) // fmt.RECORD.size)
         os.ftruncate(self._events, end)
 

@@ -1,11 +1,11 @@
 """`explore(program)`: every schedule within bounds, or many random ones, each judged.
 
 The bounds are on departures from the default schedule: the number of delays (the thread whose turn it is lets others
-run first) and of faults. Most bugs need few of them, and with few the schedules are few enough to try them all. (Emmi,
+run first) and of faults. Most bugs need few of them, and within such bounds every schedule can be tried. (Emmi,
 Qadeer, Rakamarić: Delay-Bounded Scheduling, POPL 2011.)
 
 No state is tried twice: two runs that reach the same state continue alike. A thread's state follows from what its calls
-to the world have returned so far; so that, for all threads, together with what they share identifies the state.
+to the world have returned; so the returned values of all threads, and what the threads share, identify the state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from minidl.world.simulated.simulation import Outcome, simulate
 
-REPLAY_EVERY = 50  # schedules; then one is run a second time, and must do the same
+REPLAY_EVERY = 50  # schedules: one of so many is run a second time, and must do the same
 COLLECT_EVERY = 200  # schedules; Python's own garbage collection is off meanwhile
 NOTICED = 1.01  # virtual seconds from a kill or Ctrl-C until all processes have ended: a second, and a few steps
 
@@ -203,7 +203,7 @@ def shorten(outcome: Outcome, judge: Judge, options: dict[str, Any]) -> tuple[Ou
 
 
 def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True) -> list[str]:
-    """What does not hold in this outcome of what must hold on every schedule. `expected` is a run without faults,
+    """What must hold on every schedule, but does not in this outcome. `expected` is a run without faults,
     `in_order` DataLoader's option."""
     faults = [move for move in outcome.schedule.moves if move.what is not Fault.RUN]
     broken = []

@@ -17,7 +17,7 @@ from minidl.world.simulated.chance import Chance
 FIRST_PID = 5_000_001  # above any real one: Linux ends at 4,194,304
 NO_DEADLINE = -1
 
-# What every process has for itself: (owner, name, what makes that of a new process).
+# What every process has for itself: (owner, name, what makes it for a new process).
 OWN: list[tuple[Any, str, Callable[[], Any]]] = [
     (events, "_loaders", lambda: itertools.count(1)),
     (torch.utils.data._utils.worker, "_worker_info", lambda: None),

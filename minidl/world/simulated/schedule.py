@@ -2,7 +2,7 @@
 
     12.3-40.k2      at step 12 thread 3 runs next, at step 40 process 2 is killed
 
-Any run can be written as such a token. One by chance is written down as it goes, and so can be repeated exactly. The
+Any run can be written as such a token. A random run is written down as it goes, so it can be repeated exactly. The
 empty schedule, written "0", is the default one.
 """
 
@@ -106,7 +106,7 @@ class Random(Recorded):
 
 
 class Priorities(Recorded):
-    """PCT: every thread has a random priority, and of those that can run the one with the highest does. At `changes`
+    """PCT: every thread has a random priority, and of those that can run, the highest runs. At `changes`
     random steps the running one falls to the bottom. A bug that needs d such changes is found with a probability of
     about 1 / (n k^d) for n threads and k steps. (Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler
     with Probabilistic Guarantees of Finding Bugs, ASPLOS 2010.)"""

@@ -84,10 +84,10 @@ def simulate(
     """Run `program()`, which builds loaders and iterates, on a simulated machine.
 
     `schedule` is a token or a Schedule; `seed` chooses a random one instead, with at most `faults` faults. `capacity`
-    is that of a pipe in bytes: a larger message takes several steps to write. `cpus` need not be whole: other programs
-    have the rest of the last core. Without `draws` all processes share their random numbers: faster, and all the same
-    to a program that draws none. After `most_steps` a run is cut short, as endless. Raises ValueError for an invalid
-    token, RuntimeError within a simulation; what the program raises is in the outcome.
+    is that of a pipe in bytes: a larger message takes several steps to write. `cpus` may be a fraction: other programs
+    have the rest of the last core. Without `draws` all processes share their random numbers: faster, and the same to a
+    program that draws none. After `most_steps` a run is cut short, as endless. Raises ValueError for an invalid token,
+    RuntimeError within a simulation; what the program raises is in the outcome.
     """
     if machines.is_running():
         raise RuntimeError("a simulation within a simulation")

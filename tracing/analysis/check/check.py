@@ -20,7 +20,7 @@ class Violation:
     """An invariant that does not hold."""
 
     name: str  # of the invariant: "first in, first out"
-    sentence: str  # what should be so
+    sentence: str  # what should hold
     what: str  # what is: "index_queue 1: task 3 was got where task 2 was due"
     events: list[int]  # positions of the events that show it, ascending
 

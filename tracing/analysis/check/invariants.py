@@ -2,7 +2,7 @@
 
 Each is a function under its name and its sentence. It looks at one iterator and yields what breaks the sentence,
 with the positions of the events that show it. A trace may end early (main was killed, or is still running): an event
-is only missed if something that must come after it did come.
+counts as missing only if something that must come after it did come.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def first_in_first_out(iterator: IteratorEvents) -> Broken:
 
 
 def cut_short(iterator: IteratorEvents, puts: np.ndarray, afters: np.ndarray) -> list[int]:
-    """Puts that Ctrl-C interrupted between the event and the deed: nothing came out, and the next event of their thread
-    is its end."""
+    """Puts that Ctrl-C interrupted after the event, before the message was put: the next event of their thread is its
+    end."""
     kinds, found = iterator.events["kind"], []
     workers = (iterator.of_thread(Lane.WORKER, worker) for worker in iterator.workers)
     for lane in (iterator.of_thread(Lane.MAIN), *workers):
@@ -218,7 +218,7 @@ def one_at_a_time(iterator: IteratorEvents) -> Broken:
         puts = (events["kind"] == Kind.PUT) & (events["queue"] == Queue.RESULT)
         works = (np.isin(events["kind"], WORK) | puts) & (events["task"] >= 0)
         gots = (events["kind"] == Kind.GOT) & (events["queue"] == Queue.INDEX) & (events["task"] >= 0)
-        held = np.maximum.accumulate(np.where(gots, np.arange(len(lane)), -1))  # the GOT of the task in its hands
+        held = np.maximum.accumulate(np.where(gots, np.arange(len(lane)), -1))  # the GOT of the task it is working on
         own = (held >= 0) & (events["task"] == events["task"][held]) & (events["epoch"] == events["epoch"][held])
         for at in np.flatnonzero(works & ~own).tolist():
             got = [int(lane[held[at]])] if held[at] >= 0 else []
@@ -231,7 +231,7 @@ def one_at_a_time(iterator: IteratorEvents) -> Broken:
 
 
 def not_its_own(iterator: IteratorEvents, worker: int, gots: np.ndarray) -> Broken:
-    """Tasks that a worker got though another was chosen for them."""
+    """Tasks that a worker got although another worker was chosen for them."""
     for epoch_id in iterator.epoch_ids:
         tasks = iterator.index.epochs.get(epoch_id)
         if tasks is not None:

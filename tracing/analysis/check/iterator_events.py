@@ -33,7 +33,7 @@ class IteratorEvents:
         return self._complete(self.index.group(self.number, kind, queue, worker))
 
     def of_workers(self, kind: Kind) -> np.ndarray:
-        """Of every worker."""
+        """The events of this kind of every worker."""
         return np.sort(np.concatenate([np.empty(0, np.int64), *(self.all(kind, Queue.NONE, w) for w in self.workers)]))
 
     def of_thread(self, lane: Lane, worker: int = -1) -> np.ndarray:

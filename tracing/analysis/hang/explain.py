@@ -1,10 +1,10 @@
 """A run that makes no progress: `explain(trace)` finds who waits on which queue, since when, for whom, and why in vain.
 
-Here it is decided whether there is anything to explain, and put in words. tracing.analysis.hang.wait_chain finds the
+This module decides if there is anything to explain, and puts it in words. tracing.analysis.hang.wait_chain finds the
 way from the thread that iterates to the one that is to blame.
 
-What counts as stuck is measured by the trace itself: main has made no progress for several times as long as it ever
-took before, and for longer than FLOOR. Until when it was there depends on how the trace ends (`Ending`).
+The trace itself is the measure of what counts as stuck: main has made no progress for several times as long as it ever
+took before, and for longer than FLOOR. When that time ends depends on how the trace ends (`Ending`).
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class LastEvent:
 
 @dataclass(frozen=True)
 class Hang:
-    """Who waits for whom. `str()` is its text."""
+    """Which thread waits for which. `str()` is its text."""
 
     ending: Ending
     age: int  # ns; how long the first of `links` has made no progress
-    usual: int  # ns; how long that took at most before, -1 if it never happened before
+    usual: int  # ns; the longest that it took before, -1 if it never happened before
     links: list[Link]  # from the thread that iterates to the one that is to blame; each waits for the next
     cause: Cause  # why the last of them delivers nothing
     advice: str
     others: list[Link]  # the other workers of these loaders
     last_events: list[LastEvent]  # of each thread, the oldest first
-    until: int  # ns; when ages are counted from
+    until: int  # ns; ages are counted back from here
     start: int  # ns; of the trace
 
     @property
@@ -68,7 +68,7 @@ class Hang:
         """Two paragraphs: the chain, and the last event of each process."""
         lines = (self._in_words(link) for link in self.links)
         chain = " ".join(f"{line[0].upper()}{line[1:]}." for line in lines)
-        last = {each.pid: each for each in self.last_events}  # of each process its latest
+        last = {each.pid: each for each in self.last_events}  # the latest of each process
         events = "; ".join(
             f"{each.who} (pid {each.pid}) {duration(each.age)} ago: {each.what} [event {each.event}]"
             for each in last.values()
@@ -192,7 +192,7 @@ def _iterator_of(trace: Trace, event: np.void) -> int:
 
 
 def _usual(trace: Trace, loader: LoaderState, k: int, trains: bool) -> int:
-    """How long it took at most before (ns): the training step; or to get a batch, or make one. -1: no batch yet."""
+    """The longest it took before (ns): the training step; or to get a batch, or make one. -1: no batch yet."""
     until = int(trace.events["time"][k])
     tasks = trace.tasks[trace.tasks["loader"] == loader.loader]
     begin, end = ("yielded", "asked") if trains else ("fetch_begin", "collate_end")
@@ -219,7 +219,7 @@ def _requests(trace: Trace, iterator: int, k: int) -> list[int]:
 
 
 def _others(waits: WaitChain, state: State, links: list[Link]) -> list[Link]:
-    """What the workers do that are not in the chain."""
+    """What the workers that are not in the chain do."""
     steps = [
         waits.step(ThreadId(Lane.WORKER, loader.iterator, worker))
         for loader in state.loaders
@@ -229,7 +229,7 @@ def _others(waits: WaitChain, state: State, links: list[Link]) -> list[Link]:
 
 
 def _last_events(trace: Trace, state: State, moment: Moment) -> list[LastEvent]:
-    """Of each thread of the loaders that are alive, and of the one that is stuck. Feeder threads with nothing to send
+    """The last event of each thread of living loaders, and of the stuck thread. Feeder threads with nothing to send
     are left out."""
     events = trace.events[: moment.k + 1]
     last = np.full(len(trace.actors), -1)

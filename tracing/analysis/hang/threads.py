@@ -54,7 +54,7 @@ class Threads:
     # ---- processes
 
     def pid(self, thread: ThreadId) -> int:
-        """Of the process that the thread belongs to; 0 if it is not known."""
+        """The pid of the thread's process; 0 if it is not known."""
         loader = self.loaders[thread.iterator]
         if thread.lane is Lane.WORKER or (thread.lane is Lane.FEEDER and thread.queue == Queue.RESULT):
             return loader.workers[thread.worker].pid
@@ -105,7 +105,7 @@ class Threads:
 
     def last(self, thread: ThreadId, *kinds: Kind) -> int:
         """The position of the last event of a thread, or the last of these kinds; -1 if there is none. A feeder is
-        known by the queue that it sends to."""
+        identified by the queue that it sends to."""
         if thread.lane is Lane.FEEDER:
             kinds = kinds or (Kind.FEEDER_BEGIN, Kind.SEND_BEGIN, Kind.SENT, Kind.SEND_FAILED)
             return max(self.last_in_group(thread.iterator, kind, thread.queue, thread.worker) for kind in kinds)
@@ -139,7 +139,7 @@ class Threads:
         return Link(self.name(thread), what, since, event, wakes, self.pid(thread))
 
     def nested(self, pid: int, since: int, outer: int) -> ThreadId | None:
-        """The thread that iterates over another loader than `outer` within what this process has been doing since then
+        """The thread of this process that iterates over a loader other than `outer`, and has done something since then
         (ns)."""
         for number, loader in self.loaders.items():
             thread = ThreadId(Lane.MAIN, number)

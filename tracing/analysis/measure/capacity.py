@@ -24,7 +24,7 @@ class Work(enum.Enum):
 
 
 def cores(measures: Measures) -> int:
-    """How many the recorded program could use; 0 if that is not known."""
+    """How many cores the recorded program could use; 0 if that is not known."""
     return int(measures.trace.about.get("cpus") or 0)
 
 

@@ -9,7 +9,7 @@ Nothing here needs the events of feeder threads: torch's do not record any.
 Legend
     request  asked for at 1.00 s, had at 1.25 s: batch 7    main is in the loader, from ASKED to the next YIELDED
     use      MainTime.WAITING                               what main's time goes to: see tracing.trace.thread_activity
-    hop      "fetch_begin"                                  a time in trace.tasks, and the event that it is of
+    hop      "fetch_begin"                                  a time in trace.tasks, and the event it belongs to
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Measures:
         self.until = int(self.time[-1])
         self._positions: dict[str, np.ndarray] = {}
 
-    # ---- times, and the events that they are of
+    # ---- times, and the events they belong to
 
     def positions(self, times: np.ndarray, hop: str) -> np.ndarray:
         """The positions of this loader's events of a hop, at these times."""
@@ -104,7 +104,7 @@ class Measures:
 
     @property
     def total(self) -> int:
-        """All epochs from beginning to end (ns): what shares are shares of. At least 1."""
+        """All epochs from beginning to end (ns): shares are fractions of this. At least 1."""
         return max(1, sum(self.spent.values()) - self.spent[MainTime.OUTSIDE])
 
     # ---- requests: main asks, and has a batch
@@ -194,7 +194,7 @@ class Measures:
 
     @cached_property
     def held_up(self) -> np.ndarray:
-        """Whether in each piece of the grid one batch holds up the others: main waits for it while it is being made,
+        """For each piece of the grid, whether one batch holds up the others: main waits for it while it is being made,
         finished ones are in the reorder buffer, and at least half of the other workers have nothing to do. (While they
         all work nothing is lost: no batch would come sooner in another order.)"""
         finished = self.grid.depth(*self.inside("stored", "released")) > 0

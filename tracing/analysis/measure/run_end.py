@@ -35,7 +35,7 @@ def fatal_error(trace: Trace, iterator: Iterator) -> int | None:
 
 
 def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
-    """In mid-epoch: a worker reported it, or main never closed its file and its process is gone."""
+    """Whether it was, in mid-epoch: a worker reported it, or main never closed its file and its process is gone."""
     mark = _last_mark(trace, iterator, MARKS)
     if mark < 0 or trace.events["kind"][mark] not in IN_EPOCH:
         return False

@@ -74,8 +74,8 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
 
 
 def keep_workers(measures: Measures, cost: int, once: str = "starts the workers") -> list[str]:
-    """What persistent workers would save of the start-ups, or of what else happens `once` an epoch, which took this
-    long in all epochs together (ns)."""
+    """What persistent workers would save of the start-ups, or of whatever else happens `once` an epoch. `cost`: the
+    time it took in all epochs together (ns)."""
     epochs = _epochs(measures)
     if not measures.num_workers or epochs < 2 or measures.config.get("persistent_workers"):
         return []
@@ -88,7 +88,7 @@ def _epochs(measures: Measures) -> int:
 
 
 def _imports(measures: Measures) -> bool:
-    """Whether workers begin as new interpreters. A forked one has what main has."""
+    """Whether workers begin as new interpreters. A forked one has what main has imported."""
     return measures.config.get("start_method") != "fork"
 
 

@@ -37,7 +37,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
 
 
 def _death(trace: Trace, position: int) -> str:
-    """Of a death torch reports only the pid. Here: which worker, killed by what, working on which batch."""
+    """torch reports only the pid of a dead worker. Here: which worker, killed by what, working on which batch."""
     event = trace.events[position]
     worker, code = int(event["worker"]), int(event["value"])
     by = f"exit code {code}"
@@ -76,7 +76,7 @@ def _plain(trace: Trace, position: int) -> str:
     """An error in one line: of a traceback from a worker, the last line, which says what went wrong."""
     text = str(trace.text(position))
     if "Traceback (most recent call last)" in text:
-        # The text is the `repr` of the error, which for most kinds of errors escapes line ends and quotes.
+        # The text is the `repr` of the error, which for most kinds of errors escapes line breaks and quotes.
         lines = re.split(r"\n|\\n", text.replace("\\'", "'"))
         text = [line for line in lines if line.strip("'\") ")][-1]
     # The type says something, unless it is RuntimeError.

@@ -5,12 +5,12 @@ once, by the rule that explains it. The verdict is the most expensive cause, unl
 
 cause          what it costs
 hold-up        main waits for a batch that is being made, while finished ones are in the reorder buffer and workers idle
-prefetch       of the rest of that waiting: as much as the workers, idle while main trained, could have worked ahead
+prefetch       of the rest of that waiting: what workers that were idle while main trained could have made up
 pinning        main waits for a batch that is with the pin thread, or waits for it, and at least half of the workers
                have nothing to do
-moving         main waits for a batch that is finished and on its way otherwise, and at least half of the workers have
+moving         main waits for a batch that is finished and elsewhere on its way, and at least half of the workers have
                nothing to do
-workers        all other waiting: they work, and it is not enough; without workers, main makes the batches itself
+workers        all other waiting: they work, but it is not enough; without workers, main makes the batches itself
 sampler        main asks the sampler for keys
 start-up       from the beginning of an epoch to its first batch, less the time that making a batch takes
 shutdown       from the beginning of the shutdown to its end

@@ -8,7 +8,7 @@ Not everything is in a trace. What is not known, and what is assumed instead:
 training    only its wall time is known: it is assumed to use a core, unless the workers were too quick for that
             (tracing.analysis.whatif.simulated_replay.fitted); without workers main's CPU time is known, and is used
 waiting     the part of a batch's making that was not CPU time; waiting for a core must not be replayed: fitted, too
-hops        how long a message is in a pipe shows only if its reader waited for it: the least of both queues counts
+hops        how long a message is in a pipe shows only if its reader waited for it: the least in either queue counts
 workers     a trace without any does not show what it takes to start one, or to send a batch: 0
 
 Legend
@@ -29,7 +29,7 @@ from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
 BLOCK = 40  # consecutive batches: an excerpt of a long trace consists of such blocks
-QUICKEST = 10  # per cent of many similar times are taken for not held up
+QUICKEST = 10  # per cent of many similar times: these count as not held up
 
 
 @dataclass(frozen=True, order=True)
@@ -179,9 +179,9 @@ def _hop_times(lengths: np.ndarray, known: np.ndarray) -> HopTimes:
 
 
 def _from_put_to_reader(measures: Measures, rows: np.ndarray, queue: Queue) -> HopTimes:
-    """From the put of a message until its reader has it, if that waits for it: as recorded as far as the pipe, and as
-    the quickest from there. torch's feeders do not record when a message is in the pipe: there only messages count
-    whose reader did wait."""
+    """From the put of a message until its reader has it, if the reader waits: as recorded up to the pipe, and as the
+    quickest from there. torch's feeders do not record when a message is in the pipe: with them, only messages whose
+    reader did wait count."""
     name = queue.name.lower()
     put, sent, arrived = rows[f"{name}_put"], rows[f"{name}_sent"], _arrived(rows, queue)
     known = (put >= 0) & (sent >= 0)
@@ -233,7 +233,7 @@ def _handling(measures: Measures) -> float:
 
 def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
     """Fetching and collating. What a worker takes longer for its first batch (it imports, opens files, fills caches) is
-    kept apart if it is plain: if each first batch took longer than nine in ten of the others."""
+    kept apart if it is clear: if each first batch took longer than nine in ten of the others."""
     wall = _seconds(rows, "fetch_begin", "collate_end")
     cpu = np.minimum(_cpu(rows, "fetch_cpu", "collate_cpu"), wall)
     first = np.isin(rows["fetch_begin"], first_batches(measures)["fetch_begin"]) & (rows["worker"] >= 0)

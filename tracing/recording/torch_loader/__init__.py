@@ -11,5 +11,5 @@ fetcher.py                     its fetcher and collate_fn
 wrapper.py, progress.py        what all these have in common
 delayed_sigchld.py             a worker's death is not raised while main emits an event
 
-What torch does out of sight (its feeder threads, the last line of its pin thread) is not guessed: it has no events.
+What torch does out of sight (its feeder threads, the last line of its pin thread) is not guessed at: it has no events.
 """

@@ -4,7 +4,7 @@ The installed torch is used, and stays as it is on disk. In memory one method is
 DataLoader makes its iterator: for an attached loader it makes one that loads with torch's own code and emits what it
 does (tracing.recording.torch_loader). Other loaders get the iterator they always got.
 
-The user's program imports torch, not this module: it may have something to set before.
+The user's program imports torch, not this module: it may have something to set first.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Epochs:
 
 
 # By id, with a weak reference. Not an attribute of the loader, which is pickled and copied as before, and not a
-# WeakKeyDictionary: a subclass may compare as it likes.
+# WeakKeyDictionary: a subclass may define its own comparison.
 known: dict[int, tuple[weakref.ref[Any], Epochs]] = {}
 # What a worker's loop runs within: tracing.recording.torch_loader.attach.everything while that is on, so that loaders
 # nested in a dataset are attached too.
@@ -36,7 +36,7 @@ in_workers: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
 
 def add(loader: Any) -> Epochs:
-    """Attach a loader, and count its epochs anew."""
+    """Attach a loader, and count its epochs from the start."""
     key, epochs = id(loader), Epochs()
     known[key] = weakref.ref(loader, lambda _: known.pop(key, None)), epochs
     return epochs
@@ -47,5 +47,5 @@ def is_attached(loader: Any) -> bool:
 
 
 def epochs_of(loader: Any) -> Epochs:
-    """Those of an attached loader, or of one that is attached now."""
+    """The epochs of a loader, which is attached now if it was not yet."""
     return known[id(loader)][1] if is_attached(loader) else add(loader)

@@ -90,7 +90,7 @@ OURS = re.compile(rf'  File "{re.escape(str(Path(__file__).parent))}[^"]*", line
 
 
 class TracedInitFn:
-    """worker_init_fn. torch calls it right after the seeding, ours even where the user has none."""
+    """worker_init_fn. torch calls it right after the seeding, and ours even if the user has none."""
 
     def __init__(self, function: Callable[[int], None] | None, epoch_id: int) -> None:
         self.function, self.epoch_id = function, epoch_id

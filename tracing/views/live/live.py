@@ -8,8 +8,8 @@ moment a frame shows is decided in playback; what it shows is made from the stat
 Principles
 1. The terminal is restored in `finally`: after an error, Ctrl-C, SIGTERM (tracing.views.terminal.restore).
 2. The clock is passed in: to replay is to choose what time it is in the trace.
-3. Frames that cost much come less often (but at least four a second), so that watching stays below 5 % of a core.
-4. Elsewhere than in a terminal it prints a plain line now and then, and no control codes.
+3. Expensive frames come less often (but at least four a second), so that watching stays below 5 % of a core.
+4. Outside a terminal it prints a plain line now and then, and no control codes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def watch(
 
     `until` returns whether the run has ended; without it, the run has ended when no process records any more. `once`
     prints one frame: the present one, or a busy one of a finished run. `record` saves the busiest frame as SVG.
-    Returns when the run has ended, or at the key q.
+    Returns when the run has ended, or q is pressed.
 
     Raises TraceError if there is no trace in `path` (with `until` it waits for one), ValueError for a `speed` that is
     not positive, KeyboardInterrupt at Ctrl-C and SystemExit at SIGTERM: the terminal is restored by then.

@@ -22,7 +22,7 @@ def print_line(console: Console, words: str) -> None:
 
 
 class FullScreen:
-    """Frames on the terminal's other screen. What the last one showed stays to be read, as a plain line."""
+    """Frames on the terminal's other screen. What the last one showed remains as a plain line."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

@@ -73,7 +73,7 @@ def render(
 
 
 def plain(state: State, recent: Recent) -> str:
-    """The same in one line, for output elsewhere than in a terminal."""
+    """The same in one line, for output outside a terminal."""
     loader = choose(state, recent.loader)
     if loader is None:
         return f"{(recent.now - recent.start) / 1e9:.1f} s: no loader has begun yet"
@@ -115,7 +115,7 @@ def _verdict(recent: Recent, width: int) -> Line:
 def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
     lines = _workers(loader, recent, width, height - PASSES_HEIGHT + 1) if loader.workers else []
     left = height - len(lines)
-    passes = left if left < PASSES_HEIGHT + 3 else PASSES_HEIGHT  # fewer than three lines are no box
+    passes = left if left < PASSES_HEIGHT + 3 else PASSES_HEIGHT  # a box takes at least three lines
     lines += _passes(loader, recent, width, passes)
     if left > passes:
         numbers = NUMBERS_WIDTH if width >= 2 * NUMBERS_WIDTH else 0

@@ -51,7 +51,7 @@ class Live:
         return state, max(state.time, self._clock()) if running else state.time
 
     def _check_for_hang(self, state: State) -> None:
-        """If there has been no batch for long, find out why. While the run makes progress this costs nothing."""
+        """If there has been no batch for a long time, find out why. While the run makes progress this costs nothing."""
         had = [(loader.epoch, loader.yielded) for loader in state.loaders]
         if had != self._had:
             self._had, self._moved, self.stuck = had, self._clock(), ()

@@ -110,7 +110,7 @@ class Recent:
     training_on: int = -1  # the task whose batch was yielded last
     said: list[RecentEvent] = field(default_factory=list)  # the newest last
     limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
-    stuck: tuple[str, ...] = ()  # if it hangs, two lines: who keeps whom waiting, and which command says more
+    stuck: tuple[str, ...] = ()  # if it hangs, which thread keeps which waiting, and the command that explains it
 
 
 def is_told(kind: Kind) -> bool:
@@ -119,8 +119,8 @@ def is_told(kind: Kind) -> bool:
 
 
 def choose(state: State, shown: int = -1) -> LoaderState | None:
-    """The loader to show: the one that is busiest in this moment. `shown`, the iterator that is on show, stays for
-    as long as any of its threads did something in the last second: a view that jumps cannot be read."""
+    """The loader to show: the one that is busiest at this moment. `shown`, the iterator now on screen, stays as
+    long as any of its threads did something in the last second: a view that jumps cannot be read."""
     best = max(state.loaders, key=_last_move, default=None)
     for loader in state.loaders:
         if best is not None and loader.iterator == shown and _last_move(best) - _last_move(loader) < 1_000_000_000:
@@ -213,7 +213,7 @@ def _held(result: Recent, loader: LoaderState, moves: np.ndarray, loading: Stret
 
 
 def _limit(result: Recent, loader: LoaderState) -> str:
-    """What limits the load now, from who waits and who works. The report looks closer, in the same words."""
+    """What limits the load now, by which threads wait and which work. The report looks closer, in the same words."""
     if not loader.alive:
         return "the loader is shut down" if loader.error is None else "the loader has failed"
     if any(worker.status is WorkerStatus.DEAD for worker in loader.workers):

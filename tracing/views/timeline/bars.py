@@ -35,7 +35,7 @@ class Scale:
 def bars(
     axes: Axes, scale: Scale, begin: np.ndarray, end: np.ndarray, low: np.ndarray, high: np.ndarray, fills: list[str]
 ) -> PolyCollection:
-    """Rectangles as one collection: (n,) each. Where they are wide enough a hairline of white parts them."""
+    """Rectangles as one collection: (n,) each. Where they are wide enough, a thin white line separates them."""
     left, right = scale(begin), scale(end)
     corners = np.stack([left, low, left, high, right, high, right, low], axis=-1).reshape(-1, 4, 2)
     widths = np.where(scale.inches(np.asarray(end) - begin) > 0.03, 0.5, 0.0)

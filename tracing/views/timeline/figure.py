@@ -60,8 +60,8 @@ def timeline(
     start, end: seconds after the trace's first event. batches: (10, 30) is what happened while batches 10 to 29 were
     sent, made and trained on; of `epoch`, by default the first. follow: the batch whose way is drawn; by default one
     that a note is about, or the most instructive one; False for none. loader: the number of a DataLoader; by default
-    the one with most batches. width: inches. notes: (event, words) each, pointed at through all lanes. Returns a Figure
-    of 200 dots per inch; `savefig` writes png, svg or pdf.
+    the one with the most batches. width: inches. notes: (event, words) each, pointed at through all lanes. Returns a
+    Figure of 200 dots per inch; `savefig` writes png, svg or pdf.
 
     Raises ValueError when there is nothing to draw: no such loader, epoch or batch, or an empty window; IndexError for
     a note at an event that does not exist.

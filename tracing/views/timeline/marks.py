@@ -164,7 +164,7 @@ def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
 
 
 def draw_regions(axes: list[Axes], scale: Scale, seen: list[Mark], end: int) -> None:
-    """Through lanes and queues: a line where an epoch begins, a shade while the loader shuts down."""
+    """Through lanes and queues: a line where an epoch begins, shading while the loader shuts down."""
     for mark in seen:
         if mark.kind == Kind.EPOCH_BEGIN:
             for each in axes:

@@ -79,7 +79,7 @@ class Spans:
         return LOOK_OF[self.status]
 
     def within(self, begin: int, end: int) -> Spans:
-        """Those that are seen between two times, cut at the edges; neighbours that look the same made one."""
+        """Those that are seen between two times, cut at the edges; neighbours that look the same are merged."""
         seen = (self.end > begin) & (self.begin < end)
         first, last, status, batch = self.begin[seen], self.end[seen], self.status[seen], self.batch[seen]
         look = LOOK_OF[status]
@@ -97,7 +97,7 @@ class Spans:
         return np.diff([spent(self.begin[of_look], self.end[of_look], edges) for of_look in of_looks]) / np.diff(edges)
 
     def share(self, status: enum.Enum, begin: int, end: int) -> float:
-        """The share of the time between two (ns) that has this status, 0 to 1."""
+        """The share of the time from `begin` to `end` (ns) that has this status, 0 to 1."""
         alike = self.status == NUMBER[status]
         first, last = spent(self.begin[alike], self.end[alike], np.array([begin, end]))
         return float(last - first) / (end - begin)

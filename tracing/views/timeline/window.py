@@ -84,7 +84,7 @@ def select(
 
 def _one_at_a_time(found: list[Iterator], tasks: np.ndarray, epoch: int | None) -> list[Iterator]:
     """A program may run several iterators of one loader at once (`zip(loader, loader)`). Their
-    workers have the same names, so only one of them is drawn: that of `epoch`, or the one with most batches."""
+    workers have the same names, so only one of them is drawn: that of `epoch`, or the one with the most batches."""
 
     def importance(each: Iterator) -> tuple[bool, int]:
         return epoch in each.epochs, int(np.isin(tasks["epoch"], each.epochs).sum())
