@@ -28,6 +28,7 @@ from tracing.trace.words import QUEUE_NAMES, duration
 TIMES = 3  # stuck: this many times as long as it ever took before, ...
 FLOOR = 10_000_000_000  # ... and longer than this (ns): a loader that waits runs a health check every 5 s
 FLOOR_UNKNOWN = 30_000_000_000  # the same for the first batch, and for the training step, which may evaluate or save
+FLOOR_INTERRUPTED = 2_000_000_000  # for a wait that Ctrl-C ended: somebody took it for a hang
 
 NOT_IN_LOADER = (MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED, MainStatus.CLOSED)
 
@@ -174,6 +175,8 @@ def _patience(ending: Ending, usual: int, trains: bool) -> int:
         return 0
     if ending is Ending.KILLED:  # too long for whoever killed it; or memory ran out
         return max(0, usual)
+    if ending is Ending.INTERRUPTED:  # too long for its user
+        return max(FLOOR_INTERRUPTED, TIMES * usual)
     return max(FLOOR_UNKNOWN if trains or usual < 0 else FLOOR, TIMES * usual)
 
 

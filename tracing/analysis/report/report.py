@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tracing.analysis.hang.explain import Hang
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.run_end import ended_early
@@ -44,6 +45,7 @@ class LoaderReport:
     batches: int  # yielded
     epochs: int
     ended_early: bool  # by an error, or because main was killed: see Report.notes
+    hung: bool  # it makes no progress, or made none when it ended: see Report.notes
     verdict: Verdict
     share: float  # of main's time, 0 to 1: what the cause costs
     cost_ns: int
@@ -64,8 +66,9 @@ class LoaderReport:
         text = self.verdict.value[0].upper() + self.verdict.value[1:]
         if self.verdict is Verdict.NOTHING:
             return f"{text}."
-        if self.ended_early:
-            text = f"The run ended early: see the note. Until then, {self.verdict.value}"
+        if self.ended_early or self.hung:
+            what = "hung" if self.hung else "ended early"
+            text = f"The run {what}: see the note. Until then, {self.verdict.value}"
         what = "of the time is training" if self.verdict in NO_PROBLEM else "of the time"
         return f"{text}: {self.share:.0%} {what} ({duration(self.cost_ns)})."
 
@@ -138,10 +141,10 @@ def report(trace: Trace) -> Report:
     measured = sorted(measure(trace), key=lambda each: -each.total)
     hang = explain_hang(trace)
     stuck = hang.notes() if hang is not None else []
-    return Report(trace, stuck + caveats(trace, " ".join(stuck)), [_judge_loader(each) for each in measured])
+    return Report(trace, stuck + caveats(trace, " ".join(stuck)), [_judge_loader(each, hang) for each in measured])
 
 
-def _judge_loader(measures: Measures) -> LoaderReport:
+def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
     judgement = judge(measures)
     explanation = explain(measures, judgement)
     stages = {name: percentiles(measures.stage(*hops)) for name, hops in STAGES.items()}
@@ -153,12 +156,13 @@ def _judge_loader(measures: Measures) -> LoaderReport:
         batches=int((measures.tasks["yielded"] >= 0).sum()),
         epochs=len(np.unique(measures.tasks["epoch"])),
         ended_early=ended_early(measures),
+        hung=hang is not None,
         verdict=judgement.verdict,
         share=judgement.cost / measures.total,
         cost_ns=judgement.cost,
         also=judgement.close,
         why=explanation.why,
-        next=explanation.next,
+        next=explanation.next if hang is None else [f"Solve that first: {hang.advice}."],  # speed comes later
         look=explanation.look_at,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
