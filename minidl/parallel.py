@@ -133,7 +133,7 @@ class ParallelIterator(BaseIterator):
     # ---- hand out
 
     def _prime(self) -> None:
-        """Give every worker `prefetch_factor` tasks, in turn; from then on each batch yielded brings one more.
+        """Give every worker `prefetch_factor` tasks, in turn; from then on each batch yielded leads to one more.
         torch: _reset"""
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
@@ -216,7 +216,7 @@ class ParallelIterator(BaseIterator):
         emit(WORKER_EXHAUSTED, self._epoch_id, worker=worker_id)
         if not self._persistent_workers:
             tell_to_stop(self, worker_id)
-        self._try_put_index()  # the task that it did not fulfil is another's chance
+        self._try_put_index()  # in place of the task that it did not fulfil
 
     # ---- yield
 
@@ -247,7 +247,7 @@ class ParallelIterator(BaseIterator):
             self._in_use = False
 
     def _next_task(self) -> int:
-        """Wait until a task can be yielded: in order the next one, else any."""
+        """Wait until a task can be yielded: the next one in order, or any if order does not matter."""
         while True:
             self._skip_unfulfilled()
             if self._rcvd_idx == self._send_idx:
@@ -287,7 +287,7 @@ class ParallelIterator(BaseIterator):
                 info.data.reraise()
             except Exception as error:
                 # torch's reraise leaves a cycle of exception and frame: this iterator, and so its workers, would
-                # outlive a caller who drops it. What happened in the worker is in the message.
+                # outlive a caller that drops it. What happened in the worker is in the message.
                 raise error.with_traceback(None) from None
         return info.data
 

@@ -215,7 +215,7 @@ class Consumer:
     def get(self, timeout: float | None = None) -> Any:
         """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set.
 
-        Whatever unpickling raises comes out as it is, and that message is gone.
+        Whatever unpickling raises is raised unchanged, and that message is gone.
         """
         self.waiting = False
         self._take_in(self._waiter.wait(0))

@@ -97,7 +97,7 @@ def tell_to_stop(iterator: ParallelIterator, worker_id: int) -> None:
     """Nothing more is sent to this worker; what it has not read by the time main exits need not reach it.
     torch: _mark_worker_as_unavailable"""
     index_queue = iterator._index_queues[worker_id]
-    if not index_queue.closed:  # an exhausted worker has had its Stop already
+    if not index_queue.closed:  # an exhausted worker already has its Stop
         index_queue.put(Stop(iterator._epoch_id))
         index_queue.cancel_join_thread()
         index_queue.close()

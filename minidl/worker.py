@@ -43,7 +43,7 @@ __all__ = ["Job", "generate_state", "get_worker_info", "run"]
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker is given when it starts. Under spawn and forkserver it is pickled."""
+    """Everything that a worker is given when it starts. Under spawn and forkserver it is pickled."""
 
     world: World
     recorder: events.Recorder | None

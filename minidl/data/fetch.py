@@ -66,7 +66,7 @@ class IterableFetcher(Fetcher):
         self.ended = False  # a batch came out short: the stream is not asked again, it might raise or start over
 
     def fetch(self, keys: Any) -> Any:
-        """As many samples as there are keys, or the fewer that are left.
+        """As many samples as there are keys, or as many as are left.
 
         Raises:
             StopIteration: none is left, or too few for a whole batch and `drop_last` is set.
@@ -78,7 +78,7 @@ class IterableFetcher(Fetcher):
         samples = []
         for _ in keys:
             # next(), not a slice or a loop over the stream: these call iter() on it, and a dataset that is its own
-            # iterator would start anew with every batch.
+            # iterator would start over with every batch.
             try:
                 samples.append(next(self.dataset_iter))
             except StopIteration:

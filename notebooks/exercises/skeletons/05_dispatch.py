@@ -41,7 +41,7 @@ from minidl.states import TaskInfo, WorkerState
 
 class ParallelIterator:
     def _prime(self) -> None:
-        """Give every worker `prefetch_factor` tasks, in turn; from then on each batch yielded brings one more.
+        """Give every worker `prefetch_factor` tasks, in turn; from then on each batch yielded leads to one more.
         torch: _reset
         """
         raise NotImplementedError

@@ -58,7 +58,7 @@ class ParallelIterator:
         raise NotImplementedError
 
     def _next_task(self) -> int:
-        """Wait until a task can be yielded: in order the next one, else any."""
+        """Wait until a task can be yielded: the next one in order, or any if order does not matter."""
         raise NotImplementedError
 
     def _take(self, task_id: int) -> Any:

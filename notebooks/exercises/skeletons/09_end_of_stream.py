@@ -48,7 +48,7 @@ from minidl.states import WorkerState
 
 class IterableFetcher:
     def fetch(self, keys: Any) -> Any:
-        """As many samples as there are keys, or the fewer that are left.
+        """As many samples as there are keys, or as many as are left.
 
         Raises:
             StopIteration: none is left, or too few for a whole batch and `drop_last` is set.
