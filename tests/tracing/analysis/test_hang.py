@@ -427,4 +427,4 @@ def test_after_ctrl_c_the_report_leads_with_the_hang_and_offers_no_speed(tmp_pat
     assert "in fetch of batch 8, keys [8]" in " ".join(" ".join(lines).split())
     [loader] = found.loaders
     assert loader.verdict_line.startswith("The run hung: see the note. Until then, ")
-    assert len(loader.next) == 1 and loader.next[0].startswith("Solve that first: ") and "save" not in loader.next[0]
+    assert len(loader.next) == 1 and loader.next[0].startswith("Solve that first. ") and "save" not in loader.next[0]

@@ -162,7 +162,7 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         cost_ns=judgement.cost,
         also=judgement.close,
         why=explanation.why,
-        next=explanation.next if hang is None else [f"Solve that first: {hang.advice}."],  # speed comes later
+        next=explanation.next if hang is None else [f"Solve that first. {hang.advice}."],  # speed comes later
         look=explanation.look_at,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
