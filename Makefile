@@ -7,11 +7,14 @@ BIN := $(VENV)/bin
 # What is installed: a copy of the requirements.txt that pip finished with. Contents are compared, not times: a second
 # run installs nothing, and a switched branch only what its requirements change.
 INSTALLED := $(VENV)/installed.txt
+REQUIREMENTS := requirements.txt
+WILD := .venv-wild
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
+VERSIONS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest docs format explore course lab notebooks mutants bench pictures setup clean distclean
+.PHONY: help demo test lint types pytest docs format explore course lab notebooks mutants bench wild pictures setup clean distclean versions
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -63,8 +66,16 @@ notebooks: setup ## run the notebooks of the course, and save their outputs
 mutants: setup ## known bugs put into minidl and found again: the pictures and the table of docs/simulation.md
 	@$(BIN)/python -m tests.minidl.simulated.gallery docs
 
-bench: setup ## speed beside torch's loader, about 17 minutes; BENCH_ARGS=--quick for a rough look
+bench: setup ## speed beside torch's loader; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+wild: setup ## a small training of ten frameworks under the tracer, in an environment of their own: docs/frameworks.md
+	@$(MAKE) --no-print-directory setup VENV=$(WILD) REQUIREMENTS=tests/wild/requirements.txt
+	@$(WILD)/bin/python -c 'import torchvision' 2>/dev/null || $(WILD)/bin/python -m pip uninstall -qqy torchvision
+	@$(WILD)/bin/python -m tests.wild.table docs/frameworks.md
+
+versions: setup ## other versions of torch and Python: what holds beside each; large downloads
+	@$(BIN)/python -m tests.versions --write docs/versions.md $(VERSIONS_ARGS)
 
 PICTURES := docs/pictures
 # The event that the step-through shows: the first of these batches to come too early.
@@ -99,7 +110,7 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; the ste
 	@ls -l $(PICTURES)
 
 setup: ## make .venv and install requirements.txt, if that is not done
-	@if cmp -s requirements.txt $(INSTALLED) && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
+	@if cmp -s $(REQUIREMENTS) $(INSTALLED) && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
 	if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
 	    $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
 	        { echo "error: $(PYTHON) is not Python 3.10 or newer; choose one: make PYTHON=python3.12" >&2; exit 1; }; \
@@ -108,18 +119,18 @@ setup: ## make .venv and install requirements.txt, if that is not done
 	    echo "Making $(VENV) with $$($(PYTHON) --version)"; \
 	    $(PYTHON) -m venv --clear $(VENV) || exit 1; \
 	fi; \
-	echo "Installing requirements.txt into $(VENV) (a few minutes the first time: torch is large)"; \
+	echo "Installing $(REQUIREMENTS) into $(VENV) (a few minutes the first time: torch is large)"; \
 	begin=$$(date +%s); \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -r requirements.txt || \
-	    { echo "error: pip could not install requirements.txt; the reason is above" >&2; exit 1; }; \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -r $(REQUIREMENTS) || \
+	    { echo "error: pip could not install $(REQUIREMENTS); the reason is above" >&2; exit 1; }; \
 	: "A notebook runs in its own folder: the path file lets this Python find minidl from anywhere"; \
 	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "minidl.pth").write_text(str(pathlib.Path.cwd()))'; \
-	cp requirements.txt $(INSTALLED); \
+	cp $(REQUIREMENTS) $(INSTALLED); \
 	echo "Installed in $$(($$(date +%s) - begin)) s"
 
-clean: ## delete what the tools and the demo left behind, except .venv
+clean: ## delete what the tools and the demo left behind, except the environments
 	@rm -rf out traces build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
-	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	@find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
-distclean: clean ## clean, and delete .venv
-	@rm -rf $(VENV)
+distclean: clean ## clean, and delete the environments
+	@rm -rf $(VENV) $(WILD)

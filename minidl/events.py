@@ -26,7 +26,7 @@ import enum
 import itertools
 import sys
 import traceback
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 NO_TASK = -1  # the event concerns no task ...
 STOP, RESUME, WAKE, DIED = -2, -3, -4, -5  # ... or a message that carries none: see minidl.messages
@@ -137,6 +137,14 @@ class Kind(enum.IntEnum):
     WORKER_TERMINATED = 88, "main", "sends SIGTERM to a worker that did not exit in time"
     WORKER_KILLED = 89, "main", "sends SIGKILL to a worker that outlived SIGTERM"
     SHUTDOWN_END = 90, "main", "has shut the loader down: no process, thread or pipe is left"
+
+    # Slots: see minidl.transport.
+    SLOT_GRANTED = 96, "main", "grants a slot to a task that it is about to send", "the slot, -1 if none is free"
+    SLOT_FILLED = 97, "feeder thread", "has laid a batch into its slot, or into memory of its own", "bytes"
+    SLOT_MADE = 98, "feeder thread", "is about to send new memory along with a batch: its slot's from now on, or the batch's own", "bytes"
+    SLOT_LENT = 99, "main or pin thread", "has built a batch upon its slot", "the slot, -1 for memory of its own"
+    SLOT_FREE = 100, "main", "finds that all of a batch is gone: its slot is free", "the slot"
+    SLOT_RETIRED = 101, "main", "is about to fork: the memory of a slot that is lent will not be used again", "the slot"
     # fmt: on
 
 
@@ -196,6 +204,14 @@ def installed() -> Recorder | None:
     return _recorder
 
 
+def name_of(function: object) -> str:
+    """A function of the program as texts show it: "pad (train.py:12)"; one of a library, or an object, by its name."""
+    name, code = getattr(function, "__qualname__", type(function).__name__), getattr(function, "__code__", None)
+    if code is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("torch", "minidl"):
+        return name
+    return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
 _loaders = itertools.count(1)
 
 
@@ -213,3 +229,29 @@ def number_loaders_from(pid: int) -> None:
 def epoch_id(loader: int, epoch: int) -> int:
     """Which epoch of which loader, in one number."""
     return loader << 32 | epoch
+
+
+# What torch's DistributedSampler, and minidl's, call what decides which keys a process draws, and in which order.
+_DECIDES = {
+    "sampler_replicas": "num_replicas",
+    "sampler_rank": "rank",
+    "sampler_epoch": "epoch",
+    "sampler_seed": "seed",
+}
+
+
+def drawing_of(loader: Any) -> dict[str, int | None]:
+    """The entries of LOADER's text that tell what a loader draws its keys from: `dataset_size`, and of a sampler that
+    gives each rank its share, `sampler_replicas`, `sampler_rank`, `sampler_epoch` and `sampler_seed`; else None."""
+    found: dict[str, int | None] = dict.fromkeys(("dataset_size", *_DECIDES))
+    try:  # these are the user's objects
+        sampler = loader._index_sampler
+        while sampler is not None and not (hasattr(sampler, "num_replicas") and hasattr(sampler, "rank")):
+            sampler = getattr(sampler, "sampler", getattr(sampler, "batch_sampler", None))
+        for entry, name in _DECIDES.items():
+            value = getattr(sampler, name, None)
+            found[entry] = value if isinstance(value, int) else None
+        found["dataset_size"] = len(loader.dataset)
+    except Exception:
+        pass
+    return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterableDataset
 
+from minidl.accelerator import accelerator
 from minidl.events import (
     ASKED,
     EPOCH_BEGIN,
@@ -137,18 +138,18 @@ def pin_device(loader: DataLoader) -> str | None:
             f"ignore pin_memory_device='{loader.pin_memory_device}'.",
             stacklevel=6,
         )
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if accelerator is None:
+    found = accelerator.current_accelerator() if accelerator.is_available() else None
+    if found is None:
         warnings.warn(
             "'pin_memory' argument is set as true but no accelerator is found, "
             "then device pinned memory won't be used.",
             stacklevel=6,
         )
         return None
-    if accelerator.type == "mps":  # torch cannot pin for it: pytorch#86060
+    if found.type == "mps":  # torch cannot pin for it: pytorch#86060
         warnings.warn(
             "'pin_memory' argument is set as true but not supported on MPS now, device pinned memory won't be used.",
             stacklevel=6,
         )
         return None
-    return accelerator.type
+    return found.type

@@ -20,6 +20,7 @@ from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSam
 from minidl.iterator import BaseIterator
 from minidl.parallel import ParallelIterator
 from minidl.serial import SerialIterator
+from minidl.transport import transport_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -49,9 +50,13 @@ class DataLoader(Generic[T_co]):
         persistent_workers: keep the workers from one epoch to the next.
         pin_memory_device: deprecated; ignored with a warning.
         in_order: False yields batches as they arrive, in any order.
+        transport: how batches come from the workers: "slots" in memory that is used again (see minidl.transport),
+            "torch" as torch moves them. None: what the environment variable MINIDL_TRANSPORT says, or else slots
+            where the system has what they need.
 
     Raises:
         ValueError, TypeError: arguments that contradict each other; the message says which.
+        RuntimeError: transport="slots" on a system that has no memory without a name.
     """
 
     dataset: Any
@@ -81,8 +86,10 @@ class DataLoader(Generic[T_co]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        transport: str | None = None,
     ) -> None:
         check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers)
+        transport_of(transport, worlds.current())
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
         self.dataset = dataset
@@ -94,6 +101,7 @@ class DataLoader(Generic[T_co]):
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
+        self.transport = transport
         self.generator = generator
         self.persistent_workers = persistent_workers
 
@@ -220,6 +228,7 @@ class DataLoader(Generic[T_co]):
             "package": "minidl",
             "dataset": type(self.dataset).__name__,
             "sampler": type(self._index_sampler).__name__,
+            **events.drawing_of(self),
             "batch_size": self.batch_size,
             "num_workers": self.num_workers,
             "prefetch_factor": self.prefetch_factor,
@@ -228,6 +237,8 @@ class DataLoader(Generic[T_co]):
             "persistent_workers": self.persistent_workers,
             "drop_last": self.drop_last,
             "timeout": self.timeout,
+            "collate_fn": events.name_of(self.collate_fn),
+            "transport": transport_of(self.transport, worlds.current()) if self.num_workers else None,
             "start_method": worlds.current(self.multiprocessing_context).start_method(),
         }
 

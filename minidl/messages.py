@@ -13,6 +13,7 @@ from typing import Any
 from torch._utils import ExceptionWrapper
 
 from minidl.events import DIED, RESUME, STOP, WAKE
+from minidl.transport import NO_SLOT
 
 
 def _with_traceback(error: Exception) -> tuple[Any, Any, Any]:
@@ -26,6 +27,8 @@ class Task:
     epoch_id: int
     task_id: int
     keys: Any
+    slot: int = NO_SLOT  # that its batch may be laid into; see minidl.transport
+    fresh: bool = False  # which needs new memory
 
     def unsendable(self, error: Exception) -> Task:
         """What to send when the keys cannot be pickled: the worker hands the error back as the task's result."""
@@ -52,18 +55,24 @@ class Stop:
 class Result:
     """worker_result_queue, data_queue: what became of a task. torch: `(idx, data)`
 
-    `data` is the batch, an `ExceptionWrapper` in its place, or a `StreamEnd`.
+    `data` is the batch, an `ExceptionWrapper` in its place, or a `StreamEnd`. In the worker, `room` is where its memory
+    is: see minidl.transport.
     """
 
     epoch_id: int
     task_id: int
     worker_id: int
     data: Any
+    room: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result, (self.epoch_id, self.task_id, self.worker_id, self.data)
 
     def unsendable(self, error: Exception) -> Result:
         """What to send when the batch cannot be pickled."""
         where = f"in DataLoader worker process {self.worker_id}, pickling its batch"
-        return replace(self, data=ExceptionWrapper(_with_traceback(error), where))
+        room = self.room and self.room.emptied()
+        return replace(self, data=ExceptionWrapper(_with_traceback(error), where), room=room)
 
 
 @dataclass(frozen=True)

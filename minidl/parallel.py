@@ -47,6 +47,7 @@ from minidl.queues import Consumer, Empty, Producer, ThreadQueue
 from minidl.shutdown import shut_down, shut_down_at_exit, tell_to_stop
 from minidl.startup import start_pin_thread, start_workers
 from minidl.states import TaskInfo, WorkerState
+from minidl.transport import Handles, Unpacker, transport_of
 
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
@@ -69,6 +70,8 @@ class ParallelIterator(BaseIterator):
         self._workers: list[worlds.Process] = []
         self._workers_status = [WorkerState.ACTIVE] * self._num_workers
         self._index_queues: list[Producer] = []
+        self._transport = transport_of(loader.transport, self._world)
+        self._transports: list[Handles | Unpacker] = []
         self._pin_memory_thread: worlds.Thread | None = None
         self._workers_done_event = self._world.flag()
         self._pin_memory_thread_done_event = self._world.flag()
@@ -123,6 +126,7 @@ class ParallelIterator(BaseIterator):
                 message = self._get_data(self._timeout)
                 if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
                     waiting_for.discard(message.worker_id)
+                    self._transports[message.worker_id].reclaim()
                     emit(RESUME_ACKNOWLEDGED, self._epoch_id, worker=message.worker_id, value=len(waiting_for))
         except BaseException as error:  # Ctrl-C, or the timeout: the loader starts new workers next time
             self._failure = self._failure or f"the workers were not all ready for the new epoch: {error!r}"
@@ -155,7 +159,8 @@ class ParallelIterator(BaseIterator):
         self._workers_num_tasks[worker_id] += 1
         self._tasks_outstanding += 1
         emit(DISPATCHED, self._epoch_id, self._send_idx, worker_id, value=self._tasks_outstanding)
-        self._index_queues[worker_id].put(Task(self._epoch_id, self._send_idx, keys))
+        slot, fresh = self._transports[worker_id].grant(self._epoch_id, self._send_idx)
+        self._index_queues[worker_id].put(Task(self._epoch_id, self._send_idx, keys, slot, fresh))
         self._send_idx += 1
 
     def _choose_worker(self, max_tasks: int) -> int | None:

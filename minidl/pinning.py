@@ -18,6 +18,7 @@ import torch
 from torch._utils import ExceptionWrapper
 
 from minidl import world as worlds
+from minidl.accelerator import accelerator
 from minidl.data.collate import mapping_like, sequence_like
 from minidl.events import (
     NO_WORKER,
@@ -49,7 +50,7 @@ def pin_loop(
     world.name_thread("pt_data_pin")
     torch.set_num_threads(1)  # of this thread: the copy must not take the cores from the training step
     if device_index is not None:
-        torch.accelerator.set_device_index(device_index)
+        accelerator.set_device_index(device_index)
     while True:
         try:
             message = results.get()
@@ -70,7 +71,7 @@ def pinned(result: Result, device: str | None) -> Result:
         return Result(epoch_id, task_id, worker_id, pin_batch(result.data, device, epoch_id, task_id, worker_id))
     except Exception as error:
         emit(PIN_FAILED, epoch_id, task_id, worker_id, text=repr(error))
-        where = device if device == HOST else torch.accelerator.current_device_index()
+        where = device if device == HOST else accelerator.current_device_index()
         wrapped = ExceptionWrapper(where=f"in pin memory thread for device {where}")
         return Result(epoch_id, task_id, worker_id, wrapped)
 

@@ -43,12 +43,13 @@ from minidl.events import (
     emit,
 )
 from minidl.messages import Died
-from minidl.world import Flag, Reader, Waitable, World, Writer
+from minidl.transport import Handles, Packer, Unpacker
+from minidl.world import Flag, Memory, Reader, Waitable, World, Writer
 
 FLAG_SET, BYTES, ENDED = object(), object(), object()  # what a consumer was woken for
-ONE_WRITE = 1 << 14  # bytes; up to here copying a message costs less than a second system call
+ONE_WRITE = 1 << 16  # bytes; up to here copying a message costs less than a second system call
 LAST = object()  # what `close` puts into the buffer
-LENGTH = struct.Struct("<Q")  # precedes each message in a pipe: its size in bytes
+LENGTH = struct.Struct("<Q?")  # precedes each message in a pipe: its size in bytes; whether memory comes with it
 
 
 class Stopped(Exception):
@@ -62,9 +63,12 @@ class Producer:
     what is buffered and ends. Assumes that one thread at a time calls it.
     """
 
-    def __init__(self, world: World, writer: Writer, queue: Queue, worker_id: int) -> None:
+    def __init__(
+        self, world: World, writer: Writer, queue: Queue, worker_id: int, transport: Handles | Packer | None = None
+    ) -> None:
         self._world = world
         self._writer = writer
+        self._transport = transport or Handles(world)
         self._name = queue, worker_id
         self._buffer = world.mailbox()
         self._closed = False
@@ -86,7 +90,9 @@ class Producer:
             except RuntimeError:  # Python 3.12 starts no more threads once the interpreter exits
                 self._feeder = None
                 with contextlib.suppress(OSError):  # as in _feed
-                    self._send(self._buffer.get())  # cannot block: the pipe is empty, and Stop is small
+                    self._write(
+                        *self._packed(*self._buffer.get())
+                    )  # cannot block: the pipe is empty, and Stop is small
 
     def close(self) -> None:
         """Nothing more will be put. A second call does nothing."""
@@ -131,8 +137,9 @@ class Producer:
         emit(FEEDER_BEGIN, self._epoch_id, NO_TASK, worker_id, queue)
         try:
             while (message := self._buffer.get()) is not LAST:
-                self._send(message)
-                del message  # or the batch would live until the next one comes
+                packed = self._packed(message)
+                del message  # before it is written: once main has the batch, its slot may be needed for the next
+                self._write(*packed)
         except OSError as error:  # the reader is gone, and with it the need to send
             self._emit_send_failed(error, NO_TASK)
         finally:
@@ -140,24 +147,32 @@ class Producer:
             emit(FEEDER_END, self._epoch_id, NO_TASK, worker_id, queue)
 
     def _send(self, message: Any) -> None:
+        self._write(*self._packed(message))
+
+    def _packed(self, message: Any) -> tuple[list[Any], Memory | None]:
+        """A message as pieces of bytes, and the memory that goes with them."""
         queue, worker_id = self._name
         emit(SEND_BEGIN, message.epoch_id, message.task_id, worker_id, queue)
         try:
-            data = self._world.pickle(message)
+            pieces, memory = self._transport.pack(message)
         except Exception as error:
             # multiprocessing prints the error and drops the message: main would wait for it for ever.
             self._emit_send_failed(error, message.task_id)
             try:
-                data = self._world.pickle(message.unsendable(error))
+                pieces, memory = self._transport.pack(message.unsendable(error))
             except Exception:  # nor can the error
                 named = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
-                data = self._world.pickle(message.unsendable(named))
-        emit(SENT, message.epoch_id, message.task_id, worker_id, queue, len(data))
-        frame = LENGTH.pack(len(data))
-        for part in (frame + data,) if len(data) < ONE_WRITE else (frame, data):
-            rest = memoryview(part)
+                pieces, memory = self._transport.pack(message.unsendable(named))
+        length = sum(map(len, pieces))
+        emit(SENT, message.epoch_id, message.task_id, worker_id, queue, length)
+        return [LENGTH.pack(length, memory is not None), *pieces], memory
+
+    def _write(self, pieces: list[Any], memory: Memory | None) -> None:
+        for piece in [b"".join(pieces)] if sum(map(len, pieces)) < ONE_WRITE else pieces:
+            rest = memoryview(piece)
             while rest:
-                rest = rest[self._writer.write(rest) :]
+                rest = rest[self._writer.write(rest, memory) :]
+                memory = None  # it goes with the first byte
 
     def _emit_send_failed(self, error: Exception, task_id: int) -> None:
         queue, worker_id = self._name
@@ -171,8 +186,9 @@ class Channel:
     worker_id: int  # whose pipe it is, in main and in the worker alike
     reader: Reader
     peer: Waitable  # ready once the process that writes to this pipe has ended
+    transport: Handles | Unpacker
     gathered: bytearray = field(default_factory=bytearray)  # bytes of a message that is not whole yet
-    whole: deque[bytes | None] = field(default_factory=deque)  # messages; then None, once the peer has ended
+    whole: deque[tuple[bytes, Memory | None] | None] = field(default_factory=deque)  # None: the peer has ended
     open: bool = True  # False once the writing end is closed
 
     def read(self) -> None:
@@ -181,10 +197,12 @@ class Channel:
         self.open = bool(data)
         self.gathered += data
         while len(self.gathered) >= LENGTH.size:
-            end = LENGTH.size + LENGTH.unpack_from(self.gathered)[0]
+            length, has_memory = LENGTH.unpack_from(self.gathered)
+            end = LENGTH.size + length
             if len(self.gathered) < end:
                 break
-            self.whole.append(bytes(memoryview(self.gathered)[LENGTH.size : end]))
+            memory = self.reader.memory() if has_memory else None
+            self.whole.append((bytes(memoryview(self.gathered)[LENGTH.size : end]), memory))
             del self.gathered[:end]
 
 
@@ -206,8 +224,8 @@ class Consumer:
         if until is not None:
             self._waiter.add(until, FLAG_SET)
 
-    def add(self, worker_id: int, reader: Reader, peer: Waitable) -> None:
-        channel = Channel(worker_id, reader, peer)
+    def add(self, worker_id: int, reader: Reader, peer: Waitable, transport: Handles | Unpacker | None = None) -> None:
+        channel = Channel(worker_id, reader, peer, transport or Handles(self._world))
         self._channels.append(channel)
         self._waiter.add(reader, (channel, BYTES))
         self._waiter.add(peer, (channel, ENDED))
@@ -220,13 +238,14 @@ class Consumer:
         self.waiting = False
         self._take_in(self._waiter.wait(0))
         channel = self._next_channel() or self._wait(timeout)
-        data = channel.whole[0]
-        if data is None:
+        whole = channel.whole[0]
+        if whole is None:
             channel.whole.popleft()
             return Died(self._epoch_id, channel.worker_id)
+        data, memory = whole
         emit(ARRIVED, self._epoch_id, NO_TASK, channel.worker_id, self._queue, len(data))
         try:
-            message = self._world.unpickle(data)
+            message = channel.transport.unpack(data, memory)
         except Exception as error:
             self._got(channel, NO_TASK, repr(error))
             raise

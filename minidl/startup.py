@@ -13,12 +13,12 @@ import warnings
 from pickle import PicklingError
 from typing import TYPE_CHECKING
 
-import torch
-
 from minidl import events
+from minidl.accelerator import accelerator
 from minidl.events import WORKER_STARTED, WORKER_STARTING, Queue, emit
 from minidl.pinning import HOST, pin_loop
 from minidl.queues import Producer, ThreadQueue
+from minidl.transport import Handles, Unpacker
 from minidl.worker import Job, run
 from minidl.world import Process
 
@@ -33,7 +33,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
     world, epoch_id = iterator._world, iterator._epoch_id
     for worker_id in range(loader.num_workers):
         index_reader, index_writer = world.pipe()
-        result_reader, result_writer = world.pipe()
+        result_reader, result_writer = world.pipe(carries_memory=iterator._transport == "slots")
         job = Job(
             world=world,
             recorder=events.installed(),
@@ -46,6 +46,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
             auto_collation=iterator._auto_collation,
             collate_fn=iterator._collate_fn,
             drop_last=loader.drop_last,
+            transport=iterator._transport,
             index_reader=index_reader,
             result_writer=result_writer,
             done=iterator._workers_done_event,
@@ -65,7 +66,10 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
         ending = world.end_of(worker)
         iterator._ending_of.append(ending)
         iterator._endings.add(ending, worker_id)
-        iterator._worker_result_queue.add(worker_id, result_reader, ending)
+        # The caller usually has two batches: the one in the loop's variable, and the one that it asks for.
+        slots = Unpacker(world, worker_id, iterator._prefetch_factor + 2) if iterator._transport == "slots" else None
+        iterator._transports.append(slots or Handles(world))
+        iterator._worker_result_queue.add(worker_id, result_reader, ending, iterator._transports[-1])
 
 
 def start(worker: Process) -> None:
@@ -90,7 +94,7 @@ def start_pin_thread(iterator: ParallelIterator) -> None:
     data_queue = ThreadQueue(world, epoch_id)
     device = iterator._pin_memory_device
     # Asked here: a new thread begins with the first device, whichever one main has chosen.
-    device_index = None if device == HOST else torch.accelerator.current_device_index()
+    device_index = None if device == HOST else accelerator.current_device_index()
     args = world, iterator._worker_result_queue, data_queue, device, device_index, epoch_id
     thread = world.thread(pin_loop, args, "pin thread")
     thread.start()

@@ -19,6 +19,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
 from minidl import events
+from minidl.data.collate import stack_for_torch_too
 from minidl.data.fetch import create_fetcher, emit_failed, load
 from minidl.events import (
     INIT_FN_BEGIN,
@@ -36,6 +37,7 @@ from minidl.events import (
 )
 from minidl.messages import Died, Result, Resume, Resumed, Stop, StreamEnd
 from minidl.queues import Consumer, Producer
+from minidl.transport import Handles, Packer
 from minidl.world import Flag, Reader, World, Writer
 
 __all__ = ["Job", "generate_state", "get_worker_info", "run"]
@@ -56,6 +58,7 @@ class Job:
     auto_collation: bool
     collate_fn: Callable[[Any], Any]
     drop_last: bool
+    transport: str  # "slots" or "torch"
     index_reader: Reader
     result_writer: Writer
     done: Flag  # workers_done_event: set when main shuts down
@@ -73,7 +76,8 @@ def run(job: Job) -> None:
     """The worker's process, from its first line to its last. torch: _worker_loop"""
     events.install(job.recorder)
     events.number_loaders_from(job.world.pid())
-    result_queue = Producer(job.world, job.result_writer, Queue.RESULT, job.worker_id)
+    transport = Packer(job.world, job.worker_id) if job.transport == "slots" else Handles(job.world)
+    result_queue = Producer(job.world, job.result_writer, Queue.RESULT, job.worker_id, transport)
     end = End.INTERRUPTED
     try:
         emit(WORKER_BEGIN, job.epoch_id, worker=job.worker_id, value=job.world.pid())
@@ -82,7 +86,9 @@ def run(job: Job) -> None:
         index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
         index_queue.add(job.worker_id, job.index_reader, job.world.parent())
         seed_everything(job)
-        worker = Worker(job, index_queue, result_queue)
+        if job.transport == "slots":
+            stack_for_torch_too()
+        worker = Worker(job, index_queue, result_queue, transport)
         job.world.on_interrupt(worker.note_interrupt)
         end = worker.loop()
     except KeyboardInterrupt:
@@ -123,6 +129,7 @@ class Worker:
     job: Job
     index_queue: Consumer
     result_queue: Producer
+    transport: Packer | Handles
     fetcher: Any = None
     interrupted: bool = False  # Ctrl-C came, though its KeyboardInterrupt may have been swallowed
     stream_ended: bool = False  # the iterable dataset has no more samples in this epoch
@@ -143,9 +150,10 @@ class Worker:
                 self.resume(message)
             elif not self.job.done.is_set() and not self.stream_ended:
                 # Otherwise the task is skipped: main shuts down, or will skip it too, and only Stop is waited for.
-                self.result_queue.put(
-                    Result(message.epoch_id, message.task_id, self.job.worker_id, self.data_of(message))
-                )
+                room = self.transport.room(message.slot, message.fresh)
+                data = self.data_of(message)
+                self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, data, room))
+                del data, room
             del message  # nothing of a task outlives it: the samples may be large
         return End.INTERRUPTED
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from IPython.display import Image, Markdown, display
+from matplotlib.figure import Figure
 
 import tracing
 from minidl.world.simulated import Outcome, simulate
@@ -46,7 +47,12 @@ def run(program: Callable[[], Any], **options: Any) -> Outcome:
 
 def timeline(run: Outcome | tracing.Trace, **options: Any) -> Image:
     """The timeline of a run, or of a trace; `options` are those of `tracing.timeline`."""
-    figure, file = tracing.timeline(_trace(run), **options), io.BytesIO()
+    return picture(tracing.timeline(_trace(run), **options))
+
+
+def picture(figure: Figure) -> Image:
+    """A figure as it is: its size does not depend on what it shows, as an inline picture's does."""
+    file = io.BytesIO()
     figure.savefig(file, dpi=DPI, metadata={"Software": None})  # so that the same picture is the same file
     return Image(file.getvalue(), format="png")
 

@@ -9,9 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracing.analysis.check.check import Violation, check
+    from tracing.analysis.check.check import Violation
+    from tracing.analysis.check.ranks import Finding, check
     from tracing.analysis.compare import Comparison, compare
-    from tracing.analysis.report.report import Report, report
+    from tracing.analysis.report.report import Report
+    from tracing.analysis.report.run_report import RunReport, report
     from tracing.analysis.whatif.whatif import WhatIf, whatif
     from tracing.recording.record import record
     from tracing.recording.torch_loader.attach import attach
@@ -22,13 +24,15 @@ if TYPE_CHECKING:
     from tracing.views.timeline import timeline
 
 __all__ = [
-    "Comparison", "Report", "State", "Trace", "TraceDamage", "TraceError", "Violation", "WhatIf", "attach", "check",
-    "compare", "load", "record", "report", "step", "timeline", "whatif",
+    "Comparison", "Finding", "Report", "RunReport", "State", "Trace", "TraceDamage", "TraceError", "Violation",
+    "WhatIf", "attach", "check", "compare", "load", "record", "report", "step", "timeline", "whatif",
 ]  # fmt: skip
 _NAMES_IN = {
-    "tracing.analysis.check.check": ("Violation", "check"),
+    "tracing.analysis.check.check": ("Violation",),
+    "tracing.analysis.check.ranks": ("Finding", "check"),
     "tracing.analysis.compare": ("Comparison", "compare"),
-    "tracing.analysis.report.report": ("Report", "report"),
+    "tracing.analysis.report.report": ("Report",),
+    "tracing.analysis.report.run_report": ("RunReport", "report"),
     "tracing.analysis.whatif.whatif": ("WhatIf", "whatif"),
     "tracing.recording.record": ("record",),
     "tracing.recording.torch_loader.attach": ("attach",),

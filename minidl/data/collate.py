@@ -22,6 +22,8 @@ import numpy as np
 import torch
 import torch.utils.data
 
+from minidl.transport import reserve
+
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
@@ -156,16 +158,24 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor
         )
     if torch.utils.data.get_worker_info() is None:
         return torch.stack(batch, 0)
-    return torch.stack(batch, 0, out=_shared_like(elem, batch))
+    return torch.stack(batch, 0, out=_to_be_sent(elem, batch))
 
 
-def _shared_like(elem: torch.Tensor, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-    """An empty tensor in shared memory, with room for the batch.
+def stack_for_torch_too() -> None:
+    """In a worker: torch's default_collate, which a collate_fn may call, stacks tensors where ours does. Left alone, it
+    would make new shared memory for each, to be copied to the slot: a large batch takes twice the time."""
+    torchs = torch.utils.data._utils.collate
+    if torchs.default_collate_fn_map.get(torch.Tensor) is torchs.collate_tensor_fn:
+        torchs.default_collate_fn_map[torch.Tensor] = collate_tensor_fn
 
-    Without it the queue to main would move the batch to shared memory when it sends it: a second copy.
-    """
+
+def _to_be_sent(elem: torch.Tensor, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+    """An empty tensor with room for the batch, in memory that main will see. Made anywhere else, it would have to be
+    copied there."""
     size = sum(sample.numel() for sample in batch) * elem.element_size()  # bytes
-    storage = torch.UntypedStorage._new_shared(size, device=elem.device)
+    storage = reserve(size, elem.device)
+    if storage is None:
+        return elem.new_empty((len(batch), *elem.shape))
     out = elem.new_empty(0).set_(storage)
     try:
         return out.resize_(len(batch), *elem.shape)

@@ -8,12 +8,21 @@ built after that runs there. No other module of minidl imports `multiprocessing`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 
 class Waitable(Protocol):
     """Something that a `Waiter` can wait for: a Reader, a Flag, the end of a process."""
+
+
+class Memory(Protocol):
+    """Memory that several processes have mapped, without a name."""
+
+    bytes: Any  # a writable uint8 array
+
+    def forget(self) -> None:
+        """Nobody will look at what it holds any more. (Nothing happens; in a simulated world it is overwritten.)"""
 
 
 class Reader(Waitable, Protocol):
@@ -22,14 +31,18 @@ class Reader(Waitable, Protocol):
     def read(self) -> bytes:
         """The bytes that are in it, at most 64 KiB; b"" once every writing end is closed."""
 
+    def memory(self) -> Memory | None:
+        """The next memory that came with the bytes read so far. None: this process could not open it."""
+
     def close(self) -> None: ...
 
 
 class Writer(Protocol):
     """The writing end of a pipe. A pipe holds a bounded number of bytes (64 KiB on Linux)."""
 
-    def write(self, data: memoryview) -> int:
-        """Write some of `data`, at least one byte, and return how many; block while the pipe is full.
+    def write(self, data: memoryview, memory: Memory | None = None) -> int:
+        """Write some of `data`, at least one byte, and return how many; block while the pipe is full. `memory` goes
+        with the first of them; only a pipe that `carries_memory` can take it.
 
         BrokenPipeError: every reading end is closed.
         """
@@ -97,11 +110,19 @@ class Mailbox(Protocol):
 class World(Protocol):
     """The services. A worker gets its world as an argument, so a world must be picklable."""
 
+    inline: int  # bytes; up to here writing a batch to a pipe costs less than laying it into memory
+
     def pid(self) -> int: ...
     def now(self) -> float:
         """Seconds, on a clock that never goes backwards."""
 
-    def pipe(self) -> tuple[Reader, Writer]: ...
+    def pipe(self, carries_memory: bool = False) -> tuple[Reader, Writer]: ...
+    def memory(self, nbytes: int) -> Memory:
+        """New memory, to be sent with a message."""
+
+    def can_send_memory(self) -> bool:
+        """Whether this system has memory without a name that can be sent."""
+
     def flag(self) -> Flag: ...
     def waiter(self) -> Waiter: ...
     def mailbox(self) -> Mailbox: ...
@@ -133,6 +154,9 @@ class World(Protocol):
     def on_exit(self, call: Callable[[], None]) -> None:
         """Call `call` when this process exits, while everything still works. Asking twice is harmless."""
 
+    def before_fork(self, thing: Any) -> None:
+        """Call `thing.before_fork()` before this process forks a child, as long as there is the thing."""
+
     def on_interrupt(self, note: Callable[[], None]) -> None:
         """In a worker: call `note` on Ctrl-C, before the KeyboardInterrupt, which may be raised in a finalizer, where
         Python swallows it."""
@@ -150,6 +174,9 @@ class World(Protocol):
         """A message as bytes. Tensors travel as handles to shared memory, not as bytes."""
 
     def unpickle(self, data: bytes) -> Any: ...
+    def reducers(self) -> Any:
+        """How `pickle` pickles what is no plain bytes: a pickler's dispatch_table."""
+
     def remove_shared_memory_of(self, pid: int) -> None:
         """A process killed between making a piece of shared memory and removing its name leaves the name, and with it
         the memory, until the machine restarts. Only for a process that has ended."""
@@ -157,6 +184,7 @@ class World(Protocol):
     def open_files_left(self, at_least: int) -> bool:
         """Whether this process can still open `at_least` files."""
 
+    def environment(self) -> Mapping[str, str]: ...
     def cpu_count(self) -> int | None: ...
     def page_locked(self, nbytes: int) -> Any:
         """A writable buffer that the system will not swap out, released when it is dropped; None if the limit on

@@ -11,11 +11,9 @@ would hang or miss a death:
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import glob
 import io
-import mmap
 import multiprocessing.util
 import os
 import pickle
@@ -27,17 +25,22 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
 import torch.multiprocessing  # teaches ForkingPickler to send tensors through shared memory
 
+from minidl.world.real_memory import MappedMemory, can_map_memory, page_locked, socket_pipe
+
 READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
+REDUCERS = ForkingPickler(io.BytesIO()).dispatch_table  # all its picklers have this one
 GRACE = 1.0  # seconds from the death of main to the forced end of a busy worker
 
 
+_before_fork: weakref.WeakSet[Any] = weakref.WeakSet()
 _on_exit: set[tuple[int, Callable[[], None]]] = set()  # (pid, call): the callbacks registered by on_exit
 
 
@@ -64,7 +67,7 @@ class PipeWriter:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: memoryview, memory: Any = None) -> int:
         return os.write(self._connection.fileno(), data)
 
     def close(self) -> None:
@@ -135,6 +138,14 @@ class Ending:
             os.close(self._pidfd)
 
 
+_forks_are_watched = False
+
+
+def _tell_of_fork() -> None:
+    for thing in list(_before_fork):
+        thing.before_fork()
+
+
 def _is_ready(fd: int, timeout: float | None = 0) -> bool:
     poll = select.poll()  # not select(), which is limited to descriptors below 1024
     poll.register(fd, select.POLLIN)
@@ -177,6 +188,8 @@ def context_of(multiprocessing_context: Any) -> Any:
 class RealWorld:
     """See `minidl.world.World`."""
 
+    inline = 1 << 15
+
     def __init__(self, context: Any = None) -> None:
         self._context = torch.multiprocessing if context is None else context
 
@@ -189,9 +202,17 @@ class RealWorld:
     def now(self) -> float:
         return time.monotonic()
 
-    def pipe(self) -> tuple[PipeReader, PipeWriter]:
+    def pipe(self, carries_memory: bool = False) -> tuple[Any, Any]:
+        if carries_memory:
+            return socket_pipe()
         reader, writer = multiprocessing.Pipe(duplex=False)
         return PipeReader(reader), PipeWriter(writer)
+
+    def memory(self, nbytes: int) -> MappedMemory:
+        return MappedMemory(os.memfd_create("minidl"), nbytes)
+
+    def can_send_memory(self) -> bool:
+        return can_map_memory()
 
     def flag(self) -> PipeFlag:
         return PipeFlag()
@@ -252,6 +273,13 @@ class RealWorld:
             # the workers, in a child as in the first process.
             multiprocessing.util.Finalize(None, call, exitpriority=100)
 
+    def before_fork(self, thing: Any) -> None:
+        global _forks_are_watched
+        if not _forks_are_watched:
+            os.register_at_fork(before=_tell_of_fork)
+            _forks_are_watched = True
+        _before_fork.add(thing)
+
     def on_interrupt(self, note: Callable[[], None]) -> None:
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             return  # the program handles Ctrl-C itself, or ignores it
@@ -280,11 +308,16 @@ class RealWorld:
 
     def pickle(self, message: Any) -> memoryview:
         buffer = io.BytesIO()
-        ForkingPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(message)
+        pickler = pickle.Pickler(buffer)
+        pickler.dispatch_table = REDUCERS
+        pickler.dump(message)
         return buffer.getbuffer()
 
     def unpickle(self, data: bytes) -> Any:
         return pickle.loads(data)
+
+    def reducers(self) -> Any:
+        return REDUCERS
 
     def remove_shared_memory_of(self, pid: int) -> None:
         for path in glob.glob(f"/dev/shm/torch_{pid}_*"):  # as torch names it: process, random, count
@@ -303,11 +336,11 @@ class RealWorld:
                 os.close(fd)
         return True
 
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
     def cpu_count(self) -> int | None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
-    def page_locked(self, nbytes: int) -> mmap.mmap | None:
-        pages = mmap.mmap(-1, nbytes)  # its own pages: they are unlocked when they are unmapped, with the tensor
-        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-        libc = ctypes.CDLL(None, use_errno=True)
-        return pages if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(nbytes)) == 0 else None
+    def page_locked(self, nbytes: int) -> Any:
+        return page_locked(nbytes)

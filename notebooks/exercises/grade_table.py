@@ -1,6 +1,6 @@
 """For teachers: the verdicts on many learners' folders, as a table of comma-separated values.
 
-learner,passed,01,02,...,15
+learner,passed,01,02,...,16
 ada,3,passed,passed,no transposition,...
 """
 

@@ -1,6 +1,9 @@
 """How fast minidl is beside torch's loader, measured in one run: `make bench`, or
 
     python -m tests.benchmarks [--quick] [--write PAGE]
+    python -m tests.benchmarks moving          only what moving a batch to main costs
+    python -m tests.benchmarks programs        only what recording costs a whole program
+    python -m tests.benchmarks promises        what the report promises, and what is gained: promises/measuring.py
 
 Principles
 1. What is compared is measured in turns (torch, minidl, minidl, torch, ...), so whatever else the machine does
@@ -30,7 +33,19 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import attaching, deaths, loading, recording, simulating, stepping, watching, whatif
+from tests.benchmarks import (
+    attaching,
+    deaths,
+    loading,
+    moving,
+    overhead,
+    recording,
+    simulating,
+    stepping,
+    watching,
+    whatif,
+)
+from tests.benchmarks.promises import measuring
 from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
 from tests.benchmarks.turns import Comparison
 from tests.tracing.views import browser
@@ -46,6 +61,8 @@ class Effort:
     turns: int  # of each throughput
     first_batches: int  # turns of each time to the first batch
     recorded: int  # turns of each comparison of recording with not recording: more, as its goal is 3 %
+    program: float  # seconds that a whole program takes, about
+    programs: int  # turns of it
     emits: int  # calls in a loop
     events: int  # in the long trace
     kills: int  # of workers
@@ -61,6 +78,8 @@ FULL = Effort(
     turns=15,
     first_batches=21,
     recorded=21,
+    program=30,
+    programs=1,
     emits=100_000,
     events=1_000_000,
     kills=40,
@@ -75,6 +94,8 @@ QUICK = Effort(
     turns=5,
     first_batches=5,
     recorded=7,
+    program=2,
+    programs=1,
     emits=20_000,
     events=100_000,
     kills=5,
@@ -117,13 +138,67 @@ def ratio(comparison: Comparison, goal: float) -> tuple[str, str, str]:
 
 def throughput(effort: Effort) -> Table:
     columns = ("a batch", "workers", "torch, batches/s", "minidl, batches/s", "minidl / torch", "quartiles", "goal")
-    table = Table("Throughput", columns)
+    table = Table('Throughput, `transport="torch"`', columns)
     for cell in loading.CELLS:
         for workers in loading.WORKERS:
             progress(f"{cell.name}, {workers} workers")
             taken = loading.compare_throughput(cell, workers, effort.seconds, effort.turns)
             rates = f"{1 / taken.median_first:,.0f}", f"{1 / taken.median_second:,.0f}"
             table.rows.append((cell.name, str(workers), *rates, *ratio(taken, 0.97)))
+    return table
+
+
+def moving_costs(effort: Effort) -> Iterator[Table]:
+    columns = ("a batch", "workers", "torch, batches/s", "slots, batches/s", "slots / torch", "quartiles", "goal")
+    table, serial = Table("Throughput with slots", columns), {}
+    for cell in loading.CELLS:
+        for workers in (0, 1, 2, 4):
+            progress(f"slots: {cell.name}, {workers} workers")
+            taken = loading.compare_throughput(cell, workers, effort.seconds, effort.turns, loading.Slots)
+            rates = f"{1 / taken.median_first:,.0f}", f"{1 / taken.median_second:,.0f}"
+            compared = ratio(taken, cell.goal if workers == 2 else 0.97)
+            table.rows.append((cell.name, str(workers), *rates, *compared))
+            serial[cell.name, workers] = taken.median_second
+    largest = loading.CELLS[-1].name
+    beside = serial[largest, 0] / serial[largest, 2]
+    words = f"{largest}, 2 workers beside none", "", "", "", f"{beside:.2f}", "", verdict(beside, 1 / 1.3)
+    table.rows.append(words)
+    yield table
+    columns = ("a batch", "workers", "torch, ms", "slots, ms", "torch / slots", "quartiles", "goal")
+    table = Table("From `iter(loader)` to the first batch, with slots", columns)
+    for cell in loading.CELLS:
+        progress(f"slots: the first batch, {cell.name}")
+        taken = loading.compare_first_batch(2, effort.first_batches, cell, loading.Slots)
+        times = f"{taken.median_first * 1e3:.1f}", f"{taken.median_second * 1e3:.1f}"
+        table.rows.append((cell.name, "2", *times, *ratio(taken, 1.0)))
+    yield table
+    table = Table(
+        "`next()` beside workers that compute in Python", ("leaves", "torch, ms", "slots, ms", "goal, at most")
+    )
+    for leaves in moving.LEAVES:
+        progress(f"slots: next() beside computing workers, {leaves} leaves")
+        taken = moving.compare_next(leaves, effort.predicted // 2, effort.tried)
+        times = [taken.median_first * 1e3, taken.median_second * 1e3]
+        table.rows.append((str(leaves), *(f"{time:.2f}" for time in times), verdict(times[1], 0.3, at_most=True)))
+    yield table
+    yield limits(effort)
+
+
+def limits(effort: Effort) -> Table:
+    table = Table("Limits of the system", ("", "torch.utils.data", "minidl"))
+    progress("slots: limits of the system")
+    cases = [("10,000 batches held, `ulimit -n 256`", 10_000, 10, True, "ulimit -n 256;")]
+    if limit := moving.small_shared_memory():
+        cases.append(("batches of 200 MB, `/dev/shm` of 64 MB", 4, 50_000_000, False, limit))
+    else:
+        table.rows.append(("batches of 200 MB, `/dev/shm` of 64 MB", *["not tried: no right to mount one"] * 2))
+    for name, batches, floats, hold, limit in cases:
+        outcomes = [moving.outcome(each, batches, floats, hold, limit) for each in ("torch.utils.data", "minidl")]
+        table.rows.append((name, *outcomes))
+    epochs = 10 * effort.predicted
+    before, after = moving.megabytes_left(epochs)
+    what = f"memory after {epochs // 10:,} and {epochs:,} epochs of batches that grow and shrink"
+    table.rows.append((what, "", f"{before:.0f} and {after:.0f} MB"))
     return table
 
 
@@ -175,6 +250,26 @@ def attached(effort: Effort, directory: Path) -> Table:
         taken = attaching.compare_attaching(directory, workers, effort.seconds, effort.recorded)
         times = f"{taken.median_first * 1e6:.0f}", f"{taken.median_second * 1e6:.0f}"
         table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 0.95)))
+    return table
+
+
+def whole_programs(effort: Effort) -> Table:
+    columns = (
+        *("a batch takes", "workers", "batches", "alone, µs/batch", "recorded", "alone / recorded"),
+        *("program alone, s", "with the report", "ratio", "quartiles", "goal"),
+    )
+    table = Table("`python -m tracing run`, torch's loader, whole programs", columns)
+    for milliseconds in overhead.MILLISECONDS:
+        for workers in overhead.WORKERS:
+            progress(f"whole programs, batches of {milliseconds:g} ms, {workers} workers")
+            taken = overhead.measure(milliseconds, workers, effort.program, effort.programs)
+            loop, program = taken.loop, taken.program
+            times = f"{loop.median_first * 1e6:.0f}", f"{loop.median_second * 1e6:.0f}", f"{loop.speed:.2f}"
+            wholes = f"{program.median_first:.1f}", f"{program.median_second:.1f}"
+            compared = ratio(program, 0.95)
+            if milliseconds < overhead.GOAL_FROM:
+                compared = (*compared[:2], "")
+            table.rows.append((f"{milliseconds:g} ms", str(workers), f"{taken.batches:,}", *times, *wholes, *compared))
     return table
 
 
@@ -239,32 +334,39 @@ def stepped(effort: Effort) -> Table:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["promises"]:
+        return measuring.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
+    parser.add_argument("only", nargs="?", choices=("moving", "programs"), help="only these tables")
     parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write the tables into this page of markdown")
     arguments = parser.parse_args()
-    page = ""
+    effort = QUICK if arguments.quick else FULL
+    only = {"moving": moving_costs, "programs": lambda effort: iter([whole_programs(effort)]), None: measure}
+    measured = only[arguments.only](effort)
+    page, markers = "", arguments.only or "benchmarks"
     if arguments.write:
         try:  # fails now rather than after minutes of measuring
             page = arguments.write.read_text(encoding="utf-8")
-            between_markers(page, "")
+            between_markers(page, "", markers)
         except (OSError, ValueError) as error:
             parser.error(f"cannot write into {arguments.write}: {error}")
 
     # Without workers torch would stack a large batch on all cores, and the result depend on what else they do. In a
     # worker it uses one.
     torch.set_num_threads(1)
-    loading.place_main()
+    if arguments.only != "programs":  # a program has all cores
+        loading.place_main()
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than main has cores, on purpose
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(facts(), highlight=False)
     tables = []
-    for table in measure(QUICK if arguments.quick else FULL):
+    for table in measured:
         show(table, console)
         tables.append(table)
     if arguments.write:
         text = as_markdown(tables, " ".join([COMMAND, *sys.argv[1:]]))
-        arguments.write.write_text(between_markers(page, text), encoding="utf-8")
+        arguments.write.write_text(between_markers(page, text, markers), encoding="utf-8")
     return 0
 
 

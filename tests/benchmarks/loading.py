@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -41,16 +40,17 @@ class Cell:
     name: str
     batch_size: int
     sample: Any
+    goal: float  # slots with two workers, as a multiple of torch's speed
 
 
 ROW = torch.arange(10, dtype=torch.float32)
-SMALLEST = Cell("1 row of 10 floats", 1, ROW)
+SMALLEST = Cell("1 row of 10 floats", 1, ROW, 10)
 CELLS = (
     SMALLEST,
-    Cell("8 rows of 10 floats", 8, ROW),
-    Cell("4 samples of 100 leaves", 4, {f"leaf {n}": ROW for n in range(100)}),
-    Cell("32 images of 3×64×64", 32, torch.zeros(3, 64, 64)),
-    Cell("32 images of 3×224×224", 32, torch.zeros(3, 224, 224)),
+    Cell("8 rows of 10 floats", 8, ROW, 10),
+    Cell("4 samples of 100 leaves", 4, {f"leaf {n}": ROW for n in range(100)}, 40),
+    Cell("32 images of 3×64×64", 32, torch.zeros(3, 64, 64), 6),
+    Cell("32 images of 3×224×224", 32, torch.zeros(3, 224, 224), 4),
 )
 WORKERS = (0, 1, 2)
 
@@ -71,13 +71,22 @@ def place_worker(worker_id: int) -> None:
         os.sched_setaffinity(0, {CORES[1 + worker_id % (len(CORES) - 1)]})
 
 
-def open_loader(package: ModuleType, cell: Cell, num_workers: int) -> Iterator[Any]:
-    """A new iterator over a loader of `package`: torch.utils.data or minidl."""
+class Slots:
+    """In the place of a package: minidl with slots. (minidl itself is measured with torch's transport.)"""
+
+    DataLoader = minidl.DataLoader
+
+
+def open_loader(package: Any, cell: Cell, num_workers: int) -> Iterator[Any]:
+    """A new iterator over a loader of `package`: torch.utils.data, minidl with torch's transport, or Slots."""
+    options = {torch.utils.data: {}, minidl: {"transport": "torch"}, Slots: {"transport": "slots"}}[package]
     dataset = MadeAlready(cell.sample)
-    return iter(package.DataLoader(dataset, cell.batch_size, num_workers=num_workers, worker_init_fn=place_worker))
+    return iter(
+        package.DataLoader(dataset, cell.batch_size, num_workers=num_workers, worker_init_fn=place_worker, **options)
+    )
 
 
-def seconds_per_batch(package: ModuleType, cell: Cell, num_workers: int, batches: int) -> float:
+def seconds_per_batch(package: Any, cell: Cell, num_workers: int, batches: int) -> float:
     """The mean over `batches` batches of a loader in full swing, without starting and stopping it."""
     iterator = open_loader(package, cell, num_workers)
     deque(islice(iterator, SKIPPED), maxlen=0)
@@ -86,7 +95,7 @@ def seconds_per_batch(package: ModuleType, cell: Cell, num_workers: int, batches
     return (perf_counter() - begin) / batches
 
 
-def seconds_to_first_batch(package: ModuleType, cell: Cell, num_workers: int) -> float:
+def seconds_to_first_batch(package: Any, cell: Cell, num_workers: int) -> float:
     """From asking for an iterator to having a batch."""
     begin = perf_counter()
     iterator = open_loader(package, cell, num_workers)
@@ -94,7 +103,7 @@ def seconds_to_first_batch(package: ModuleType, cell: Cell, num_workers: int) ->
     return perf_counter() - begin
 
 
-def batches_within(seconds: float, package: ModuleType, cell: Cell, num_workers: int) -> int:
+def batches_within(seconds: float, package: Any, cell: Cell, num_workers: int) -> int:
     """How many batches it loads in `seconds`, starting included; at least 8. This also warms it up: a process's first
     large batches take many times as long as later ones, whose memory is mapped already."""
     batches, end = 0, perf_counter() + seconds
@@ -105,16 +114,17 @@ def batches_within(seconds: float, package: ModuleType, cell: Cell, num_workers:
     return max(8, batches)
 
 
-def compare_throughput(cell: Cell, num_workers: int, seconds: float, turns: int) -> Comparison:
-    """Seconds a batch, torch first, minidl second. Each takes about `seconds` in a turn."""
-    batches = min(batches_within(seconds, package, cell, num_workers) for package in (minidl, torch.utils.data))
-    measure = partial(seconds_per_batch, cell=cell, num_workers=num_workers, batches=batches)
-    return in_turns(partial(measure, torch.utils.data), partial(measure, minidl), turns)
+def compare_throughput(cell: Cell, num_workers: int, seconds: float, turns: int, ours: Any = minidl) -> Comparison:
+    """Seconds a batch, torch first, `ours` second. Each takes about `seconds` in a turn."""
+    batches = [batches_within(seconds, package, cell, num_workers) for package in (torch.utils.data, ours)]
+    measure = partial(seconds_per_batch, cell=cell, num_workers=num_workers)
+    first = partial(measure, torch.utils.data, batches=batches[0])
+    return in_turns(first, partial(measure, ours, batches=batches[1]), turns)
 
 
-def compare_first_batch(num_workers: int, turns: int) -> Comparison:
-    """Seconds to the first of the smallest batches, torch first, minidl second."""
-    measure = partial(seconds_to_first_batch, cell=SMALLEST, num_workers=num_workers)
-    measure(minidl)  # imports what both import on first use
+def compare_first_batch(num_workers: int, turns: int, cell: Cell = SMALLEST, ours: Any = minidl) -> Comparison:
+    """Seconds to the first batch, torch first, `ours` second."""
+    measure = partial(seconds_to_first_batch, cell=cell, num_workers=num_workers)
+    measure(ours)  # imports what both import on first use
     measure(torch.utils.data)
-    return in_turns(partial(measure, torch.utils.data), partial(measure, minidl), turns)
+    return in_turns(partial(measure, torch.utils.data), partial(measure, ours), turns)

@@ -10,7 +10,7 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import loading, recording, simulating, watching
+from tests.benchmarks import loading, overhead, recording, simulating, watching
 from tests.benchmarks.table import Table, as_markdown, between_markers, show, verdict
 from tests.benchmarks.turns import Comparison, in_turns
 
@@ -77,6 +77,14 @@ def test_recording_is_compared_and_read_back(tmp_path: Path) -> None:
     assert 20_000 <= reading.events < 30_000
     assert reading.load > 0
     assert reading.state > 0
+
+
+@pytest.mark.timeout(120)
+def test_whole_programs_are_compared_with_and_without_a_recording() -> None:
+    taken = overhead.measure(1.0, workers=1, seconds=0.05, turns=1)
+    for loop, program in ((taken.loop.first, taken.program.first), (taken.loop.second, taken.program.second)):
+        assert len(loop) == len(program) == 1
+        assert 1e-3 <= loop[0] < program[0] / taken.batches  # a batch is made for a millisecond
 
 
 def test_a_table_in_a_pipe_is_plain_text() -> None:

@@ -5,12 +5,14 @@ Legend: how "SIGKILL", at 5 (the key at which a worker dies), seen [[0, 1], [2, 
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import psutil
 import torch
 
 import minidl
+from minidl.world.real import RealWorld
 
 LIMIT = 3.0  # seconds; a death is noticed within milliseconds, but a test machine may be busy
 
@@ -103,12 +106,18 @@ def batches(length: int) -> list[list[int]]:
 
 
 def take_all(iterator: Any, seen: list[Any]) -> str:
-    """Iterate to the end, noting each batch in `seen`. Returns the RuntimeError's text, or "" for a normal end."""
+    """Iterate to the end, noting each batch in `seen`. Returns the RuntimeError's text, or "" for a normal end. What it
+    still holds by then is as it was."""
+    held: deque[Any] = deque(maxlen=2)  # so that slots are lent, and others used again
     try:
         for batch in iterator:
-            seen.append(batch.tolist())
+            values = batch.tolist()
+            held.append((batch, values))
+            seen.append(values)
     except RuntimeError as error:
         return str(error)
+    finally:
+        assert all(batch.tolist() == values for batch, values in held), "overwritten while lent"
     return ""
 
 
@@ -139,6 +148,17 @@ def shared_memory_names() -> set[str]:
     directory = Path("/dev/shm")
     names = {path.name for path in directory.glob("torch_*")} if directory.is_dir() else set()
     return {name for name in names if not psutil.pid_exists(int(name.split("_")[1]))}
+
+
+@contextlib.contextmanager
+def way(name: str) -> Iterator[None]:
+    """How batches come from forked workers, however small: "inline" (in the pipe, as small ones do) or in "slots"."""
+    inline = RealWorld.inline
+    RealWorld.inline = 0 if name == "slots" else inline
+    try:
+        yield
+    finally:
+        RealWorld.inline = inline
 
 
 def open_files() -> int:

@@ -19,7 +19,7 @@ import psutil
 
 import minidl
 from minidl import shutdown
-from tests.minidl.dying import Stuck, wait_until, workers  # noqa: F401
+from tests.minidl.dying import Stuck, wait_until, way, workers  # noqa: F401
 
 ROOT = Path(minidl.__file__).parents[1]
 

@@ -38,6 +38,7 @@ from tests.minidl.dying import (
     shared_memory_names,
     take_all,
     wait_until,
+    way,
     workers,
 )
 from tests.minidl.observing import emitted
@@ -64,6 +65,12 @@ def no_names() -> Any:
     yield
     gc.collect()  # what a test caught holds its frame, and so its iterator, which removes the names of the dead
     assert shared_memory_names() <= before
+
+
+@pytest.fixture(autouse=True, params=["inline", "slots"])
+def every_way(request: pytest.FixtureRequest) -> Any:
+    with way(request.param):
+        yield
 
 
 def kill(worker: Any) -> None:

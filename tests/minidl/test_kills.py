@@ -19,12 +19,13 @@ import pytest
 
 import minidl
 from minidl.events import Kind
-from tests.minidl.dying import Keys, Stream, batches, shared_memory_names, take_all, workers
+from tests.minidl.dying import Keys, Stream, batches, shared_memory_names, take_all, way, workers
 from tests.minidl.observing import recorder
 
 pytestmark = pytest.mark.alone  # shared memory is the machine's
 
 KEYS = 24
+KILLS = int(os.environ.get("KILLS", "200"))
 ALL = batches(KEYS)
 
 
@@ -64,15 +65,16 @@ class Suicide:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("through", ["inline", "slots"])
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
 @pytest.mark.parametrize("dataset", [Keys(KEYS), Stream(KEYS)], ids=["map", "iterable"])
-def test_a_worker_killed_at_any_of_its_events_is_noticed(dataset: Any, pin_memory: Any) -> None:
+def test_a_worker_killed_at_any_of_its_events_is_noticed(dataset: Any, pin_memory: Any, through: str) -> None:
     """From its first line to its last: until it has no further event, and so survives."""
     names = shared_memory_names()
     at, text = 0, "never run"
     while text:
         try:
-            with recorder(Suicide(1, at)):
+            with recorder(Suicide(1, at)), way(through):
                 loader = minidl.DataLoader(dataset, 2, num_workers=2, pin_memory=pin_memory, persistent_workers=True)
                 text, _ = run(loader, 2)
                 del loader
@@ -144,21 +146,23 @@ def one_kill(seed: int) -> tuple[str, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1.5 * KILLS)
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
-def test_200_random_kills_lose_nothing_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("through", ["inline", "slots"])
+def test_random_kills_lose_nothing_in_silence(through: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = shared_memory_names()
     took: list[float] = []
     seed = 0
-    while len(took) < 200:  # a kill may come when everything is over; that is no fault
-        text, seconds = one_kill(seed)
+    while len(took) < KILLS:  # a kill may come when everything is over; that is no fault
+        with way(through):
+            text, seconds = one_kill(seed)
         if text:
             assert "is killed by signal: Killed." in text, f"seed {seed}: {text}"
             took.append(seconds * 1e3)
         assert not workers(), f"seed {seed}"
         seed += 1
     assert shared_memory_names() <= names
-    median = sorted(took)[100]
+    median = sorted(took)[KILLS // 2]
     with capsys.disabled():
-        print(f"\n200 kills noticed after {median:.0f} ms (median), {max(took):.0f} ms (worst)")
+        print(f"\n{KILLS} kills noticed after {median:.0f} ms (median), {max(took):.0f} ms (worst), {through}")
     assert median < 100  # of which the system itself takes several to take a killed process down

@@ -87,7 +87,7 @@ def test_the_pin_thread_ends_before_the_workers(tmp_path: Path) -> None:
     steps = [
         (Kind(event["kind"]), int(event["worker"]))
         for event in events
-        if event["kind"] >= 80 and event["actor"] == main
+        if Kind.SHUTDOWN_BEGIN <= event["kind"] <= Kind.SHUTDOWN_END and event["actor"] == main
     ]
     assert steps == [
         (Kind.SHUTDOWN_BEGIN, -1),

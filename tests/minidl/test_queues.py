@@ -120,7 +120,7 @@ def write(fd: int, data: bytes) -> None:
 
 def frame_of(message: Any) -> bytes:
     data = WORLD.pickle(message)
-    return LENGTH.pack(len(data)) + data
+    return LENGTH.pack(len(data), False) + data
 
 
 def test_a_message_that_comes_byte_by_byte_is_put_together(line: Line) -> None:

@@ -77,6 +77,9 @@ EXITS = {
         "",
     ),
     "two at once": ("a = iter(loader()); b = iter(loader(pin_memory='host')); next(a); next(b)", 0, ""),
+    "batches held": ("with way('slots'): it = iter(loader()); held = [next(it) for _ in range(9)]", 0, ""),
+    "batches held, without the loader": ("with way('slots'): held = list(loader())", 0, ""),
+    "batches held, pinned": ("with way('slots'): it = iter(loader(pin_memory='host')); held = next(it)", 0, ""),
     "spawn, half way": ("it = iter(loader('spawn')); next(it)", 0, ""),
     "forkserver, worker stuck": ("it = iter(loader('forkserver', at=3)); until_stuck()", 0, ""),
 }  # fmt: skip
@@ -107,7 +110,8 @@ def test_a_main_that_exits_leaves_nothing(what: str, mains: Mains, tmp_path: Pat
 def test_no_worker_outlives_a_killed_main(options: str, mains: Mains, tmp_path: Path) -> None:
     """No worker is alive two seconds later: neither one that waits for a task, nor one stuck in a fetch."""
     stuck = "until_stuck()" if "at=3" in options else ""
-    mains.start(f"it = iter(loader({options})); next(it); {stuck}\nwait_for_the_end()", tmp_path)
+    lent = f"with way('slots'): it = iter(loader({options})); lent = next(it)"
+    mains.start(f"{lent}; {stuck}\nwait_for_the_end()", tmp_path)
     mains.wait_for("ready")
     assert len(mains.members()) >= 3
     os.kill(mains.pid, signal.SIGKILL)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch.multiprocessing.queue
+import torch.multiprocessing.reductions
 import torch.utils.data
 
 import minidl
@@ -68,7 +69,7 @@ def ours() -> dict[str, set[str]]:
 
 def test_only_the_real_world_touches_the_operating_system():
     for path in MODULES:
-        if path.name != "real.py":
+        if not path.name.startswith("real"):
             used = {name.split(".")[0] for name in imports(path)} & SYSTEM
             assert not used, f"{path.relative_to(ROOT)} imports {used}"
 
@@ -94,8 +95,9 @@ def test_imports_go_up_the_rooms_of_tracing():
 
 
 def test_tracing_takes_nothing_of_minidl_but_its_events():
-    """Except where it runs a loader: on the simulated machine, and in the demo."""
-    users = ("recording/simulated_run.py", "analysis/whatif/simulated_replay.py", "cli/demo_training.py")
+    """Except where it runs a loader: on the simulated machine, in the demo, and in place of torch's."""
+    runs = ("recording/simulated_run.py", "analysis/whatif/simulated_replay.py")
+    users = (*runs, "cli/demo_training.py", "cli/stand_in.py")
     for path in TRACING:
         if not str(path.relative_to(ROOT / "tracing")).startswith(users):
             of_minidl = {name for name in imports(path, typing=False) if name.split(".")[0] == "minidl"}
@@ -206,11 +208,11 @@ def lines_of_code(path: Path) -> int:
 WHOLE_LOADER = [path for path in MODULES if "simulated" not in path.parts]  # what a reader has to read
 
 
-def test_the_whole_loader_has_fewer_than_2500_lines_of_code():
-    assert sum(map(lines_of_code, WHOLE_LOADER)) < 2500
+def test_the_whole_loader_has_fewer_than_3000_lines_of_code():
+    assert sum(map(lines_of_code, WHOLE_LOADER)) < 3000
 
 
-def test_loader_and_queues_are_shorter_than_torchs_loader_and_its_queues():
+def test_loader_queues_and_transport_are_shorter_than_torchs():
     """Without the events and the world: torch emits nothing, and its loader calls the system itself. Of the queues that
     torch takes from multiprocessing, the pipes (connection.py) are left out: ours are in the world."""
     ours = [path for path in WHOLE_LOADER if path.name != "events.py" and "world" not in path.parts]
@@ -218,6 +220,7 @@ def test_loader_and_queues_are_shorter_than_torchs_loader_and_its_queues():
     theirs = [root / name for name in ("dataloader.py", "dataset.py", "sampler.py", "distributed.py")]
     theirs += (root / "_utils").glob("*.py")
     theirs += Path(multiprocessing.queues.__file__), Path(torch.multiprocessing.queue.__file__)
+    theirs += [Path(torch.multiprocessing.reductions.__file__)]
     assert sum(map(lines_of_code, ours)) < sum(map(lines_of_code, theirs))
 
 

@@ -36,6 +36,7 @@ PRINTED = {
     "open_files": ("RuntimeError: Too many open files.", "more open files with every batch", "300 batches kept"),
     "ancdata": ("received 0 items of ancdata", "", "100 batches kept, 100 samples to validate with"),
     "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),
+    "stops": ("KeyboardInterrupt", "is in collate_fn with batch 4, keys [16, 17, 18, 19]", "10 batches"),
     "same_numbers": ("8 samples, 4 different", "", "8 samples, 8 different"),
     "duplicated": ("24 samples, 12 different", "", "12 samples, 12 different"),
 }
@@ -99,6 +100,23 @@ def test_every_fourth_batch_is_slow(run: Run) -> None:
     assert len(cured) == 16 * 9 and sum(cured) < sum(numbers(printed)) / 2
 
 
+QUICKER = {  # Script -> what the tool reports of it; cured, it takes half of the time, or less.
+    "turns": "The workers wait for each other",
+    "without_workers": "Moving batches is the limit",
+    "pythons_lock": "Another thread of main keeps Python's lock",
+}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", QUICKER)
+def test_it_is_quick_once_cured(run: Run, name: str) -> None:
+    printed, reported = run(name)
+    batches, seconds = numbers(printed)
+    assert QUICKER[name] in reported
+    cured_batches, cured_seconds = numbers(run(name, CURED)[0])
+    assert cured_batches == batches and cured_seconds < seconds / 2
+
+
 def test_an_exit_that_takes_five_seconds(run: Run) -> None:
     printed, reported = run("slow_exit")
     assert numbers(printed)[-1] >= 5
@@ -115,5 +133,5 @@ def test_memory_that_grows(run: Run) -> None:
 
 def test_every_script_is_tested_and_on_the_page() -> None:
     scripts = {path.stem for path in HERE.glob("*.py")} - {"test_symptoms"}
-    assert scripts == {*PRINTED, "first_batch", "every_nth", "slow_exit", "growing"}
+    assert scripts == {*PRINTED, *QUICKER, "first_batch", "every_nth", "slow_exit", "growing"}
     assert all(f"tests/symptoms/{name}.py" in PAGE.read_text() for name in scripts)

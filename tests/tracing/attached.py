@@ -80,6 +80,8 @@ def text_of(trace: tracing.Trace, position: int) -> Any:
     text = trace.text(position)
     if isinstance(text, dict):
         del text["package"]  # what differs between the two, and
+        text.pop("loader", None)  # only torch's is subclassed
+        text.pop("transport", None)  # only minidl has a choice
         text["sampler"] = text["sampler"].lstrip("_")  # torch hides its endless one
     return text
 

@@ -17,7 +17,9 @@ import psutil
 import minidl
 import tracing
 from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.explain import FLOOR_UNKNOWN, Hang, explain
+from tracing.analysis.hang.explain import explain
+from tracing.analysis.hang.hang import Hang
+from tracing.analysis.hang.patience import FLOOR_UNKNOWN
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.process_liveness import ProcessStatus, look_at, processes
 from tracing.trace.trace import Trace

@@ -144,11 +144,33 @@ def _iterate(iterator: Any, steps: Iterator[int], errors: list[str]) -> None:
             errors.append(str(error))
 
 
+class Arrays(Numbers):
+    """Each sample is so large that a batch of two goes through a slot."""
+
+    def __getitem__(self, key: int) -> torch.Tensor:
+        return torch.full((1 << 14,), key)
+
+
+def slots(directory: Path) -> None:
+    """Batches are kept: more than there are slots, then during a fork, then into an epoch that is abandoned."""
+    loader = minidl.DataLoader(Arrays(40), batch_size=2, num_workers=2, persistent_workers=True)
+    kept: list[Any] = []
+    for number, batch in enumerate(loader):
+        if number < 12:
+            kept.append(batch)
+        elif number == 12:
+            list(minidl.DataLoader(Numbers(2), num_workers=1))
+        else:
+            kept = kept[-2:]
+    list(itertools.islice(loader, 4))
+    list(loader)
+
+
 LOADS = {
     load.__name__: load
     for load in (
         in_order, not_in_order, pinned, stream, persistent, persistent_stream, serial, two_at_once, empty, nested,
-        failing, dying, spawned,
+        failing, dying, spawned, slots,
     )
 }  # fmt: skip
 

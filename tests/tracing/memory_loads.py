@@ -61,8 +61,9 @@ def caching() -> Any:
 
 
 def small(step: float = 0.003) -> Any:
+    """Batches that torch moves: each is an open file and a mapping."""
     data = torch.utils.data.TensorDataset(torch.arange(300))
-    for (batch,) in minidl.DataLoader(data, batch_size=1, num_workers=1):
+    for (batch,) in minidl.DataLoader(data, batch_size=1, num_workers=1, transport="torch"):
         yield batch
         time.sleep(step)
 

@@ -23,7 +23,7 @@ import torch
 
 import minidl
 import tracing
-from tracing.analysis.report.verdicts import Verdict
+from tracing.analysis.report.causes import Verdict
 
 
 class Samples(minidl.Dataset):
@@ -42,13 +42,16 @@ class Samples(minidl.Dataset):
 class SlowSampler(minidl.Sampler):
     """Takes 10 ms for each key."""
 
+    def __init__(self, n: int = 60) -> None:
+        self.n = n
+
     def __iter__(self) -> Any:
-        for key in range(60):
+        for key in range(self.n):
             time.sleep(0.01)
             yield key
 
     def __len__(self) -> int:
-        return 60
+        return self.n
 
 
 class UnpicklesSlowly(Samples):
@@ -219,6 +222,7 @@ class Cause:
     why: tuple[str, ...]  # in the reasons
     dataset: Samples
     options: dict[str, Any] = field(default_factory=dict)  # of `record`
+    cores: int = 2  # as the report sees it: the same on any machine
 
     def record(self, path: Path, package: Any = minidl) -> tracing.Trace:
         return record(path, self.dataset, package=package, **{"num_workers": 2, **self.options})
@@ -230,7 +234,8 @@ CAUSES = {
         {"step": 0.03, "collate_fn": list},
     ),
     "samples that compute": Cause(
-        Verdict.WORKERS, "ake the samples cheaper", ("used a core for",), Samples(240, computes), {"batch_size": 4}
+        Verdict.CORES, "ake the samples cheaper", ("used a core for",), Samples(720, computes),
+        {"batch_size": 4, "num_workers": 4, "collate_fn": list, "in_order": False}, cores=1,
     ),
     "samples that wait": Cause(
         Verdict.WORKERS, "beyond the number of cores", (), Samples(80, waits),
@@ -240,14 +245,15 @@ CAUSES = {
         Verdict.HOLD_UP, "in_order=False", ("reorder buffer", "7 on worker 1 ("), Samples(40, one_in_ten_is_slow)
     ),
     "batches of 200 leaves": Cause(
-        Verdict.MOVING, "Fewer tensors in a batch", ("already made",), Samples(40, many_leaves)
+        Verdict.MOVING, "Fewer tensors in a batch", ("already made",), Samples(40, many_leaves),
+        {"transport": "torch"},
     ),
     "a slow pin": Cause(
         Verdict.PINNING, "pin_memory()", ("worker_result_queue backs up",), Samples(40, quick),
         {"pin_memory": "host", "collate_fn": SlowToPin},
     ),
     "imports in worker_init_fn": Cause(
-        Verdict.STARTUP, "persistent_workers=True", ("worker_init_fn 4", "first batch"), Samples(8, quick),
+        Verdict.STARTUP, "worker_init_fn takes longest", ("worker_init_fn 4", "first batch"), Samples(8, quick),
         {"worker_init_fn": imports_first, "epochs": 3},
     ),
     "imports at the first sample": Cause(
@@ -259,7 +265,7 @@ CAUSES = {
         {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
     ),
     "bursts": Cause(
-        Verdict.PREFETCH, "prefetch_factor=4 instead of 1", ("a worker was idle for",), Samples(40, waits),
+        Verdict.PREFETCH, "lets the workers make more ahead", ("a worker was idle for",), Samples(40, waits),
         {"step": 0.4, "every": 10, "prefetch_factor": 1},
     ),
     "a slow sampler": Cause(
@@ -271,7 +277,7 @@ CAUSES = {
         Samples(20, quick), {"worker_init_fn": worker_1_exits_slowly},
     ),
     "no workers": Cause(
-        Verdict.NO_WORKERS, "num_workers=8: batches are", ("main made every batch itself",), Samples(20, waits),
+        Verdict.NO_WORKERS, "made while main trains", ("main made every batch itself",), Samples(20, waits),
         {"num_workers": 0},
     ),
     "a healthy one": Cause(

@@ -45,6 +45,7 @@ PLACES = {  # of main -> in words
     MainTime.LOADING: "loading itself",
     MainTime.HANDLING: "bookkeeping",
     MainTime.SHUTDOWN: "shutdown",
+    MainTime.ELSEWHERE: "elsewhere",
 }
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import tracing
 from tracing.analysis.measure.measures import NO_LOADER
+from tracing.trace.parts import Part, choose, clock_notes, parts
+from tracing.trace.ranks import Ranks, open_ranks
 from tracing.trace.trace import Trace
+from tracing.trace.words import not_seen
 
 Run = Callable[[argparse.Namespace], int | None]  # a command; returns the exit status, None for 0
 
@@ -39,16 +43,59 @@ def add_command(commands: Any, name: str, run: Run, text: str, *examples: str) -
     return parser
 
 
-def add_trace(parser: Parser, name: str = "trace", text: str = "the trace: what tracing.record(DIR) wrote") -> None:
+def add_trace(parser: Parser) -> None:
+    """A trace, and of a run of several processes, which of them."""
+    add_path(parser, "trace", "the trace: what tracing.record(DIR) wrote")
+    add_process(parser)
+
+
+def add_path(parser: Parser, name: str, text: str) -> None:
     parser.add_argument(name, type=Path, metavar="DIR", help=text)
 
 
-def load_loaders(path: Path) -> Trace:
+def add_process(parser: Parser) -> None:
+    process = parser.add_mutually_exclusive_group()
+    process.add_argument("--rank", dest="process", type=count, metavar="N", help="of several processes, that of rank N")
+    process.add_argument(
+        "--part", dest="process", metavar="NAME", help="of several processes, this folder of DIR/parts"
+    )
+
+
+def load(args: argparse.Namespace, name: str = "trace") -> Trace:
+    """The trace that the arguments name. Of several processes it is one, and stderr tells the others."""
+    return tracing.load(process_of(args, name).path)
+
+
+def process_of(args: argparse.Namespace, name: str = "trace") -> Part:
+    """Which process of the run they name."""
+    path = getattr(args, name)
+    try:
+        chosen = choose(path, args.process)
+    except LookupError as error:
+        raise UsageError(error.args[0]) from None
+    if others := [each.name for each in parts(path) if each != chosen]:
+        print(f"{chosen.name} of {path}; there are also {', '.join(others)} (--rank, --part)", file=sys.stderr)
+    for note in clock_notes([chosen]):
+        print(note, file=sys.stderr)
+    return chosen
+
+
+def load_loaders(args: argparse.Namespace, name: str = "trace") -> Trace:
     """A trace with at least one loader to judge. UsageError: it has none."""
-    trace = tracing.load(path)
+    trace = load(args, name)
     if not trace.loaders:
-        raise UsageError(f"{path}: {NO_LOADER}")
+        raise UsageError(f"{getattr(args, name)}: {' '.join(map(not_seen, trace.unseen)) or NO_LOADER}")
     return trace
+
+
+def load_ranks(args: argparse.Namespace) -> Ranks:
+    """The processes of a run, or the one asked for. At least one has a loader to judge; UsageError: none has."""
+    path = args.trace if args.process is None else process_of(args).path
+    ranks = open_ranks(path)
+    if not any(each.trace.loaders for each in ranks.all):
+        unseen = [not_seen(name) for each in ranks.all for name in each.trace.unseen]
+        raise UsageError(f"{path}: {' '.join(unseen) or NO_LOADER}")
+    return ranks
 
 
 def add_part(parser: Parser) -> None:

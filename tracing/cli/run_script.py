@@ -13,10 +13,12 @@ live until Python exits. Its frames would also be in the script's tracebacks.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import gc
 import importlib.util
 import io
 import os
+import shutil
 import sys
 import types
 import warnings
@@ -26,9 +28,16 @@ from pathlib import Path
 
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
+from tracing.recording.file_format import CAPACITY
+from tracing.recording.process_header import launch
+from tracing.recording.processes import RankRecording, children_record_into
 from tracing.recording.torch_loader.attach import everything
+from tracing.recording.trace_directory import whole
+from tracing.trace.parts import parts
+from tracing.trace.words import not_seen
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
+PATIENCE, SHARE = 1.0, 0.02  # the replays for the report may take so many seconds, or this share of the run
 HERE = Path(tracing.__file__).parent
 OURS = (__file__, str(HERE / "recording" / "torch_loader"))  # their frames are left out of tracebacks
 
@@ -40,34 +49,40 @@ def run_script(
     module: bool,
     directory: str | os.PathLike[str],
     live: bool = False,
-    capacity: int = 1_000_000,
+    capacity: int = CAPACITY,
     memory: bool = False,
+    minidl: bool = False,
 ) -> int:
     """Run the script `target`, or the module of that name, with the arguments `args`, and record its loaders into
     `directory`. Prints on stderr what was found. Returns the script's exit status.
 
     With `live` the live view has the terminal meanwhile; the script's output goes to `output.txt` beside the trace, and
-    is shown when the view ends. `capacity` and `memory` are those of tracing.record.
+    is shown when the view ends. `capacity` and `memory` are those of tracing.record. With `minidl` the script gets
+    minidl's DataLoader where it asks for torch's.
 
     Raises FileNotFoundError: there is no such script or module; FileExistsError: `directory` holds something else.
     Where nothing can be written, the script runs unrecorded.
     """
-    check_there_is(target, module)
-    recording = tracing.record(directory, capacity=capacity, memory=memory)
+    target = find_target(target, module)
+    kind = tracing.record if launch() is None else RankRecording
+    recording = kind(directory, capacity=capacity, memory=memory)
     if not begin(recording):
-        return execute(target, args, module)
+        return execute(target, args, module, minidl)
     pid = os.getpid()
     terminal = TerminalHandover(recording.path) if live else None
     try:
         if terminal is not None:
             terminal.start()
-        status = execute(target, args, module)
+        with children_record_into(recording):
+            status = execute(target, args, module, minidl)
+        recording.interrupted = status == INTERRUPTED
     finally:
         if os.getpid() == pid:
             recording.stop()
             if terminal is not None:
                 terminal.end()
-    if os.getpid() == pid:  # otherwise this is a child that the script forked, at its end
+    is_child = os.getpid() != pid  # forked by the script, and at its end
+    if not is_child and (not isinstance(recording, RankRecording) or recording.is_last):
         gc.freeze()  # do not collect an iterator that the script left behind: torch would wait for its workers
         try:
             print_findings(recording)
@@ -76,12 +91,16 @@ def run_script(
     return status
 
 
-def check_there_is(target: str, module: bool) -> None:
-    """FileNotFoundError if there is nothing to run. Errors inside the script are left to the script."""
+def find_target(target: str, module: bool) -> str:
+    """The script or module to run: a script may be a command, such as torchrun. FileNotFoundError if there is none.
+    Errors inside the script are left to the script."""
     if not module and not os.path.isfile(target):
-        raise FileNotFoundError(f"{target} is not a file: run takes a Python script, or with -m a module")
+        if os.path.dirname(target) or (found := shutil.which(target)) is None:
+            raise FileNotFoundError(f"{target} is not a file: run takes a Python script, or with -m a module")
+        target = found
     if module and importlib.util.find_spec(target.partition(".")[0]) is None:
         raise FileNotFoundError(f"there is no module named {target.partition('.')[0]}")
+    return target
 
 
 def begin(recording: tracing.record) -> bool:
@@ -97,10 +116,8 @@ def begin(recording: tracing.record) -> bool:
     except OSError as error:
         print(f"tracing: not recorded, since {wanted} cannot be written to: {error}", file=sys.stderr, flush=True)
         return False
-    if recording.path != wanted:
-        words = (
-            f"tracing: {shown(wanted)} is being recorded into by another run; this one goes to {shown(recording.path)}"
-        )
+    if (used := whole(recording.path)) != wanted:
+        words = f"tracing: {shown(wanted)} is being recorded into by another run; this one goes to {shown(used)}"
         print(words, file=sys.stderr, flush=True)
     return True
 
@@ -108,19 +125,25 @@ def begin(recording: tracing.record) -> bool:
 # ---- the script
 
 
-def execute(target: str, args: list[str], module: bool) -> int:
+def execute(target: str, args: list[str], module: bool, minidl: bool) -> int:
     """Run it to the end of its main thread; return its exit status. (Python waits for other threads when it exits. We
     do not: some wait for the main thread.)"""
     before = sys.modules["__main__"], sys.argv, sys.path
     main = types.ModuleType("__main__")
     _kept.append(main)
     try:
-        with everything():
+        with everything(), stand_in() if minidl else contextlib.nullcontext():
             status = exit_status_of(lambda: run_as_main(main, target, args, module))
     finally:
         sys.modules["__main__"], sys.argv, sys.path = before
     flush()
     return status
+
+
+def stand_in() -> contextlib.AbstractContextManager[None]:
+    from tracing.cli.stand_in import minidl_stands_in  # imports torch, which not every script does
+
+    return minidl_stands_in()
 
 
 # The script's globals live until Python exits, as they would without us: functions registered with atexit use them.
@@ -211,21 +234,33 @@ def print_findings(recording: tracing.record) -> None:
     """Where the trace is, what it shows, how to look further: on stderr, since stdout is the script's."""
     path = str(recording.path)
     try:
-        path, trace = shown(recording.path), tracing.load(recording.path)
+        directory = whole(recording.path)
+        path, found = shown(directory), parts(directory)
+        trace = tracing.load(directory)
+        patience = max(PATIENCE, SHARE * trace.duration / 1e9)
         if recording.failure is not None:
             lines = [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
-            lines = [f"no DataLoader was iterated, neither minidl's nor torch.utils.data's: {path} is empty"]
+            lines = [" ".join([f"{path} is empty.", *map(not_seen, trace.unseen)] if trace.unseen else [NOTHING, path])]
+        elif len(found) > 1:
+            lines = [f"{len(found)} processes in {path}: {', '.join(part.name for part in found)}"]
         else:
             lines = [f"{len(trace):,} events of {count(trace)} in {path}"]
         if trace.loaders:
-            lines += [*tracing.report(trace).first_lines()]
+            lines += tracing.report(directory, patience=patience).first_lines()
             lines += [f"look further: python -m tracing report {path}"]
             lines += [f"              python -m tracing timeline {path} -o timeline.svg"]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {path}, but there is no report: {error!r}"]
     text = "\n         ".join(lines)
     print("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), file=sys.stderr, flush=True)
+
+
+# A child that cannot be recorded cannot say so either: it never runs a line of ours.
+NOTHING = (
+    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or in its children (one that "
+    "is started with -I, -E or -S, or with an environment of its own, is not seen): nothing is in"
+)
 
 
 def shown(path: Path) -> str:

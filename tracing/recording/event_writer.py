@@ -23,6 +23,7 @@ import itertools
 import json
 import mmap
 import os
+import sys
 import threading
 import time
 import weakref
@@ -33,6 +34,7 @@ from typing import Any
 
 from minidl.events import CLOCKED
 from tracing.recording import file_format as fmt
+from tracing.recording import watch
 
 CHUNK = 1 << 20  # disk space is reserved in pieces of this size (bytes)
 MAX_TEXT = 1 << 16  # longer texts are cut
@@ -55,12 +57,14 @@ class Host:
     parent: Callable[[], int] = os.getppid
     threads: Callable[[], Any] = threading.local  # makes an object whose attributes each thread has for itself
     thread_name: Callable[[], str] = _thread_name
+    is_real: bool = True  # there is a process to watch
 
 
 def render(text: object) -> str:
     """`text` as JSON; the `repr` of what JSON cannot hold. Never raises: these are the user's objects."""
     try:
-        rendered = _encode(text)
+        # A batch's keys. Of plain ints Python's own notation is JSON, at a third of what the encoder takes.
+        rendered = str(text) if type(text) is list and set(map(type, text)) == _INT else _encode(text)
     except Exception:
         rendered = _encode(_repr(text))
     return rendered if len(rendered) <= MAX_TEXT else _encode(rendered[:MAX_TEXT] + "…")
@@ -74,6 +78,7 @@ def _repr(thing: object) -> str:
 
 
 _encode = json.JSONEncoder(default=_repr).encode
+_INT = {int}  # not bool, whose instances are ints too
 
 
 class Phase(enum.Enum):
@@ -91,10 +96,17 @@ class EventWriter:
     Install its method `record`. That can be pickled, and then records in the process that unpickles it.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], capacity: int = 1_000_000, host: Host | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        capacity: int = fmt.CAPACITY,
+        host: Host | None = None,
+        opened: Callable[[], None] | None = None,
+    ) -> None:
         self.directory = Path(directory)
         self.capacity = capacity
         self.host = host or Host()
+        self._opened = opened  # called at the first event of this process, and of no other
         self._clock, self._cpu_clock = self.host.clock, self.host.cpu_clock
         self._unopened: OSError | None = None
         self._forget_process()
@@ -109,6 +121,7 @@ class EventWriter:
         self._phase = Phase.NEW
         self._lock = threading.RLock()  # for opening and growing, never for recording
         self._files: _Files | None = None
+        self._watch: watch.Watch | None = None
         self._memory: Any = None  # the mapping of the events file
         self._threads: Any = None
         self._offsets = itertools.count(fmt.HEADER_SIZE, fmt.RECORD.size)
@@ -117,6 +130,7 @@ class EventWriter:
         """In the child. The open files are the parent's, which goes on writing to them: let go of our copies."""
         if self._files is not None:
             self._files.release()
+        self._opened = None
         if self._phase is not Phase.CLOSED:
             self._forget_process()
 
@@ -143,11 +157,15 @@ class EventWriter:
                 if self._phase is Phase.NEW:
                     self._phase = Phase.OPENING
                     self._phase = Phase.OPEN if self._open() else Phase.CLOSED
+                    if self._opened is not None and self._phase is Phase.OPEN:
+                        self._opened()
         files = self._files
         if files is None or self._phase is not Phase.OPEN:
             return False
         if offset < files.end and self._grow(files, offset):
             return True
+        if offset == files.end and files.failure is None and self.host.is_real:  # only one thread has this offset
+            _say_full(files.capacity)
         fmt.COUNT.pack_into(files.memory, fmt.DROPPED_AT, (offset - files.end) // fmt.RECORD.size + 1)
         return False
 
@@ -166,6 +184,10 @@ class EventWriter:
             self._unopened = error
             return False
         self._memory = self._files.memory  # before `_grow` raises the limit, from which on `record` writes to it
+        if self.host.is_real:
+            self._watch = watch.begin(self._files.path, progress=self._offsets.__repr__)
+            if self._watch is not None:
+                weakref.finalize(self, self._watch.stop)
         return self._grow(self._files, fmt.HEADER_SIZE)
 
     def _grow(self, files: _Files, offset: int) -> bool:
@@ -200,6 +222,8 @@ class EventWriter:
     def close(self) -> None:
         """Stop, and cut this process's file to what is used. Can be called twice."""
         with self._lock:
+            if self._watch is not None:
+                self._watch.stop()
             was, self._phase = self._phase, Phase.CLOSED
             if was is Phase.OPEN and self._files is not None:
                 self._limit = 0
@@ -212,20 +236,19 @@ class _Files:
     """One process's pair of open files. They stay open until their writer is collected: see `EventWriter.close`."""
 
     def __init__(self, directory: Path, capacity: int, host: Host) -> None:
-        # Offsets below it can be written to. Lowered once the disk is full.
-        self.end = fmt.HEADER_SIZE + capacity * fmt.RECORD.size
-        self._events, path = self._create(directory, host.pid())
-        self.text = os.open(fmt.text_file(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._events, self.path = self._create(directory, host.pid())
+        self.text = os.open(fmt.text_file(self.path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.release = weakref.finalize(self, _close, self._events, self.text)
         self.release.atexit = False  # daemon threads may still record then
         self.failure: OSError | None = None  # of the disk, once it is full
-        os.ftruncate(self._events, self.end)
+        self.memory, self.capacity = self._mapped(capacity)
+        # Offsets below it can be written to. Lowered once the disk is full.
+        self.end = fmt.HEADER_SIZE + self.capacity * fmt.RECORD.size
         if self.reserve(fmt.HEADER_SIZE) == fmt.HEADER_SIZE and self.failure is not None:
             raise self.failure  # not even the header has a place
-        self.memory = mmap.mmap(self._events, self.end)
         about = (fmt.VERSION, fmt.RECORD.size, host.pid(), host.parent(), host.clock(), host.wall_clock())
         # The magic comes last: a reader leaves the file alone until it is there.
-        fmt.HEADER.pack_into(self.memory, 0, bytes(len(fmt.MAGIC)), *about, capacity, -1, 0)
+        fmt.HEADER.pack_into(self.memory, 0, bytes(len(fmt.MAGIC)), *about, self.capacity, -1, 0)
         self.memory[: len(fmt.MAGIC)] = fmt.MAGIC
 
     @staticmethod
@@ -235,6 +258,19 @@ class _Files:
             with contextlib.suppress(FileExistsError):  # an earlier recording of this process, or of one with its pid
                 return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path
         raise AssertionError("count() does not end")
+
+    def _mapped(self, capacity: int) -> tuple[mmap.mmap, int]:
+        """The file as memory, and how many records it can hold: fewer where files, or the memory that a process may
+        have (`ulimit -f`, `ulimit -v`), are not allowed to be so large."""
+        while True:
+            end = fmt.HEADER_SIZE + capacity * fmt.RECORD.size
+            try:
+                os.ftruncate(self._events, end)
+                return mmap.mmap(self._events, end), capacity
+            except OSError as error:
+                if error.errno not in (errno.EFBIG, errno.ENOMEM) or capacity < 10_000:
+                    raise
+            capacity //= 10
 
     def reserve(self, offset: int) -> int:
         """Reserve disk space from `offset` to the end of its chunk; return the limit, `offset` if the disk is full.
@@ -254,6 +290,15 @@ class _Files:
         """Write down the number of records, and end the file after the last."""
         fmt.COUNT.pack_into(self.memory, fmt.USED_AT, (end - fmt.HEADER_SIZE) // fmt.RECORD.size)
         os.ftruncate(self._events, end)
+
+
+def _say_full(capacity: int) -> None:
+    line = (
+        f"tracing: process {os.getpid()} has recorded {capacity:,} events, as many as it may: what follows is not in "
+        f"the trace (--capacity, or tracing.record(capacity=...), allows more)"
+    )
+    with contextlib.suppress(Exception):  # of a program that has closed its stderr, say
+        print(line, file=sys.stderr, flush=True)
 
 
 def _close(*descriptors: int) -> None:

@@ -6,6 +6,8 @@ A trace is a directory. One file describes it, one names the source lines, and e
     sources.json           kind -> the line of minidl that emits it (see tracing.recording.source_lines)
     events-1234-0.bin      process 1234: a header, then fixed-size records, in a sparse file
     text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
+    usage-1234-0.bin       samples of its CPU time: the last one tells how long it lived (see tracing.recording.watch)
+    stacks-1234-0.jsonl    where its threads were when no event came for long
     memory.bin             samples of memory, if they were asked for (see tracing.recording.memory_sampler)
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
@@ -26,6 +28,7 @@ import numpy as np
 VERSION = 1
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION, SOURCES = "trace.json", "sources.json"
+OWN_ITERATORS = "own_iterators"  # in trace.json: the classes of loaders that make their iterators themselves
 MEMORY = "memory.bin"
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
@@ -47,12 +50,16 @@ RECORD_DTYPE = np.dtype(
     ]
 )
 MAX_ACTORS = 1 << 16
+CAPACITY = 20_000_000  # records that a file can hold, if nothing else is said: a file without them costs no disk
 
 # magic, version, record size, pid, parent's pid, monotonic ns, wall-clock ns, capacity, used, dropped
 HEADER = struct.Struct("<8sIIqqqqqqq")
 HEADER_SIZE = 128
 COUNT = struct.Struct("<q")
 USED_AT, DROPPED_AT = HEADER.size - 2 * COUNT.size, HEADER.size - COUNT.size  # where these two are in it
+
+# One of usage-*.bin (an older samples-*.bin has two numbers less): time, pid, then as in tracing.trace.samples
+SAMPLE = struct.Struct("<11q")
 
 
 class Header(NamedTuple):
@@ -80,6 +87,16 @@ def text_file(events: Path) -> Path:
     return events.with_name(events.name.replace("events-", "text-", 1)).with_suffix(".jsonl")
 
 
+def samples_file(events: Path) -> Path:
+    """The file of samples beside an events file."""
+    return events.with_name(events.name.replace("events-", "usage-", 1))
+
+
+def stacks_file(events: Path) -> Path:
+    """The file of stacks beside an events file."""
+    return events.with_name(events.name.replace("events-", "stacks-", 1)).with_suffix(".jsonl")
+
+
 def events_files(directory: Path) -> list[Path]:
     """What is named as an events file is, sorted by name; not a user's own "events-my-notes.bin"."""
     return sorted(path for path in directory.glob("events-*-*.bin") if _EVENTS_NAME.fullmatch(path.name))
@@ -92,6 +109,11 @@ def description(directory: Path) -> dict[str, Any]:
         if isinstance(about, dict) and "format" in about:
             return about
     return {}
+
+
+def parts_directory(directory: Path) -> Path:
+    """Where a run of several processes keeps the traces of the others: see tracing.trace.parts."""
+    return directory / "parts"
 
 
 def is_trace(directory: Path) -> bool:
@@ -110,7 +132,7 @@ def _own_events(directory: Path) -> list[Path]:
 
 def files_of(directory: Path) -> list[Path]:
     """Every file of the trace in `directory` that is known to be one, and no other file that may be there."""
-    own = [each for path in _own_events(directory) for each in (path, text_file(path))]
+    own = [named(path) for path in _own_events(directory) for named in (Path, text_file, samples_file, stacks_file)]
     if "recorded_by" in description(directory):
         own += [directory / name for name in (DESCRIPTION, SOURCES, MEMORY)]
     return sorted(path for path in own if path.is_file())

@@ -3,20 +3,32 @@
 with tracing.record("run.trace"):
     for batch in minidl.DataLoader(dataset, num_workers=2):
         ...
+
+Processes beside the one that records, each of which has its loaders recorded into a part of the same trace, a folder of
+its own (tracing.trace.parts reads them):
+1. A loader's worker is given its main's recorder, and records beside main.
+2. Any other child waits, with a Child for a recorder, until it iterates a loader: then it becomes a part. What an
+   iterator does that it inherited at a fork is not recorded: that iterator is its parent's.
+3. A process becomes a Child when it is forked. How others do, under `tracing run`: tracing.recording.processes.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
+from multiprocessing.util import Finalize
 from pathlib import Path
+from typing import Any
 
 from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
 from tracing.recording.memory_sampler import MemorySampler
+
+LAST = -100  # priority: what multiprocessing does at exit, joining its children say, comes before
 
 
 class record:  # in lower case because it reads as a function: `with record(path):`
@@ -25,12 +37,13 @@ class record:  # in lower case because it reads as a function: `with record(path
     An earlier trace there is replaced, other files in it are left alone; a directory that holds anything but a trace
     is refused with FileExistsError. While another recording uses the directory, `run.trace-2` is used instead (then
     `path` and a warning say so).
-    `capacity` is how many events each process can record (40 bytes each, on disk); later ones are dropped and
-    counted. With `memory` the memory, open files and mappings of this process and its children are sampled too, by a
-    separate process (Linux; see tracing.trace.memory). `start()` and `stop()` are what `with` calls. Both can be
-    called twice; a `start()` after a `stop()` goes on recording into the same trace."""
+    `capacity` is how many events each process can record (40 bytes of disk for each that it does); when it is
+    reached, a line on stderr says so, and later ones are dropped and counted. With `memory` the memory, open files
+    and mappings of this process and its children are sampled too, by a separate process (Linux; see
+    tracing.trace.memory). `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after
+    a `stop()` goes on recording into the same trace."""
 
-    def __init__(self, path: str | os.PathLike[str], *, capacity: int = 1_000_000, memory: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, capacity: int = fmt.CAPACITY, memory: bool = False) -> None:
         if capacity < 1:
             raise ValueError(f"capacity is how many events a process can record: at least 1, not {capacity}")
         self.path = Path(path).absolute()
@@ -40,45 +53,118 @@ class record:  # in lower case because it reads as a function: `with record(path
         self._writer: EventWriter | None = None
         self._previous: events.Recorder | None = None
         self._claimed = False
+        self._pid = os.getpid()
+        self.interrupted = False  # whether Ctrl-C ends it: a hang is told apart from an end by that
         self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
 
     def start(self) -> record:
         """Begin to record. Returns itself. Raises FileExistsError as above, OSError if `path` cannot be made."""
         if self._writer is None:
-            self._open_directory()
-            self._writer = EventWriter(self.path, self.capacity)
+            if self._claimed:
+                trace_directory.update(self.path, stopped=None)
+            else:
+                self._claim()
+                self._claimed = True
+            trace_directory.recorded_here.add(self.path)
+            self._pid = os.getpid()
+            self._writer = EventWriter(self.path, self.capacity, opened=self._note_the_rank)
             self._previous = events.install(self._writer.record)
             if self.memory and sys.platform == "linux":
                 self._sampler = MemorySampler(self.path / fmt.MEMORY)
         return self
 
-    def _open_directory(self) -> None:
-        if self._claimed:
-            trace_directory.describe(self.path)
-        else:
-            with trace_directory.claimed(self.path) as used:
-                trace_directory.describe(used)
-            if used != self.path:
-                warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=3)
-            self.path, self._claimed = used, True
-        trace_directory.recorded_here.add(self.path)
+    def _claim(self) -> None:
+        """Make the directory this recording's own."""
+        with trace_directory.claimed(self.path) as used:
+            trace_directory.describe(used, memory=self.memory)
+        if used != self.path:
+            warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=3)
+        self.path = used
+
+    def _note_the_rank(self) -> None:
+        trace_directory.note_the_rank(self.path)
 
     def stop(self) -> None:
         """End recording here and in everything started from now on; workers that live on go on recording."""
         writer, self._writer = self._writer, None
-        if writer is not None:
-            trace_directory.note_the_stop(self.path)
-            trace_directory.recorded_here.discard(self.path)
-            if events.installed() == writer.record:  # else another recorder has been installed since: leave it
-                events.install(self._previous)
-            writer.close()
-            self.failure = writer.failure
-            if self._sampler is not None:
-                self._sampler.stop()
-            trace_directory.cut_files_of_the_dead(self.path)
+        if writer is None:
+            return
+        if self._pid != os.getpid():  # a child forked within the recording: its parent goes on
+            events.install(self._previous)
+            return
+        self._note_the_stop()
+        trace_directory.recorded_here.discard(self.path)
+        if events.installed() == writer.record:  # else another recorder has been installed since: leave it
+            events.install(self._previous)
+        writer.close()
+        self.failure = writer.failure
+        if self._sampler is not None:
+            self._sampler.stop()
+        trace_directory.cut_files_of_the_dead(self.path)
+
+    def _note_the_stop(self) -> None:
+        trace_directory.note_the_stop(self.path, self.interrupted)
 
     def __enter__(self) -> record:
         return self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self.stop()
+
+
+# ---- other processes
+
+
+class PartRecording(record):
+    """The recording of this process as a part of the trace in `directory`."""
+
+    def __init__(self, directory: Path, run: Any, capacity: int, loader: Any) -> None:
+        super().__init__(directory, capacity=capacity, memory=fmt.description(directory).get("memory", False))
+        self._run, self._loader = run, loader
+
+    def _claim(self) -> None:
+        with trace_directory.locked(self.path):
+            self.path = trace_directory.new_part(self.path, self._run, self._loader)
+
+
+class Child:
+    """The recorder of a process that has iterated no loader yet."""
+
+    def __init__(self, directory: Path, run: Any, capacity: int) -> None:
+        self.directory, self.run, self.capacity = directory, run, capacity
+        self._lock = threading.RLock()  # several threads may each begin to iterate a loader
+
+    def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
+        if kind != events.LOADER:
+            return
+        with self._lock:
+            if events.installed() == self.record:
+                self._become_a_part(text)
+        if (recorder := events.installed()) is not None:
+            recorder(kind, epoch_id, task, worker, queue, value, text)
+
+    def _become_a_part(self, loader: object) -> None:
+        events.install(None)  # also what is put back when the part's recording stops
+        recording = PartRecording(self.directory, self.run, self.capacity, loader)
+        try:
+            recording.start()
+        except OSError as error:
+            print(f"tracing: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
+        else:
+            Finalize(None, recording.stop, exitpriority=LAST)  # at exit, and at that of multiprocessing's processes
+
+
+def _after_fork_in_child() -> None:
+    recorder = getattr(events.installed(), "__self__", None)
+    if isinstance(recorder, EventWriter):
+        directory = trace_directory.whole(recorder.directory)
+        child = Child(directory, fmt.description(directory).get("run"), recorder.capacity)
+    elif isinstance(recorder, Child):  # a new lock, which no other thread holds
+        child = Child(recorder.directory, recorder.run, recorder.capacity)
+    else:
+        return
+    events.install(child.record)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

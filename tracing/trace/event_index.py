@@ -1,9 +1,10 @@
 """Where in a trace to find what. Kept up to date while the trace grows, at a cost in proportion to what is new.
 
-Three tables, all of positions (of events in `trace.events`):
+Four tables, all of positions (of events in `trace.events`):
     groups       iterator, kind, queue, worker -> the positions of those events, ascending
     lanes        iterator, lane, worker        -> the positions of all events of one thread that concern the iterator
     epochs       loader, epoch                 -> for each task and each hop of its way, the position of that event
+    slots        iterator, kind, worker, slot  -> the positions of main's events of one slot
 
 With them the state after event k is a matter of counting positions <= k: see tracing.trace.state_after_event.
 
@@ -24,10 +25,12 @@ from typing import NamedTuple
 import numpy as np
 
 from minidl.events import Kind, Queue
+from tracing.trace.positions import NOWHERE, Positions
 
 Stream = collections.abc.Iterator  # `Iterator` is something else here
 
 NEVER = np.iinfo(np.int64).max  # the position of what has not happened
+NO_SLOT = -1  # in `value`: none was free, so the batch gets memory of its own
 
 
 class Lane(enum.IntEnum):
@@ -73,6 +76,15 @@ class LaneKey(NamedTuple):
     worker: int  # -1 for main and the pin thread
 
 
+class SlotKey(NamedTuple):
+    """Which events are those of one slot."""
+
+    iterator: int
+    kind: int
+    worker: int
+    slot: int  # or NO_SLOT
+
+
 class MadeHops(NamedTuple):
     """Hops of the tasks of one epoch: hop hops[i] of task tasks[i] is the event at positions[i]."""
 
@@ -86,6 +98,7 @@ HOPS: dict[str, tuple[Kind, Queue]] = {
     "keys_begin": (Kind.KEYS_BEGIN, Queue.NONE),
     "keys_drawn": (Kind.KEYS_DRAWN, Queue.NONE),
     "dispatched": (Kind.DISPATCHED, Queue.NONE),
+    "slot_granted": (Kind.SLOT_GRANTED, Queue.NONE),
     "index_put": (Kind.PUT, Queue.INDEX),
     "index_sending": (Kind.SEND_BEGIN, Queue.INDEX),
     "index_sent": (Kind.SENT, Queue.INDEX),
@@ -96,7 +109,9 @@ HOPS: dict[str, tuple[Kind, Queue]] = {
     "collate_end": (Kind.COLLATE_END, Queue.NONE),
     "result_put": (Kind.PUT, Queue.RESULT),
     "result_sending": (Kind.SEND_BEGIN, Queue.RESULT),
+    "slot_filled": (Kind.SLOT_FILLED, Queue.NONE),
     "result_sent": (Kind.SENT, Queue.RESULT),
+    "slot_lent": (Kind.SLOT_LENT, Queue.NONE),
     "result_got": (Kind.GOT, Queue.RESULT),
     "pin_begin": (Kind.PIN_BEGIN, Queue.NONE),
     "pin_end": (Kind.PIN_END, Queue.NONE),
@@ -106,6 +121,7 @@ HOPS: dict[str, tuple[Kind, Queue]] = {
     "stored": (Kind.STORED, Queue.NONE),
     "released": (Kind.RELEASED, Queue.NONE),
     "yielded": (Kind.YIELDED, Queue.NONE),
+    "slot_free": (Kind.SLOT_FREE, Queue.NONE),
     "failed": (Kind.FETCH_FAILED, Queue.NONE),
     "pin_failed": (Kind.PIN_FAILED, Queue.NONE),
     "stream_end": (Kind.STREAM_END, Queue.NONE),
@@ -120,57 +136,11 @@ for _name, (_kind, _queue) in HOPS.items():
 # [kind, queue] -> whether each worker has a group of its own.
 _PER_WORKER = np.zeros((256, 256), bool)
 _PER_WORKER[:, [Queue.INDEX, Queue.RESULT]] = True
-_PER_WORKER[[kind for kind in Kind if kind.name.startswith(("WORKER_", "INIT_", "JOIN_", "RESUME_", "STREAM_"))]] = True
+_OF_WORKERS = ("WORKER_", "INIT_", "JOIN_", "RESUME_", "STREAM_", "SLOT_")
+_PER_WORKER[[kind for kind in Kind if kind.name.startswith(_OF_WORKERS)]] = True
 
-
-class Positions:
-    """A list of positions, ascending, that grows at its end."""
-
-    __slots__ = ("_array", "_length")
-
-    def __init__(self) -> None:
-        self._array = np.empty(16, np.int64)
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def array(self) -> np.ndarray:
-        return self._array[: self._length]
-
-    def extend(self, positions: np.ndarray) -> None:
-        length = self._length + len(positions)
-        if length > len(self._array):
-            self._array = np.concatenate([self.array, np.empty(max(length, 2 * self._length), np.int64)])
-        self._array[self._length : length] = positions
-        self._length = length
-
-    def cut(self, position: int) -> None:
-        """Forget this position and all after it."""
-        self._length = self.count(position - 1)
-
-    def count(self, k: int) -> int:
-        """How many are <= k."""
-        return int(self._array[: self._length].searchsorted(k, "right"))  # not self.array: asked thousands of times
-
-    def last(self, k: int) -> int:
-        """The last that is <= k, or -1."""
-        count = self.count(k)
-        return int(self._array[count - 1]) if count else -1
-
-    def last_of_each(self, ks: np.ndarray) -> np.ndarray:
-        """For each of the positions `ks`: the last that is <= it, or -1."""
-        counts = self.array.searchsorted(ks, "right")
-        return np.where(counts > 0, self._array[counts - 1], -1)
-
-    def range(self, first: int, k: int) -> np.ndarray:
-        """Those from `first` to `k`; and before them the last that is < `first`, if there is one."""
-        begin, end = self._array[: self._length].searchsorted((first, k), "right").tolist()
-        return self._array[max(0, begin - 1) : end]
-
-
-NOWHERE = Positions()
+_OF_SLOTS = np.zeros(256, bool)  # [kind] -> whether its `value` is a slot
+_OF_SLOTS[[Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE, Kind.SLOT_RETIRED]] = True
 
 
 @dataclass
@@ -183,13 +153,30 @@ class Epoch:
     table: np.ndarray = field(default_factory=lambda: np.full((len(HOPS), 16), NEVER))
     length: int = 0  # tasks: columns in use
     changed: int = 0  # tasks from this one on have changed since tracing.trace.tasks last updated its rows
+    _ascending: dict[str, np.ndarray] = field(default_factory=dict)  # made when asked for, until a task changes
 
     def hops(self, *names: str) -> list[np.ndarray]:
         """For each name the positions of that hop, one per task; NEVER where it has not happened."""
         return [self.table[HOP[name], : self.length] for name in names]
 
+    def happened(self, hop: str, k: int) -> int:
+        """How many tasks have made this hop by event k. Like `under_way`, in no more time in a longer epoch."""
+        if hop not in self._ascending:
+            self._ascending[hop] = np.sort(self.hops(hop)[0])
+        return int(self._ascending[hop].searchsorted(k, "right"))
+
+    def under_way(self, k: int) -> slice:
+        """Tasks that may be in task_info after event k: each before them has left it, and none after them was sent."""
+        if "gone" not in self._ascending:
+            sent, *ways_out = self.hops("dispatched", "released", "yielded", "skipped")
+            self._ascending["gone"] = np.maximum.accumulate(np.minimum.reduce(ways_out))
+            self._ascending["to come"] = np.minimum.accumulate(sent[::-1])[::-1]
+        gone, to_come = (self._ascending[name].searchsorted(k, "right") for name in ("gone", "to come"))
+        return slice(int(gone), int(to_come))
+
     def add(self, tasks: np.ndarray, hops: np.ndarray, positions: np.ndarray) -> None:
         """Add the hops of a MadeHops."""
+        self._ascending.clear()
         room, needed = self.table.shape[1], int(tasks.max()) + 1
         if needed > room:
             more = np.full((len(HOPS), max(needed, 2 * room) - room), NEVER)
@@ -201,6 +188,7 @@ class Epoch:
         self.table[hops[new][::-1], tasks[new][::-1]] = positions[new][::-1]  # ... so the first is written last
 
     def remove(self, tasks: np.ndarray, hops: np.ndarray, positions: np.ndarray) -> None:
+        self._ascending.clear()
         there = self.table[hops, tasks] == positions
         self.table[hops[there], tasks[there]] = NEVER
         self.changed = min(self.changed, int(tasks.min()))
@@ -237,11 +225,16 @@ class Index:
         self.iterator_of: dict[int, int] = {}  # epoch_id -> number of its iterator
         self.epochs: dict[int, Epoch] = {}  # epoch_id -> its tasks
         self.groups: dict[tuple[int, int, int, int], Positions] = {}  # by GroupKey
+        self.slots: dict[tuple[int, int, int, int], Positions] = {}  # by SlotKey
         self.roles: list[Role] = []  # of each actor
 
     def group(self, iterator: int, kind: int, queue: int = Queue.NONE, worker: int = -1) -> Positions:
         """The positions of such events. `worker` only for kinds and queues that each worker has."""
         return self.groups.get((iterator, kind, queue, worker), NOWHERE)  # a plain tuple is made faster than a GroupKey
+
+    def slot(self, iterator: int, kind: int, worker: int, slot: int) -> Positions:
+        """The positions of main's events of that kind that concern a slot of this worker."""
+        return self.slots.get((iterator, kind, worker, slot), NOWHERE)
 
     def lane(self, iterator: int, lane: Lane, worker: int = -1) -> Positions:
         """The positions of the events of one thread; `worker` is -1 for main and the pin thread."""
@@ -258,6 +251,8 @@ class Index:
         self._learn_roles(new, actors)
         for group, positions in self._by_group(new, first):
             self.groups.setdefault(group, Positions()).extend(positions)
+        for slot, positions in self._by_slot(new, first):
+            self.slots.setdefault(slot, Positions()).extend(positions)
         for lane, positions in self._by_lane(new, first):
             self.iterators[lane.iterator].lanes.setdefault(lane, Positions()).extend(positions)
         for epoch_id, made in self._by_epoch(new, first):
@@ -271,6 +266,8 @@ class Index:
         new = events[first:]
         for group, _ in self._by_group(new, first):
             self.groups[group].cut(first)
+        for slot, _ in self._by_slot(new, first):
+            self.slots[slot].cut(first)
         for lane, _ in self._by_lane(new, first):
             self.iterators[lane.iterator].lanes[lane].cut(first)
         for epoch_id, made in self._by_epoch(new, first):
@@ -317,14 +314,25 @@ class Index:
         for key, members in _alike(self._iterators(new), kind, queue, worker):
             yield GroupKey(*key), first + members
 
+    def _by_slot(self, new: np.ndarray, first: int) -> Stream[tuple[SlotKey, np.ndarray]]:
+        at = np.flatnonzero(_OF_SLOTS[new["kind"]])
+        of_slots = new[at]
+        for key, members in _alike(
+            self._iterators(of_slots), *(of_slots[name] for name in ("kind", "worker", "value"))
+        ):
+            yield SlotKey(*key), first + at[members]
+
     def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[LaneKey, np.ndarray]]:
         roles = np.array(self.roles, np.int64).reshape(-1, len(Role._fields))
         lane, serves, _, worker = roles[new["actor"]].T  # the fields of each event's Role
         iterator = self._iterators(new)
         # A worker that iterates over a loader of its own is main to that one.
         is_main = (lane == Lane.MAIN) | (serves != iterator)
-        for key, members in _alike(iterator, np.where(is_main, Lane.MAIN, lane), np.where(is_main, -1, worker)):
-            yield LaneKey(*key), first + members
+        # A fork, in whichever thread, retires slots beside what main is doing.
+        at = np.flatnonzero(new["kind"] != Kind.SLOT_RETIRED)
+        rows = np.where(is_main, Lane.MAIN, lane), np.where(is_main, -1, worker)
+        for key, members in _alike(iterator[at], *(row[at] for row in rows)):
+            yield LaneKey(*key), first + at[members]
 
     def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, MadeHops]]:
         hops = _HOP_OF[new["kind"], new["queue"]]

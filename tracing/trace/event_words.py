@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.state_after_event import label
-from tracing.trace.words import QUEUE_NAMES
+from tracing.trace.words import QUEUE_NAMES, size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,8 @@ class Words(NamedTuple):
     slice: str = ""
 
 
-# The fields: {batch}, {worker}, {epoch}, {queue}, {value}; {exit}, which is a value that is an exit code; {error}.
+# The fields: {batch}, {worker}, {epoch}, {queue}, {value}; {exit}, {size} and {slot}, which are values that are an exit
+# code, bytes and a slot; {error}.
 # A line of the live view has 46 columns for a sentence in a window of 100.
 WORDS: dict[int, Words] = {
     Kind.FETCH_BEGIN: Words("fetches {batch}", slice="fetch {batch}"),
@@ -104,6 +105,13 @@ WORDS: dict[int, Words] = {
     Kind.WORKER_TERMINATED: Words("sends SIGTERM to worker {worker}: it did not exit", "SIGTERM to worker {worker}"),
     Kind.WORKER_KILLED: Words("sends SIGKILL to worker {worker}", "SIGKILL to worker {worker}"),
     Kind.SHUTDOWN_END: Words("has shut the loader down", "shutdown complete"),
+    # slots
+    Kind.SLOT_GRANTED: Words("grants {slot} to {batch}"),
+    Kind.SLOT_FILLED: Words("has laid {batch} into its memory: {size}"),
+    Kind.SLOT_MADE: Words("will send new memory with {batch}: {size}"),
+    Kind.SLOT_LENT: Words("has built {batch} upon {slot}"),
+    Kind.SLOT_FREE: Words("finds {slot} free: {batch} is gone"),
+    Kind.SLOT_RETIRED: Words("forks: {slot} will not be used as it is"),
 }
 
 
@@ -154,6 +162,8 @@ def _fields(event: np.void, error: str) -> dict[str, object]:
         "queue": queue,
         "value": value,
         "exit": _exit(value),
+        "size": size(value),
+        "slot": f"slot {value} of worker {worker}" if value >= 0 else "memory of its own",
         "error": error,
     }
 

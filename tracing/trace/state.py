@@ -67,6 +67,10 @@ class MainStatus(enum.Enum):
     CLOSED = "closed"  # the shutdown is complete
 
 
+# It is in no code of this loader.
+OUTSIDE = (MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED, MainStatus.CLOSED)
+
+
 class TaskStatus(enum.Enum):
     """Why a task is in `task_info`."""
 
@@ -82,6 +86,27 @@ class TaskState:
 
     worker: int  # the worker it was sent to
     status: TaskStatus
+
+
+class SlotStatus(enum.Enum):
+    """Who has a slot: memory for a batch, which a worker and main share (see minidl.transport)."""
+
+    FREE = "free"  # main may grant it
+    GRANTED = "granted"  # its worker may lay the batch of one task there
+    FILLED = "filled"  # the batch lies there, and is on its way
+    LENT = "lent"  # main, or the caller, has the batch
+
+
+@dataclass
+class SlotState:
+    """One slot of a worker."""
+
+    slot: int  # counts from 0 for each worker
+    status: SlotStatus
+    task: int  # that it is granted to, or whose batch lies there, else -1
+    epoch: int  # ... of which epoch: a batch may be kept longer than its own; else -1
+    since: int  # when the status began (ns)
+    retired: bool  # main has forked while it was lent: its memory will not be used again
 
 
 @dataclass
@@ -112,6 +137,8 @@ class WorkerState:
     since: int  # when the status began (ns)
     exit_code: int | None = None  # None until it is known; negative for a signal
     done: int = 0  # results it has put in this epoch
+    slots: list[SlotState] = field(default_factory=list)  # those that it has been granted so far
+    own_memory: int = 0  # batches so far, in all epochs, that lie in memory of their own: no slot was free
 
 
 @dataclass

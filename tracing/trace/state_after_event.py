@@ -12,12 +12,15 @@ What is in a queue (n_put: how many of its PUT events are at positions <= k, and
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from minidl.events import DIED, RESUME, STOP, WAKE, Kind, Queue
-from tracing.trace.event_index import Epoch, Index, Lane
+from tracing.trace.event_index import NO_SLOT, Epoch, Index, Lane
 from tracing.trace.state import (
     Label,
     LoaderState,
@@ -26,6 +29,8 @@ from tracing.trace.state import (
     PinState,
     PinStatus,
     QueueState,
+    SlotState,
+    SlotStatus,
     State,
     TaskState,
     TaskStatus,
@@ -171,32 +176,30 @@ class Snapshot:
         return self.progress_of_workers(self.tasks) if self.iterator.num_workers else self.progress_of_main(self.tasks)
 
     def progress_of_workers(self, tasks: Epoch) -> TaskProgress:
-        k = self.k
-        dispatched, received, stored, released, yielded, skipped, lost = tasks.hops(
-            "dispatched", "received", "stored", "released", "yielded", "skipped", "lost"
-        )
-        sent = dispatched <= k
+        k, some = self.k, tasks.under_way(self.k)
+        hops = tasks.hops("dispatched", "received", "stored", "released", "yielded", "skipped", "lost")
+        dispatched, received, stored, released, yielded, skipped, lost = (hop[some] for hop in hops)
         left = (released <= k) | (yielded <= k) | (skipped <= k)
         task_info: dict[int, TaskState] = {}
-        for task in np.flatnonzero(sent & ~left).tolist():
-            if stored[task] <= k:
+        for at in np.flatnonzero((dispatched <= k) & ~left).tolist():
+            if stored[at] <= k:
                 status = TaskStatus.STORED
-            elif lost[task] <= k:
+            elif lost[at] <= k:
                 status = TaskStatus.LOST
-            elif received[task] > k:
+            elif received[at] > k:
                 status = TaskStatus.OUTSTANDING
-            elif self.main_after(int(received[task])) == Kind.WORKER_EXHAUSTED:
+            elif self.main_after(int(received[at])) == Kind.WORKER_EXHAUSTED:
                 status = TaskStatus.STREAM_ENDED
             else:  # its batch is in main's hands, or an exception came in its place and was raised
                 continue
-            task_info[task] = TaskState(int(self.events["worker"][dispatched[task]]), status)
-        send_idx = int(sent.sum())
+            task_info[some.start + at] = TaskState(int(self.events["worker"][dispatched[at]]), status)
+        send_idx = tasks.happened("dispatched", k)
         return TaskProgress(send_idx, next(iter(task_info), send_idx), self.in_hand(), task_info)
 
     def progress_of_main(self, tasks: Epoch) -> TaskProgress:
         """Without workers main makes one batch at a time: every task before the last is over."""
         drawn, yielded = tasks.hops("keys_drawn", "yielded")
-        send_idx, in_hand = int((drawn <= self.k).sum()), self.in_hand()
+        send_idx, in_hand = tasks.happened("keys_drawn", self.k), self.in_hand()
         task = send_idx - 1
         if task < 0 or task == in_hand or yielded[task] <= self.k or self.last(Kind.ERROR_RAISED) > drawn[task]:
             return TaskProgress(send_idx, send_idx, in_hand, {})
@@ -227,11 +230,42 @@ class Snapshot:
         now = self.doing(Lane.WORKER, worker)
         started = max(self.last(kind, worker) for kind in (Kind.WORKER_STARTED, Kind.WORKER_BEGIN))
         state = WorkerState(worker, self.value(started), WorkerStatus.STARTING, -1, 0, None, self.results_put(worker))
+        state.slots = list(self.slots(worker))
+        state.own_memory = self.index.slot(self.number, Kind.SLOT_LENT, worker, NO_SLOT).count(self.k)
         if now is not None:
             state.status, state.task, state.since = WorkerStatus(now.status), now.task, now.since
             if state.status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
                 state.exit_code = self.value(now.event)
         return state
+
+    def slots(self, worker: int) -> Iterator[SlotState]:
+        """Slots are numbered in the order in which they are first granted."""
+        for slot in itertools.count():
+            granted, lent, free, retired = (
+                self.index.slot(self.number, kind, worker, slot).last(self.k)
+                for kind in (Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE, Kind.SLOT_RETIRED)
+            )
+            if granted < 0:
+                return
+            begin, status = max(
+                (granted, SlotStatus.GRANTED), (lent, SlotStatus.LENT), (free, SlotStatus.FREE), key=itemgetter(0)
+            )
+            if status is SlotStatus.GRANTED:
+                begin, status = self.granted_slot(worker, granted)
+            event = self.events[begin]
+            task, epoch = (-1, -1) if status is SlotStatus.FREE else (int(event["task"]), int(event["epoch"]))
+            yield SlotState(slot, status, task, epoch, int(event["time"]), retired > max(granted, lent))
+
+    def granted_slot(self, worker: int, granted: int) -> tuple[int, SlotStatus]:
+        """Since which event a slot that has not been lent since it was granted has which status. The batch may have
+        needed none, or there was none: then the slot comes back with the task's result, or at the next epoch."""
+        event = self.events[granted]
+        tasks = self.index.epochs[int(event["loader"]) << 32 | int(event["epoch"])]
+        filled, got = (int(hop[event["task"]]) for hop in tasks.hops("slot_filled", "result_got"))
+        resumed = self.last(Kind.RESUME_ACKNOWLEDGED, worker)
+        if min(filled, got) > self.k:
+            return (resumed, SlotStatus.FREE) if resumed > granted else (granted, SlotStatus.GRANTED)
+        return (got, SlotStatus.FREE) if got < filled else (filled, SlotStatus.FILLED)
 
     def results_put(self, worker: int) -> int:
         puts = self.index.group(self.number, Kind.PUT, Queue.RESULT, worker)

@@ -21,14 +21,21 @@ TASK_DTYPE = np.dtype(
             "received", "stored", "released", "yielded",
             "asked",  # when the training loop asked for the batch after this one: the end of its training step
             "failed", "pin_failed", "stream_end", "skipped", "lost",
+            "slot_granted", "slot_filled", "slot_lent", "slot_free",  # see minidl.transport
             # CPU time (ns) of the thread that did it, and size (bytes) of the pickled message; -1: not known.
             "fetch_cpu", "collate_cpu", "pin_cpu", "index_bytes", "result_bytes",
+            "slot", "slot_bytes",  # the one that was granted, -1: none; bytes laid there, or into memory of its own
         )
     ]
 )  # fmt: skip
 FIELDS: tuple[str, ...] = TASK_DTYPE.names or ()
 _TIMES = [(HOP[name], FIELDS.index(name)) for name in HOPS]
-_VALUES = {"index_bytes": "index_sent", "result_bytes": "result_sent"}
+_VALUES = {
+    "index_bytes": "index_sent",
+    "result_bytes": "result_sent",
+    "slot": "slot_granted",
+    "slot_bytes": "slot_filled",
+}
 _DIFFERENCES = {
     "fetch_cpu": ("fetch_begin", "fetch_end"),
     "collate_cpu": ("collate_begin", "collate_end"),
@@ -114,6 +121,9 @@ def _fill_arrivals(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarra
             rank = arrived.searchsorted(got[of_worker]) - 1
             before = np.where(rank >= 0, events["time"][arrived[rank]], -1)
             rows[f"{name}_arrived"][of_worker] = before
+            # torch's feeders do not record what they send: its size is what has arrived.
+            sizes = np.where(rank >= 0, events["value"][arrived[rank]], -1)
+            rows[f"{name}_bytes"][of_worker] = np.maximum(rows[f"{name}_bytes"][of_worker], sizes)
 
 
 def _fill_asked(

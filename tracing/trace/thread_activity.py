@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.trace.event_index import NOWHERE, Iterator, Lane, Positions
+from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.intervals import Intervals
+from tracing.trace.positions import NOWHERE, Positions
 from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ PIN_STATUS: dict[int, PinStatus] = {
     Kind.TIMED_OUT: PinStatus.WAITING,
     Kind.ARRIVED: PinStatus.TAKING,
     Kind.GOT: PinStatus.TAKING,
+    Kind.SLOT_LENT: PinStatus.TAKING,
     Kind.PIN_BEGIN: PinStatus.PINNING,
     Kind.PIN_END: PinStatus.PASSING_ON,
     Kind.PIN_FAILED: PinStatus.PASSING_ON,
@@ -75,11 +77,14 @@ MAIN_STATUS: dict[int, MainStatus] = {
     Kind.KEYS_BEGIN: MainStatus.DRAWING,
     Kind.KEYS_DRAWN: MainStatus.DISPATCHING,
     Kind.DISPATCHED: MainStatus.DISPATCHING,
+    Kind.SLOT_FREE: MainStatus.DISPATCHING,
+    Kind.SLOT_GRANTED: MainStatus.DISPATCHING,
     Kind.PUT: MainStatus.DISPATCHING,
     Kind.WAIT: MainStatus.WAITING,
     Kind.TIMED_OUT: MainStatus.WAITING,
     Kind.HEALTH_CHECK: MainStatus.WAITING,
     Kind.ARRIVED: MainStatus.TAKING,
+    Kind.SLOT_LENT: MainStatus.TAKING,
     Kind.GOT: MainStatus.TAKING,
     Kind.FETCH_BEGIN: MainStatus.FETCHING,
     Kind.FETCH_END: MainStatus.FETCHING,
@@ -238,6 +243,7 @@ class MainTime(enum.IntEnum):
     LOADING = 6  # without workers: fetches, collates, pins itself
     HANDLING = 7  # the loader's own bookkeeping
     SHUTDOWN = 8
+    ELSEWHERE = 9  # during an epoch of this loader: in other loaders and their steps, or before the first next()
 
 
 _BY_STATUS = {
@@ -265,7 +271,8 @@ _PHASE_OF = np.array([_PHASE_FROM.get(status, -1) for status in MainStatus])
 
 
 def main_time(trace: Trace, main: Activity) -> np.ndarray:
-    """The MainTime of each of main's spans in one iterator, shape (n,)."""
+    """The MainTime of each of main's spans in one iterator, shape (n,), as if there were no other:
+    tracing.trace.main_split has the others."""
     marks, found = _PHASE_OF[main.status], _TIME_OF[main.status]
     marks[(marks == MainTime.TRAINING) & (main.task < 0)] = -1  # primed, and no batch yielded yet
     found[trace.events["kind"][main.first] == Kind.GOT] = MainTime.HANDLING  # what was unpickled is there

@@ -9,6 +9,7 @@ trace.state(k)                        # everything after event k: tracing.trace.
 from __future__ import annotations
 
 import bisect
+import hashlib
 import json
 import os
 import shutil
@@ -22,14 +23,17 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.recording import file_format as fmt
+from tracing.recording.trace_directory import parts_of, whole
 from tracing.trace import state_after_event
 from tracing.trace.event_index import Index, Iterator, Lane
 from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError
+from tracing.trace.parts import choose
 from tracing.trace.state import State
 from tracing.trace.tasks import TaskTable
 
 if TYPE_CHECKING:
     from minidl.world.simulated import Outcome
+    from tracing.trace.stacks import Stack
 
 EVENT_DTYPE = np.dtype(
     [
@@ -72,17 +76,20 @@ class Loader:
     last: int  # position of its last event
 
 
-def load(path: str | os.PathLike[str] | Outcome, strict: bool = False) -> Trace:
+def load(path: str | os.PathLike[str] | Outcome, strict: bool = False, *, part: int | str | None = None) -> Trace:
     """Read the trace in directory `path`, which may be finished, still growing, or left behind by a crash. Or, given
     what `minidl.world.simulated.simulate()` returned, the trace of that run; its temporary files are removed with it.
+
+    Of a run of several processes one part is read: the first of `tracing.trace.parts.parts(path)`, or `part`, a rank
+    or a name ("rank 1", "process 4711").
 
     Of a damaged trace, everything before the damage is kept; a TraceDamage warning is issued, and `trace.damage`
     shows where. With `strict` the first damage is raised instead.
 
-    Raises TraceError: not a trace, of a newer format, or nothing in it can be read.
+    Raises TraceError: not a trace, of a newer format, or nothing in it can be read; LookupError: no such part.
     """
     if isinstance(path, (str, os.PathLike)):
-        trace = Trace(path)
+        trace = Trace(choose(path, part).path)
     else:
         from tracing.recording.simulated_run import write_temporary  # imports minidl's loader: few need it
 
@@ -159,6 +166,20 @@ class Trace:
         return memory.read(self.path)
 
     @property
+    def samples(self) -> np.ndarray:
+        """Samples of the processes' CPU time so far, shape (m,), tracing.trace.samples.SAMPLE_DTYPE."""
+        from tracing.trace import samples
+
+        return samples.read(self.path)
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """In which lines the processes were when they emitted no event for long, so far, in time order."""
+        from tracing.trace import stacks
+
+        return stacks.read(self.path)
+
+    @property
     def actors(self) -> list[Actor]:
         """The threads; an event's field `actor` is an index into this list."""
         found = []
@@ -201,6 +222,28 @@ class Trace:
         announced = self._index.group(iterator, Kind.LOADER)
         text = self.text(int(announced.array[0])) if len(announced) else None
         return text if isinstance(text, dict) else {}
+
+    @property
+    def unseen(self) -> list[str]:
+        """The classes of loaders that were made in this run, and whose own iterators no process of it recorded."""
+        run = whole(self.path)
+        traces = (self if path == self.path else Trace(path) for path in [self.path, run, *parts_of(run)])
+        unseen: list[str] = fmt.description(run).get(fmt.OWN_ITERATORS, [])
+        while unseen and (trace := next(traces, None)) is not None:
+            seen = {each.config.get("loader") for each in trace.loaders}
+            unseen = [name for name in unseen if name not in seen]
+        return unseen
+
+    def order(self, loader: int, epoch: int) -> str:
+        """The keys of an epoch in the order in which they were drawn, as a hash: equal only for the same keys in the
+        same order, whatever the batches."""
+        index = self._index
+        drawn = index.group(index.iterator_of.get(loader << 32 | epoch, -1), Kind.KEYS_DRAWN).array
+        keys: list[Any] = []
+        for position in drawn[self.events["epoch"][drawn] == epoch].tolist():
+            found = self.text(position)
+            keys += found if isinstance(found, list) else [found]
+        return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
 
     def text(self, event: int | np.void) -> Any:
         """The text of an event (given the event or its position), decoded from JSON. None if it has none."""

@@ -29,15 +29,22 @@ GLOSSES = {  # for the rows of the report's tables
     "training": "your code, between two batches",
     "waiting": "for a message from a worker or the pin thread",
     "drawing": "asks the sampler for keys",
-    "taking": "unpickles batches, maps their shared memory",
+    "taking": "unpickles batches; as torch moves them, maps them",
     "loading": "makes batches itself: there are no workers",
     "handling": "the loader's own bookkeeping",
     "shutdown": "ends the workers",
+    "elsewhere": "in other loaders; before the first next()",
     # what it was lost to
     "workers": "waits for batches that are being made",
     "hold-up": "... while finished ones wait for their turn",
     "prefetch": "... that could have been made while it trained",
     "moving": "waits for batches on their way, or takes them",
+    "cores": "... that there are too few cores for",
+    "neighbours": "... for which other programs left no core",
+    "turns": "... by workers that wait for each other",
+    "slow worker": "... by one that is slower than the others",
+    "shards": "... while others had no samples left",
+    "GIL": "another of its threads keeps Python's lock",
     "pinning": "waits for the pin thread",
     "sampler": "draws keys",
     "no workers": "makes batches itself",
@@ -69,7 +76,22 @@ def duration(ns: float) -> str:
     return f"{ns / 3600e9:.1f} h"
 
 
+def size(nbytes: float) -> str:
+    """Bytes in at most eight columns: "412 B", "12.3 KB", "4.5 MB", "120 GB"; a KB is 1,000 bytes."""
+    if nbytes < 999.5:
+        return f"{nbytes:.0f} B"
+    for unit, of in (("KB", 1e3), ("MB", 1e6)):
+        if nbytes < 999.5 * of:
+            return f"{nbytes / of:.{1 if nbytes < 99.95 * of else 0}f} {unit}"
+    return f"{nbytes / 1e9:.1f} GB"
+
+
 def seconds(begin: int, end: int) -> str:
     """Two times (ns) as "1.204-1.231", in seconds: a part of the trace that contains both, as `timeline --from --to`
     takes it."""
     return f"{math.floor(begin / 1e6) / 1e3:.3f}-{math.ceil(end / 1e6) / 1e3:.3f}"
+
+
+def not_seen(loader: str) -> str:
+    """Of one of trace.unseen: what the trace lacks, as a sentence."""
+    return f"{loader} has iterators of its own: workers that they started were not seen."

@@ -7,8 +7,10 @@ import pickle
 import types
 from typing import Any
 
+import numpy as np
 import torch
 
+from minidl.pickling import address_of, upon
 from minidl.world.simulated import machine as machines
 
 
@@ -33,9 +35,11 @@ def _storage(data: bytes, dtype: torch.dtype) -> torch.TypedStorage:
 
 class Forking(pickle.Pickler):
     """Also copies what a fork copies and pickle refuses: functions within functions, with what they close over. A class
-    within a function stays the same object, as classes do not change."""
+    within a function stays the same object, as classes do not change. What lies in shared memory stays there."""
 
     def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, (torch.TypedStorage, np.ndarray)):
+            return _reduce_shared(thing)
         if not isinstance(thing, (types.FunctionType, type)) or "<" not in thing.__qualname__:  # <locals>, <lambda>
             return NotImplemented
         functions = machines.current_machine().functions
@@ -44,6 +48,28 @@ class Forking(pickle.Pickler):
             return _same, (len(functions) - 1,)
         state = [cell.cell_contents for cell in thing.__closure__ or ()], thing.__dict__
         return _hollow, (len(functions) - 1,), state, None, None, _fill
+
+
+def _reduce_shared(thing: Any) -> Any:
+    """A tensor's memory, or an array, that lies in memory which processes share."""
+    is_array = isinstance(thing, np.ndarray)
+    address = address_of(thing) if is_array else thing.data_ptr()
+    for number, memory in machines.current_machine().memories.items():
+        begin = address - address_of(memory)
+        if 0 <= begin < memory.nbytes:
+            if is_array:
+                return _array_in, (number, begin, thing.dtype, thing.shape, thing.strides)
+            return _storage_in, (number, begin, thing.nbytes(), thing.dtype)
+    return NotImplemented
+
+
+def _storage_in(number: int, begin: int, nbytes: int, dtype: torch.dtype) -> torch.TypedStorage:
+    piece = memoryview(machines.current_machine().memories[number])[begin : begin + nbytes]
+    return torch.TypedStorage(wrap_storage=upon(piece, torch.uint8).untyped_storage(), dtype=dtype, _internal=True)
+
+
+def _array_in(number: int, begin: int, dtype: Any, shape: Any, strides: Any) -> Any:
+    return np.ndarray(shape, dtype, machines.current_machine().memories[number], begin, strides)
 
 
 def _same(number: int) -> Any:

@@ -23,15 +23,17 @@ class Cores:
     def __init__(self, machine: Machine, count: float) -> None:
         self._machine = machine
         self.count = count
+        self.others = 0.0  # threads of other programs that compute all the time
         self._busy: dict[Thread, float] = {}  # -> core time that it still needs (ns) ...
+        self._helpers: dict[Thread, float] = {}  # -> threads that compute with it
         self._settled_at = 0  # ... as of this time (ns)
 
-    def compute(self, seconds: float) -> None:
-        """The running thread uses a core for `seconds`: longer by the clock if more threads compute than there are
-        cores."""
+    def compute(self, seconds: float, helpers: float = 0.0) -> None:
+        """The running thread uses a core for `seconds`, and so do `helpers`, on average, that it waits for: longer by
+        the clock if more threads compute than there are cores."""
         me = self._machine.running
         self._settle()
-        self._busy[me] = seconds * SECOND
+        self._busy[me], self._helpers[me] = seconds * SECOND, helpers
         me.cpu += int(seconds * SECOND)
         try:
             while self._busy[me] >= 1:
@@ -39,19 +41,19 @@ class Cores:
                 self._machine.until(never, (me.deadline - self._machine.clock) / SECOND)
                 self._settle()
         finally:
-            del self._busy[me]
+            del self._busy[me], self._helpers[me]
             self._plan()
 
     def _settle(self) -> None:
         """Subtract what the busy threads have computed since the last time."""
         for thread in [thread for thread in self._busy if not thread.alive]:
-            del self._busy[thread]
+            del self._busy[thread], self._helpers[thread]
         for thread in self._busy:
             self._busy[thread] -= (self._machine.clock - self._settled_at) * self._speed()
         self._settled_at = self._machine.clock
 
     def _speed(self) -> float:
-        return min(1.0, self.count / len(self._busy))
+        return min(1.0, self.count / (len(self._busy) + sum(self._helpers.values()) + self.others))
 
     def _plan(self) -> None:
         """Set when each busy thread will be done if no other begins or ends before."""

@@ -23,7 +23,9 @@ Legend
 
 from __future__ import annotations
 
+import itertools
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +35,7 @@ from minidl.events import CLOCKED
 from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.cores import SECOND, Cores
 from minidl.world.simulated.faults import TERMINATED, inject
-from minidl.world.simulated.processes import NO_DEADLINE, OWN, End, Pipe, Process, Thread
+from minidl.world.simulated.processes import NO_DEADLINE, OWN, End, Memories, Pipe, Process, Thread, contents
 from minidl.world.simulated.schedule import Schedule
 
 STEP = 1_000  # ns that a step takes: a loop that looks at the clock sees it move
@@ -62,6 +64,9 @@ class Machine:
         self.running: Any = None  # a Thread
         self.world: Any = None
         self.pipes: list[Pipe] = []
+        self.numbers = itertools.count()  # for these:
+        self.memories: Memories = weakref.WeakValueDictionary()
+        self.mailboxes: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.flags: list[bool] = []
         self.flag_makers: list[Process] = []  # of each flag
         self.exit_quietly: set[Process] = set()  # these exit with 0 when their parent terminates them
@@ -183,7 +188,7 @@ class Machine:
                 self._switch_to(chosen)
             # This thread is chosen, as it is ready, its wait has timed out, or it has a signal to handle.
             thread.ready, timed_out = None, thread.timed_out
-            thread.saw((call, timed_out))
+            thread.saw((call, timed_out, contents(thread.process.mapped)))
             if thread.signals:
                 self._handle_signals(thread)
             is_ready = ready is None or bool(ready())
@@ -250,6 +255,7 @@ class Machine:
                 if before is not None:
                     before.own[place] = getattr(owner, name)
                 setattr(owner, name, process.own[place])
+                process.own[place] = None  # or it would be kept when it is replaced
             if self.draws and before is not None and process.chance is not None:
                 before.chance = Chance.now()
                 process.chance.put()
@@ -286,7 +292,9 @@ class Machine:
         threads = tuple([(each.history, each.alive, len(each.signals), each.timed_out) for each in self.threads])
         pipes = tuple([(len(pipe.data), pipe.readers, pipe.writers) for pipe in self.pipes])
         codes = tuple([process.exitcode for process in self.processes])
-        return hash((self.running.number, threads, pipes, codes, tuple(self.flags), len(self.garbage)))
+        boxes = tuple([tuple(box.writers) for box in self.mailboxes.values()])
+        shared = boxes, contents(self.memories), tuple(self.flags), len(self.garbage)
+        return hash((self.running.number, threads, pipes, codes, shared))
 
     # ---- events
 
@@ -295,6 +303,7 @@ class Machine:
         if self.off or self.running is None:
             return
         self.clock += 1
+        self.running.saw((kind, epoch_id, task, worker, value))
         if kind < CLOCKED:
             value = self.running.cpu
         kept = text if self.texts else text is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -11,18 +12,32 @@ from typing import Any
 import greenlet
 import torch.utils.data
 
-from minidl import events, shutdown, signals
+from minidl import events, shutdown, signals, transport
 from minidl.world.simulated.chance import Chance
 
+torchs_collate = torch.utils.data._utils.collate
 FIRST_PID = 5_000_001  # above any real one: Linux ends at 4,194,304
 NO_DEADLINE = -1
+
+
+class WeakSet(weakref.WeakKeyDictionary[Any, None]):
+    """A weakref.WeakSet whose order is that in which things were added: it does not depend on their addresses."""
+
+    def add(self, thing: Any) -> None:
+        self[thing] = None
+
+    def discard(self, thing: Any) -> None:
+        self.pop(thing, None)
+
 
 # What every process has for itself: (owner, name, what makes it for a new process).
 OWN: list[tuple[Any, str, Callable[[], Any]]] = [
     (events, "_loaders", lambda: itertools.count(1)),
     (torch.utils.data._utils.worker, "_worker_info", lambda: None),
-    (signals, "_watched", weakref.WeakSet),
-    (shutdown, "_at_exit", weakref.WeakSet),
+    (torchs_collate, "default_collate_fn_map", torchs_collate.default_collate_fn_map.copy),
+    (signals, "_watched", WeakSet),
+    (shutdown, "_at_exit", WeakSet),
+    (transport, "_room", lambda: None),
 ]
 
 
@@ -33,6 +48,8 @@ class Pipe:
         self.capacity = capacity
         self.data = bytearray()
         self.readers = self.writers = 0
+        self.taken = 0  # bytes that were read
+        self.memories: deque[tuple[int, Any]] = deque()  # (which byte it goes with, counted from the first; memory)
 
     def readable(self) -> bool:
         return bool(self.data) or self.writers == 0  # at the end of the stream a read returns b""
@@ -42,6 +59,7 @@ class Pipe:
 
 
 End = tuple[Pipe, str]  # an open end of a pipe: "readers" or "writers"
+Memories = weakref.WeakValueDictionary[int, Any]  # by number; gone with the last that lies in it
 
 
 class Process:
@@ -57,6 +75,8 @@ class Process:
         self.own = [make() for _, _, make in OWN]
         self.chance: Chance | None = None  # its random numbers while another process runs
         self.at_exit: list[Callable[[], None]] = []
+        self.before_fork = WeakSet()
+        self.mapped: Memories = weakref.WeakValueDictionary()  # memory that it shares with others
         self.watches_parent = False
         self.on_child_exit: Callable[[Any], None] | None = None
         self.on_interrupt: Callable[[], None] | None = None
@@ -74,6 +94,14 @@ class Process:
         if (pipe, side) in self.ends:
             del self.ends[pipe, side]
             setattr(pipe, side, getattr(pipe, side) - 1)
+
+    def map(self, number: int, memory: Any) -> None:
+        self.mapped[number] = memory
+
+
+def contents(memories: Memories) -> tuple[Any, ...]:
+    """What these memories hold, and how many objects refer to each."""
+    return tuple([(sys.getrefcount(each), each.tobytes()) for each in memories.values()])
 
 
 class Thread:

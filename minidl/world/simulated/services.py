@@ -6,8 +6,10 @@ of them. The process that unpickles it has it open from then on.
 
 from __future__ import annotations
 
+import copyreg
 import pickle
 import queue
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,89 +20,10 @@ from minidl.world.simulated.copying import duplicate
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import KILLED, TERMINATED
 from minidl.world.simulated.machine import Machine
+from minidl.world.simulated.pipes import Closable, SimulatedMemory, SimulatedReader, SimulatedWriter
 from minidl.world.simulated.processes import Pipe, Process, Thread
 
-READ_SIZE = 1 << 16
 SIGNALS = {9: ("SIGKILL", "Killed"), 15: ("SIGTERM", "Terminated")}
-
-
-class Closable:
-    """Something that each process can close for itself."""
-
-    _closed = False
-
-    def check(self) -> None:
-        """OSError: it is closed."""
-        if self._closed:
-            raise OSError("handle is closed")
-
-
-class PipeEnd(Closable):
-    """An end of a pipe, in one process."""
-
-    side: str
-
-    def __init__(self, machine: Machine, pipe: Pipe, process: Process | None) -> None:
-        self._machine, self._pipe = machine, pipe
-        self.process = process  # that has it open; None on its way to a process that is being started
-
-    def close(self) -> None:
-        self._machine.until()
-        self._closed = True
-        self.__del__()
-
-    def __del__(self) -> None:
-        """An end that nothing refers to any more is closed, as a Connection is."""
-        if self.process is not None and not self._machine.off:
-            self.process.close(self._pipe, self.side)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._machine.world.start_method() != "fork":
-            self.check()
-        self._machine.in_transit.append((self._pipe, self.side))
-        return receive, (type(self), len(self._machine.in_transit) - 1, self._closed)
-
-
-class SimulatedReader(PipeEnd):
-    side = "readers"
-
-    def __init__(self, machine: Machine, pipe: Pipe, process: Process | None) -> None:
-        super().__init__(machine, pipe, process)
-        self.is_ready = pipe.readable  # called at every step while a thread waits for it
-
-    def read(self) -> bytes:
-        pipe = self._pipe
-        self.check()
-        self._machine.until(pipe.readable)
-        data = bytes(pipe.data[:READ_SIZE])
-        del pipe.data[:READ_SIZE]
-        self._machine.running.saw(data)
-        return data
-
-
-class SimulatedWriter(PipeEnd):
-    side = "writers"
-
-    def write(self, data: memoryview) -> int:
-        """Write as much as there is room for. The rest takes another step, before which the writer may be killed."""
-        pipe = self._pipe
-        self.check()
-        self._machine.until(pipe.writable)
-        if pipe.readers == 0:
-            raise BrokenPipeError("no reading end is left")
-        written = min(len(data), pipe.capacity - len(pipe.data))
-        pipe.data += data[:written]
-        self._machine.running.saw(written)
-        return written
-
-
-def receive(kind: type[PipeEnd], number: int, closed: bool) -> PipeEnd:
-    """Unpickle an end of a pipe, for the process that is being started."""
-    machine = machines.current_machine()
-    end = kind(machine, machine.in_transit[number][0], None)
-    end._closed = closed
-    machine.received.append(end)
-    return end
 
 
 class SimulatedFlag(Closable):
@@ -192,21 +115,29 @@ class SimulatedMailbox:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._items: deque[Any] = deque()
+        self.writers: deque[int] = deque()  # which thread put each of the items: with its history, that says what it is
+        machine.mailboxes[next(machine.numbers)] = self
 
     def put(self, item: Any) -> None:
-        self._machine.until()
-        self._items.append(item)
+        if not isinstance(item, weakref.ref):  # one is put when its object goes, in the middle of any step
+            self._machine.until()
+        if not self._machine.off:
+            self._items.append(item)
+            self.writers.append(self._machine.running.number)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if block and timeout is not None and timeout < 0:
             raise ValueError("'timeout' must be a non-negative number")
         self._machine.until(self._items.__len__, timeout if block else 0.0)
-        self._machine.running.saw(len(self._items))
+        self._machine.running.saw(tuple(self.writers))
         if not self._items:
             raise queue.Empty
+        self.writers.popleft()
         return self._items.popleft()
 
     def qsize(self) -> int:
+        if not self._machine.off:
+            self._machine.running.saw(len(self._items))
         return len(self._items)
 
 
@@ -253,12 +184,17 @@ class SimulatedProcess:
         machine, spawned = self._world.machine, self._world.start_method() != "fork"
         assert self.process is None, "cannot start a process twice"
         machine.until()
+        if not spawned:
+            for thing in list(machine.running.process.before_fork):
+                thing.before_fork()
         machine.in_transit.clear()
         machine.received.clear()
         target, args = duplicate((self._target, self._args), by_pickle_only=spawned)
         # A fork inherits whatever its parent has open, a spawned process only what it is given.
         inherits = machine.in_transit if spawned else machine.running.process.ends
         self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
+        if not spawned:
+            self.process.mapped.update(machine.running.process.mapped)
         if spawned and machine.draws:  # seeded anew, not copied from its parent
             self.process.chance = Chance.spawned(self.process.number)
         for end in machine.received:
@@ -291,6 +227,8 @@ class SimulatedProcess:
 class SimulatedWorld:
     """See `minidl.world.World`. All processes of a machine share one: the caller is the machine's running process."""
 
+    inline = 0
+
     def __init__(self, machine: Machine, start_method: str, cpus: int) -> None:
         self.machine = machine
         self._start_method, self._cpus = start_method, cpus
@@ -305,7 +243,7 @@ class SimulatedWorld:
     def now(self) -> float:
         return self.machine.clock / SECOND
 
-    def pipe(self) -> tuple[SimulatedReader, SimulatedWriter]:
+    def pipe(self, carries_memory: bool = False) -> tuple[SimulatedReader, SimulatedWriter]:
         machine = self.machine
         pipe = Pipe(machine.capacity)
         machine.pipes.append(pipe)
@@ -313,6 +251,12 @@ class SimulatedWorld:
             machine.running.process.open(pipe, side)
         process = machine.running.process
         return SimulatedReader(machine, pipe, process), SimulatedWriter(machine, pipe, process)
+
+    def memory(self, nbytes: int) -> SimulatedMemory:
+        return SimulatedMemory(self.machine, nbytes)
+
+    def can_send_memory(self) -> bool:
+        return True
 
     def flag(self) -> SimulatedFlag:
         self.machine.flags.append(False)
@@ -363,6 +307,9 @@ class SimulatedWorld:
         if call not in at_exit:
             at_exit.append(call)
 
+    def before_fork(self, thing: Any) -> None:
+        self.machine.running.process.before_fork.add(thing)
+
     def on_interrupt(self, note: Callable[[], None]) -> None:
         self.machine.running.process.on_interrupt = note
 
@@ -381,11 +328,17 @@ class SimulatedWorld:
     def unpickle(self, data: bytes) -> Any:
         return pickle.loads(data)
 
+    def reducers(self) -> Any:
+        return copyreg.dispatch_table
+
     def remove_shared_memory_of(self, pid: int) -> None:
         pass  # tensors travel by value here
 
     def open_files_left(self, at_least: int) -> bool:
         return True
+
+    def environment(self) -> dict[str, str]:
+        return {}
 
     def cpu_count(self) -> int | None:
         return self._cpus

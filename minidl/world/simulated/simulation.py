@@ -188,10 +188,11 @@ def sleep(seconds: float) -> None:
         machine.until(never, seconds)
 
 
-def compute(seconds: float) -> None:
-    """Use a core for `seconds` of virtual time; longer by the clock if more threads compute than there are cores."""
+def compute(seconds: float, helpers: float = 0.0) -> None:
+    """Use a core for `seconds` of virtual time; longer by the clock if more threads compute than there are cores. So
+    many `helpers` compute with it: other threads, for which it waits."""
     with in_user_code() as machine:
-        machine.cores.compute(seconds)
+        machine.cores.compute(seconds, helpers)
 
 
 def drop(thing: Any) -> None:

@@ -185,8 +185,10 @@ EXERCISE = Exercise(
     """,
     legend={
         "self.index_queue": ".get() waits for the next message and returns it",
-        "self.result_queue": ".put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch))",
+        "self.result_queue": ".put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch, room=room))",
         "self.job": ".worker_id is 0; .done.is_set() says whether main is shutting down; .dataset is the dataset",
+        "self.transport": ".room(message.slot, message.fresh), called before a task's batch is made, returns the "
+        "memory for it: pass it on as the Result's `room`",
         "load(...)": "load(self.fetcher, keys, epoch_id, task_id, worker_id) fetches and collates: it returns the "
         "batch, or raises what the dataset raised",
         "self.failure": "None; or an ExceptionWrapper: worker_init_fn raised, or iter(dataset) did",
@@ -201,8 +203,9 @@ EXERCISE = Exercise(
         "`loop`: while not self.interrupted, get a message and check its class (isinstance): Stop, Died, Resume, "
         "else a task. Check self.job.done and self.stream_ended after the get(), not before. `data_of`: only the "
         "call of load belongs in a try.",
-        "A task: self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, "
-        "self.data_of(message))). In `data_of`, except Exception as error: if it is a StopIteration and "
+        "A task: room = self.transport.room(message.slot, message.fresh), and then "
+        "self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, "
+        "self.data_of(message), room)). In `data_of`, except Exception as error: if it is a StopIteration and "
         "self.job.dataset is an IterableDataset, set self.stream_ended and return StreamEnd(worker_id); otherwise "
         "return ExceptionWrapper(where='in DataLoader worker process 0').",
     ),

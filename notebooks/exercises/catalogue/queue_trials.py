@@ -10,6 +10,7 @@ from minidl import world as worlds
 from minidl.events import Queue
 from minidl.messages import Task
 from minidl.queues import Channel, Producer
+from minidl.transport import Handles
 from minidl.world.simulated import Outcome
 
 PUTS = 5
@@ -26,7 +27,7 @@ class Wires:
         self.world = worlds.current()
         reader, writer = self.world.pipe()
         self.producer = Producer(self.world, writer, Queue.INDEX, 0)
-        self.channel = Channel(0, reader, self.world.flag())
+        self.channel = Channel(0, reader, self.world.flag(), Handles(self.world))
 
     def put(self, count: int) -> None:
         for task_id in range(count):
@@ -36,7 +37,7 @@ class Wires:
         """`count` messages, or all until the pipe ends."""
         while self.channel.open and len(self.channel.whole) < count:
             self.channel.read()
-        return [self.world.unpickle(data).task_id for data in self.channel.whole if data is not None]
+        return [self.world.unpickle(whole[0]).task_id for whole in self.channel.whole if whole is not None]
 
 
 def no_reader() -> None:

@@ -18,9 +18,11 @@ wrapper. (You may leave out the calls of `emit`.)
 
 Legend
     self.index_queue   .get() waits for the next message and returns it
-    self.result_queue  .put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch))
+    self.result_queue  .put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch, room=room))
     self.job           .worker_id is 0; .done.is_set() says whether main is shutting down; .dataset
                        is the dataset
+    self.transport     .room(message.slot, message.fresh), called before a task's batch is made,
+                       returns the memory for it: pass it on as the Result's `room`
     load(...)          load(self.fetcher, keys, epoch_id, task_id, worker_id) fetches and collates:
                        it returns the batch, or raises what the dataset raised
     self.failure       None; or an ExceptionWrapper: worker_init_fn raised, or iter(dataset) did

@@ -37,6 +37,7 @@ from __future__ import annotations
 import torch
 from torch._utils import ExceptionWrapper
 
+from minidl.accelerator import accelerator
 from minidl.events import PIN_FAILED, PIN_THREAD_BEGIN, PIN_THREAD_END, emit
 from minidl.messages import Failed, Result, StreamEnd
 from minidl.pinning import HOST, pin_batch

@@ -3,8 +3,8 @@
 from tests.exercises.wrong.edits import Wrong
 
 NOT_SKIPPED = "not self.job.done.is_set() and not self.stream_ended"
-DATA = "self.data_of(message)"
-RESULT = f"Result(message.epoch_id, message.task_id, self.job.worker_id, {DATA})"
+PUT = "                self.result_queue.put("
+RESULT = "Result(message.epoch_id, message.task_id, self.job.worker_id, data, room)"
 WRAPPED = 'return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")'
 IF_FAILURE = "if self.failure is not None:"
 IF_RESUME = "if isinstance(message, Resume):"
@@ -12,7 +12,7 @@ WRONG = {
     "after_done": Wrong("goes on fetching after the done event", (NOT_SKIPPED, "not self.stream_ended")),
     "after_stream_end": Wrong("fetches after its stream's end", (NOT_SKIPPED, "not self.job.done.is_set()")),
     "as_a_batch": Wrong("the exception as a batch", (WRAPPED, "return error")),
-    "bare_batch": Wrong("loses the task id", (RESULT, DATA)),
+    "bare_batch": Wrong("loses the task id", (RESULT, "data")),
     "done_before_get": Wrong(
         "goes on fetching after the done event",
         ("while not self.interrupted:", "while not self.interrupted and not self.job.done.is_set():"),
@@ -31,8 +31,7 @@ WRONG = {
     "no_answer": Wrong(
         "an exception is not answered",
         (WRAPPED, 'print(f"worker {worker_id}: {error}")\n            return None'),
-        (f"elif {NOT_SKIPPED}:", f"elif {NOT_SKIPPED} and (data := {DATA}) is not None:"),
-        (RESULT, RESULT.replace(DATA, "data")),
+        (PUT, f"                if data is not None:\n    {PUT}"),
     ),
     "no_died": Wrong("ignores the end of main", ("if isinstance(message, Died):", "if False:")),
     "no_resume": Wrong("ignores Resume", (IF_RESUME, "if False:")),
@@ -41,7 +40,7 @@ WRONG = {
     "own_count": Wrong(
         "loses the task id",
         ("self.start()", "self.start()\n        done = -1"),
-        ("                self.result_queue.put(", "                done += 1\n                self.result_queue.put("),
+        (PUT, f"                done += 1\n{PUT}"),
         ("message.task_id, self.job", "done, self.job"),
     ),
     "skips_resume": Wrong(

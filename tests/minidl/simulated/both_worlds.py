@@ -532,7 +532,7 @@ def a_cancelled_feeder_may_lose_messages(world: Any) -> Any:
 
 
 def writes_half(writer: Any) -> None:
-    writer.write(memoryview(LENGTH.pack(1000) + b"half of it"))
+    writer.write(memoryview(LENGTH.pack(1000, False) + b"half of it"))
 
 
 @program

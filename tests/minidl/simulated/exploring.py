@@ -1,10 +1,11 @@
 """The long exploration: `make explore`, or
 
-    python -m tests.minidl.simulated.exploring [--chance N [--only-chance]] [--jobs 2] [CONFIGURATION ...]
+    python -m tests.minidl.simulated.exploring [--chance N [--only-chance]] [--jobs 2] [PROGRAM ...]
 
 For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not:
-every schedule with two delays, every schedule with a delay and a fault, and then N random ones in all, with up to two
-faults each.
+every schedule with two delays, every schedule with a delay and a fault. For the programs that hold batches, which are
+longer (lending.py): every schedule with two delays, every schedule with a fault. Then N random ones in all, with up to
+two faults each.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import concurrent.futures
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
 from minidl.world.simulated import Exploration, explore, explore_by_chance
+from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
+BOUNDS_OF_LENDINGS = [(2, 0), (0, 1)]
 PIECE = 5_000  # random schedules that one job runs
 
 
@@ -31,7 +35,7 @@ PIECE = 5_000  # random schedules that one job runs
 class Job:
     """A part of the exploration."""
 
-    configuration: str
+    program: str
     delays: int = 0
     faults: int = 2
     seed: int = 0
@@ -41,12 +45,16 @@ class Job:
     def name(self) -> str:
         if self.schedules:
             return f"by chance, at most {self.faults} faults"
-        return f"at most {self.delays} delay{'s' * (self.delays > 1)} and {self.faults or 'no'} fault"
+        return f"at most {self.delays or 'no'} delay{'s' * (self.delays > 1)} and {self.faults or 'no'} fault"
+
+
+def programs() -> dict[str, Callable[[], Any]]:
+    return {**configurations(), **lendings()}
 
 
 def run(job: Job) -> tuple[Job, str, int, int, float]:
     """Run in its own process. Returns the job, what was found ("": nothing), schedules run, pruned, and seconds."""
-    program, begin = configurations()[job.configuration], time.perf_counter()
+    program, begin = programs()[job.program], time.perf_counter()
     found: Exploration
     if job.schedules:
         found = explore_by_chance(program, job.schedules, faults=job.faults, seed=job.seed, draws=False)
@@ -56,9 +64,10 @@ def run(job: Job) -> tuple[Job, str, int, int, float]:
     return job, counterexample, found.schedules, found.pruned, time.perf_counter() - begin
 
 
-def jobs(names: list[str], bounds: list[tuple[int, int]], chance: int) -> Iterator[Job]:
-    for delays, faults in reversed(bounds):  # the longest first
-        yield from (Job(name, delays, faults) for name in reversed(names))
+def jobs(names: list[str], within_bounds: bool, chance: int) -> Iterator[Job]:
+    for name in reversed(names) if within_bounds else ():  # the longest first
+        for delays, faults in reversed(BOUNDS_OF_LENDINGS if name in lendings() else BOUNDS):
+            yield Job(name, delays, faults)
     for number in range(0, -(-chance // PIECE)):
         size = min(PIECE, chance - number * PIECE)
         yield Job(names[number % len(names)], seed=number * PIECE, schedules=size)
@@ -66,21 +75,20 @@ def jobs(names: list[str], bounds: list[tuple[int, int]], chance: int) -> Iterat
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Every schedule within bounds, and many random ones.")
-    parser.add_argument("names", nargs="*", metavar="CONFIGURATION", help="only these: for example 'keys pinned'")
+    parser.add_argument("names", nargs="*", metavar="PROGRAM", help="only these: for example 'keys pinned'")
     parser.add_argument("--chance", type=int, default=20_000, metavar="N", help="random schedules in all (%(default)s)")
     parser.add_argument("--only-chance", action="store_true", help="without those within the bounds")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     arguments = parser.parse_args()
-    names = arguments.names or list(configurations())
-    if unknown := [name for name in names if name not in configurations()]:
-        parser.error(f"no configuration is called {unknown[0]!r}: there are {', '.join(configurations())}")
+    names = arguments.names or list(programs())
+    if unknown := [name for name in names if name not in programs()]:
+        parser.error(f"no program is called {unknown[0]!r}: there are {', '.join(programs())}")
     console = Console(width=None if sys.stdout.isatty() else 120)
-    bounds = [] if arguments.only_chance else BOUNDS
     begin, bugs = time.perf_counter(), 0
     totals: dict[str, list[float]] = {}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context) as pool:
-        futures = [pool.submit(run, job) for job in jobs(names, bounds, arguments.chance)]
+        futures = [pool.submit(run, job) for job in jobs(names, not arguments.only_chance, arguments.chance)]
         try:
             for future in concurrent.futures.as_completed(futures):
                 job, counterexample, schedules, pruned, seconds = future.result()
@@ -91,7 +99,7 @@ def main() -> int:
                 what = (
                     counterexample or f"{schedules:,} schedules run, {pruned:,} pruned, {seconds:.0f} s: nothing found"
                 )
-                console.print(f"{job.configuration}, {job.name}: {what}", highlight=False)
+                console.print(f"{job.program}, {job.name}: {what}", highlight=False)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             console.print("interrupted")

@@ -14,7 +14,8 @@ import matplotlib.pyplot as plt
 import tracing
 from minidl.world.simulated import Exploration
 from tests.benchmarks.table import between_markers
-from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant, at_work
+from tests.minidl.simulated.mutants import Edit, Mutant, at_work
+from tests.minidl.simulated.slot_mutants import ALL_MUTANTS
 
 PICTURES = Path("pictures/mutants")
 DRAWN = 0.0008  # seconds of a run that are drawn: what follows is waiting
@@ -26,11 +27,11 @@ def main(docs: Path) -> int:
     between_markers(before, "", "mutants")  # fails now rather than after the work
     (docs / PICTURES).mkdir(parents=True, exist_ok=True)
     found = {}
-    for mutant in MUTANTS:
+    for mutant in ALL_MUTANTS:
         print(f"exploring: {mutant.name}", file=sys.stderr, flush=True)
         found[mutant.name] = mutant.explored()
         draw(mutant, found[mutant.name], docs / picture(mutant))
-    text = "\n\n".join([table(found), *(section(mutant, found[mutant.name]) for mutant in MUTANTS)])
+    text = "\n\n".join([table(found), *(section(mutant, found[mutant.name]) for mutant in ALL_MUTANTS)])
     page.write_text(between_markers(before, text, "mutants"), encoding="utf-8")
     return 0
 
@@ -52,7 +53,7 @@ def draw(mutant: Mutant, found: Exploration, path: Path) -> None:
 
 def table(found: dict[str, Exploration]) -> str:
     lines = ["| mutant | seen in | found after | schedule |", "|---|---|---:|---|"]
-    for mutant in MUTANTS:
+    for mutant in ALL_MUTANTS:
         each = found[mutant.name]
         assert each.counterexample is not None
         count = f"{each.schedules:,} schedule{'s' * (each.schedules > 1)}"
@@ -79,6 +80,9 @@ def change(edit: Edit) -> str:
 
 
 def shorten(text: str, limit: int = 160) -> str:
+    """Of an exception in a worker: that it is one, and what it says."""
+    if len(lines := text.strip(" '\"\n").splitlines()) > 1:
+        text = f"{lines[0]} … {lines[-1]}"
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -22,7 +23,7 @@ from minidl.world.simulated import Exploration, Outcome, explore, services, simu
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.faults import Fault
 from notebooks.exercises.patching import replaced
-from tests.minidl.simulated.programs import Keys, Stream, epoch, load
+from tests.minidl.simulated.programs import Keys, Stream, bytes_of_a_result, epoch, load
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ def _edited(edit: Edit) -> Iterator[None]:
     assert source.count(edit.old) == 1, f"{edit.name} has changed: {edit.old!r} is no longer in it"
     names = dict(function.__globals__)
     exec(compile(source.replace(edit.old, edit.new), edit.name, "exec"), names)
-    with replaced(function, names[edit.function], edit.where):
+    edited = names[edit.function]
+    edited = types.FunctionType(edited.__code__, function.__globals__, edited.__name__, edited.__defaults__)
+    with replaced(function, edited, edit.where):
         yield
 
 
@@ -202,18 +205,18 @@ def flags_with_locks() -> contextlib.AbstractContextManager[None]:
 class SharedWriter(services.SimulatedWriter):
     """All workers write to one pipe, each message under a lock; a message takes two writes."""
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: memoryview, memory: Any = None) -> int:
         half = len(data) // 2
         with lock(self._machine, "writer"):
-            return super().write(data[:half]) + super().write(data[half:])
+            return super().write(data[:half], memory) + super().write(data[half:])
 
 
 def one_pipe_for_all_results() -> contextlib.AbstractContextManager[None]:
     """Every second pipe that the start-up makes is a worker's result pipe: all of them write to the first one."""
     pipe = services.SimulatedWorld.pipe
 
-    def shared(world: Any) -> Any:
-        reader, writer = pipe(world)
+    def shared(world: Any, carries_memory: bool = False) -> Any:
+        reader, writer = pipe(world, carries_memory)
         pipes = of_this_run(world.machine).setdefault("pipes", [])
         pipes.append(None)
         if len(pipes) % 2:
@@ -350,7 +353,7 @@ MUTANTS = [
         "until all processes had ended",
         (Edit(queues.Producer, "cancel_join_thread", "    self._join_cancelled = True\n", ""),),
         bounds={"delays": 1, "faults": 0},
-        options={"capacity": 100},
+        options={"capacity": bytes_of_a_result() - 1},
     ),
     Mutant(
         "the final message is lost, and nothing stands behind the join",

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import minidl
-from minidl.world.simulated import step
+from minidl.events import Kind, Queue
+from minidl.queues import LENGTH
+from minidl.world.simulated import simulate, step
 
 TASKS = 3
 
@@ -61,6 +63,12 @@ def epoch(loader: minidl.DataLoader[Any]) -> Iterator[Any]:
         else:
             raise AssertionError(f"raised {error!r}, and then continued") from error
         raise
+
+
+def bytes_of_a_result() -> int:
+    """What a batch of `load` takes up in a pipe."""
+    sent = (event for event in simulate(load).events if event[2] == Kind.SENT and event[6] == Queue.RESULT)
+    return LENGTH.size + int(next(sent)[7])
 
 
 def configurations() -> dict[str, Callable[[], Any]]:

@@ -14,8 +14,10 @@ import pytest
 
 from minidl import world as worlds
 from minidl.world.simulated import simulate
-from tests.minidl.simulated import both_worlds
+from tests.minidl.simulated import both_worlds, both_worlds_memory
 from tests.minidl.simulated.both_worlds_ends import PROGRAMS, SPAWNS, VARIES, WAITS
+
+assert both_worlds_memory  # its programs are in PROGRAMS, too
 
 pytestmark = [
     pytest.mark.timeout(60),

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 from typing import Any
 
 import pytest
 
+import minidl
 import tracing
 from minidl import world as worlds
 from minidl.events import Kind, Queue
 from minidl.messages import Stop
 from minidl.queues import Producer
 from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate, step
+from minidl.world.simulated import machine as machines
 from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.schedule import Recorded
-from tests.minidl.simulated.programs import configurations, load
+from minidl.world.simulated.services import SimulatedWorld
+from tests.minidl.simulated.lending import LARGE, SMALL, Numbers, hold, lendings, only
+from tests.minidl.simulated.programs import bytes_of_a_result, configurations, load
 from tracing.analysis.hang.explain import explain
 
 CONFIGURATIONS = configurations()
+LENDINGS = lendings()
 
 
 def threads(*runs: Any) -> None:
@@ -119,6 +125,53 @@ def test_a_state_that_was_seen_is_not_tried_again() -> None:
     assert found.pruned > found.schedules > 100
 
 
+def one_of_two_puts_first() -> tuple[int, Any]:
+    """What two threads have done is the same in any order, but not what is in the box."""
+    box = worlds.current().mailbox()
+    threads(lambda: box.put("first"), lambda: box.put("second"))
+    return machines.current_machine().state(), box.get()
+
+
+def one_of_two_writes_last() -> tuple[int, Any]:
+    """The same with memory."""
+    memory = worlds.current().memory(1)
+
+    def write(value: int) -> None:
+        step()
+        memory.bytes[0] = value
+
+    threads(lambda: write(1), lambda: write(2))
+    return machines.current_machine().state(), int(memory.bytes[0])
+
+
+def one_of_two_sees_what_is_then_gone() -> tuple[int, Any]:
+    """Each looks and then writes the same, one before the other."""
+    memory, found = worlds.current().memory(1), {}
+
+    def look(number: int) -> None:
+        step()
+        found[number] = int(memory.bytes[0])
+        memory.bytes[0] = 1
+
+    threads(lambda: look(0), lambda: look(1))
+    return machines.current_machine().state(), sorted(found.items())
+
+
+@pytest.mark.parametrize("program", [one_of_two_puts_first, one_of_two_writes_last, one_of_two_sees_what_is_then_gone])
+def test_states_are_told_apart_by_what_is_in_a_box_or_in_memory(program: Any) -> None:
+    """If the threads' histories said all, a schedule could be taken for one that was tried."""
+    results: dict[int, set[str]] = {}
+
+    def judge(outcome: Outcome) -> list[str]:
+        state, result = outcome.result
+        results.setdefault(state, set()).add(repr(result))
+        return []
+
+    explore(program, delays=3, judge=judge)
+    assert all(len(found) == 1 for found in results.values())
+    assert len(set.union(*results.values())) == 2
+
+
 # ---- the loader
 
 
@@ -141,6 +194,16 @@ def test_nothing_is_found_within_a_delay_or_a_fault(name: str) -> None:
     assert sampled.counterexample is None, str(sampled)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", LENDINGS)
+def test_no_batch_changes_while_it_is_held(name: str) -> None:
+    """`make explore` tries every fault, too."""
+    found = explore(LENDINGS[name], delays=1, draws=False)
+    assert found.counterexample is None, str(found)
+    sampled = explore_by_chance(LENDINGS[name], 60, faults=2, draws=False)
+    assert sampled.counterexample is None, str(sampled)
+
+
 def test_without_workers_there_is_one_schedule() -> None:
     found = explore(lambda: load(num_workers=0))
     assert found.counterexample is None, found
@@ -150,7 +213,7 @@ def test_without_workers_there_is_one_schedule() -> None:
 def test_messages_that_fill_the_pipes() -> None:
     """A pipe holds one message: the next takes several writes, and arrives in pieces."""
     for bounds in ({"delays": 1, "faults": 0}, {"delays": 0, "faults": 1}):
-        found = explore(load, capacity=100, draws=False, **bounds)
+        found = explore(load, capacity=bytes_of_a_result(), draws=False, **bounds)
         assert found.counterexample is None, str(found)
 
 
@@ -227,6 +290,26 @@ def test_a_pin_thread_that_is_slow_to_look_at_its_flag() -> None:
         ended = [event[7] for event in outcome.events if event[2] == Kind.PIN_JOINED]
         assert ended == [0]  # not when main gave up
         assert (outcome.left, outcome.open_pipes) == ([], 0), name
+
+
+@pytest.mark.parametrize("collate_fn", [only, minidl.default_collate])
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_worker_that_gets_no_memory(monkeypatch: pytest.MonkeyPatch, number: int, size: int, collate_fn: Any) -> None:
+    """Its feeder died, as the batch's room was closed when the error was to be sent in its place: main waited for
+    ever."""
+    make = SimulatedWorld.memory
+
+    def memory(world: SimulatedWorld, nbytes: int) -> Any:
+        if len(world.machine.memories) == number:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return make(world, nbytes)
+
+    monkeypatch.setattr(SimulatedWorld, "memory", memory)
+    outcome = simulate(lambda: hold(dataset=Numbers((size,) * 6), collate_fn=collate_fn), draws=False)
+    assert isinstance(outcome.error, OSError) and "Too many open files" in str(outcome.error)
+    assert [kind for _, _, kind, *_ in outcome.events].count(Kind.YIELDED) == number
+    assert (outcome.left, outcome.errors) == ([], [])
 
 
 # ---- the explanation of a deadlock

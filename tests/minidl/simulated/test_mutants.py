@@ -13,10 +13,11 @@ from minidl import shutdown
 from minidl.events import Kind
 from minidl.world.simulated import explore, simulate
 from tests.minidl.simulated.gallery import picture
-from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant, at_work
+from tests.minidl.simulated.mutants import Edit, Mutant, at_work
+from tests.minidl.simulated.slot_mutants import ALL_MUTANTS
 from tracing.analysis.hang.explain import explain
 
-BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+BY_NAME = {mutant.name: mutant for mutant in ALL_MUTANTS}
 
 
 @pytest.fixture(params=BY_NAME)
@@ -66,12 +67,12 @@ def test_the_page_is_up_to_date(mutant: Mutant) -> None:
 
 
 def test_every_mutant_has_its_own_name() -> None:
-    assert len(BY_NAME) == len(MUTANTS) == 15
+    assert len(BY_NAME) == len(ALL_MUTANTS) == 25
 
 
 def test_of_a_blocked_feeder_the_explanation_names_the_message_it_is_writing() -> None:
     """Not one it wrote before, which is in the pipe. (Main waits without a bound, or the worker would be killed.)"""
-    [mutant] = [each for each in MUTANTS if each.name == "process exit joins a feeder that is blocked"]
+    [mutant] = [each for each in ALL_MUTANTS if each.name == "process exit joins a feeder that is blocked"]
     unbounded = Edit(shutdown, "wait_for_workers", "worker.join(patience)", "worker.join(None)")
     patient = dataclasses.replace(mutant, edits=(*mutant.edits, unbounded))
     stuck = patient.explored().counterexample

@@ -17,7 +17,7 @@ import torch
 
 import minidl
 import tracing
-from minidl import events
+from minidl import events, transport
 from minidl import world as worlds
 from minidl.shutdown import PATIENCE
 from minidl.world.simulated import compute, drop, simulate, sleep, step
@@ -153,6 +153,40 @@ def test_processes_share_nothing() -> None:
     assert isinstance(error, (AttributeError, TypeError)) and "local object" in str(error)
 
 
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_forked_process_has_the_same_memory(start_method: str) -> None:
+    """Whatever lies in it: tensors, arrays, views. A spawned one has copies."""
+
+    def program() -> Any:
+        world = worlds.current()
+        memory = world.memory(64)
+        memory.bytes[:] = 1
+        tensor = torch.frombuffer(memoryview(memory.bytes)[8:48], dtype=torch.int16)
+        things = [memory.bytes[32:8:-8], tensor, tensor.reshape(4, 5)[1:, ::2], np.ones(1), torch.ones(1)]
+        reader, writer = world.pipe()
+        child = world.process(sees, (world, things, writer), "child")
+        child.start()
+        writer.close()
+        sleep(0.1)
+        memory.bytes[:] = 2
+        found = b""
+        while data := reader.read():
+            found += data
+        return eval(found)
+
+    before, after = simulate(program, start_method=start_method).result
+    lie_there, do_not = slice(3), slice(3, 5)
+    assert before[do_not] == after[do_not] == [[1.0], [1.0]]
+    assert before[lie_there] == [[1] * 3, [257] * 20, [[257] * 3] * 3]
+    assert after[lie_there] == ([[2] * 3, [514] * 20, [[514] * 3] * 3] if start_method == "fork" else before[lie_there])
+
+
+def sees(world: Any, things: list[Any], writer: Any) -> None:
+    before = [thing.tolist() for thing in things]
+    sleep(1.0)
+    writer.write(memoryview(repr((before, [thing.tolist() for thing in things])).encode()))
+
+
 def test_a_killed_process_runs_nothing_more() -> None:
     def killed(world: Any, writer: Any) -> None:
         try:
@@ -195,6 +229,7 @@ def test_a_simulation_leaves_the_real_world_as_it_was() -> None:
         assert gc.isenabled() and events.installed() is None
         assert torch.manual_seed is seed and torch.get_num_threads() == threads
         assert type(worlds.current()).__name__ == "RealWorld" and minidl.get_worker_info() is None
+        assert transport._room is None
     assert before == (random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()[1].tolist())  # type: ignore[index]
     assert list(minidl.DataLoader(range(3), num_workers=2, collate_fn=list)) == BATCHES[0]
 

@@ -13,7 +13,7 @@ import tracing
 from minidl.events import STOP, Kind, Queue
 from tests.tracing.loads import LOADS
 from tests.tracing.traces import copy
-from tracing.analysis.check.invariants import INVARIANTS
+from tracing.analysis.check.invariants_of_slots import INVARIANTS
 
 Recorded = Callable[[str], tracing.Trace]
 Edit = Callable[[np.ndarray], np.ndarray]
@@ -24,7 +24,7 @@ def test_all_invariants_hold_on_a_real_load(recorded: Recorded, name: str) -> No
     assert tracing.check(recorded(name)) == []
 
 
-@pytest.mark.parametrize("name", ["in_order", "persistent", "stream", "dying"])
+@pytest.mark.parametrize("name", ["in_order", "persistent", "stream", "dying", "slots"])
 def test_all_invariants_hold_on_what_is_known_at_any_moment(recorded: Recorded, name: str, tmp_path: Path) -> None:
     """A trace that ends early breaks nothing by what would have come later."""
     trace = recorded(name)
@@ -180,6 +180,51 @@ def pin_after_the_shutdown(events: np.ndarray) -> np.ndarray:
     return moved(events, at(events, Kind.PIN_THREAD_END)[0], at(events, Kind.SHUTDOWN_END)[0] + 1)
 
 
+def grant_what_is_lent(events: np.ndarray) -> np.ndarray:
+    return without(events, at(events, Kind.SLOT_FREE)[0])
+
+
+def grant_twice(events: np.ndarray) -> np.ndarray:
+    """Two tasks of a worker that it has at once."""
+    events = events.copy()
+    first, second = at(events, Kind.SLOT_GRANTED, worker=0)[:2]
+    events["value"][second] = events["value"][first]
+    return events
+
+
+def fill_what_is_lent(events: np.ndarray) -> np.ndarray:
+    filled = at(events, Kind.SLOT_FILLED)[0]
+    of_task = {name: events[name][filled] for name in ("worker", "task", "epoch")}
+    return moved(events, filled, at(events, Kind.SLOT_LENT, **of_task)[0] + 1)
+
+
+def lend_another_slot(events: np.ndarray) -> np.ndarray:
+    events = events.copy()
+    lent = at(events, Kind.SLOT_LENT, value=0)[-1]
+    events["value"][lent] = 99
+    return events
+
+
+def free_twice(events: np.ndarray) -> np.ndarray:
+    first = at(events, Kind.SLOT_FREE)[0]
+    return again(events, first, first)
+
+
+def use_again_after_a_fork(events: np.ndarray) -> np.ndarray:
+    retired = at(events, Kind.SLOT_RETIRED)[0]
+    of_slot = {name: events[name][retired] for name in ("worker", "value")}
+    after = next(each for each in at(events, Kind.SLOT_LENT, **of_slot) if each > retired)
+    of_task = {name: events[name][after] for name in ("worker", "task", "epoch")}
+    return without(events, *at(events, Kind.SLOT_MADE, **of_task))
+
+
+def have_many_slots(events: np.ndarray) -> np.ndarray:
+    events = events.copy()
+    of_slots = np.isin(events["kind"], [Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE, Kind.SLOT_RETIRED])
+    events["value"][of_slots & (events["value"] == 3)] = 4
+    return events
+
+
 EDITS: list[tuple[str, str, Edit]] = [
     ("exactly once", "in_order", receive_twice),
     ("exactly once", "pinned", lose_silently),
@@ -203,6 +248,13 @@ EDITS: list[tuple[str, str, Edit]] = [
     ("shutdown is the end", "pinned", close_after_the_shutdown),
     ("shutdown is the end", "pinned", feed_after_the_shutdown),
     ("shutdown is the end", "pinned", pin_after_the_shutdown),
+    ("granted when free", "slots", grant_what_is_lent),
+    ("granted when free", "in_order", grant_twice),
+    ("filled when granted", "slots", fill_what_is_lent),
+    ("lent as granted", "slots", lend_another_slot),
+    ("freed once", "slots", free_twice),
+    ("new after a fork", "slots", use_again_after_a_fork),
+    ("few slots", "slots", have_many_slots),
 ]
 
 
@@ -210,7 +262,7 @@ def test_the_page_lists_every_invariant() -> None:
     page = (Path(__file__).parents[3] / "docs/views.md").read_text(encoding="utf-8")
     rows = [f"| {each.name} | {each.sentence} |" for each in INVARIANTS]
     assert "\n".join(rows) in page
-    assert len(rows) == 14 and "fourteen invariants" in page
+    assert len(rows) == 20 and "twenty invariants" in page
 
 
 def test_every_invariant_is_broken_by_some_edit() -> None:

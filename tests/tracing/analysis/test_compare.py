@@ -44,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tracing.Trace
     def record(sample: float = 0.03, batches: int = BATCHES, **options: Any) -> tracing.Trace:
         data = loads.Samples(2 * batches, slow(sample))
         path = tmp_path_factory.mktemp("compare") / "run.trace"
-        return loads.record(path, data, **({"num_workers": 2, "batch_size": 2} | options))
+        return loads.record(path, data, **({"num_workers": 2, "batch_size": 2, "collate_fn": list} | options))
 
     return record
 

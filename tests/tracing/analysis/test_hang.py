@@ -24,7 +24,9 @@ from tests.tracing.loads import LOADS
 from tests.tracing.traces import copy
 from tracing.__main__ import main
 from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.explain import FLOOR, Hang, explain
+from tracing.analysis.hang.explain import explain
+from tracing.analysis.hang.hang import Hang
+from tracing.analysis.hang.patience import FLOOR, FLOOR_ENDED, TIMES
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.recording import file_format as fmt
 
@@ -120,8 +122,11 @@ def test_check_prints_all_of_it_and_the_report_the_gist(tmp_path: Path, capsys: 
         assert any(line.split()[:2] == ["worker", "0"] and "FETCH_BEGIN: fetches batch 4" in line for line in last)
         assert main(["check", str(trace.path)]) == 0
         assert "all invariants hold" in capsys.readouterr().out  # and no hang: it has not lasted long
-        while time.monotonic_ns() < hang.links[0].since + 2 * hang.usual:
-            pass  # main must have waited this long
+        late_enough = hang.links[0].since + max(FLOOR_ENDED, TIMES * hang.usual)
+        while not any(each["pid"] == pid and each["time"] > late_enough for each in trace.samples):
+            time.sleep(0.05)  # main must have waited this long, and be known to have lived
+        while not {pid, worker.pid} <= {stack.pid for stack in trace.stacks}:
+            time.sleep(0.05)
         os.kill(worker.pid, signal.SIGSTOP)  # it would end a second after main
         os.kill(pid, signal.SIGKILL)
         while not (trace.events["kind"] == Kind.PARENT_DIED).any():
@@ -133,6 +138,8 @@ def test_check_prints_all_of_it_and_the_report_the_gist(tmp_path: Path, capsys: 
             in printed
         )
         assert f"{WAITS}:" in printed and f"{FETCHES}:" in printed
+        assert re.search(r"hanging.py:\d+, run: for number, _batch in enumerate\(loader, 1\):\n", printed)
+        assert re.search(r"hanging.py:\d+, (Blocks\.)?__getitem__: threading.Event\(\).wait\(\)\n", printed)
         assert "Without main, these live on: kill" in printed and str(worker.pid) in printed
         first, second = tracing.report(tracing.load(trace.path)).notes[:2]
         assert first.startswith(f"When main (pid {pid}) was killed") and FETCHES in first
@@ -181,10 +188,12 @@ def test_a_wait_until_the_end_of_the_recording_is_explained_if_it_was_long(hung:
     assert found.age == found.until - found.links[0].since >= FLOOR and FETCHES in found.links[1].what
 
 
-def test_main_killed_while_it_trains_was_not_stuck_in_the_loader(hung: Recorded, tmp_path: Path) -> None:
+def test_main_killed_while_it_trains_was_stuck_if_the_step_was_long(hung: Recorded, tmp_path: Path) -> None:
     pids = {pid: gone() for pid in living(hung("trains"))}
     trace = part(hung("trains"), hung("trains").events, tmp_path / "trace", pids)
-    assert explain(trace, later(trace)) is None
+    assert explain(trace, later(trace, FLOOR // 2)) is None
+    found = explain(trace, later(trace, 2 * FLOOR))
+    assert found is not None and (found.cause, found.ending) == (Cause.TRAINING, Ending.KILLED)
 
 
 # ---- runs that do not hang

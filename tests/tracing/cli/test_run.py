@@ -264,3 +264,52 @@ def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path
         run = done(traced(tmp_path, "script.py"), tmp_path)
     assert "tracing: trace is being recorded into by another run; this one goes to trace-2\n" in run.stderr
     assert len(tracing.load(tmp_path / "trace-2").loaders) == 1
+
+
+# ---- minidl's loader in place of torch's
+
+
+ANY_LOADER = """
+    import sys
+    import torch.utils.data
+    from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import DataLoader as Same
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+        def __getitem__(self, key):
+            return torch.full((1 << 14,), key)
+
+    class OwnLoader(DataLoader):
+        def __iter__(self):
+            return super().__iter__()
+
+    if __name__ == "__main__":
+        torch.manual_seed(0)
+        assert torch.utils.data.DataLoader is DataLoader is Same
+        for kind in (DataLoader, OwnLoader):
+            loader = kind(Rows(), batch_size=4, num_workers=2, shuffle=True)
+            assert isinstance(loader, torch.utils.data.DataLoader)
+            print([batch[:, 0].tolist() for batch in loader])
+"""
+
+
+def test_minidls_loader_stands_in_for_torchs(tmp_path: Path) -> None:
+    """The same batches come, moved in slots; and it is said that they do."""
+    script = str(write(tmp_path / "any.py", ANY_LOADER))
+    run = [sys.executable, "-m", "tracing", "run"]
+    with_torch, with_minidl = (
+        done([*run, *options, "-o", str(tmp_path / name), script], tmp_path)
+        for name, options in (("torch", []), ("minidl", ["--minidl"]))
+    )
+    assert with_torch.returncode == with_minidl.returncode == 0, with_minidl.stderr
+    assert with_minidl.stdout == with_torch.stdout != ""
+    assert "stands in for torch.utils.data's" in with_minidl.stderr and "stands in" not in with_torch.stderr
+    moved = {}
+    for name in ("torch", "minidl"):
+        trace = tracing.load(tmp_path / name)
+        assert len({each.loader for each in trace.loaders}) == 2 and tracing.check(trace) == []
+        packages = {each.config["package"] for each in trace.loaders}
+        moved[name] = packages, int((trace.tasks["slot_filled"] >= 0).sum())
+    assert moved == {"torch": ({"torch.utils.data"}, 0), "minidl": ({"minidl"}, 4)}

@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -158,6 +159,19 @@ def test_only_torchs_loaders_can_be_attached() -> None:
         attach(minidl.DataLoader(range(3)))  # type: ignore[type-var]
     with pytest.raises(TypeError, match=r"a torch\.utils\.data\.DataLoader, not builtins\.list"):
         attach([1, 2])  # type: ignore[type-var]
+
+
+def test_a_torch_without_what_is_needed_is_named_at_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not by a failure in the middle: the private methods of another version may have other names."""
+    monkeypatch.delattr(dataloader._MultiProcessingDataLoaderIter, "_try_put_index")
+    lacking = f"torch {re.escape(torch.__version__)} has no .*_try_put_index: its loaders cannot"
+    with pytest.raises(RuntimeError, match=lacking):
+        attach(DataLoader(Numbers(4)))
+    with everything():
+        assert [len(batch) for batch in DataLoader(Numbers(4))] == [1, 1, 1, 1]
+    assert capfd.readouterr().err.count("its loaders cannot be recorded") == 1
 
 
 def test_a_recording_may_begin_at_any_time(tmp_path: Path) -> None:

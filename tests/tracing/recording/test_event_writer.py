@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ import pytest
 import tracing
 from minidl import events
 from minidl.events import CLOCKED, NO_TASK, NO_WORKER, Kind, Queue, emit
+from tests.tracing.cli.terminal import ROOT
 from tracing.recording import file_format as fmt
 from tracing.recording.event_writer import CHUNK, MAX_TEXT, EventWriter, Host
 
@@ -35,10 +37,12 @@ def emit_put(task: int, text: object = None) -> None:
 
 
 def in_child(function: Callable[[], None]) -> int:
-    """Run it in a forked child; return the child's pid once it has ended."""
+    """Run it in a forked child, given its recorder as a worker is; return the child's pid once it has ended."""
+    recorder = events.installed()
     pid = os.fork()
     if pid == 0:
         try:
+            events.install(recorder)
             function()
         finally:
             os._exit(0)
@@ -131,7 +135,6 @@ def test_a_killed_process_leaves_all_its_events(tmp_path: Path) -> None:
 
 def test_a_forked_child_writes_to_files_of_its_own(tmp_path: Path) -> None:
     def child() -> None:
-        events.install(events.installed())  # a worker is given its recorder, which it has inherited already
         emit_put(1, "child")
         grandchildren.append(in_child(lambda: emit_put(2, "grandchild")))
         emit_put(3)
@@ -176,14 +179,38 @@ def test_a_recorder_whose_directory_is_gone_is_no_disturbance(tmp_path: Path, ca
     assert capsys.readouterr().err == ""
 
 
-def test_a_full_file_counts_what_it_drops(tmp_path: Path) -> None:
+def test_a_full_file_counts_what_it_drops_and_says_so_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with tracing.record(tmp_path / "run", capacity=10):
         for n in range(25):
             emit_put(n)
+            (said,) = [*capsys.readouterr().err.splitlines(), *[""] * (n != 10)]
+            assert ("has recorded 10 events, as many as it may" in said) == (n == 10)
         assert tracing.load(tmp_path / "run").dropped == 15
     trace = tracing.load(tmp_path / "run", strict=True)
     assert trace.events["task"].tolist() == list(range(10))
     assert trace.dropped == 15 and trace.complete == 10
+
+
+def test_where_files_may_not_be_large_fewer_events_are_recorded(tmp_path: Path) -> None:
+    """`ulimit -f`, and `ulimit -v` beyond what the process has."""
+    program = """
+import resource, sys, tracing
+from minidl import events
+recording = tracing.record(sys.argv[1])  # everything is imported now
+what, more = getattr(resource, sys.argv[2]), 300_000_000
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() if what == resource.RLIMIT_AS else 0
+resource.setrlimit(what, (size + more, size + more))
+with recording:
+    for n in range(100):
+        events.emit(events.PUT, 7 << 32, n)
+"""
+    for number, limit in enumerate(("RLIMIT_FSIZE", "RLIMIT_AS")):
+        path = tmp_path / str(number)
+        subprocess.run([sys.executable, "-c", program, path, limit], cwd=ROOT, check=True, timeout=60)
+        trace = tracing.load(path, strict=True)
+        assert trace.events["task"].tolist() == list(range(100)) and trace.dropped == 0
 
 
 def test_a_full_disk_costs_events_and_not_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,8 +246,10 @@ def test_files_are_cut_at_the_end_except_those_of_living_processes(tmp_path: Pat
     with tracing.record(tmp_path / "run"):
         dead = in_child(lambda: emit_put(1))
         (reading, writing), (ready, announcing) = os.pipe(), os.pipe()
+        recorder = events.installed()
         living = os.fork()
         if living == 0:
+            events.install(recorder)
             emit_put(2)
             os.write(announcing, b"2")
             os.close(writing)
@@ -296,6 +325,9 @@ class Mute:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
+        ([12, -3, 1 << 70], [12, -3, 1 << 70]),
+        ([1, True], [1, True]),
+        ([], []),
         ([1, 2.5, None, True, "ä"], [1, 2.5, None, True, "ä"]),
         ((1, {"a": (2,)}), [1, {"a": [2]}]),
         ({1: np.int64(2)}, {"1": repr(np.int64(2))}),
@@ -342,7 +374,7 @@ def test_a_simulated_world_brings_its_own_clock_threads_and_pids(tmp_path: Path)
                 setattr(spaces[current[0]], name, value)
 
         clock = lambda: next(ticks)  # noqa: E731 - five of the six things a host is asked for
-        host = Host(clock, clock, clock, lambda: 42, lambda: 41, Threads, lambda: names[current[0]])
+        host = Host(clock, clock, clock, lambda: 42, lambda: 41, Threads, lambda: names[current[0]], is_real=False)
         writer = EventWriter(directory, 100, host)
         for current[0] in (0, 1, 0):
             writer.record(Kind.FETCH_BEGIN, EPOCH, current[0], -1, 0, 0, "text")
@@ -358,15 +390,31 @@ def test_a_simulated_world_brings_its_own_clock_threads_and_pids(tmp_path: Path)
 
 def test_an_event_takes_no_lock_and_makes_no_system_call_but_for_the_time(tmp_path: Path) -> None:
     """It costs these calls and no other. (How long they take is measured by tests/benchmarks.)"""
+    with tracing.record(tmp_path / "run"):
+        emit(Kind.PUT, EPOCH, 5, 1, Queue.INDEX)  # the first one opens the files
+        calls = calls_of(lambda: emit(Kind.PUT, EPOCH, 6, 1, Queue.INDEX))
+    assert calls == ["emit", "record", "next", "monotonic_ns", "pack_into"]
+
+
+def test_the_keys_of_a_batch_cost_one_write_and_no_json_encoder(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run"):
+        emit_put(0, [1])  # the first one opens the files
+        calls = calls_of(lambda: emit_put(1, list(range(64))))
+    assert calls[calls.index("_write_text") :] == [
+        "_write_text", "next", "render", "len", "_write_line", "encode", "write",
+        "monotonic_ns", "pack_into",
+    ]  # fmt: skip
+
+
+def calls_of(function: Callable[[], object]) -> list[str]:
+    """The names of all functions that it calls, those of C too."""
     calls: list[str] = []
 
     def note(frame: Any, event: str, called: Any) -> None:
         if event in ("call", "c_call"):
             calls.append(frame.f_code.co_name if event == "call" else called.__name__)
 
-    with tracing.record(tmp_path / "run"):
-        emit(Kind.PUT, EPOCH, 5, 1, Queue.INDEX)  # the first one opens the files
-        sys.setprofile(note)
-        emit(Kind.PUT, EPOCH, 6, 1, Queue.INDEX)
-        sys.setprofile(None)
-    assert calls == ["emit", "record", "next", "monotonic_ns", "pack_into", "setprofile"]
+    sys.setprofile(note)
+    function()
+    sys.setprofile(None)
+    return calls[1:-1]  # without the two at the ends

@@ -31,7 +31,7 @@ def test_each_site_is_a_call_of_emit_with_that_kind() -> None:
 
 def test_a_site_names_its_function_in_full() -> None:
     (put, *_) = emit_sites()["SEND_BEGIN"]
-    assert (put.file, put.function) == ("minidl/queues.py", "Producer._send")
+    assert (put.file, put.function) == ("minidl/queues.py", "Producer._packed")
 
 
 def test_a_trace_carries_the_lines_of_the_minidl_that_made_it(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from tracing.trace.state import (
     PinState,
     PinStatus,
     QueueState,
+    SlotState,
+    SlotStatus,
     TaskState,
     TaskStatus,
     WorkerState,
@@ -56,6 +58,8 @@ class Replay:
         self.queues: dict[tuple[int, int], QueueState] = defaultdict(QueueState)
         self.closed = self.shutting_down = False
         self.began_shutdown, self.step, self.error, self.config = 0, "", None, {}
+        self.slots: dict[int, dict[int, SlotState]] = defaultdict(dict)  # worker -> slot -> what it is
+        self.own_memory: dict[int, int] = defaultdict(int)
         self.begin_epoch(0, 0, -1)
 
     def begin_epoch(self, epoch: int, time: int, previous: int) -> None:
@@ -74,6 +78,9 @@ class Replay:
         self.move(kind, int(event["queue"]), worker, LABELS.get(task, task))
         if kind == Kind.EPOCH_BEGIN:
             self.begin_epoch(int(event["epoch"]), time, value)
+        self.slot(kind, int(event["queue"]), value, worker, task, int(event["epoch"]), time)
+        if kind == Kind.SLOT_RETIRED:
+            return  # a fork is beside whatever main does
         if role == "worker":
             self.worker_says(kind, worker, time, event)
         elif role == "pin":
@@ -93,6 +100,26 @@ class Replay:
             state.pipe.append(state.buffer.pop(0))
         elif kind == Kind.GOT:
             (state.buffer if queue == Queue.DATA else state.pipe).pop(0)
+
+    def slot(self, kind: int, queue: int, value: int, worker: int, task: int, epoch: int, time: int) -> None:
+        slots, is_granted = self.slots[worker], SlotStatus.GRANTED
+        granted = [each for each in slots.values() if each.status is is_granted]
+        mine = [each for each in granted if (each.task, each.epoch) == (task, epoch)]
+        if kind == Kind.SLOT_GRANTED and value >= 0:
+            slots[value] = SlotState(value, is_granted, task, epoch, time, False)
+        elif kind == Kind.SLOT_FILLED and mine:
+            mine[0].status, mine[0].since = SlotStatus.FILLED, time
+        elif kind == Kind.SLOT_LENT and value >= 0:
+            slots[value] = SlotState(value, SlotStatus.LENT, task, epoch, time, False)
+        elif kind == Kind.SLOT_LENT:
+            self.own_memory[worker] += 1
+        elif kind == Kind.SLOT_RETIRED:
+            slots[value].retired = True
+        elif kind == Kind.SLOT_FREE:
+            slots[value] = SlotState(value, SlotStatus.FREE, -1, -1, time, slots[value].retired)
+        elif kind == Kind.RESUME_ACKNOWLEDGED or (kind == Kind.GOT and queue == Queue.RESULT):
+            for each in granted if kind == Kind.RESUME_ACKNOWLEDGED else mine:
+                slots[each.slot] = SlotState(each.slot, SlotStatus.FREE, -1, -1, time, False)
 
     def worker_says(self, kind: int, worker: int, time: int, event: Any) -> None:
         if kind == Kind.WORKER_BEGIN:
@@ -169,7 +196,9 @@ class Replay:
         if worker in self.final:
             status, since, code = self.final[worker]
             task = -1
-        return WorkerState(worker, self.pids.get(worker, 0), status, task, since, code, self.done[worker])
+        done, slots = self.done[worker], [self.slots[worker][slot] for slot in sorted(self.slots[worker])]
+        pid, own_memory = self.pids.get(worker, 0), self.own_memory[worker]
+        return WorkerState(worker, pid, status, task, since, code, done, slots, own_memory)
 
     def main_state(self, rcvd_idx: int) -> MainState:
         status, since = self.main.status, self.main.since

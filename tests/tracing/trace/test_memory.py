@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from matplotlib.figure import Figure
 
 import minidl
 import tracing
@@ -20,6 +22,7 @@ from minidl.events import Kind
 from tracing.recording import file_format as fmt
 from tracing.recording import memory_sampler as sampler
 from tracing.trace import memory
+from tracing.views.timeline.memory_strips import LineEnd, joined
 
 pytestmark = [
     pytest.mark.alone,
@@ -189,3 +192,19 @@ def test_the_timeline_draws_the_samples(run: Callable[[str], tracing.Trace]) -> 
     assert drawn["memory (MB)"].get_xlim() == drawn["lanes"].get_xlim()
     quiet = {axes.get_gid() for axes in tracing.timeline(run("copied")).axes}
     assert "memory (MB)" in quiet and "mappings of main" not in quiet
+
+
+@pytest.mark.parametrize("spread", [0.0, 3.0, 40.0])
+def test_names_at_the_ends_of_lines_do_not_overprint_each_other(spread: float) -> None:
+    figure = Figure(figsize=(9, 1), dpi=200)
+    axes = figure.add_axes((0.1, 0, 0.9, 1))
+    axes.set(xlim=(0, 100), ylim=(0, 100))
+    chance = np.random.default_rng(0)
+    ends = [LineEnd(95 + chance.uniform(-2, 2), 50 + chance.uniform(-spread, spread), [n]) for n in range(-1, 12)]
+    found = joined(axes, ends)
+    assert sorted(worker for end in found for worker in end.workers) == list(range(-1, 12))
+    if not spread:
+        assert [end.words for end in found] == ["main, workers 0–11"]
+    texts = [axes.annotate(each.words, (each.x, each.y), size=5.5, ha="right") for each in found]
+    boxes = [text.get_window_extent() for text in texts]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))

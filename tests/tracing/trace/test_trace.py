@@ -128,6 +128,8 @@ def test_the_table_of_tasks_agrees_with_the_events(recorded: Recorded, name: str
             row[hop.replace("got", "arrived")] = last[here]
         if hop in ("index_sent", "result_sent"):
             row[hop.replace("sent", "bytes")] = int(event["value"])
+        if hop in ("slot_granted", "slot_filled"):
+            row["slot" if hop == "slot_granted" else "slot_bytes"] = int(event["value"])
         if hop in ("dispatched", "fetch_begin"):
             row["worker"] = int(event["worker"])
         if hop == "yielded":
@@ -146,11 +148,26 @@ def test_the_table_of_tasks_agrees_with_the_events(recorded: Recorded, name: str
 
 def test_the_hops_of_a_batch_are_in_order(recorded: Recorded) -> None:
     way = [name for name in HOPS if name not in ("failed", "pin_failed", "stream_end", "skipped", "lost")]
-    way = [name for name in way if name not in ("stored", "released")]
+    way = [name for name in way if name not in ("stored", "released", "slot_filled", "slot_lent", "slot_free")]
     for row in recorded("pinned").tasks:
         times = [int(row[name]) for name in way]
         assert -1 not in times and times == sorted(times)
         assert min(row["fetch_cpu"], row["index_bytes"], row["result_bytes"]) > 0
+
+
+def test_a_trace_from_before_there_were_slots(recorded: Recorded, tmp_path: Path) -> None:
+    trace = recorded("slots")
+    of_slots = np.isin(trace.events["kind"], [kind for kind in Kind if kind.name.startswith("SLOT_")])
+    assert of_slots.any()
+    copy(trace, trace.events[~of_slots], tmp_path / "old")
+    for file in (tmp_path / "old").glob("text-*.jsonl"):
+        file.write_text(file.read_text().replace('"transport": "slots", ', ""))
+    old = tracing.load(tmp_path / "old", strict=True)
+    assert "transport" not in old.loaders[0].config and tracing.check(old) == []
+    for k in (len(old) // 2, -1):
+        assert [(worker.slots, worker.own_memory) for worker in old.state(k).loaders[0].workers] == [([], 0)] * 2
+    assert (old.tasks["slot"] == -1).all() and (old.tasks["slot_lent"] == -1).all()
+    assert str(tracing.report(old)) and tracing.timeline(old) is not None
 
 
 # ---- growing
@@ -206,8 +223,10 @@ def test_a_trace_is_read_while_it_is_recorded(tmp_path: Path) -> None:
         for n in range(1, 5000):
             emit(Kind.PUT, EPOCH, n, 0, Queue.INDEX, text=n)
         assert trace.refresh() == 4999 and trace.text(4999) == 4999
+        recorder = events.installed()
         pid = os.fork()
         if pid == 0:
+            events.install(recorder)  # as a worker does
             emit(Kind.GOT, EPOCH, 0, 0, Queue.INDEX, text="child")
             os._exit(0)
         os.waitpid(pid, 0)

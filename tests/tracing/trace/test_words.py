@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracing.trace.words import duration
+from tracing.trace.words import duration, size
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,12 @@ from tracing.trace.words import duration
 )  # fmt: skip
 def test_durations_are_short(nanoseconds: float, words: str) -> None:
     assert duration(nanoseconds) == words and len(words) <= 8
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "words"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (99_960, "100 KB"), (999_600, "1.0 MB"), (38_535_168, "38.5 MB"),
+     (999_600_000, "1.0 GB"), (123e9, "123.0 GB")],
+)  # fmt: skip
+def test_sizes_are_short(nbytes: float, words: str) -> None:
+    assert size(nbytes) == words and len(words) <= 8

@@ -26,6 +26,7 @@
       counts: [...main.querySelectorAll("dd")].map((each) => Number(each.textContent)),
       index: lanes.map((lane) => queue(lane.children[0])),
       workers: lanes.map((lane) => [text(lane, ".id"), ...doing(lane), [...lane.querySelectorAll(".process span")].map((each) => each.textContent)]),
+      slots: lanes.map((lane) => [...lane.querySelectorAll(".slots i")].map((each) => [each.title, each.textContent])),
       results: lanes.map((lane) => queue(lane.children[2])),
       pin: back("pin") && doing(back("pin")),
       data: back("data") && chips(back("data")),

@@ -40,6 +40,7 @@ from tracing.trace.state import (
     PinState,
     PinStatus,
     QueueState,
+    SlotStatus,
     State,
     TaskState,
     TaskStatus,
@@ -193,6 +194,23 @@ def test_reorder_buffer_shows_what_it_waits_for(recorded: Recorded) -> None:
     kept = lines[top + 1].split("│▸│")[0]
     assert numbers_in(kept) == [*loader.reorder_buffer[::-1], 0] and "0?" in kept
     assert "worker 0 has it" in lines[top + 3]
+
+
+def test_the_numbers_tell_how_many_slots_are_lent(recorded: Recorded) -> None:
+    trace = recorded("slots")
+    seen = set()
+    for state in moments(trace, 100):
+        facts = recent(trace, state, state.time)
+        loader = next(loader for loader in state.loaders if loader.iterator == facts.loader)
+        slots = [slot for worker in loader.workers for slot in worker.slots]
+        lent = sum(slot.status is SlotStatus.LENT for slot in slots)
+        screen, line = "\n".join(texts(render(state, facts, 120, 40))), plain(state, facts)
+        if slots:
+            assert f"slots {lent} of {len(slots)} lent" in line and f"{lent} of {len(slots)} lent" in screen
+            seen.add(lent)
+        else:
+            assert "slots" not in line and "slots" not in screen
+    assert {1, 8} <= seen
 
 
 def test_without_workers_there_is_only_main(recorded: Recorded) -> None:

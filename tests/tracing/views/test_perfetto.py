@@ -295,6 +295,23 @@ def test_a_long_trace_is_streamed(tmp_path: Path) -> None:
         assert sum(1 for line in file if '"ph":"f"' in line) == 18_000
 
 
+@pytest.mark.parametrize("name", ["pinned", "dying", "nested"])
+def test_it_does_not_matter_how_many_records_are_made_at_once(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    expected = sorted(perfetto.records(recorded(name)))
+    for at_once in (1, 7):
+        monkeypatch.setattr(perfetto, "AT_ONCE", at_once)
+        monkeypatch.setattr(perfetto.events_of, "__defaults__", (at_once,))
+        assert sorted(perfetto.records(recorded(name))) == expected
+
+
+def test_times_have_every_ns() -> None:
+    assert perfetto._us(np.array([0, 7, 1_000, 1_234_050, 10**15 + 1])) == [
+        "0.000", "0.007", "1.000", "1234.050", "1000000000000.001",
+    ]  # fmt: skip
+
+
 def test_a_name_that_ends_in_gz_is_compressed(recorded: Recorded, tmp_path: Path) -> None:
     perfetto.write(recorded("pinned"), tmp_path / "trace.json")
     perfetto.write(recorded("pinned"), tmp_path / "trace.json.gz")

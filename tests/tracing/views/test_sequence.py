@@ -19,9 +19,10 @@ from minidl.events import Kind
 from tests.tracing.loads import LOADS
 from tests.tracing.traces import begin, copy, steady
 from tracing.trace.event_words import thread_name
+from tracing.trace.state import Label
 from tracing.trace.state_after_event import label
 from tracing.views import sequence
-from tracing.views.sequence import Phase, svg
+from tracing.views.sequence import Phase, rows, svg
 from tracing.views.sequence.mermaid import escape
 from tracing.views.sequence.rows import Arrow, Delivery, Note
 from tracing.views.timeline import colours
@@ -84,6 +85,19 @@ def test_every_message_is_one_arrow_from_its_sender_to_its_receiver(recorded: Re
             assert (arrow.end < 0) == (arrow.delivery in (Delivery.LOST, Delivery.WAITING))
         count += len(found)
     assert count >= 4
+
+
+def test_an_arrow_tells_in_which_slot_its_batch_lies(recorded: Recorded) -> None:
+    trace = recorded("slots")
+    found = sequence.select(trace, epoch=0, batches=(0, 20), most=None)
+    number = trace.loaders[0].loader
+    rows = {row["task"]: row for row in trace.tasks if row["loader"] == number and row["epoch"] == 0}
+    places = {arrow.label: arrow.where for arrow in arrows_of(found) if arrow.target == "main"}
+    for task, where in places.items():
+        slot = rows[task]["slot"]
+        assert where == "worker_result_queue, " + (f"slot {slot}" if slot >= 0 else "memory of its own")
+    assert len(places) == 20 and len(set(places.values())) == 5
+    assert {arrow.where for arrow in arrows_of(found) if arrow.source == "main"} == {"index_queue"}
 
 
 @pytest.mark.parametrize("name", PARALLEL)
@@ -345,3 +359,23 @@ def test_mermaid_texts_are_escaped() -> None:
     assert not set(re.sub(r"#\d+;", "", escaped)) & set(";#<>%&\n")
     assert re.sub(r"#(\d+);", lambda code: chr(int(code[1])), escaped) == "a; b #35; <br> %% c & d"
     assert len(escape("x" * 500)) == 120
+
+
+def test_of_a_long_trace_only_what_is_shown_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    length = steady(tmp_path / "long", 3000, workers=2)
+    trace = tracing.load(tmp_path / "long")
+    every = rows.select(trace, most=None).rows
+    labelled: list[int] = []
+
+    def counting(task: int) -> Label:
+        labelled.append(task)
+        return label(task)
+
+    monkeypatch.setattr(rows, "label", counting)
+    some = rows.select(trace, most=20)
+    assert some.rows == every[:20] and len(labelled) < 500 < len(every)
+    assert "Left out: all from " in some.left_out and length > 50_000
+    labelled.clear()
+    part = rows.select(trace, batches=(2500, 2504)).rows
+    assert len(labelled) < 100
+    assert part == [row for row in every if 2500 <= trace.events["task"][row.begin] < 2504]

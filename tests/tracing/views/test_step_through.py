@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,19 @@ from tests.tracing.traces import begin, copy, steady
 from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
 from tracing.recording.torch_loader.attach import attach
-from tracing.trace.state import Label, LoaderState, MainStatus, PinState, QueueState, WorkerState
+from tracing.trace.event_index import Epoch
+from tracing.trace.state import (
+    Label,
+    LoaderState,
+    MainStatus,
+    PinState,
+    QueueState,
+    SlotState,
+    SlotStatus,
+    State,
+    WorkerState,
+)
+from tracing.trace.trace import Trace
 from tracing.trace.words import duration
 from tracing.views.batch_colours import ON_PAPER
 from tracing.views.step_through import Excerpt, choose, step, step_page, step_through, write_page
@@ -93,6 +106,7 @@ def expected(trace: tracing.Trace, k: int, iterator: int) -> dict[str, Any]:
         "counts": [loader.send_idx, loader.rcvd_idx, loader.tasks_outstanding, loader.yielded],
         "index": [queue(each) for each in loader.index_queues],
         "workers": worker_rows,
+        "slots": [[slot(each) for each in worker.slots] for worker in loader.workers],
         "results": [queue(each) for each in loader.result_queues],
         "pin": doing(loader.pin_thread, state.time) if pinned else None,
         "data": labels(loader.data_queue.messages) if pinned else None,
@@ -102,6 +116,12 @@ def expected(trace: tracing.Trace, k: int, iterator: int) -> dict[str, Any]:
             for task, info in loader.task_info.items()
         ],
     }
+
+
+def slot(state: SlotState) -> list[str]:
+    batch = f", batch {state.task}" if state.task >= 0 else ""
+    lies = state.status in (SlotStatus.FILLED, SlotStatus.LENT)
+    return [f"slot {state.slot}: {state.status.value}{batch}", str(state.task) if lies else ""]
 
 
 def actors_of(trace: tracing.Trace, iterator: int) -> list[Any]:
@@ -222,7 +242,7 @@ def test_every_state_is_shown_forwards_backwards_and_jumping(
     assert walk(page, order) == [forwards[k] for k in order]
 
 
-@pytest.mark.parametrize("load", ["failing", "nested", "empty", "not_in_order", "persistent_stream"])
+@pytest.mark.parametrize("load", ["failing", "nested", "empty", "not_in_order", "persistent_stream", "slots"])
 def test_states_of_other_loads_are_shown(load: str, recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded(load)
     for shown in walk(open_page(trace), list(range(0, len(trace), 7))):
@@ -569,29 +589,76 @@ def test_a_page_of_some_batches(recorded: Recorded, open_page: OpenPage) -> None
 def test_an_excerpt_satisfies_what_was_asked(recorded: Recorded) -> None:
     trace = recorded("two_at_once")
     last = len(trace) - 1
-    assert choose(trace) == Excerpt(0, last, "")
-    assert choose(trace, first=10, last=-10) == Excerpt(10, last - 9, "")
+    assert choose(trace) == Excerpt(0, last, 0)
+    part = choose(trace, first=10, last=-10)
+    assert (part.first, part.last, part.at, part.cut) == (10, last - 9, 10, False)
+    assert part.note.startswith(f"A window: events 10 to {last - 9} of {len(trace)}, from ")
     assert choose(trace, loader=trace.loaders[2].loader).first == trace.loaders[2].first
     middle = (int(trace.events["time"][50]) - trace.start) / 1e9
     assert choose(trace, start=middle).first == pytest.approx(50, abs=1)
     assert choose(trace, end=middle).last == pytest.approx(50, abs=1)
     kept, end = choose(trace, most=100), (trace.events["time"][99] - trace.start) / 1e9
-    assert (kept.first, kept.last) == (0, 99)
-    assert kept.left_out.startswith(f"This page shows events 0 to 99, up to {end:.3f} s; {last - 99} more")
-    assert "\n" not in kept.left_out
+    assert (kept.first, kept.last, kept.cut) == (0, 99, True)
+    assert f"events 0 to 99 of {len(trace)}, from 0.000 to {end:.3f} s. {last - 99} more" in kept.note
+    assert "\n" not in kept.note
     too_late, backwards = {"start": 1e4}, {"first": 9, "last": 8}
     for nothing in ({"epoch": 7}, {"batches": (90, 99)}, too_late, {"loader": 99}, backwards, {"most": 0}):
         with pytest.raises(ValueError, match="nothing to step through"):
             step_page(trace, **nothing)
 
 
+def test_a_moment_is_shown_with_what_is_around_it(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    length = len(trace)
+    seconds = (trace.events["time"] - trace.start) / 1e9
+    for k in (0, 3, length // 2, length - 2, length - 1):
+        found = choose(trace, at=float(seconds[k]) + 1e-9, most=20)
+        assert found.first <= found.at <= found.last == found.first + 19
+        assert abs(seconds[found.at] - seconds[k]) < 2e-9
+        assert min(found.at - found.first, 10) == min(found.at, 10) or found.last == length - 1
+    assert choose(trace, at=1e4).at == length - 1 and choose(trace, at=-1.0).at == 0
+    assert choose(trace, at=0.0, first=10, last=20).at == 10  # a moment outside of the part
+
+
+def test_a_window_far_into_a_long_trace_asks_only_for_its_own_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length = steady(tmp_path / "long", 3000, workers=2)
+    trace, asked, looked_at = tracing.load(tmp_path / "long"), list[int](), list[int]()
+    state, under_way = Trace.state, Epoch.under_way
+
+    def counting_states(self: Trace, k: int = -1) -> State:
+        asked.append(k)
+        return state(self, k)
+
+    def counting_tasks(self: Epoch, k: int) -> slice:
+        some = under_way(self, k)
+        looked_at.append(some.stop - some.start)
+        return some
+
+    monkeypatch.setattr(Trace, "state", counting_states)
+    monkeypatch.setattr(Epoch, "under_way", counting_tasks)
+    shown = step(trace, batches=(2500, 2504)).excerpt
+    assert length - 20_000 < shown.first and asked == list(range(shown.first, shown.last + 1))
+    assert len(looked_at) == len(asked) and max(looked_at) < 12  # of 3000: those that the workers are ahead by
+
+
+def test_the_page_opens_at_its_moment_and_says_that_it_is_a_window(recorded: Recorded, open_page: OpenPage) -> None:
+    trace = recorded("in_order")
+    middle = len(trace) // 2
+    at = (int(trace.events["time"][middle]) - trace.start) / 1e9 + 1e-9
+    page = open_page(trace, at=at, most=30)
+    assert walk(page, ["ArrowRight"]) == [expected(trace, choose(trace, at=at).at + 1, 0)]
+    assert property_of(page, "note") == choose(trace, at=at, most=30).note != ""
+
+
 def test_the_page_names_what_it_leaves_out(recorded: Recorded, tmp_path: Path, open_page: OpenPage) -> None:
     trace = recorded("in_order")
     assert write_page(trace, tmp_path / "whole.html") == ""
-    left_out = write_page(trace, tmp_path / "part.html", most=50)
-    assert "events 0 to 49" in left_out
+    note = write_page(trace, tmp_path / "part.html", most=50)
+    assert "events 0 to 49" in note
     page = open_page(trace, most=50)
-    assert property_of(page, "note") == left_out
+    assert property_of(page, "note") == note
     assert property_of(page, "note", "hidden") is False
 
 
@@ -629,7 +696,7 @@ def test_the_benchmark_steps_through_a_whole_page(chromium: Browser, tmp_path: P
 def test_in_a_terminal_every_event_is_shown_and_fits(size: tuple[int, int], recorded: Recorded) -> None:
     width, height = size
     trace = recorded("dying")
-    steps, kinds = Steps(trace, 0), trace.events["kind"].tolist()
+    steps, kinds = Steps(trace, choose(trace)), trace.events["kind"].tolist()
     for k in range(len(trace)):
         assert steps.k == k
         lines = list(lines_of(steps.shown_event(-1).frame("dying", width, height)))
@@ -644,7 +711,7 @@ def test_in_a_terminal_every_event_is_shown_and_fits(size: tuple[int, int], reco
 def test_in_a_terminal_keys_move(recorded: Recorded) -> None:
     trace = recorded("dying")
     errors = np.flatnonzero(np.isin(trace.events["kind"], list(ERRORS))).tolist()
-    steps = Steps(trace, 5)
+    steps = Steps(trace, replace(choose(trace), at=5))
     for key, k in [
         ("right", 6), ("left", 5), ("down", 15), ("up", 5), ("up", 0), (">", len(trace) - 1), ("E", errors[-1]),
         ("<", 0), ("e", errors[0]), ("e", errors[1]), ("o", errors[1]),
@@ -659,6 +726,16 @@ def test_in_a_terminal_keys_move(recorded: Recorded) -> None:
     steps.press("space")
     steps.play()
     assert (steps.k, steps.playing) == (2, False)
+
+
+def test_in_a_terminal_keys_stay_within_the_part(recorded: Recorded) -> None:
+    trace = recorded("dying")
+    steps = Steps(trace, choose(trace, first=20, last=40))
+    for key, k in [("left", 20), ("down", 30), ("down", 40), ("right", 40), ("<", 20), (">", 40)]:
+        steps.press(key)
+        assert steps.k == k, key
+    mode = list(lines_of(steps.shown_event(-1).frame("dying", 120, 40)))[2]
+    assert f"event 40 of 20 to 40 (a window of {len(trace)})" in mode
 
 
 def test_a_real_terminal_is_used_and_restored(recorded: Recorded) -> None:

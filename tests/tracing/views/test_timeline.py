@@ -25,7 +25,7 @@ from minidl.events import Kind
 from minidl.world.simulated import simulate
 from tests.minidl.simulated.programs import load
 from tests.tracing.traces import steady
-from tracing.trace.state import LoaderState, MainStatus, QueueState
+from tracing.trace.state import LoaderState, MainStatus, QueueState, SlotStatus
 from tracing.trace.tasks import TASK_DTYPE
 from tracing.views.timeline import colours, followed_batch, main_time, marks, queue_contents, timeline, window
 from tracing.views.timeline.spans import LOOK, Look
@@ -148,6 +148,38 @@ def test_every_queue_shows_what_the_state_holds(recorded: Recorded, name: str) -
     assert deepest >= 1
 
 
+def test_every_slot_shows_what_the_state_says(recorded: Recorded) -> None:
+    trace = recorded("slots")
+    [view] = [window.select(trace, None, None, None, None, None)]
+    drawn = Drawn(timeline(trace), trace)
+    seen = set()
+    for time_, state in sampled_states(trace, [each.number for each in view.iterators]):
+        for worker in state.workers if state.alive else ():
+            for words, status, alpha in ("filled", SlotStatus.FILLED, 0.35), ("lent", SlotStatus.LENT, 1.0):
+                batches = {slot.slot: slot.task for slot in worker.slots if slot.status is status}
+                shown = drawn.at(f"slots of worker {worker.worker} {words}", time_)
+                expected = {slot: to_rgba(colours.of_batch(task), alpha) for slot, task in batches.items()}
+                assert dict(shown) == expected and len(shown) == len(expected), (status, state)
+                seen |= {(status, len(batches))}
+    assert (SlotStatus.LENT, 4) in seen and any(status is SlotStatus.FILLED and n for status, n in seen)
+
+
+def test_slots_are_drawn_where_there_are_any_and_summed_up_where_there_are_many(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not [axes for axes in timeline(recorded("pinned")).axes if str(axes.get_gid()).startswith("slots")]
+    trace = recorded("slots")
+    monkeypatch.setattr(window, "MOST_SINGLE_BATCHES", 5)
+    figure = timeline(trace)
+    x, y = find(figure, "slots in use mean")[0].get_xydata().T
+    rows = trace.tasks[(trace.tasks["slot"] >= 0) & (trace.tasks["slot_filled"] >= 0)]
+    end = trace.events["time"][
+        trace.index.group(trace.iterators_of(None)[0].number, Kind.SHUTDOWN_END).last(len(trace))
+    ]
+    used = np.where(rows["slot_free"] >= 0, rows["slot_free"], end) - rows["slot_filled"]
+    assert (np.diff(x) * y[:-1]).sum() * Drawn(figure, trace).unit == pytest.approx(int(used.sum()) / 2, rel=1e-6)
+
+
 def colours_of(queue: QueueState) -> list[tuple[float, ...]]:
     """Upwards from the one that is taken next; a message without a task is grey."""
     return [to_rgba(colours.of_batch(label if isinstance(label, int) else -1)) for label in queue.messages]
@@ -250,11 +282,11 @@ def test_in_order_the_batch_that_waited_longest_is_followed() -> None:
     tasks = np.full(3, -1, TASK_DTYPE)
     tasks["task"], tasks["index_put"] = [0, 1, 2], [0, 10, 20]
     tasks["fetch_begin"], tasks["yielded"] = [5, 12, 21], [50, 90, 60]
-    found = followed_batch.most_instructive(tasks, 0, 100)
+    found = followed_batch.most_instructive(tasks)
     assert found is not None and found["task"] == 1
-    within = followed_batch.most_instructive(tasks, 0, 80)  # the way of 1 leads out of the window
+    within = followed_batch.most_instructive(followed_batch.whole(tasks, 0, 80))  # the way of 1 leads out of the window
     assert within is not None and within["task"] == 0
-    assert followed_batch.most_instructive(tasks, 30, 40) is None
+    assert followed_batch.most_instructive(followed_batch.whole(tasks, 30, 40)) is None
 
 
 def test_a_death_is_marked_where_and_when_it_was_noticed(recorded: Recorded) -> None:

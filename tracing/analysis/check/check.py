@@ -1,4 +1,5 @@
-"""`tracing.check(trace)`: does the protocol hold in this trace? tracing.analysis.check.invariants is what must hold."""
+"""`tracing.check(trace)`: does the protocol hold in this trace? tracing.analysis.check.invariants, and beside it
+`invariants_of_slots`, are what must hold."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracing.analysis.check.invariants import INVARIANTS
+from tracing.analysis.check.invariants_of_slots import INVARIANTS
 from tracing.analysis.check.iterator_events import IteratorEvents
 
 if TYPE_CHECKING:
@@ -23,9 +24,11 @@ class Violation:
     sentence: str  # what should hold
     what: str  # what is: "index_queue 1: task 3 was got where task 2 was due"
     events: list[int]  # positions of the events that show it, ascending
+    rank: str = ""  # "rank 1": in whose trace, where a run has several
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.what} (events {', '.join(map(str, self.events))})"
+        of_rank = f"{self.rank}: " if self.rank else ""
+        return f"{of_rank}{self.name}: {self.what} (events {', '.join(map(str, self.events))})"
 
 
 def check(trace: Trace) -> list[Violation]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.trace.event_index import Lane, Positions
+from tracing.trace.event_index import Lane
+from tracing.trace.positions import Positions
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -53,8 +54,14 @@ class IteratorEvents:
 
     # ---- tasks
 
-    def task(self, positions: np.ndarray) -> np.ndarray:
+    def task(self, positions: np.ndarray | int) -> np.ndarray:
         return self.events["task"][positions]
+
+    def hop(self, name: str, position: int) -> int:
+        """Where the task of this event makes that hop: NEVER if it does not."""
+        event = self.events[position]
+        tasks = self.index.epochs[int(event["loader"]) << 32 | int(event["epoch"])]
+        return int(tasks.hops(name)[0][event["task"]])
 
     def without(self, positions: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Those of these events of one epoch whose task has none among the others."""

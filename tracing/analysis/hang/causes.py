@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-SEE_WHERE = "See where it is: py-spy dump --pid {pid}"
+SEE_WHERE = "See where it is: py-spy dump --pid {pid}"  # where its line is not known
 
 
 class Cause(enum.Enum):
@@ -27,7 +27,7 @@ class Cause(enum.Enum):
     START = "It has not reached its task loop: it is importing, unpickling the dataset, or calling its __iter__."
     TRAINING = (
         "No batch is asked for: the training step, or whatever the program does instead, has not returned.",
-        "It is not the loader. See where the program is: py-spy dump --pid {pid}",
+        f"It is not the loader. {SEE_WHERE}",
     )
     # Processes
     STOPPED = (
@@ -42,7 +42,7 @@ class Cause(enum.Enum):
     INTERRUPTED = (
         "Such a wait ends after its timeout and begins again, but this one did not: it was interrupted (Ctrl-C), or "
         "its process gets no CPU time.",
-        "If it was not interrupted, see where it is: py-spy dump --pid {pid}",
+        f"If it was not interrupted: {SEE_WHERE}",
     )
     # Messages
     LOST = (

@@ -18,6 +18,7 @@ from tracing.analysis.hang.causes import Cause
 from tracing.analysis.task_events import keys_of
 from tracing.trace.event_index import Lane
 from tracing.trace.process_liveness import ProcessStatus
+from tracing.trace.stacks import Line
 from tracing.trace.state import LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
@@ -41,6 +42,9 @@ class Link:
     event: int  # position of the event that shows it
     wakes: str  # what would wake it: "a message of worker 1, or its end"; "" if it waits for no message
     pid: int
+    thread: str = ""  # its name in Python; "" if it is not known
+    line: Line | None = None  # of the program, if that was recorded: where it is ...
+    also: tuple[int, ...] = ()  # ... and other lines of the same function, if it moves between them
 
 
 class Threads:
@@ -136,7 +140,9 @@ class Threads:
         if thread.lane is Lane.MAIN and self.owner(thread.iterator):
             what = f"in a loader of its own {what}"
         since = since if since >= 0 else self.time(event)
-        return Link(self.name(thread), what, since, event, wakes, self.pid(thread))
+        own = self.last(thread)
+        name = self._actors[int(self.trace.events["actor"][own])].thread if own >= 0 else "MainThread"
+        return Link(self.name(thread), what, since, event, wakes, self.pid(thread), name)
 
     def nested(self, pid: int, since: int, outer: int) -> ThreadId | None:
         """The thread of this process that iterates over a loader other than `outer`, and has done something since then

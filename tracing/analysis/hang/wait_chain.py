@@ -8,6 +8,8 @@ ends at a thread that waits for nothing a trace can show (a Cause), or where it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from minidl.events import RESUME, Kind, Queue
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.threads import Link, ThreadId, Threads
@@ -15,7 +17,16 @@ from tracing.analysis.task_events import position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
 from tracing.trace.process_liveness import ProcessStatus
-from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, TaskStatus, WorkerState, WorkerStatus
+from tracing.trace.state import (
+    OUTSIDE,
+    LoaderState,
+    MainStatus,
+    PinStatus,
+    State,
+    TaskStatus,
+    WorkerState,
+    WorkerStatus,
+)
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
 
@@ -39,10 +50,19 @@ BEFORE_TASKS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what 
 class WaitChain(Threads):
     """The threads after event `state.k`, and which of them waits for which."""
 
-    def __init__(self, trace: Trace, state: State, processes: dict[int, ProcessStatus], overdue: bool = False) -> None:
-        """`processes` are those of which something is known; `overdue`: main's wait should have ended by itself."""
+    def __init__(
+        self,
+        trace: Trace,
+        state: State,
+        processes: dict[int, ProcessStatus],
+        is_silent: Callable[[int], bool] = lambda pid: False,
+        overdue: bool = False,
+    ) -> None:
+        """`processes` are those of which something is known; `is_silent`: whether one (its pid) gave no sign of life;
+        `overdue`: main's wait should have ended by itself."""
         super().__init__(trace, state, processes)
         self.kind = trace.events["kind"]
+        self.is_silent = is_silent
         self.overdue = overdue
 
     def chain(self, start: ThreadId) -> tuple[list[Link], Cause]:
@@ -83,9 +103,9 @@ class WaitChain(Threads):
             return self._main_resumes(thread, loader)
         if status is MainStatus.SHUTTING_DOWN:
             return self._main_shuts_down(thread, loader)
-        if status in (MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED):
+        if status in OUTSIDE:
             what = "is not in the loader"
-            if (had := self.last(thread, Kind.YIELDED)) >= 0:
+            if status is MainStatus.TRAINING and (had := self.last(thread, Kind.YIELDED)) >= 0:
                 what = f"has batch {self.task_of(had)} and has not asked for the next"
             ready = len(loader.reorder_buffer) + sum(map(len, [*loader.result_queues, loader.data_queue]))
             what += f" ({ready} finished batches wait for it)" if ready else ""
@@ -189,7 +209,8 @@ class WaitChain(Threads):
             return self.link(thread, "unpickles a message of main"), Cause.UNPICKLING
         sender = ThreadId(Lane.WORKER, thread.iterator, worker)
         link = self.link(thread, f"unpickles a message of {self.name(sender)}")
-        return link, sender if self.blocked_process(sender) else Cause.UNPICKLING
+        blocked = self.blocked_process(sender) or self.is_silent(self.pid(sender))
+        return link, sender if blocked else Cause.UNPICKLING
 
     def _feeder(self, thread: ThreadId, loader: LoaderState) -> Step:
         """A message that has been put is waited for. The first in the queue holds up all others."""

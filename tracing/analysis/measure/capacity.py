@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
+from tracing.analysis.measure import cpu
 from tracing.analysis.measure.measures import Measures
-from tracing.trace.thread_activity import MainTime
 
 ALL_CORES = 0.8  # when the workers use more than this share of all cores, more workers would not help
 COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...
@@ -20,7 +20,7 @@ class Work(enum.Enum):
 
     COMPUTES = "they compute"
     WAITS = "they wait: for storage, a network, a lock"
-    MIXED = "they compute, and wait for storage or, where other programs have it, for a core"
+    MIXED = "they compute, and wait for the rest"
 
 
 def cores(measures: Measures) -> int:
@@ -30,9 +30,10 @@ def cores(measures: Measures) -> int:
 
 def cores_used(measures: Measures) -> float:
     """How many cores the workers (and the pin thread) kept busy on average, from an epoch's first fetch to its last
-    batch. What main uses is not known, and not counted."""
+    batch. What main uses is not counted."""
     rows = measures.tasks[measures.tasks["collate_end"] >= 0]
     used = sum(int(np.maximum(rows[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
+    used += int(cpu.of_programs(measures))
     epochs = (rows[rows["epoch"] == epoch] for epoch in np.unique(rows["epoch"]))
     return used / max(1, sum(int(each["collate_end"].max() - each["fetch_begin"].min()) for each in epochs))
 
@@ -41,23 +42,23 @@ def cores_are_the_limit(measures: Measures) -> bool:
     return 0 < ALL_CORES * cores(measures) <= cores_used(measures)
 
 
-def work(measures: Measures) -> Work:
-    """CPU time alone does not distinguish waiting for storage from waiting for a core. The number of cores does, as far
-    as this program goes: ask `cores_are_the_limit` first, and if they are not, the workers cannot have waited for a
-    core while main waited too. What other programs used is not in the trace."""
+def computing(measures: Measures) -> float:
+    """The share of a core that a worker uses while it makes a batch, 0 to 1, were it never to wait for a core."""
     rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    cpu = int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum())
-    share = cpu / max(1, int((rows["collate_end"] - rows["fetch_begin"]).sum()))
-    if share >= COMPUTING:
-        return Work.COMPUTES
-    if share < WAITING:
-        return Work.WAITS
-    return Work.MIXED
+    used = int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum())
+    share = (used + cpu.of_programs(measures)) / max(1, int((rows["collate_end"] - rows["fetch_begin"]).sum()))
+    return min(1.0, share / max(0.01, 1 - cpu.without_core(measures)))
+
+
+def work(measures: Measures) -> Work:
+    """What the workers do."""
+    share = computing(measures)
+    return Work.COMPUTES if share >= COMPUTING else Work.WAITS if share < WAITING else Work.MIXED
 
 
 def more_workers(measures: Measures, cost: int) -> tuple[int, int]:
     """How many workers could keep up with the training, if the cores allow it; and what they should save (ns)."""
-    workers, training = measures.num_workers, max(1, measures.spent[MainTime.TRAINING])
+    workers, training = measures.num_workers, max(1, measures.away.total)
     wanted = min(math.ceil(int(measures.stage("fetch_begin", "collate_end").sum()) / training), 8 * workers)
     if cores(measures):
         wanted = min(wanted, int(workers * cores(measures) / max(0.01, cores_used(measures))))

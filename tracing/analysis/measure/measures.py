@@ -22,7 +22,8 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.trace.event_index import HOPS, Iterator, Lane
 from tracing.trace.intervals import Grid, Intervals, concatenate
-from tracing.trace.thread_activity import MainTime, activity, main_time
+from tracing.trace.main_split import MainSplit, main_splits
+from tracing.trace.thread_activity import MainTime, activity
 from tracing.trace.trace import Trace
 
 NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
@@ -38,9 +39,12 @@ OTHER_HOPS = {
 class Measures:
     """One DataLoader of a trace, all its epochs together. Times are in ns."""
 
-    def __init__(self, trace: Trace, iterators: list[Iterator], tasks: np.ndarray) -> None:
-        """`iterators`, at least one, and `tasks`, rows of `trace.tasks`: all of that loader."""
-        self.trace, self.iterators, self.tasks = trace, iterators, tasks
+    def __init__(
+        self, trace: Trace, iterators: list[Iterator], tasks: np.ndarray, splits: dict[int, MainSplit]
+    ) -> None:
+        """`iterators`, at least one, and `tasks`, rows of `trace.tasks`: all of that loader. `splits`: of the threads
+        that drive them, by the number of the iterator."""
+        self.trace, self.iterators, self.tasks, self.splits = trace, iterators, tasks, splits
         self.loader = iterators[0].loader
         self.events = trace.events
         self.time, self.kind = self.events["time"], self.events["kind"]
@@ -48,6 +52,12 @@ class Measures:
         self.config: dict[str, Any] = trace.config(iterators[0].number)
         self.until = int(self.time[-1])
         self._positions: dict[str, np.ndarray] = {}
+
+    @property
+    def moves_as_torch(self) -> bool:
+        """Whether main needs its workers' help to take a batch. torch's own loader does, and so does minidl's with
+        transport="torch", and in traces from before it had another."""
+        return self.config.get("transport") != "slots"
 
     # ---- times, and the events they belong to
 
@@ -79,21 +89,23 @@ class Measures:
 
     @cached_property
     def main(self) -> tuple[Intervals, np.ndarray]:
-        """What main does from each of its events to the next; and the MainTime of each."""
-        parts = [activity(self.trace, [iterator], Lane.MAIN) for iterator in self.iterators]
-        # After the last event of an iterator main is not known to do anything for it, unless it waits.
-        parts = [each if (self.kind[each.first[-1:]] == Kind.WAIT).any() else each.where(slice(-1)) for each in parts]
-        return concatenate(parts), np.concatenate([main_time(self.trace, each) for each in parts])
+        """What main does during this loader's epochs, and the MainTime of each span."""
+        parts = [self.splits[each.number].of(each) for each in self.iterators if each.number in self.splits]
+        return concatenate(parts), np.concatenate([each.use for each in parts])
 
-    def main_in(self, use: MainTime) -> Intervals:
+    def main_in(self, *uses: MainTime) -> Intervals:
         intervals, found = self.main
-        return intervals.where(found == use)
+        return intervals.where(np.isin(found, uses))
+
+    @property
+    def away(self) -> Intervals:
+        """When main is not in this loader: in the training step, or elsewhere."""
+        return self.main_in(MainTime.TRAINING, MainTime.ELSEWHERE).joined()
 
     @property
     def run(self) -> Intervals:
         """Each epoch (or iterator, where one follows the other at once) from its beginning to its end."""
-        intervals, found = self.main
-        return intervals.where(found != MainTime.OUTSIDE).joined()
+        return self.main[0].joined()
 
     @cached_property
     def spent(self) -> dict[MainTime, int]:
@@ -105,7 +117,35 @@ class Measures:
     @property
     def total(self) -> int:
         """All epochs from beginning to end (ns): shares are fractions of this. At least 1."""
-        return max(1, sum(self.spent.values()) - self.spent[MainTime.OUTSIDE])
+        return max(1, sum(self.spent.values()))
+
+    @property
+    def in_loader(self) -> int:
+        """What the loader costs the program: main waits for it, or works in it (ns)."""
+        return sum(self.spent.values()) - self.spent[MainTime.TRAINING] - self.spent[MainTime.ELSEWHERE]
+
+    @cached_property
+    def program(self) -> int:
+        """All time of the thread that iterates, from the first event of any of its loaders to the last (ns)."""
+        split = self.splits.get(self.iterators[0].number)
+        return split.spans.total if split else 0
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """See tracing.trace.samples."""
+        return self.trace.samples
+
+    @property
+    def main_pid(self) -> int:
+        """The process that iterates."""
+        lane = self.trace.index.lane(self.iterators[0].number, Lane.MAIN).array
+        return self.trace.actors[int(self.events["actor"][lane[0]])].pid if len(lane) else -1
+
+    @cached_property
+    def nested(self) -> bool:
+        """Whether it is iterated in another loader's worker."""
+        lane = self.trace.index.lane(self.iterators[0].number, Lane.MAIN).array
+        return len(lane) > 0 and self.trace.index.roles[int(self.events["actor"][lane[0]])].lane != Lane.MAIN
 
     # ---- requests: main asks, and has a batch
 
@@ -150,6 +190,15 @@ class Measures:
             found.append(concatenate([each.where(self.kind[each.first] == Kind.WAIT) for each in parts]))
         return found
 
+    @cached_property
+    def made(self) -> list[Intervals]:
+        """For each worker: when it made batches."""
+        rows = self.tasks
+        return [
+            self.between(rows[rows["worker"] == worker], "fetch_begin", "collate_end")
+            for worker in range(self.num_workers)
+        ]
+
     def of_starts(self, begin: Kind, end: Kind) -> Intervals:
         """From one event of a worker's start to another, for each worker of each iterator that has both."""
         group, found = self.trace.index.group, []
@@ -172,8 +221,8 @@ class Measures:
     @cached_property
     def grid(self) -> Grid:
         """The time, cut wherever what main waits for, a worker, the pin thread or the reorder buffer changes."""
-        training = self.main_in(MainTime.TRAINING)
-        edges = [training.begin, training.end, *self.inside("stored", "released"), *self.inside("pin_begin", "pin_end")]
+        away = self.away
+        edges = [away.begin, away.end, *self.inside("stored", "released"), *self.inside("pin_begin", "pin_end")]
         edges += [edge for pair in self.awaited.values() for edge in pair]
         return Grid(*edges, *(edge for each in self.idle for edge in (each.begin, each.end)))
 
@@ -216,9 +265,9 @@ class Measures:
         return np.asarray(self.during("moved") & ~self.in_pin_thread & (self.idle_share >= 0.5))
 
     @cached_property
-    def trains(self) -> np.ndarray:
-        training = self.main_in(MainTime.TRAINING)
-        return np.asarray(self.grid.depth(training.begin, training.end) > 0)
+    def is_away(self) -> np.ndarray:
+        """Pieces in which main is not in this loader: its workers could work ahead."""
+        return np.asarray(self.grid.depth(self.away.begin, self.away.end) > 0)
 
     def stretches(self, mask: np.ndarray) -> Intervals:
         """The time of the pieces of the grid that `mask` chooses. (Each edge of the grid is the time of an event.)"""
@@ -229,14 +278,9 @@ class Measures:
         return int(self.grid.length[mask].sum())
 
     @property
-    def hold_up_gain(self) -> int:
-        """What another order would have saved: the share of the work that the idle workers could have done."""
-        return int((self.grid.length * self.held_up * self.idle_share).sum())
-
-    @property
     def spare(self) -> int:
-        """How long workers were idle while main trained, weighted by how many: they could have worked ahead."""
-        return int((self.grid.length * self.trains * self.idle_share).sum())
+        """How long workers were idle while main was away, weighted by how many: they could have worked ahead."""
+        return int((self.grid.length * self.is_away * self.idle_share).sum())
 
 
 def measure(trace: Trace) -> list[Measures]:
@@ -249,4 +293,7 @@ def measure(trace: Trace) -> list[Measures]:
     # Sorted once: a program may have thousands of loaders, and none should look through the tasks of all.
     tasks = trace.tasks[np.argsort(trace.tasks["loader"], kind="stable")]
     first, end = (np.searchsorted(tasks["loader"], loaders, side) for side in ("left", "right"))
-    return [Measures(trace, iterators[loader], tasks[i:j]) for loader, i, j in zip(loaders, first, end, strict=True)]
+    splits = main_splits(trace)
+    return [
+        Measures(trace, iterators[loader], tasks[i:j], splits) for loader, i, j in zip(loaders, first, end, strict=True)
+    ]

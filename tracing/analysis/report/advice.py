@@ -1,6 +1,7 @@
 """Why, and what next: each verdict has a function that gives its reasons with their numbers, and says what to change.
 
-What a change should gain is an estimate from the trace; it is an upper limit where it says "up to".
+Options to change come first, with what a replay of the recording says that saves (savings.py); then what its verdict's
+function says. What that would gain is an upper limit.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ import numpy as np
 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import failed
-from tracing.analysis.report import advice_on_batches, advice_on_startup_and_shutdown, advice_on_workers
+from tracing.analysis.report import (
+    advice_on_batches,
+    advice_on_culprits,
+    advice_on_startup_and_shutdown,
+    advice_on_workers,
+    moving,
+)
 from tracing.analysis.report.advice_after_error import advice_after_error
-from tracing.analysis.report.advice_on_startup_and_shutdown import keep_workers
+from tracing.analysis.report.causes import NO_PROBLEM, WAITING_CAUSES, Verdict
 from tracing.analysis.report.evidence import Explanation, Number, Reason, run
-from tracing.analysis.report.verdicts import MATTERS, NO_PROBLEM, WAITING_CAUSES, Judgement, Verdict, warm_up
+from tracing.analysis.report.savings import changes, lacking
+from tracing.analysis.report.verdicts import MATTERS, Judgement, warm_up
 from tracing.trace.thread_activity import MainTime
 
 EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {  # given the cost of the verdict's cause (ns)
@@ -23,6 +31,12 @@ EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {  # given the 
     Verdict.HEALTHY: advice_on_workers.explain_healthy,
     Verdict.TRAINING: advice_on_workers.explain_training,
     Verdict.WORKERS: advice_on_workers.explain_workers,
+    Verdict.CORES: advice_on_culprits.explain_cores,
+    Verdict.NEIGHBOURS: advice_on_culprits.explain_neighbours,
+    Verdict.TURNS: advice_on_culprits.explain_turns,
+    Verdict.SLOW_WORKER: advice_on_culprits.explain_slow_worker,
+    Verdict.SHARDS: advice_on_culprits.explain_shards,
+    Verdict.GIL: advice_on_culprits.explain_gil,
     Verdict.NO_WORKERS: advice_on_workers.explain_no_workers,
     Verdict.HOLD_UP: advice_on_batches.explain_hold_up,
     Verdict.PREFETCH: advice_on_batches.explain_prefetch,
@@ -34,18 +48,24 @@ EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {  # given the 
 }
 
 
-def explain(measures: Measures, judgement: Judgement) -> Explanation:
+def explain(measures: Measures, judgement: Judgement, patience: float) -> Explanation:
     """The reasons for a verdict, and what to do next about it and about the causes that come close to it."""
     verdict = judgement.verdict
     explanation = EXPLAIN[verdict](measures, judgement.cost)
     if verdict is not Verdict.NOTHING:
         explanation.why += secondary_costs(measures, judgement)
-    startup = judgement.costs[Verdict.STARTUP]
-    if verdict in NO_PROBLEM and startup >= MATTERS * measures.total and (advice := keep_workers(measures, startup)):
-        # "Nothing to change", which a healthy load gets, would be wrong beside it.
-        explanation.next = advice + explanation.next * (verdict is Verdict.TRAINING)
+        explanation.why += moving.costs_of_moving(measures) if verdict is not Verdict.MOVING else []
+    if verdict is not Verdict.NOTHING and not failed(measures):
+        found = changes(measures, explanation.keep, patience)
+        explanation.promises = [each.promise for each in found if each.promise is not None]
+        if found and verdict is Verdict.HEALTHY:
+            explanation.next = []  # "Nothing to change" would be wrong beside it
+        explanation.next = [each.text for each in found] + explanation.next
+        if lacking():
+            explanation.next.append(f"What other options would save is not known here: a replay needs {lacking()}.")
+        explanation.next += moving.other_transport(measures)
     for other, cost in judgement.close.items():
-        explanation.next.append(f"Then, for {other.value}: {EXPLAIN[other](measures, cost).next[0]}")
+        explanation.next.append(f"Also, {other.value}: {EXPLAIN[other](measures, cost).next[0]}")
     if failed(measures):
         explanation.next = advice_after_error(measures)
     return explanation

@@ -6,10 +6,10 @@ import numpy as np
 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, median, run, waiting
-from tracing.analysis.report.savings import saving
+from tracing.analysis.report.moving import AS_TORCH
 from tracing.trace.intervals import Intervals, concatenate
 from tracing.trace.thread_activity import MainTime
-from tracing.trace.words import duration
+from tracing.trace.words import duration, size
 
 
 def explain_hold_up(measures: Measures, cost: int) -> Explanation:
@@ -23,17 +23,8 @@ def explain_hold_up(measures: Measures, cost: int) -> Explanation:
         f"because they had worked as far ahead as they may; longest for {', '.join(blamed)}",
         [held],
     )
-    prefetch = measures.config.get("prefetch_factor") or 2
-    return Explanation(
-        [waiting(measures), reason, busy(measures)],
-        [
-            f"in_order=False, if the order of batches need not be the same in every run: "
-            f"{saving(measures, measures.hold_up_gain, in_order=False)}.",
-            f"Or prefetch_factor={2 * prefetch} instead of {prefetch}: the other workers could go on for longer.",
-            "Or make the slow samples cheaper; the slowest batches and their keys are listed below.",
-        ],
-        held.first,
-    )
+    advice = "Make the slow samples cheaper; the slowest batches and their keys are listed below."
+    return Explanation([waiting(measures), reason, busy(measures)], [advice], held.first)
 
 
 def _requests(measures: Measures, stretches: Intervals) -> list[tuple[np.void, int]]:
@@ -48,7 +39,7 @@ def _requests(measures: Measures, stretches: Intervals) -> list[tuple[np.void, i
 def explain_prefetch(measures: Measures, cost: int) -> Explanation:
     training = measures.main_in(MainTime.TRAINING)
     idle = [
-        measures.stretches(measures.trains & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
+        measures.stretches(measures.is_away & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
     ]
     steps = Number("longest step", training)
     unused = Number("longest idle", concatenate(idle), most=3, over=measures.num_workers)
@@ -56,17 +47,9 @@ def explain_prefetch(measures: Measures, cost: int) -> Explanation:
         f"while main trained ({steps}), a worker was idle for {duration(unused.mean)} on average, having worked as far "
         "ahead as it was allowed to. Then main came back for several batches at once"
     )
-    prefetch = measures.config.get("prefetch_factor") or 2
-    wanted = max(4, 2 * prefetch)
     why = waiting(measures)
-    return Explanation(
-        [why, Reason(text, [unused, steps]), busy(measures)],
-        [
-            f"prefetch_factor={wanted} instead of {prefetch}: what the workers make ahead covers longer bursts, and "
-            f"{saving(measures, cost, 'up to', prefetch_factor=wanted)}. It costs the memory of that many more batches."
-        ],
-        why.numbers[-1].first,
-    )
+    advice = f"A larger prefetch_factor lets the workers make more ahead. Up to {duration(cost)} could be saved."
+    return Explanation([why, Reason(text, [unused, steps]), busy(measures)], [advice], why.numbers[-1].first)
 
 
 def explain_moving(measures: Measures, cost: int) -> Explanation:
@@ -82,17 +65,24 @@ def explain_moving(measures: Measures, cost: int) -> Explanation:
     if seen:
         text += f"; for the median batch, {', '.join(f'{words} {number}' for words, number in seen.items())}"
     reasons = [waiting(measures), Reason(text, [moving, *seen.values()])]
-    known = measures.tasks[measures.tasks["result_bytes"] > 0]
+    known = measures.tasks[(measures.tasks["result_bytes"] > 0) & (measures.tasks["result_got"] >= 0)]
     if len(known):
         row = known[np.argsort(known["result_bytes"], kind="stable")[(len(known) - 1) // 2 :][:1]]
-        message = Number("its sending", measures.between(row, "result_sending", "result_sent"))
-        text = f"the median message of a batch has {int(row['result_bytes'][0]):,} bytes, without its tensors: those "
-        reasons.append(Reason(f"{text}are in shared memory, one file each, which main has to map", [message]))
+        message = Number("its unpickling", measures.between(row, "result_arrived", "result_got"))
+        text = f"the median message of a batch has {int(row['result_bytes'][0]):,} bytes"
+        if measures.moves_as_torch:
+            text += f", without its tensors: {AS_TORCH}"
+        elif row["slot_bytes"] >= 0:
+            text += (
+                f", without the {size(int(row['slot_bytes'][0]))} of its tensors: they come in memory that main maps"
+            )
+        reasons.append(Reason(text, [message]))
+    each = "costs a shared-memory file, whatever its size" if measures.moves_as_torch else "is pickled by itself"
     return Explanation(
         reasons,
         [
-            "Fewer tensors in a batch (each costs a shared-memory file, whatever its size), for example one stacked "
-            f"tensor instead of many, and larger batches: up to {duration(cost)} could be saved."
+            f"Fewer tensors in a batch (each {each}), for example one stacked tensor instead of many, and larger "
+            f"batches: up to {duration(cost)} could be saved."
         ],
         moving.first,
     )

@@ -62,7 +62,7 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
     text = f"the time from the beginning of an epoch to its first batch was {startup} ({startup.share_of(whole)})"
     text += f", over {epochs} epochs" if epochs > 1 else ""
     reasons = [waiting(measures), Reason(text, [startup, whole])]
-    advice = keep_workers(measures, cost)
+    advice = []
     parts = {name: Number(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
     if parts:
         reasons.append(_parts(measures, parts))
@@ -71,16 +71,6 @@ def explain_startup(measures: Measures, cost: int) -> Explanation:
             advice.append(SLOW_PARTS[slowest].format(method=measures.config.get("start_method") or "spawn"))
     advice.append(f"Start-up comes once an epoch: in one longer than {duration(whole.mean)} it matters less.")
     return Explanation(reasons, advice, startup.first)
-
-
-def keep_workers(measures: Measures, cost: int, once: str = "starts the workers") -> list[str]:
-    """What persistent workers would save of the start-ups, or of whatever else happens `once` an epoch. `cost`: the
-    time it took in all epochs together (ns)."""
-    epochs = _epochs(measures)
-    if not measures.num_workers or epochs < 2 or measures.config.get("persistent_workers"):
-        return []
-    saved = duration(cost * (1 - 1 / epochs))
-    return [f"persistent_workers=True {once} once, not in each of {epochs} epochs: should save about {saved}."]
 
 
 def _epochs(measures: Measures) -> int:
@@ -129,7 +119,7 @@ def explain_shutdown(measures: Measures, cost: int) -> Explanation:
         ]
     elif kind == Kind.PIN_STOPPING:
         advice = [f"The pin thread had a batch in hand: make pinning faster. {saving}"]
-    return Explanation(reasons, advice + keep_workers(measures, cost, "shuts them down"), step.spans[0])
+    return Explanation(reasons, advice, step.spans[0])
 
 
 def _exit(measures: Measures, worker: int, step: Intervals) -> Number | None:

@@ -14,6 +14,7 @@ from tracing.analysis.task_events import keys_of
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
 from tracing.trace.trace import Trace
+from tracing.trace.words import not_seen
 
 MOST = 3  # errors that are reported, and deaths
 
@@ -27,6 +28,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
         if text.partition(": ")[2] not in reported:
             found.append(f"{text} [event {position}]")
+    found += map(not_seen, trace.unseen)
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:

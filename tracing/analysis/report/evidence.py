@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tracing.analysis.measure import culprits
 from tracing.analysis.measure.measures import Measures
+from tracing.analysis.report.savings import Promise
 from tracing.trace.intervals import Intervals, Span, concatenate
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
+
+ELSEWHERE = 0.01  # of the run: less than this in other loaders is not mentioned
 
 
 @dataclass
@@ -68,8 +72,11 @@ class Explanation:
     """Why a verdict is right, and what to do next."""
 
     why: list[Reason]
-    next: list[str]
+    next: list[str]  # other than options to change
     look_at: Span | None = None  # the part of the trace that shows it best
+    named: str = ""  # who or what the verdict is about: "worker 1, pid 4711"
+    keep: tuple[str, ...] = ()  # options not to change: a replay would promise too much
+    promises: list[Promise] = field(default_factory=list)  # what `next` promises, in that order
 
 
 # ---- what several verdicts report
@@ -82,18 +89,21 @@ def run(measures: Measures) -> Number:
 def waiting(measures: Measures) -> Reason:
     """What main's time went to, with its longest requests."""
     whole, steps = run(measures), Number("longest step", measures.main_in(MainTime.TRAINING))
+    elsewhere = Number("longest elsewhere", measures.main_in(MainTime.ELSEWHERE).joined())
     waits = Number("longest wait", measures.waits)
-    text = f"of {whole}, main spent {steps} in the training step and {waits} ({waits.share_of(whole)}) waiting for "
-    text += "batches"
+    numbers = [whole, steps, elsewhere, waits] if elsewhere.ns > ELSEWHERE * whole.ns else [whole, steps, waits]
+    also = f", {elsewhere} in other loaders and their steps," if elsewhere in numbers else ""
+    text = f"of {whole}, main spent {steps} in the training step{also} and {waits} ({waits.share_of(whole)}) waiting "
+    text += "for batches"
     if waits.longest:
         longest = measures.waits.longest(1)
         task = measures.events["task"][longest.last[0]]
         text += f", longest for batch {task} ({duration(longest.total)})"
-    return Reason(text, [whole, steps, waits])
+    return Reason(text, numbers)
 
 
-def busy(measures: Measures) -> Reason:
-    """How busy the workers were."""
+def busy(measures: Measures, more: str = "") -> Reason:
+    """How busy the workers were, and `more` about that."""
     made = measures.between(measures.tasks[measures.tasks["worker"] >= 0], "fetch_begin", "collate_end")
     value = measures.events["value"]
     on_core = Intervals(value[made.first], value[made.last], made.first, made.last)
@@ -104,9 +114,28 @@ def busy(measures: Measures) -> Reason:
         f"the workers were making batches for {making.share_of(life)} of their time, {duration(making.mean)} each on "
         f"average; they used a core for {core.share_of(making)} of that"
     )
-    return Reason(text, [making, life, core])
+    return Reason(f"{text}; {more}" if more else text, [making, life, core])
 
 
 def median(measures: Measures, name: str, begin: str, end: str) -> Number:
     """How long a stage took for the median batch."""
     return Number(name, measures.between(measures.tasks, begin, end).median())
+
+
+@dataclass
+class Collating:
+    """What to say where collating is most of making a batch."""
+
+    name: str  # of the function; "" if it is not
+    reasons: list[Reason]
+
+
+def collating(measures: Measures) -> Collating:
+    collated = culprits.collating(measures)
+    if collated is None:
+        return Collating("", [])
+    name = f"collate_fn {measures.config.get('collate_fn', '')}".strip()
+    made = Number("longest to make", measures.between(measures.tasks, "fetch_begin", "collate_end"))
+    took = Number("longest to collate", collated)
+    text = f"{took.share_of(made)} of making a batch is collating: {duration(took.mean)} on average, in {name}"
+    return Collating(name, [Reason(text, [took, made])])

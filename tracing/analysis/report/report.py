@@ -5,6 +5,7 @@ The way of a report, from the trace to its text:
     tracing.analysis.measure           what the trace shows, in numbers: Measures
     report.verdicts                    what limits the load, and what each cause costs: Judgement
     report.advice, report.advice_on_*  why, with the events that show it (report.evidence), and what to change
+    report.look                        which part of the trace to look at
     report.caveats                     what to know before you trust the rest
     here                               all of it together: Report, its JSON
     report.text                        its text
@@ -13,21 +14,25 @@ The way of a report, from the trace to its text:
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tracing.analysis.hang.explain import Hang
 from tracing.analysis.hang.explain import explain as explain_hang
+from tracing.analysis.hang.hang import Hang
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.run_end import ended_early
 from tracing.analysis.measure.stages import QUEUES, bottleneck, occupancy, percentiles, slowest_batches, worker_time
 from tracing.analysis.report import text as report_text
 from tracing.analysis.report.advice import explain
+from tracing.analysis.report.causes import NO_PROBLEM, Verdict
 from tracing.analysis.report.caveats import caveats
 from tracing.analysis.report.evidence import Number, Reason
-from tracing.analysis.report.verdicts import NO_PROBLEM, Verdict, judge
+from tracing.analysis.report.look import batch_of, worst_moment
+from tracing.analysis.report.savings import Promise
+from tracing.analysis.report.verdicts import judge
 from tracing.trace.intervals import Span
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
@@ -47,19 +52,29 @@ class LoaderReport:
     ended_early: bool  # by an error, or because main was killed: see Report.notes
     hung: bool  # it makes no progress, or made none when it ended: see Report.notes
     verdict: Verdict
+    named: str  # who or what the verdict is about: "worker 1, pid 4711"; "" for no one thing
     share: float  # of main's time, 0 to 1: what the cause costs
     cost_ns: int
     also: dict[Verdict, int]  # causes that cost nearly as much, and what they cost (ns)
     why: list[Reason]
     next: list[str]
+    promises: list[Promise]  # of `next`, in that order: options to change, and what that saves
     look: Span | None  # events that begin and end the part of the trace to look at
-    main_ns: dict[str, int]  # name of a MainTime -> what main spent there
+    look_batch: tuple[int, int] | None  # (epoch, batch) that this part is about, where it is about one
+    nested: bool  # it is iterated in another loader's worker
+    program_ns: int  # all time of the thread that iterates, whatever it does
+    main_ns: dict[str, int]  # name of a MainTime -> what main spent there, each moment in one loader only
     causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.report.verdicts
     stages_ns: dict[str, dict[str, float]]  # stage -> count, median, p90, p99, max
     workers: list[dict[str, int]]  # one each: see tracing.analysis.measure.stages.worker_time
     queues: dict[str, dict[str, float]]  # queue -> mean, max, empty (share of the time)
     bottleneck: str  # the step from a full queue to an empty one, in a sentence; "" if no queue backs up
     slowest: list[dict[str, Any]]  # batches: see tracing.analysis.measure.stages.slowest_batches
+
+    @property
+    def in_loader_ns(self) -> int:
+        """What the loader costs the program: main waits for it, or works in it."""
+        return sum(ns for name, ns in self.main_ns.items() if name not in ("training", "elsewhere"))
 
     @property
     def verdict_line(self) -> str:
@@ -69,6 +84,7 @@ class LoaderReport:
         if self.ended_early or self.hung:
             what = "hung" if self.hung else "ended early"
             text = f"The run {what}: see the note. Until then, {self.verdict.value}"
+        text += f" ({self.named})" * bool(self.named)
         what = "of the time is training" if self.verdict in NO_PROBLEM else "of the time"
         return f"{text}: {self.share:.0%} {what} ({duration(self.cost_ns)})."
 
@@ -86,7 +102,7 @@ class Report:
 
     trace: Trace
     notes: list[str]  # what to know before you trust the rest
-    loaders: list[LoaderReport]  # the one that took most of main's time first
+    loaders: list[LoaderReport]  # the one that costs the program most first
 
     @property
     def path(self) -> str:
@@ -136,17 +152,22 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def report(trace: Trace) -> Report:
-    """Judge every DataLoader of a trace, finished or not."""
-    measured = sorted(measure(trace), key=lambda each: -each.total)
+def report(trace: Trace, patience: float = math.inf) -> Report:
+    """Judge every DataLoader of a trace, finished or not. `patience`: how long replays may take, about (seconds)."""
+    measured = sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader))
     hang = explain_hang(trace)
     stuck = hang.notes() if hang is not None else []
-    return Report(trace, stuck + caveats(trace, " ".join(stuck)), [_judge_loader(each, hang) for each in measured])
+    return Report(
+        trace,
+        stuck + caveats(trace, " ".join(stuck)),
+        [_judge_loader(each, hang, patience / len(measured)) for each in measured],
+    )
 
 
-def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
+def _judge_loader(measures: Measures, hang: Hang | None, patience: float) -> LoaderReport:
     judgement = judge(measures)
-    explanation = explain(measures, judgement)
+    explanation = explain(measures, judgement, patience)
+    look = worst_moment(measures, explanation.look_at)
     stages = {name: percentiles(measures.stage(*hops)) for name, hops in STAGES.items()}
     queues = {name: occupancy(measures, *hops) for name, hops in QUEUES.items()}
     queues = {name: found for name, found in queues.items() if found["max"]}
@@ -158,12 +179,17 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         ended_early=ended_early(measures),
         hung=hang is not None,
         verdict=judgement.verdict,
+        named=explanation.named,
         share=judgement.cost / measures.total,
         cost_ns=judgement.cost,
         also=judgement.close,
         why=explanation.why,
         next=explanation.next if hang is None else [f"Solve that first. {hang.advice}."],  # speed comes later
-        look=explanation.look_at,
+        promises=explanation.promises if hang is None else [],
+        look=look,
+        look_batch=None if look is None else batch_of(measures, look),
+        nested=measures.nested,
+        program_ns=measures.program,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
         stages_ns={name: found for name, found in stages.items() if found["count"]},

@@ -16,14 +16,18 @@ from tracing.trace.words import GLOSSES, duration, seconds
 if TYPE_CHECKING:
     from tracing.analysis.report.report import LoaderReport, Report
 
-NAMES = {"startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers"}  # of places and causes, in words
+NAMES = {  # of places and causes, in words
+    "startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers", "slow_worker": "slow worker", "gil": "GIL",
+}  # fmt: skip
 
 
 def text(report: Report) -> str:
     lines = first_lines(report)
+    if len(report.loaders) > 1:
+        lines += ["", *_split(report)]
     for position, each in enumerate(report.loaders):
         if position:
-            lines += ["", "", f"DataLoader {each.loader}", *_main_part(report, each)]
+            lines += ["", "", *_headline(each), *_main_part(report, each)]
         lines += ["", *_tables(each)]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -31,9 +35,17 @@ def text(report: Report) -> str:
 def first_lines(report: Report) -> list[str]:
     lines = [line for note in report.notes for line in wrap("Note: ", note)]
     if not report.loaders:
-        return [*lines, NO_LOADER]
+        return [*lines, *[NO_LOADER] * (not report.trace.unseen)]
     first = report.loaders[0]
-    return [*lines, *[f"DataLoader {first.loader}"] * (len(report.loaders) > 1), *_main_part(report, first)]
+    return [*lines, *(_headline(first) if len(report.loaders) > 1 else []), *_main_part(report, first)]
+
+
+def _headline(each: LoaderReport) -> list[str]:
+    """Which of several loaders, and what it costs the program."""
+    of = f"({each.config['dataset']}, num_workers={len(each.workers)})" if "dataset" in each.config else ""
+    whose = "a worker" if each.nested else "main"
+    cost = f"{each.in_loader_ns / max(1, each.program_ns):.0%} ({duration(each.in_loader_ns)})"
+    return wrap(f"DataLoader {each.loader} ", f"{of}: {cost} of {whose}'s {duration(each.program_ns)} go to it".strip())
 
 
 def _main_part(report: Report, each: LoaderReport) -> list[str]:
@@ -65,17 +77,18 @@ def _where(report: Report, reason: Reason, seen: set[Span]) -> str:
 
 def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
     """The command that shows a part of the trace, a little of what is before and after it, and the way of the batch
-    it ends with."""
+    that it is about."""
     begin, end = report.at(span)
     around = max((end - begin) // 2, 1_000_000)
     since, until = seconds(max(0, begin - around), end + around).split("-")
-    part, last = f"--from {since} --to {until}", report.trace.events[span[1]]
+    part = f"--from {since} --to {until}"
     if len(report.loaders) > 1:
         part += f" --loader {each.loader}"
+    epoch, batch = each.look_batch or (int(report.trace.events["epoch"][span[1]]), -1)
     if each.epochs > 1:
-        part += f" --epoch {last['epoch']}"
-    if last["task"] >= 0:
-        part += f" --follow {last['task']}"
+        part += f" --epoch {epoch}"
+    if batch >= 0:
+        part += f" --follow {batch}"
     # Broken at one place only, so that it can be copied.
     return [f"Look     python -m tracing timeline {shlex.quote(report.path)} -o look.png \\", f"           {part}"]
 
@@ -83,7 +96,27 @@ def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
 # ---- tables
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], gloss: bool = False) -> list[str]:
+def _split(report: Report) -> list[str]:
+    """The program's time, each moment once."""
+    loaders = [each for each in report.loaders if not each.nested]
+    whole = max((each.program_ns for each in loaders), default=0)
+    rest, rows = whole, []
+    for each in loaders:
+        parts = [each.in_loader_ns, each.main_ns.get("training", 0)]
+        rest -= sum(parts)
+        rows.append(
+            (f"DataLoader {each.loader}", *(cell for ns in parts for cell in (duration(ns), _share(ns, whole))))
+        )
+    rows.append(("in no loop", "", "", duration(rest), _share(rest, whole)))
+    title = f"All of main's {duration(whole)}: what each loader costs, and the steps with its batches"
+    return table(title, ("", "loader", "share", "steps", "share"), rows)
+
+
+def _share(ns: int, whole: int) -> str:
+    return f"{ns / max(1, whole):.0%}"
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], gloss: bool = False) -> list[str]:
     """The first column is left-aligned, the others right-aligned; a gloss explains the first at the end."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     lines = [title]
@@ -103,8 +136,8 @@ def _tables(each: LoaderReport) -> list[str]:
         ("What it was lost to", lost),
     ):
         rows = [(NAMES.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in times.items() if ns]
-        lines += _table(title, ("", "time", "share"), rows, gloss=True)
-    lines += _table(
+        lines += table(title, ("", "time", "share"), rows, gloss=True)
+    lines += table(
         "Stages of a batch",
         ("", "median", "90 %", "99 %", "longest"),
         [
@@ -132,7 +165,7 @@ def _workers(each: LoaderReport) -> list[str]:
         for worker, found in enumerate(each.workers)
     ]
     header = ("", "batches", "at work", "share", "CPU", "idle")
-    return _table("Workers (CPU: how much of their work used a core; idle: without a task)", header, rows)
+    return table("Workers (CPU: how much of their work used a core; idle: without a task)", header, rows)
 
 
 def _queues(each: LoaderReport) -> list[str]:
@@ -140,7 +173,7 @@ def _queues(each: LoaderReport) -> list[str]:
         (name, f"{found['mean']:.1f}", f"{found['max']:.0f}", f"{found['empty']:.0%}")
         for name, found in each.queues.items()
     ]
-    lines = _table("Batches in the queues, those of all workers together", ("", "mean", "most", "empty"), rows)
+    lines = table("Batches in the queues, those of all workers together", ("", "mean", "most", "empty"), rows)
     return [*lines[:-1], *wrap("  ", each.bottleneck), ""] if each.bottleneck else lines
 
 
@@ -158,4 +191,4 @@ def _slowest(each: LoaderReport) -> list[str]:
         for found in each.slowest
     ]
     header = ("", "worker", "begun at", "made in", "CPU", "waited", "keys")
-    return _table("The batches that took longest to make (waited: how long main did)", header, rows)[:-1]
+    return table("The batches that took longest to make (waited: how long main did)", header, rows)[:-1]

@@ -1,19 +1,5 @@
-"""The rules of the report: what limits a load.
-
-Each rule estimates how much of main's time its cause costs. Costs do not overlap: a second that main waits is counted
-once, by the rule that explains it. The verdict is the most expensive cause, unless all cost too little to matter.
-
-cause          what it costs
-hold-up        main waits for a batch that is being made, while finished ones are in the reorder buffer and workers idle
-prefetch       of the rest of that waiting: what workers that were idle while main trained could have made up
-pinning        main waits for a batch that is with the pin thread, or waits for it, and at least half of the workers
-               have nothing to do
-moving         main waits for a batch that is finished and elsewhere on its way, and at least half of the workers have
-               nothing to do
-workers        all other waiting: they work, but it is not enough; without workers, main makes the batches itself
-sampler        main asks the sampler for keys
-start-up       from the beginning of an epoch to its first batch, less the time that making a batch takes
-shutdown       from the beginning of the shutdown to its end
+"""The verdict: of what limits a load (tracing.analysis.report.causes), the most expensive cause, unless all cost too
+little to matter.
 
 Not everything that costs time is a problem. What happens once an epoch may cost more than what happens with every
 batch. And where main hardly waits once every worker has made its first batch, the waiting before that does not count.
@@ -21,7 +7,6 @@ batch. And where main hardly waits once every worker has made its first batch, t
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass
 
@@ -29,37 +14,15 @@ import numpy as np
 
 from tracing.analysis.measure.capacity import cores_are_the_limit, more_workers
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.stages import startup_cost
+from tracing.analysis.report.causes import ONCE_AN_EPOCH, WAITING_CAUSES, Verdict, costs
 from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem ...
 MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end
+MOSTLY = 0.8  # of main's time: where training takes this share of it, that is the limit, whatever else costs some
 GAINS = 0.03  # what would save less than this share of main's time is not worth changing
 CLOSE = 0.5  # a second cause that costs more than this share of the first is reported too
 IDLE = 0.5  # workers that are idle for more than this share of the training could be fewer
-
-
-class Verdict(enum.Enum):
-    """What limits the load."""
-
-    NOTHING = "there is nothing to judge: no batch was yielded"
-    HEALTHY = "no problem found: main hardly waits, and the workers are well used"
-    TRAINING = "the training step is the limit"
-    WORKERS = "the workers are the limit"
-    NO_WORKERS = "main makes the batches itself, and does not train meanwhile"
-    HOLD_UP = "one batch holds up the others"
-    MOVING = "moving batches is the limit"
-    PINNING = "pinning is the limit"
-    STARTUP = "start-up is the limit"
-    PREFETCH = "too little prefetch"
-    SAMPLER = "drawing keys is the limit"
-    SHUTDOWN = "shutdown is slow"
-
-
-# Causes of waiting for a batch. They count only if main still waits once every worker has made its first one.
-WAITING_CAUSES = (Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.WORKERS, Verdict.MOVING, Verdict.PINNING)
-ONCE_AN_EPOCH = (Verdict.STARTUP, Verdict.SHUTDOWN)
-NO_PROBLEM = (Verdict.HEALTHY, Verdict.TRAINING)  # nothing is wrong with the loader
 
 
 @dataclass
@@ -87,34 +50,15 @@ def judge(measures: Measures) -> Judgement:
         if gain < GAINS * measures.total:
             enough_workers = True
             del serious[Verdict.WORKERS]
-    if serious:
-        (verdict, cost), *others = sorted(serious.items(), key=lambda each: -each[1])
-        return Judgement(verdict, cost, {other: its for other, its in others if its >= CLOSE * cost}, found)
+    by_cost = sorted(serious.items(), key=lambda each: -each[1])
     training = measures.spent[MainTime.TRAINING]
-    fast_enough = enough_workers or measures.spare > IDLE * training
+    if serious and training >= MOSTLY * measures.total:
+        return Judgement(Verdict.TRAINING, training, dict(by_cost), found)
+    if serious:
+        (verdict, cost), *others = by_cost
+        return Judgement(verdict, cost, {other: its for other, its in others if its >= CLOSE * cost}, found)
+    fast_enough = enough_workers or measures.spare > IDLE * measures.away.total
     return Judgement(Verdict.TRAINING if fast_enough else Verdict.HEALTHY, training, {}, found)
-
-
-def costs(measures: Measures) -> dict[Verdict, int]:
-    """What each cause costs, in ns of main's time."""
-    spent = measures.spent
-    found = {
-        Verdict.SAMPLER: spent[MainTime.DRAWING],
-        Verdict.STARTUP: startup_cost(measures),
-        Verdict.SHUTDOWN: spent[MainTime.SHUTDOWN],
-    }
-    if measures.num_workers == 0:
-        return found | {Verdict.NO_WORKERS: spent[MainTime.LOADING]}
-    hold_up, moving, pinning = map(measures.length, (measures.held_up, measures.on_its_way, measures.in_pin_thread))
-    prefetch = min(measures.length(measures.during("made")) - hold_up, measures.spare)
-    rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving - pinning
-    return found | {
-        Verdict.HOLD_UP: hold_up,
-        Verdict.PREFETCH: prefetch,
-        Verdict.WORKERS: max(0, rest),  # (iterators that overlap in time wait for each other)
-        Verdict.MOVING: moving,
-        Verdict.PINNING: pinning,
-    }
 
 
 def warm_up(measures: Measures) -> np.ndarray:

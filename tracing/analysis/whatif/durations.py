@@ -5,9 +5,9 @@ seen where queueing can only add to it.
 
 Not everything is in a trace. What is not known, and what is assumed instead:
 
-training    only its wall time is known: it is assumed to use a core, unless the workers were too quick for that
-            (tracing.analysis.whatif.simulated_replay.fitted); without workers main's CPU time is known, and is used
-waiting     the part of a batch's making that was not CPU time; waiting for a core must not be replayed: fitted, too
+cores       who computed, and who waited for a core, is known by samples (tracing.analysis.whatif.core_use). In a trace
+            without them training is assumed to use a core, unless the workers were too quick for that, and what the
+            workers waited for a core is fitted (tracing.analysis.whatif.simulated_replay.fitted)
 hops        how long a message is in a pipe shows only if its reader waited for it: the least in either queue counts
 workers     a trace without any does not show what it takes to start one, or to send a batch: 0
 
@@ -22,14 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from minidl.events import NO_WORKER, Kind, Queue
+from minidl.events import Kind, Queue
+from tracing.analysis.measure.cpu import of_programs
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import first_batches
+from tracing.analysis.whatif.core_use import CoreUse, core_use
+from tracing.analysis.whatif.hops import HopTimes, from_put_to_reader, pickling_times, unpickling_times
 from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
 BLOCK = 40  # consecutive batches: an excerpt of a long trace consists of such blocks
-QUICKEST = 10  # per cent of many similar times: these count as not held up
+MESSAGE, DESCRIPTOR = 290, 75  # bytes: of a batch without tensors, as torch pickles it; of one tensor and its key
 
 
 @dataclass(frozen=True, order=True)
@@ -40,17 +43,6 @@ class Setting:
     prefetch_factor: int = 2
     in_order: bool = True
     persistent_workers: bool = False
-
-
-@dataclass(frozen=True)
-class HopTimes:
-    """How long messages take for one hop."""
-
-    least: float  # what the quickest take
-    held_up: np.ndarray  # how much longer each takes: its process computes, and holds Python's lock
-
-    def of(self, task: int) -> tuple[float, float]:
-        return self.least, float(self.held_up[task])
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,9 @@ class Durations:
     handling_wait: float
     training: np.ndarray  # the step with the batch
     trains_on: float  # the share of it that needs a core, 0 to 1
-    trains_known: bool  # whether that was measured
+    helpers: float  # other threads of main that compute with it meanwhile, on average
+    others: float  # threads of other programs that compute all the time
+    cores_known: bool  # whether all that was measured, or assumed
     pins: bool
     starting: float  # main's time for each worker it starts
     preparing_cpu: float  # a worker, from its start until it waits for its first task
@@ -82,6 +76,9 @@ class Durations:
     epochs: int
     cores: float  # of the machine
     setting: Setting  # as recorded
+    shares_tensors: bool  # as torch's loader does: see tracing.analysis.whatif.transport
+    tensors: np.ndarray  # in a batch, by the size of its message
+    feeding: float  # CPU time of a worker's other threads, per batch
 
     def __len__(self) -> int:
         return len(self.training)
@@ -106,7 +103,7 @@ class Durations:
             if isinstance(value, np.ndarray):
                 fewer[name] = value[chosen]
             elif isinstance(value, HopTimes):
-                fewer[name] = replace(value, held_up=value.held_up[chosen])
+                fewer[name] = value.map(lambda each: each[chosen])
         return replace(self, **fewer)
 
 
@@ -123,12 +120,13 @@ def durations(measures: Measures) -> Durations:
     preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)
     preparing_cpu = min(_before_first_batch(measures), preparing)
     epochs = len(np.unique(rows["epoch"]))
-    return Durations(
+    unpickling = unpickling_times(measures, rows)
+    found = Durations(
         **_making(measures, rows),
         turning=_turning(rows),
-        sending=_from_put_to_reader(measures, rows, Queue.INDEX),
-        pickling=_from_put_to_reader(measures, rows, Queue.RESULT),
-        unpickling=_hop_times(_seconds(rows, "result_arrived", "result_got"), rows["result_arrived"] >= 0),
+        sending=from_put_to_reader(measures, rows, Queue.INDEX),
+        pickling=pickling_times(measures, rows, unpickling),
+        unpickling=unpickling,
         pinning_cpu=pinning_cpu,
         pinning_wait=pinning - pinning_cpu,
         drawing=_seconds(rows, "keys_begin", "keys_drawn"),
@@ -136,7 +134,9 @@ def durations(measures: Measures) -> Durations:
         handling_wait=measures.spent[MainTime.HANDLING] / SECOND / len(rows) - handling_cpu,
         training=_training(rows),
         trains_on=1.0 if measures.num_workers else _share_on_core(measures, rows),
-        trains_known=not measures.num_workers,
+        helpers=0.0,
+        others=0.0,
+        cores_known=False,
         pins=bool((rows["pin_begin"] >= 0).any()),
         starting=_between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED),
         preparing_cpu=preparing_cpu,
@@ -146,6 +146,37 @@ def durations(measures: Measures) -> Durations:
         epochs=epochs,
         cores=float(measures.trace.about.get("cpus") or 1),  # a simulated machine may have a part of one
         setting=recorded_setting(measures),
+        shares_tensors=measures.config.get("package") == "torch.utils.data",
+        tensors=np.maximum(0, rows["result_bytes"] - MESSAGE) / DESCRIPTOR,
+        feeding=0.0,
+    )
+    used = core_use(measures)
+    return found if used is None else without_waiting_for_cores(found, used)
+
+
+def without_waiting_for_cores(times: Durations, used: CoreUse) -> Durations:
+    """`times`, without what its threads waited for a core: the simulated machine adds such waiting itself."""
+    makers = used.workers if times.setting.num_workers else used.main
+    wait = float(times.making_wait.sum())
+    delay = makers.delay_of(float(times.making_cpu.sum()))
+    steps = float(times.training.sum())
+    computed = used.main_trains
+    late = min(used.main.delay_of(computed), 0.95 * steps)
+    return replace(
+        times,
+        making_wait=times.making_wait * (max(0.0, 1 - delay / wait) if wait else 0.0),
+        preparing_wait=max(0.0, times.preparing_wait - makers.delay_of(times.preparing_cpu)),
+        warming_wait=max(0.0, times.warming_wait - makers.delay_of(times.warming_cpu)),
+        starting=times.starting * used.main.speed,
+        drawing=times.drawing * used.main.speed,
+        handling_cpu=times.handling_cpu * used.main.speed,
+        handling_wait=times.handling_wait * used.main.speed,
+        training=times.training * (1 - late / steps if steps else 1.0),
+        trains_on=min(1.0, computed / (steps - late)) if steps else 1.0,
+        helpers=used.main.helpers,
+        others=used.others,
+        feeding=used.workers.cpu * used.workers.helpers / len(times),
+        cores_known=True,
     )
 
 
@@ -168,62 +199,6 @@ def _cpu(rows: np.ndarray, *names: str) -> np.ndarray:
     return np.asarray(sum(np.maximum(0, rows[name]) for name in names) / SECOND)
 
 
-def _hop_times(lengths: np.ndarray, known: np.ndarray) -> HopTimes:
-    """What the quickest took, and how much longer the others. One that is not known gets the time of one that is."""
-    if not known.any():
-        return HopTimes(0.0, np.zeros(len(lengths)))
-    seen = lengths[known]
-    least = float(np.percentile(seen, QUICKEST))
-    filled = np.where(known, lengths, np.resize(seen, len(lengths)))
-    return HopTimes(least, np.maximum(0, filled - least))
-
-
-def _from_put_to_reader(measures: Measures, rows: np.ndarray, queue: Queue) -> HopTimes:
-    """From the put of a message until its reader has it, if the reader waits: as recorded up to the pipe, and as the
-    quickest from there. torch's feeders do not record when a message is in the pipe: with them, only messages whose
-    reader did wait count."""
-    name = queue.name.lower()
-    put, sent, arrived = rows[f"{name}_put"], rows[f"{name}_sent"], _arrived(rows, queue)
-    known = (put >= 0) & (sent >= 0)
-    if known.any():
-        return _hop_times((sent - put) / SECOND + _in_pipe(rows), known)
-    waited = (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived)
-    return _hop_times((arrived - put) / SECOND, waited)
-
-
-def _arrived(rows: np.ndarray, queue: Queue) -> np.ndarray:
-    """When the reader of a queue had each message (ns); -1: not known."""
-    name = queue.name.lower()
-    return np.where(rows[f"{name}_arrived"] >= 0, rows[f"{name}_arrived"], rows[f"{name}_got"])
-
-
-def _in_pipe(rows: np.ndarray) -> float:
-    """The least time that a message of either queue was in its pipe (s). A queue whose reader never waits does not show
-    how quick a pipe is; but if workers never wait for tasks, main waits for batches, and the other way round."""
-    found = []
-    for queue in (Queue.INDEX, Queue.RESULT):
-        sent, arrived = rows[f"{queue.name.lower()}_sent"], _arrived(rows, queue)
-        found.append((arrived - sent)[(sent >= 0) & (arrived >= 0)])
-    lengths = np.concatenate(found)
-    return max(0.0, float(lengths.min())) / SECOND if len(lengths) else 0.0
-
-
-def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndarray) -> np.ndarray:
-    """Whether the consumer was waiting for each message when it was put: bool."""
-    waited, put = np.zeros(len(rows), bool), rows[f"{queue.name.lower()}_put"]
-    for consumer in range(measures.num_workers) if queue is Queue.INDEX else [NO_WORKER]:
-        groups = [
-            measures.trace.index.group(each.number, Kind.WAIT, queue, consumer).array for each in measures.iterators
-        ]
-        waits = np.sort(measures.time[np.concatenate(groups)])
-        mine = np.flatnonzero((arrived >= 0) & ((rows["worker"] == consumer) | (consumer == NO_WORKER)))
-        mine = mine[np.argsort(arrived[mine])]
-        since = np.append(-1, waits)[np.searchsorted(waits, arrived[mine])]
-        before = np.append(-1, arrived[mine])[:-1]
-        waited[mine] = (since > before) & (since <= put[mine])
-    return waited
-
-
 def _handling(measures: Measures) -> float:
     """The CPU time of all of the loader's own bookkeeping in main (s), as if each piece took as long as the median one.
     (For the rest of the time main waited for a core.)"""
@@ -242,10 +217,11 @@ def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
         more = wall[first].min() - np.median(wall[~first])
         warming_cpu = float(np.clip(cpu[first].min() - np.median(cpu[~first]), 0, more))
         warming_wait = float(more - warming_cpu)
-    cpu, wait = cpu - warming_cpu * first, wall - cpu - warming_wait * first
+    cpu, wait = np.maximum(0, cpu - warming_cpu * first), np.maximum(0, wall - cpu - warming_wait * first)
+    in_programs = wait * min(1.0, of_programs(measures) / SECOND / max(wait.sum(), 1e-9))  # they need a core, too
     return {
-        "making_cpu": np.maximum(0, cpu),
-        "making_wait": np.maximum(0, wait),
+        "making_cpu": cpu + in_programs,
+        "making_wait": wait - in_programs,
         "warming_cpu": warming_cpu,
         "warming_wait": warming_wait,
     }

@@ -26,6 +26,7 @@ from minidl.world import current
 from minidl.world.simulated import compute, simulate, sleep
 from minidl.world.simulated.machine import current_machine, is_running
 from tracing.analysis.whatif.durations import SECOND, Durations, Setting
+from tracing.analysis.whatif.transport import in_setting
 
 STEPS = 2_000  # of the simulated world, for a batch: many more than it takes
 ROUNDS = 4  # of fitting
@@ -34,12 +35,12 @@ CLEARLY = 0.02  # an assumption that fits better by a smaller share is not prefe
 AT_ONCE = 50e-6  # s: a worker that gets a task this soon after its last batch did not have to wait for it
 
 
-def spend(cpu: float, wait: float = 0.0) -> None:
-    """Let the calling thread wait, and then use a core: seconds of each."""
+def spend(cpu: float, wait: float = 0.0, helpers: float = 0.0) -> None:
+    """Let the calling thread wait, and then use a core, with so many threads that help it: seconds of each."""
     if wait > 0:
         sleep(wait)
     if cpu > 0:
-        compute(cpu)
+        compute(cpu, helpers)
 
 
 class InterpreterLocks:
@@ -102,8 +103,9 @@ class ReplayedKeys:
 
 @dataclass
 class ReplayedBatch:
-    """A batch, which a worker sends to main. Its tensors travel as descriptors, which a thread of the worker hands
-    over: so the worker's work holds up main's unpickling, too."""
+    """A batch, which a worker sends to main. Where tensors travel as torch's do, as descriptors that a thread of the
+    worker hands over, the worker's work holds up main's unpickling, too; in slots it does not, and `held_up` is 0.
+    Itself it has no tensors, so its way takes as long with either transport of the loader that replays it."""
 
     worker_pid: int
     pickling: tuple[float, float]  # least, and how much longer while the worker works
@@ -180,11 +182,13 @@ class ReplayTimes:
 
 def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTimes:
     """Load all the batches of `times` in this setting, on a machine with `cpus` cores (0: as many as recorded)."""
+    times = in_setting(times, setting.num_workers)
     epochs = min(times.epochs, 2) if setting.persistent_workers else 1  # the others are like the last one
     dataset: Any = ReplayedDataset(times)
     sampler = ReplayedSampler(times)
 
     def program() -> None:
+        current_machine().cores.others = times.others
         workers: dict[str, Any] = {}
         if setting.num_workers:
             workers = {
@@ -201,7 +205,7 @@ def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTi
             for number, _batch in enumerate(loader):
                 step = times.training[number]
                 with locks.busy():
-                    spend(times.trains_on * step, (1 - times.trains_on) * step)
+                    spend(times.trains_on * step, (1 - times.trains_on) * step, times.helpers)
 
     locks.release_all()
     steps = STEPS * epochs * (len(times) + 100)
@@ -273,7 +277,7 @@ def fitted(times: Durations) -> Durations:
     training step. The simulated machine adds such waiting itself, so it must not be counted twice: only as much is kept
     as makes a batch and a step take as long as recorded. If batches come clearly closer to that when the training step
     uses no core, it is assumed to use none."""
-    if times.setting.num_workers + 1 <= times.cores or times.trains_known:
+    if times.setting.num_workers + 1 <= times.cores or times.cores_known or not times.setting.num_workers:
         return times
     making = (times.making_cpu + times.making_wait).mean()
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from tracing.analysis.measure.capacity import ALL_CORES, Work, more_workers, work
+from tracing.analysis.measure.capacity import ALL_CORES, Work, work
 from tracing.analysis.measure.measures import NO_LOADER, Measures, measure
 from tracing.analysis.measure.run_end import ended_early
 from tracing.analysis.plain_text import wrap
+from tracing.analysis.whatif import candidates
 from tracing.analysis.whatif.durations import Durations, Setting, durations
-from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 
 FORMAT = 1  # of the JSON
@@ -32,8 +32,7 @@ LARGEST = 256  # num_workers or prefetch_factor that is replayed
 NEARLY = 0.03  # a setting slower by less than this share is as good
 OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
 BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
-WORKERS, PREFETCH = (1, 2, 4, 8), (1, 2, 4)  # tried, among others, if no values are given
-MOST_WORKERS = 64  # tried if no values are given
+PREFETCH = (1, 2, 4)  # tried, beside the recorded one, if no values are given
 
 T = TypeVar("T", int, bool)
 
@@ -115,19 +114,12 @@ def whatif(
     whole = durations(measured[0])
     was = whole.setting
     grid = _grid(
-        _likely(measured[0]) if num_workers is None else _values(num_workers),
+        candidates.workers(whole) if num_workers is None else _values(num_workers),
         sorted({*PREFETCH, was.prefetch_factor}) if prefetch_factor is None else _values(prefetch_factor),
         [was.in_order] if in_order is None else _values(in_order),
         [was.persistent_workers] if persistent_workers is None else _values(persistent_workers),
     )
     return predict(measured[0], whole, [was, *(each for each in grid if each != was)], cpus, progress, len(measured))
-
-
-def _likely(measures: Measures) -> list[int]:
-    """Numbers of workers that may be the best: up to the number that could keep up with the training."""
-    wanted = min(more_workers(measures, 0)[0], MOST_WORKERS)
-    doubled = (1 << power for power in range(4, MOST_WORKERS.bit_length()))
-    return sorted({*WORKERS, measures.num_workers, wanted, *(each for each in doubled if each < wanted)})
 
 
 def _values(given: T | Iterable[T]) -> list[T]:
@@ -169,7 +161,7 @@ def predict(
         run = replay_load(times, setting, cores)
         rate = whole.batches * whole.epochs / run.total
         rows.append(Prediction(setting, rate, 1 - run.trained / run.total, times.cpu * rate))
-    total, trained = measures.total, measures.spent[MainTime.TRAINING]
+    total, trained = measures.total, measures.away.total
     rate = len(whole) * 1e9 / total
     recorded = Prediction(settings[0], rate, 1 - trained / total, times.cpu * rate)
     found = WhatIf(
@@ -224,13 +216,15 @@ def _notes(found: WhatIf, times: Durations, measures: Measures, loaders: int) ->
     if not was.num_workers:
         notes.append(
             "The trace has no workers: the time to start one, and to send a batch from one process to another, is not "
-            "known, and not counted. Record a short run with num_workers=1 to have it counted."
+            "known. With torch's loader it is taken to be what small batches usually take, and otherwise not counted. "
+            "Record a short run with num_workers=1 to have it counted."
         )
-    elif times.trains_on:
-        notes.append("The training step is assumed to use a core (what main computes is not recorded).")
-    else:
-        notes.append("The training step is assumed to wait: the workers were too quick for it to have used a core.")
-    if was.num_workers and work(measures) is Work.MIXED:
+    elif not times.cores_known:
+        how = (
+            "use a core (what main computes is not recorded)" if times.trains_on else "wait: the workers were too quick"
+        )
+        notes.append(f"The training step is assumed to {how}.")
+    if was.num_workers and not times.cores_known and work(measures) is Work.MIXED:
         notes.append(
             "The workers had a core for less than half of the time in which they made batches. The part of that which "
             "this load itself does not explain is assumed to be waiting for storage or a network. If other programs "

@@ -8,7 +8,7 @@ from typing import Any
 import tracing
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.report.caveats import caveats
-from tracing.cli.arguments import add_command, add_trace, load_loaders
+from tracing.cli.arguments import add_command, add_trace, load_ranks
 
 
 def add_to(commands: Any) -> None:
@@ -17,14 +17,24 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    trace = load_loaders(args.trace)
-    violations = tracing.check(trace)
-    for violation in violations:
-        print(violation)
-    print(f"{len(trace):,} events: {f'{len(violations)} broken invariants' if violations else 'all invariants hold'}")
+    ranks = load_ranks(args)
+    found = tracing.check(ranks)
+    for each in found:
+        print(each)
+    broken = sum(not isinstance(each, tracing.Finding) for each in found)
+    wrong = sum(isinstance(each, tracing.Finding) and each.wrong for each in found)
+    several = f" of {len(ranks.all)} processes" if len(ranks.all) > 1 else ""
+    result = f"{broken} broken invariants" if broken else "all invariants hold"
+    result += f"; {wrong} wrong with the ranks as a whole" if wrong else ""
+    print(f"{sum(len(each.trace) for each in ranks.all):,} events{several}: {result}")
+    for rank in ranks.all:
+        explain_hang(rank.trace, f"{rank.name}: " if several else "")
+    return 1 if broken or wrong else 0
+
+
+def explain_hang(trace: tracing.Trace, name: str) -> None:
     hang = explain(trace)
     for note in caveats(trace, str(hang or "")):
-        print(f"Note: {note}")
+        print(f"Note: {name}{note}")
     if hang is not None:
-        print(hang)
-    return 1 if violations else 0
+        print(f"{name}{hang}")

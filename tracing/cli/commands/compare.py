@@ -6,17 +6,18 @@ import argparse
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import add_command, add_trace, load_loaders
+from tracing.cli.arguments import add_command, add_path, add_process, load_loaders
 
 
 def add_to(commands: Any) -> None:
     text = "two runs side by side: which is faster, where did the time go, do the keys differ"
     compare = add_command(commands, "compare", run, text, "traces/before traces/after")
-    add_trace(compare, "before", "the first run, A")
-    add_trace(compare, "after", "the second run, B: after a change, or with the other package")
+    add_path(compare, "before", "the first run, A")
+    add_path(compare, "after", "the second run, B: after a change, or with the other package")
+    add_process(compare)
     compare.add_argument("--json", action="store_true", help="for programs: times in ns")
 
 
 def run(args: argparse.Namespace) -> None:
-    comparison = tracing.compare(load_loaders(args.before), load_loaders(args.after))
+    comparison = tracing.compare(load_loaders(args, "before"), load_loaders(args, "after"))
     print(comparison.to_json() if args.json else comparison)

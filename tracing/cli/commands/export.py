@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import tracing
-from tracing.cli.arguments import add_command, add_trace
+from tracing.cli.arguments import add_command, add_trace, load
 
 FORMATS = ("perfetto", "jsonl")
 
@@ -31,4 +30,4 @@ def run(args: argparse.Namespace) -> None:
     from tracing.views.export import jsonl, perfetto
 
     write = {"perfetto": perfetto.write, "jsonl": jsonl.write}[args.format]
-    write(tracing.load(args.trace), args.output)
+    write(load(args), args.output)

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracing.cli.arguments import add_command, add_trace, positive
+from tracing.cli.arguments import add_command, add_trace, positive, process_of
 from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import is_alive
+from tracing.trace.parts import parts
 
 
 def add_to(commands: Any) -> None:
@@ -27,14 +28,15 @@ def run(args: argparse.Namespace) -> None:
     from tracing.views.live.live import watch
 
     wait_for_first_event(args.trace)
-    watch(args.trace, speed=args.speed, once=args.once, record=args.record)
+    part = None if args.process is None else process_of(args).path.name
+    watch(args.trace, speed=args.speed, once=args.once, record=args.record, part=part)
 
 
 def wait_for_first_event(directory: Path) -> None:
     """Wait for a process that is recording but has emitted nothing yet: its trace looks like one that ended without any
     events. (Its file exists a moment before the header, by which a file is recognised, is whole.)"""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() reports
-        while not any(fmt.read_header(path) for path in fmt.events_files(directory)):
+        while not any(fmt.read_header(path) for part in parts(directory) for path in fmt.events_files(part.path)):
             if not is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"])):
                 return
             time.sleep(0.05)

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import add_command, add_trace, load_loaders
+from tracing.cli.arguments import add_command, add_trace, load_ranks
 
 
 def add_to(commands: Any) -> None:
@@ -17,5 +17,5 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    report = tracing.report(load_loaders(args.trace))
+    report = tracing.report(load_ranks(args))
     print(report.to_json() if args.json else report)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tracing.cli.arguments import add_command, positive_count
+from tracing.recording.file_format import CAPACITY
 
 
 def add_to(commands: Any) -> None:
@@ -17,12 +18,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
     parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
     parser.add_argument("--memory", action="store_true", help="sample the processes' memory, open files and mappings")
+    parser.add_argument("--minidl", action="store_true", help="give it minidl's DataLoader in place of torch's")
     parser.add_argument(
         "--capacity",
         type=positive_count,
-        default=1_000_000,
+        default=CAPACITY,
         metavar="N",
-        help="events a process may record (1,000,000)",
+        help=f"events a process may record ({CAPACITY:,}; a batch makes about twenty)",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as in python -m")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
@@ -41,5 +43,6 @@ def run(args: argparse.Namespace) -> int:
         directory=args.output or Path("traces", name),
         live=args.live,
         memory=args.memory,
+        minidl=args.minidl,
         capacity=args.capacity,
     )

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import tracing
-from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, part_of, positive_count, suffix_of
+from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, load, part_of, positive_count, suffix_of
 
 
 def add_to(commands: Any) -> None:
@@ -30,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from tracing.views import sequence
 
     kind = suffix_of(args.output, ".svg", ".mmd", ".txt") if args.output else ""
-    trace = tracing.load(args.trace)
+    trace = load(args)
     part = part_of(args) | {
         "phase": sequence.Phase[args.only or "ALL"],
         "most": args.most,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import UsageError, add_command, add_trace, count, positive, positive_count
+from tracing.cli.arguments import UsageError, add_command, add_trace, count, load, positive, positive_count
 
 
 def add_to(commands: Any) -> None:
@@ -41,7 +41,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    trace = tracing.load(args.trace)
+    trace = load(args)
     shows = sys.stderr.isatty()
     try:
         found = tracing.whatif(

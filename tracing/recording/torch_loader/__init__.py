@@ -1,7 +1,7 @@
-"""torch's own loader, made to emit what it does. None of it is rewritten: its iterator is subclassed, and through the
+"""torch's own loader, made to emit what it does. None of it is rewritten: its iterators are subclassed, and through the
 multiprocessing_context that it accepts its queues, its done event and its processes are wrapped.
 
-attach.py                      `tracing.attach(loader)`: replaces the one method that makes iterators
+attach.py                      `tracing.attach(loader)`: an attached loader's iterators are of a subclass
 attached_loaders.py            which loaders are attached, and their epochs
 iterators.py                   main: the two iterators
 multiprocessing_context.py     main: what makes the queues and the workers' processes

@@ -4,14 +4,18 @@ are none."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.utils.data
 
 from minidl import events
 from minidl.events import NO_WORKER, emit
 from tracing.recording.torch_loader.progress import Progress
-from tracing.recording.torch_loader.wrapper import Wrapper
+
+if TYPE_CHECKING:  # what stands behind
+    from typing import Any as Behind
+else:
+    Behind = object
 
 Kinds: Any = torch.utils.data._DatasetKind
 
@@ -19,36 +23,48 @@ Kinds: Any = torch.utils.data._DatasetKind
 def emitting_kinds(progress: Progress, worker: int) -> Any:
     """torch's `_DatasetKind`, with fetchers that emit what they do."""
 
-    def create_fetcher(kind: int, *args: Any) -> TracedFetcher:
+    def create_fetcher(kind: int, *args: Any) -> Any:
         try:
             fetcher = Kinds.create_fetcher(kind, *args)
         except Exception as error:  # an iterable dataset could not be iterated
             emit(events.FETCH_FAILED, progress.epoch_id, worker=worker, text=describe(error))
             raise
-        return TracedFetcher(fetcher, kind == Kinds.Iterable, progress, worker)
+        return emit_fetches(fetcher, kind == Kinds.Iterable, progress, worker)
 
     return type(Kinds.__name__, (Kinds,), {"create_fetcher": staticmethod(create_fetcher)})
 
 
-class TracedFetcher(Wrapper):
+def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int = NO_WORKER, pins: bool = False) -> Any:
+    """Make a fetcher emit. It stays the same object: a loader may read and set its attributes, as torchdata's does."""
+    cls = type(fetcher)
+    fetcher.__class__ = type(cls.__name__, (TracedFetcher, cls), {})
+    fetcher.iterable, fetcher.progress, fetcher.worker, fetcher.pins = iterable, progress, worker, pins
+    fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker)
+    return fetcher
+
+
+class TracedFetcher(Behind):
     """torch's fetcher."""
 
-    def __init__(self, fetcher: Any, iterable: bool, progress: Progress, worker: int = NO_WORKER) -> None:
-        super().__init__(fetcher)
-        self.iterable, self.progress, self.worker = iterable, progress, worker
-        fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker)
+    iterable: bool
+    progress: Progress
+    worker: int
+    pins: bool  # whether it is in main, and main pins next
 
     def fetch(self, keys: Any) -> Any:
         progress, worker = self.progress, self.worker
         emit(events.FETCH_BEGIN, progress.epoch_id, progress.task, worker)
         try:
-            return self.wrapped.fetch(keys)
+            batch = super().fetch(keys)
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
                 emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=describe(error))
             elif worker != NO_WORKER:
                 emit(events.STREAM_END, progress.epoch_id, progress.task, worker)
             raise
+        if self.pins:
+            emit(events.PIN_BEGIN, progress.epoch_id, progress.task)
+        return batch
 
 
 class TracedCollate:

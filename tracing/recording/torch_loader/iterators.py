@@ -1,7 +1,10 @@
 """Main: torch's two iterators, which emit what they do.
 
-Each method here emits an event and calls torch's. Some steps have no method in torch: it stores, takes and skips tasks
-by setting, popping and deleting items of the dict `_task_info`. So that dict is replaced by one that emits: TaskInfo.
+Each method here emits an event and calls the one behind it: `emitting` puts Serial or Parallel in front of the class
+that the loader makes its iterators of. Some steps have no method in torch: it stores, takes and skips tasks by setting,
+popping and deleting items of the dict `_task_info`. So that dict is replaced by one that emits: TaskInfo.
+
+The class need not be torch's. It may inherit torch's, or be written anew after it, as torchdata's are.
 
 Legend
     progress    Progress(epoch_id=...)    how far the iterator is; its queues share it
@@ -9,41 +12,61 @@ Legend
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable
+import functools
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.multiprocessing
 from torch.utils.data import _utils, dataloader
-from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration
+from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 
 from minidl import events
 from minidl.events import NO_TASK, emit
 from tracing.recording.torch_loader.attached_loaders import epochs_of
 from tracing.recording.torch_loader.delayed_sigchld import delay_sigchld
-from tracing.recording.torch_loader.fetcher import TracedFetcher
-from tracing.recording.torch_loader.multiprocessing_context import LoaderInContext, TracedContext
+from tracing.recording.torch_loader.fetcher import emit_fetches
+from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
 from tracing.recording.torch_loader.progress import Progress
-from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue
+from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue, content
 
-if TYPE_CHECKING:  # torch's types leave out what is private
-    from typing import Any as Base
-    from typing import Any as ParallelBase
-    from typing import Any as SerialBase
+if TYPE_CHECKING:  # what stands behind: torch's types leave out what is private
+    from typing import Any as Behind
 else:
-    Base = dataloader._BaseDataLoaderIter
-    SerialBase, ParallelBase = dataloader._SingleProcessDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
+    Behind = object
+
+
+def emitting(cls: type, loader: Any) -> type | None:
+    """The class `cls` of iterators of `loader`, which emits. None if it does not work as torch's do."""
+    known = Parallel if loader.num_workers > 0 else Serial
+    return _in_front(known, cls) if _names_in(cls) >= known.WORKS_BY else None
+
+
+@functools.cache
+def _names_in(cls: type) -> set[str]:
+    """The names of the attributes that its methods use."""
+    methods = [each for base in cls.__mro__ for each in vars(base).values() if isinstance(each, FunctionType)]
+    return {name for method in methods for name in method.__code__.co_names}
+
+
+@functools.cache
+def _in_front(known: type, cls: type) -> type:
+    # Under its own name, which errors and profiles show.
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    return type(cls)(cls.__name__, (known, cls), names)
 
 
 def configuration(loader: Any) -> dict[str, Any]:
-    """The text of LOADER, as minidl's loader emits it."""
+    """The text of LOADER, as minidl's loader emits it. The loader may be another library's, made for torch's iterators:
+    then it has what they ask it for."""
     context = loader.multiprocessing_context or torch.multiprocessing
     return {
         "package": "torch.utils.data",
+        "loader": type(loader).__name__,
         "dataset": type(loader.dataset).__name__,
         "sampler": type(loader._index_sampler).__name__,
-        "batch_size": loader.batch_size,
+        **events.drawing_of(loader),
+        "batch_size": getattr(loader, "batch_size", None),
         "num_workers": loader.num_workers,
         "prefetch_factor": loader.prefetch_factor,
         "in_order": getattr(loader, "in_order", True),  # since torch 2.6
@@ -51,21 +74,27 @@ def configuration(loader: Any) -> dict[str, Any]:
         "persistent_workers": loader.persistent_workers,
         "drop_last": loader.drop_last,
         "timeout": loader.timeout,
+        "collate_fn": events.name_of(loader.collate_fn),
         "start_method": context.get_start_method(),
     }
 
 
-class Emitting(Base):
+class Emitting(Behind):
     """What both iterators emit."""
 
     _progress: Progress
     _drawn = 0  # tasks in this epoch
     _pins_here = False  # whether this thread pins, as the last thing it does to a batch
 
-    def _emit_loader(self, loader: Any) -> None:
+    def _begin_to_emit(self, loader: Any) -> None:
+        """Before `__init__`."""
         self._epochs = epochs_of(loader)
         self._progress = Progress(self._epochs.next())
+        self._prepare(loader)
         emit(events.LOADER, self._progress.epoch_id, value=loader.num_workers, text=configuration(loader))
+
+    def _prepare(self, loader: Any) -> None:
+        """Without workers there is nothing to prepare."""
 
     def _next_index(self) -> Any:
         epoch_id, task = self._progress.epoch_id, self._drawn
@@ -106,17 +135,21 @@ class Emitting(Base):
         """Without workers there are none."""
 
 
-class Serial(Emitting, SerialBase):
+class Serial(Emitting):
     """num_workers=0."""
 
-    _dataset_fetcher: Any
+    WORKS_BY = frozenset({"_next_index", "_dataset_fetcher"})
 
-    def __init__(self, loader: Any) -> None:
-        self._emit_loader(loader)
-        super().__init__(loader)
+    @property
+    def _dataset_fetcher(self) -> Any:
+        return self._emitting_fetcher
+
+    @_dataset_fetcher.setter
+    def _dataset_fetcher(self, fetcher: Any) -> None:
+        """The last thing that torch makes before the first step."""
         iterable = self._dataset_kind == dataloader._DatasetKind.Iterable
-        self._dataset_fetcher = SerialFetcher(self._dataset_fetcher, iterable, self._progress)
-        self._dataset_fetcher.pins = self._pins_here = bool(self._pin_memory)
+        self._pins_here = bool(self._pin_memory)
+        self._emitting_fetcher = emit_fetches(fetcher, iterable, self._progress, pins=self._pins_here)
         emit(events.EPOCH_BEGIN, self._progress.epoch_id, value=-1)
 
     def _next_index(self) -> Any:
@@ -127,32 +160,24 @@ class Serial(Emitting, SerialBase):
         return self._progress.task
 
 
-class SerialFetcher(TracedFetcher):
-    """In main: pinning comes next, if at all."""
-
-    pins = False
-
-    def fetch(self, keys: Any) -> Any:
-        batch = super().fetch(keys)
-        if self.pins:
-            emit(events.PIN_BEGIN, self.progress.epoch_id, self.progress.task)
-        return batch
-
-
-class Parallel(Emitting, ParallelBase):
+class Parallel(Emitting):
     """num_workers > 0."""
 
+    WORKS_BY = frozenset({"_next_index", "_try_put_index", "_task_info", "_worker_result_queue", "_get_data"})
     _resuming = 0  # workers that have not acknowledged the new epoch
 
-    def __init__(self, loader: Any) -> None:
-        self._emit_loader(loader)
+    def _prepare(self, loader: Any) -> None:
         self._task_info = {}
         self._died: set[int] = set()
         delay_sigchld()
-        pins = loader.pin_memory and torch.accelerator.is_available()
+        pins = loader.pin_memory and getattr(torch, "accelerator", torch.cuda).is_available()  # the first: torch 2.6
         context = loader.multiprocessing_context or torch.multiprocessing
         results = PinnedResults if pins else ResultQueue
-        super().__init__(LoaderInContext(loader, TracedContext(context, self._progress, results)))
+        self._seen_in_context = in_context(loader, TracedContext(context, self._progress, results))
+
+    def __init__(self, loader: Any, *args: Any, **options: Any) -> None:
+        super().__init__(self._seen_in_context, *args, **options)
+        del self._seen_in_context
 
     # Where torch assigns these two attributes, an object that emits takes the place of what it assigns.
 
@@ -174,14 +199,14 @@ class Parallel(Emitting, ParallelBase):
         results = self._worker_result_queue
         self._emitting_data_queue = queue if queue is results else DataQueue(queue, results)
 
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+    def _reset(self, loader: Any, first_iter: bool = False, *args: Any, **options: Any) -> None:
         progress, previous = self._progress, -1
         if not first_iter:
             previous, progress.epoch_id = progress.epoch_id, self._epochs.next()
             self._resuming = self._num_workers
         self._drawn = progress.outstanding = 0
         emit(events.EPOCH_BEGIN, progress.epoch_id, value=previous)
-        super()._reset(loader, first_iter)
+        super()._reset(loader, first_iter, *args, **options)
         emit(events.PRIMED, progress.epoch_id, value=self._send_idx)
 
     # ---- one step
@@ -195,15 +220,18 @@ class Parallel(Emitting, ParallelBase):
     def _get_data(self) -> Any:
         idx, data = message = super()._get_data()
         progress, sender = self._progress, self._data_queue.sender
-        if self._resuming:
-            if isinstance(idx, _ResumeIteration):  # else it is a result of the epoch before: torch drops it
-                self._resuming -= 1
-                emit(events.RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
+        acknowledges = type(idx) is not int
+        if self._resuming and acknowledges:
+            self._resuming -= 1
+            emit(events.RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
+        if self._resuming or acknowledges:  # what is neither is a result of the epoch before: torch drops it
             return message
         progress.outstanding -= 1
         emit(events.RECEIVED, progress.epoch_id, idx, sender, value=progress.outstanding)
-        if isinstance(data, _IterableDatasetStopIteration):
-            emit(events.WORKER_EXHAUSTED, progress.epoch_id, worker=data.worker_id)
+        ended = has_ended(data)
+        if ended:
+            emit(events.WORKER_EXHAUSTED, progress.epoch_id, worker=content(data).worker_id)
+        self._task_info.in_hand = NO_TASK if ended else idx
         return message
 
     def _task_in_hand(self) -> int:
@@ -248,33 +276,27 @@ class Parallel(Emitting, ParallelBase):
             emit(events.SHUTDOWN_END, epoch_id)
 
 
-# torch's names, under which `_get_iterator` looks the two classes up, and which errors and profiles show.
-OURS = {"_SingleProcessDataLoaderIter": Serial, "_MultiProcessingDataLoaderIter": Parallel}
-for _name, _class in OURS.items():
-    _class.__name__ = _class.__qualname__ = _name
-
-
-def with_emitting_iterators(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """torch's `_get_iterator`, which finds our two iterators where it looks for torch's. (It stays torch's code: in a
-    function of ours its warnings would name other lines.)"""
-    function: Any = get_iterator
-    return types.FunctionType(function.__code__, {**function.__globals__, **OURS}, function.__name__)
+def has_ended(data: Any) -> bool:
+    """Whether a worker says that its stream has ended."""
+    return isinstance(content(data), _IterableDatasetStopIteration)
 
 
 class TaskInfo(dict[int, Any]):
     """torch's `_task_info`: task -> (worker_id,), or (worker_id, batch) once its batch came early.
 
     What torch does to an item is a step of the task: it sets the second form to store the batch in the reorder buffer,
-    pops the item to return the batch, and deletes it to skip a task whose worker's stream has ended.
+    pops the item to return the batch, and deletes it to skip a task whose worker's stream has ended. torchdata also
+    deletes it to return a batch that it has just received, and stores the end of a stream.
     """
 
     def __init__(self, tasks: dict[int, Any], progress: Progress) -> None:
         super().__init__(tasks)
         self._progress = progress
-        self.taken = NO_TASK  # the last task popped
+        self.in_hand = NO_TASK  # the last task received
+        self.taken = NO_TASK  # the last task whose batch is returned
 
     def __setitem__(self, task: int, info: Any) -> None:
-        if len(info) == 2:
+        if len(info) == 2 and not has_ended(info[1]):
             awaited = next(iter(self))  # the first one: tasks are sent in order
             emit(events.STORED, self._progress.epoch_id, task, info[0], value=awaited)
         super().__setitem__(task, info)
@@ -283,9 +305,13 @@ class TaskInfo(dict[int, Any]):
         info = super().pop(task)
         self.taken = task
         if len(info) == 2:
-            emit(events.RELEASED, self._progress.epoch_id, task, info[0])
+            kind = events.TASK_SKIPPED if has_ended(info[1]) else events.RELEASED
+            emit(kind, self._progress.epoch_id, task, info[0])
         return info
 
     def __delitem__(self, task: int) -> None:
-        emit(events.TASK_SKIPPED, self._progress.epoch_id, task, self[task][0])
+        if task == self.in_hand:
+            self.taken = task
+        else:
+            emit(events.TASK_SKIPPED, self._progress.epoch_id, task, self[task][0])
         super().__delitem__(task)

@@ -16,12 +16,13 @@ from tracing.recording.torch_loader.worker import WorkerSetup, run
 from tracing.recording.torch_loader.wrapper import Wrapper
 
 
-class LoaderInContext(Wrapper):
-    """What torch's iterator is given as its loader: the user's, except for the context."""
-
-    def __init__(self, loader: Any, context: TracedContext) -> None:
-        super().__init__(loader)
-        self.multiprocessing_context = context
+def in_context(loader: Any, context: TracedContext) -> Any:
+    """What the iterator is given as its loader: the user's, with the same attributes, except for the context."""
+    cls: Any = type(loader)
+    differing = {"multiprocessing_context": context, "__del__": lambda self: None}  # it is the user's loader that ends
+    seen = object.__new__(type(cls)(cls.__name__, (cls,), differing))
+    object.__setattr__(seen, "__dict__", loader.__dict__)
+    return seen
 
 
 class TracedContext(Wrapper):

@@ -10,7 +10,9 @@ per worker, as minidl has them. It also tells main whether the result is of an e
 Legend
     message   (4, [16, 17])       a task, on index_queue: `(idx, index)` in torch's names
               (4, batch)          a result
-              (Resume, None)      a worker's acknowledgement; on index_queue Resume alone
+              (4, (batch, 0, s))  the same of torchdata's worker 0, with its state
+              (Resume, None)      a worker's acknowledgement; on index_queue Resume alone. (torchdata's workers send
+                                  one before their first task, too.)
               None                leave the loop, on index_queue
               (None, None)        wakes the pin thread, so that it looks at its done event
 """
@@ -23,7 +25,7 @@ from queue import Empty
 from typing import Any
 
 from torch._utils import ExceptionWrapper
-from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration
+from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 
 from minidl import events
 from minidl.events import NO_TASK, NO_WORKER, RESUME, STOP, WAKE, Queue, emit
@@ -31,6 +33,7 @@ from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.wrapper import Wrapper
 
 ENVELOPE_AT = 11  # bytes: a pickle begins with its protocol (2) and the length of its frame (9)
+IN_PLACE = (ExceptionWrapper, _IterableDatasetStopIteration)  # of a batch
 BYTE = ord("K")  # precedes an int below 256 in a pickle
 
 
@@ -38,8 +41,13 @@ def label(message: Any) -> int:
     """A message as an event names it: by its task, or by the negative code of one that has none."""
     if type(message) is tuple:
         idx = message[0]
-        return idx if type(idx) is int else RESUME if isinstance(idx, _ResumeIteration) else WAKE
+        return idx if type(idx) is int else WAKE if idx is None else RESUME
     return STOP if message is None else RESUME
+
+
+def content(data: Any) -> Any:
+    """A result, or the error or end of a stream that is sent in its place."""
+    return data[0] if type(data) is tuple and data and isinstance(data[0], IN_PLACE) else data
 
 
 class PipeTap:
@@ -157,7 +165,7 @@ class PinnedResults(TracedQueue):
             self._begun = True
             emit(events.PIN_THREAD_BEGIN, self.progress.epoch_id)
         message = super().get(block, timeout)
-        batch = label(message) >= 0 and not isinstance(message[1], (ExceptionWrapper, _IterableDatasetStopIteration))
+        batch = label(message) >= 0 and not isinstance(content(message[1]), IN_PLACE)
         self.pinning = message[0] if batch else NO_TASK
         if batch:
             emit(events.PIN_BEGIN, self.epoch_id, self.pinning, self.sender)
@@ -182,7 +190,8 @@ class DataQueue(Wrapper):
         results = self.results
         epoch_id, task = results.epoch_id, label(message)
         if results.pinning == task >= 0:
-            failed = message[1].exc_msg if isinstance(message[1], ExceptionWrapper) else None
+            error = content(message[1])
+            failed = error.exc_msg if isinstance(error, ExceptionWrapper) else None
             emit(events.PIN_END if failed is None else events.PIN_FAILED, epoch_id, task, results.sender, text=failed)
             results.pinning = NO_TASK  # a put that is repeated, on a full queue, does not end it again
         emit(events.PUT, epoch_id, task, NO_WORKER, Queue.DATA)

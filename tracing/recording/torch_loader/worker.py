@@ -19,7 +19,7 @@ from minidl import events
 from minidl.events import STOP, Queue, emit
 from tracing.recording.torch_loader.fetcher import describe, emitting_kinds
 from tracing.recording.torch_loader.progress import Progress
-from tracing.recording.torch_loader.queues import TracedQueue, emit_send_failures
+from tracing.recording.torch_loader.queues import TracedQueue, content, emit_send_failures
 
 STOPPED, PARENT_IS_DEAD, INTERRUPTED = 0, 1, 2  # why a worker left its loop: WORKER_END's value
 
@@ -81,8 +81,8 @@ class WorkersResultQueue(TracedQueue):
         idx, data = message
         if isinstance(idx, _ResumeIteration):
             emit(events.WORKER_RESUMED, self.progress.epoch_id, worker=self.worker)
-        elif isinstance(data, ExceptionWrapper):
-            data.exc_msg = OURS.sub("", data.exc_msg)  # the traceback as torch alone would have made it
+        elif isinstance(error := content(data), ExceptionWrapper):
+            error.exc_msg = OURS.sub("", error.exc_msg)  # the traceback as torch alone would have made it
         super().put(message, block, timeout)
 
 
@@ -105,6 +105,6 @@ class TracedInitFn:
                 self.function(worker_id)
             except Exception as error:
                 emit(events.FETCH_FAILED, epoch_id, worker=worker_id, text=describe(error))
-                raise
-            finally:
                 emit(events.INIT_FN_END, epoch_id, worker=worker_id)
+                raise
+            emit(events.INIT_FN_END, epoch_id, worker=worker_id)  # not after Ctrl-C: it has not returned

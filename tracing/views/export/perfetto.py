@@ -15,20 +15,23 @@ each is FLOW_AT ns after the beginning of a slice of its own track, where nothin
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from minidl.events import Kind, Queue
+from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.event_index import NEVER, Lane
 from tracing.trace.event_index import Iterator as IndexedIterator
+from tracing.trace.event_words import WORDS
+from tracing.trace.state_after_event import label
 from tracing.trace.thread_activity import SHUTDOWN_STEPS
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
-from tracing.views.export.slices import GUARD, LAST, STEP, Event, Slice, Track, events_of
+from tracing.views.export.slices import GUARD, LAST, STEP, events_of, slices_of, times_of
 from tracing.views.queue_moves import came_early, closing, fifo, stepped
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+AT_ONCE = 1000  # records that are written together
 FLOW_AT = 2 * GUARD  # ns after the beginning of its slice
 assert FLOW_AT + GUARD < STEP
 START, STEP_ON, END = "s", "t", "f"
@@ -51,37 +55,47 @@ _SHOWN = {
     Kind.SEND_FAILED, Kind.HEALTH_CHECK, Kind.TIMED_OUT, Kind.NO_CAPACITY,
 }  # fmt: skip
 INSTANTS = {kind.value: kind.name.lower().replace("_", " ") for kind in Kind if kind in _SHOWN}
+_IS_INSTANT = np.isin(np.arange(256), list(INSTANTS))  # [kind]
+WORK = {int(kind) for kind in (Kind.FETCH_BEGIN, Kind.COLLATE_BEGIN, Kind.PIN_BEGIN)}
+_DETAILED = {*WORK, int(Kind.KEYS_BEGIN)}  # kinds that begin a slice of which more is known than its events' fields
+_NAMES = {int(kind): words.slice.partition("{")[0] for kind, words in WORDS.items()}  # "fetch ": a number follows
+_OF_WORKER = np.isin(np.arange(256), [kind for kind, words in WORDS.items() if "{worker}" in words.slice])
 THREAD_IDS = 1 << 23  # above every pid; a process's first thread has its pid, as Linux does it
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write `trace` for Perfetto into the file `path`, which is replaced; compressed if its name ends in `.gz`.
 
-    The events are written one by one: a long trace needs little more memory than it has already.
+    The events are written a few at a time: a long trace needs little more memory than it has already.
     Raises OSError when the file cannot be written.
     """
-    encode = json.JSONEncoder(separators=(",", ":")).encode
     with open_for_writing(path) as file:
         about = {"package": _package(trace), "events": len(trace), "clock": "time.monotonic_ns", "start": trace.start}
-        file.write(f'{{"displayTimeUnit":"ms","otherData":{encode(about)},"traceEvents":[')
-        separator = "\n"
-        for record in records(trace):
-            file.write(separator + encode(record))
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{_json(about)},"traceEvents":[\n')
+        found, separator = records(trace), ""
+        while some := list(itertools.islice(found, AT_ONCE)):
+            file.write(separator + ",\n".join(some))
             separator = ",\n"
         file.write("\n]}\n")
 
 
-def records(trace: Trace) -> Iterator[Json]:
-    """All trace events of the file."""
-    yield from names(trace)
+def records(trace: Trace) -> Iterator[str]:
+    """All trace events of the file, in JSON. Those that are many are made as text at once: by way of dicts they would
+    take twice as long."""
+    yield from map(_json, names(trace))
     flow = flows(trace)
     actors = trace.events["actor"]
     order = np.argsort(actors, kind="stable")
     bounds = np.searchsorted(actors[order], np.arange(len(trace.actors) + 1))
     for actor, track in enumerate(_tracks(trace)):
         positions = order[bounds[actor] : bounds[actor + 1]]
-        yield from thread_records(trace, actor, track, events_of(trace, positions, flow))
+        thread = Thread(_json(track)[1:-1], positions, times_of(trace, positions))
+        yield from instants(trace, thread)
+        yield from slices(trace, thread, max(_end_of(trace, actor), int(thread.times[-1]) + LAST), flow)
     yield from counters(trace)
+
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 # ---- processes and threads
@@ -122,57 +136,115 @@ def _tracks(trace: Trace) -> list[Json]:
 # ---- slices, flows and instants
 
 
-def thread_records(trace: Trace, actor: int, track: Json, events: Iterable[Event]) -> Iterator[Json]:
-    """What one thread did."""
-    slices, latest = Track(), 0
-    for event in events:
-        for each in slices.take(event):
-            yield from slice_records(trace, track, each)
-        if event.kind in INSTANTS:
-            args = _args(event) | _text(trace, event.k)
-            name = INSTANTS[event.kind]
-            yield {"ph": "i", "s": "t", "cat": "step", "name": name, **track, "ts": event.time / 1000, "args": args}
-        latest = event.time
-    for each in slices.finish(max(_end_of(trace, actor), latest + LAST)):
-        yield from slice_records(trace, track, each)
+class Thread(NamedTuple):
+    """A thread, and its events."""
+
+    ids: str  # '"pid":4711,"tid":4711'
+    positions: np.ndarray  # of its events, in order
+    times: np.ndarray  # ... and when they are here: see tracing.views.export.slices
 
 
-def slice_records(trace: Trace, track: Json, each: Slice) -> Iterator[Json]:
-    """A slice, and the part of a flow that passes through it."""
-    first, last = each.first, each.last
-    args = _args(first)
-    args["until"] = "the end of the trace" if last is None else last.k
-    if first.kind in (Kind.FETCH_BEGIN, Kind.COLLATE_BEGIN, Kind.PIN_BEGIN) and last is not None:
-        args["cpu_ms"] = (last.value - first.value) / 1e6
-    if first.kind == Kind.KEYS_BEGIN and last is not None:
-        args |= _text(trace, last.k, "keys")
-    elif first.kind == Kind.FETCH_BEGIN:
-        args |= _keys(trace, first)
-    # A thread that reads a pipe learns only then which batch it has, and of which epoch: perhaps an abandoned one.
-    through = last if first.kind == Kind.ARRIVED and last is not None and last.kind == Kind.GOT else first
-    args["epoch"] = through.epoch
-    ids = {"cat": "loader", **track}
-    ts, dur = first.time / 1000, (each.end - first.time) / 1000
-    yield {"ph": "X", "name": each.name, **ids, "ts": ts, "dur": dur, "args": args}
-    if through.flow:
-        ph = END if through.kind == Kind.YIELDED else STEP_ON
-        if through.kind == Kind.PUT and through.queue == Queue.INDEX:
-            ph = START
-        ts = (first.time + FLOW_AT) / 1000
-        binding = {"bp": "e"} if ph == END else {}
-        yield {"ph": ph, "name": "batch", **ids, "cat": "batch", "id": through.flow, "ts": ts, **binding}
+def instants(trace: Trace, thread: Thread) -> Iterator[str]:
+    """Deaths, errors, epochs, steps."""
+    kinds = trace.events["kind"][thread.positions]
+    for number in np.flatnonzero(_IS_INSTANT[kinds]).tolist():
+        position = int(thread.positions[number])
+        _, loader, epoch, _, _, task, _, worker, queue, kind = trace.events[position].tolist()
+        args = _args(position, loader, epoch, task, worker, queue) + _fields(_text(trace, position))
+        [ts] = _us(thread.times[number : number + 1])
+        yield f'{{"ph":"i","s":"t","cat":"step","name":"{INSTANTS[kind]}",{thread.ids},"ts":{ts},"args":{{{args}}}}}'
 
 
-def _args(event: Event) -> Json:
+def slices(trace: Trace, thread: Thread, until: int, flow: np.ndarray) -> Iterator[str]:
+    """What the thread did, and the parts of flows that pass through that. What it did last ends at `until`."""
+    found = slices_of(events_of(trace, thread.positions, thread.times), until)
+    while some := list(itertools.islice(found, AT_ONCE)):
+        first, last, end = np.array(some).T
+        # A thread that reads a pipe learns only then which batch it has, and of which epoch: perhaps an abandoned one.
+        at, until_at = thread.positions[first], np.where(last < 0, -1, thread.positions[last])
+        reads = trace.events["kind"][at] == Kind.ARRIVED
+        got = reads & (last >= 0) & (trace.events["kind"][until_at] == Kind.GOT)
+        through = np.where(got, until_at, at)
+        tasks = np.where(reads & (last < 0), NO_TASK, trace.events["task"][np.where(reads, until_at, at)])
+        time = thread.times[first]
+        yield from slice_records(trace, thread.ids, (at, until_at, through), tasks, (time, end - time))
+        passes = flow[through] > 0
+        yield from flow_records(trace, thread.ids, through[passes], flow, time[passes] + FLOW_AT)
+
+
+def slice_records(
+    trace: Trace, ids: str, positions: tuple[np.ndarray, ...], tasks: np.ndarray, times: tuple[np.ndarray, ...]
+) -> Iterator[str]:
+    """Slices of one thread.
+
+    ids: those of its track
+    positions: of the events that begin them; that end them, -1 for the end of the trace; that know the batch's epoch
+    tasks: what they are about
+    times: when they begin, and how long they last (ns)
+    """
+    at, until, through = positions
+    begun, cpu = trace.events[at], trace.events["value"][until] - trace.events["value"][at]
+    of = np.where(_OF_WORKER[begun["kind"]], begun["worker"], tasks)
+    columns = (
+        at, until, cpu / 1e6, of, trace.events["epoch"][through],
+        *(begun[name] for name in ("kind", "loader", "task", "worker", "queue")),
+    )  # fmt: skip
+    for ts, dur, k, stop, cpu_ms, number, epoch, kind, loader, task, worker, queue in zip(
+        *map(_us, times), *(each.tolist() for each in columns), strict=True
+    ):
+        name = _NAMES[kind]
+        if name[-1] == " ":
+            name += str(label(number))
+        more = _fields(_more(trace, kind, k, stop, cpu_ms)) if kind in _DETAILED else ""
+        ends = stop if stop >= 0 else '"the end of the trace"'
+        yield (
+            f'{{"ph":"X","name":"{name}","cat":"loader",{ids},"ts":{ts},"dur":{dur},'
+            f'"args":{{{_args(k, loader, epoch, task, worker, queue)},"until":{ends}{more}}}}}'
+        )
+
+
+def flow_records(trace: Trace, ids: str, positions: np.ndarray, flow: np.ndarray, times: np.ndarray) -> Iterator[str]:
+    """The parts of flows that pass through the events at these positions, at these times (ns)."""
+    kinds, queues = trace.events["kind"][positions], trace.events["queue"][positions]
+    begins = (kinds == Kind.PUT) & (queues == Queue.INDEX)
+    phases = np.where(begins, START, np.where(kinds == Kind.YIELDED, END, STEP_ON))
+    for ph, number, ts in zip(phases.tolist(), flow[positions].tolist(), _us(times), strict=True):
+        binding = ',"bp":"e"' if ph == END else ""
+        yield f'{{"ph":"{ph}","name":"batch","cat":"batch",{ids},"id":{number},"ts":{ts}{binding}}}'
+
+
+def _more(trace: Trace, kind: int, first: int, last: int, cpu_ms: float) -> Json:
+    """What else is known of a slice that lasts from event `first` to event `last`, -1 for the end of the trace."""
+    more: Json = {"cpu_ms": cpu_ms} if kind in WORK and last >= 0 else {}
+    if kind == Kind.KEYS_BEGIN and last >= 0:
+        more |= _text(trace, last, "keys")
+    elif kind == Kind.FETCH_BEGIN:
+        more |= _keys(trace, first)
+    return more
+
+
+def _args(k: int, loader: int, epoch: int, task: int, worker: int, queue: int) -> str:
     """The fields of an event; `event` is its position."""
-    args: Json = {"event": event.k, "loader": event.loader, "epoch": event.epoch}
-    if event.task >= 0:
-        args["task"] = event.task
-    if event.worker >= 0:
-        args["worker"] = event.worker
-    if event.queue:
-        args["queue"] = QUEUE_NAMES[Queue(event.queue)]
-    return args
+    args = f'"event":{k},"loader":{loader},"epoch":{epoch}'
+    if task >= 0:
+        args += f',"task":{task}'
+    if worker >= 0:
+        args += f',"worker":{worker}'
+    return f'{args},"queue":"{_QUEUES[queue]}"' if queue else args
+
+
+def _us(times: np.ndarray) -> list[str]:
+    """Times (ns) in µs. The text of a float would take five times as long to make, and most of the export's time."""
+    whole, rest = np.divmod(times, 1000)
+    return [f"{us}{_FRACTIONS[ns]}" for us, ns in zip(whole.tolist(), rest.tolist(), strict=True)]
+
+
+_FRACTIONS = [f".{ns:03}" for ns in range(1000)]
+_QUEUES = {int(queue): name for queue, name in QUEUE_NAMES.items()}
+
+
+def _fields(more: Json) -> str:
+    return f",{_json(more)[1:-1]}" if more else ""
 
 
 def _text(trace: Trace, position: int, name: str = "text") -> Json:
@@ -180,10 +252,12 @@ def _text(trace: Trace, position: int, name: str = "text") -> Json:
     return {} if text is None else {name: text}
 
 
-def _keys(trace: Trace, event: Event) -> Json:
+def _keys(trace: Trace, position: int) -> Json:
     """What the sampler drew for the task that an event concerns."""
-    epoch = trace.index.epochs[event.loader << 32 | event.epoch]
-    drawn = int(epoch.hops("keys_drawn")[0][event.task]) if 0 <= event.task < epoch.length else NEVER
+    event = trace.events[position]
+    epoch = trace.index.epochs[int(event["loader"]) << 32 | int(event["epoch"])]
+    task = int(event["task"])
+    drawn = int(epoch.hops("keys_drawn")[0][task]) if 0 <= task < epoch.length else NEVER
     return {} if drawn == NEVER else _text(trace, drawn, "keys")
 
 
@@ -216,7 +290,7 @@ def flows(trace: Trace) -> np.ndarray:
 # ---- counters
 
 
-def counters(trace: Trace) -> Iterator[Json]:
+def counters(trace: Trace) -> Iterator[str]:
     """How much is in each queue and in the reorder buffer, at every change."""
     several = len({each.loader for each in trace.loaders}) > 1
     busy: dict[tuple[int, int], int] = {}  # (loader, row) -> the last event of the iterator that is counted there
@@ -230,9 +304,11 @@ def counters(trace: Trace) -> Iterator[Json]:
             continue
         pid = trace.actors[int(trace.events["actor"][main[0]])].pid
         for name, (enter, leave) in _contents(trace, iterator).items():
-            for time, depth in _depths(trace, iterator, enter, leave):
-                args = {"messages" if name != REORDER_BUFFER else "batches": depth}
-                yield {"ph": "C", "name": name + after, "pid": pid, "tid": pid, "ts": time / 1000, "args": args}
+            what = "messages" if name != REORDER_BUFFER else "batches"
+            head = f'{{"ph":"C","name":"{name}{after}","pid":{pid},"tid":{pid},"ts":'
+            times, depths = _depths(trace, iterator, enter, leave)
+            for ts, depth in zip(_us(times), depths.tolist(), strict=True):
+                yield f'{head}{ts},"args":{{"{what}":{depth}}}}}'
 
 
 def _contents(trace: Trace, iterator: IndexedIterator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -244,14 +320,15 @@ def _contents(trace: Trace, iterator: IndexedIterator) -> dict[str, tuple[np.nda
     return {name: each for name, each in found.items() if len(each[0])} | {REORDER_BUFFER: came_early(trace, iterator)}
 
 
-def _depths(trace: Trace, iterator: IndexedIterator, enter: np.ndarray, leave: np.ndarray) -> Iterator[tuple[int, int]]:
-    """(ns after the start, depth) at every change; 0 from the end of the shutdown on."""
+def _depths(
+    trace: Trace, iterator: IndexedIterator, enter: np.ndarray, leave: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """At every change: ns after the start, depth; 0 from the end of the shutdown on."""
     positions, depths = stepped(enter, leave[leave != NEVER])
     closed = closing(trace, iterator)
     if closed >= 0 and len(depths) and depths[-1]:
         positions, depths = np.append(positions, closed), np.append(depths, 0)
-    times = trace.events["time"][positions] - trace.start
-    yield from zip(times.tolist(), depths.tolist(), strict=True)
+    return trace.events["time"][positions] - trace.start, depths
 
 
 def _package(trace: Trace) -> str:

@@ -10,20 +10,25 @@ sorts:
 Every bound is an event of this one thread, and spans are kept on a stack, so that slices cannot overlap otherwise
 than by one lying in the other, whatever the trace lacks.
 
+There are millions of them, so events and slices are plain tuples of numbers.
+
 Legend
-    stack    [next batch, fetch 3]    spans that have begun and not ended, the innermost last
+    event    (12, 5000, 29, 1 << 32)    its number among the thread's events, ns after the trace's start (strictly
+                                        ascending along a thread), kind, and epoch_id as in tracing.trace.event_index
+    slice    (12, 13, 6998)             the numbers of the events that begin it and end it, -1 for the latter if the
+                                        trace ends before; when it ends, ns after the trace's start
+    stack    [next batch, fetch 3]      spans that have begun and not ended, the innermost last
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidl.events import Kind
-from tracing.trace.event_words import WORDS
-from tracing.trace.state_after_event import label
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -34,29 +39,8 @@ GUARD, STEP = 2, 32  # ns
 MOST_GUARDS = 12  # STEP - MOST_GUARDS * GUARD is the least length of a slice
 LAST = 1_000  # ns that a thread's last slice has at least
 
-
-class Event(NamedTuple):
-    """One event of a thread."""
-
-    k: int  # its position
-    time: int  # ns after the trace's start; strictly ascending along a thread
-    flow: int  # number of the batch's flow that passes here, 0 for none
-    kind: int
-    loader: int
-    epoch: int
-    task: int
-    worker: int
-    queue: int
-    value: int
-
-
-class Slice(NamedTuple):
-    """What a thread did for a time."""
-
-    name: str
-    first: Event  # begins it
-    last: Event | None  # ends it; None: the trace ends before
-    end: int  # ns after the trace's start
+Event = tuple[int, int, int, int]
+Slice = tuple[int, int, int]
 
 
 # Kind that begins a span -> the kinds that end it. Its name is the slice of tracing.trace.event_words.
@@ -78,65 +62,55 @@ SPANS: dict[int, set[int]] = {
 # What lasts until the thread's next event. The get of a queue with a pipe lasts from ARRIVED to GOT; on data_queue,
 # where there is no ARRIVED, from GOT on.
 LEAVES = {Kind.PUT, Kind.SEND_BEGIN, Kind.WAIT, Kind.ARRIVED, Kind.GOT, Kind.YIELDED}
+_BOUNDS = set(SPANS).union(*SPANS.values())
+_ARRIVED, _GOT = int(Kind.ARRIVED), int(Kind.GOT)  # plain numbers compare five times as fast
 
 
-class Track:
-    """The slices of one thread. Give it the thread's events in order, then `finish`."""
-
-    def __init__(self) -> None:
-        self._stack: list[Event] = []
-        self._leaf: Event | None = None
-
-    def take(self, event: Event) -> Iterator[Slice]:
-        """The slices that this event ends, the innermost first; then what it begins is begun."""
-        left = self._stack_after(event)
-        yield from self._close(left, event, event.time)
-        del self._stack[left:]
-        arrived = self._leaf is not None and self._leaf.kind == Kind.ARRIVED
-        self._leaf = None
-        if event.kind in SPANS:
-            self._stack.append(event)
-        elif event.kind in LEAVES and not (event.kind == Kind.GOT and arrived):
-            self._leaf = event
-
-    def finish(self, time: int) -> Iterator[Slice]:
-        """What is open when nothing more is said: it ends at `time`."""
-        yield from self._close(0, None, time)
-
-    def _stack_after(self, event: Event) -> int:
-        """How many spans are still open after an event. It ends the outermost one that it can end, and with it what
-        lies in that. (So does what begins again without having ended: the trace lacks something.)"""
-        for depth, begun in enumerate(self._stack):
-            same = begun.loader == event.loader and begun.epoch == event.epoch
-            if same and (event.kind in SPANS[begun.kind] or event.kind == begun.kind):
-                return depth
-        return len(self._stack)
-
-    def _close(self, left: int, last: Event | None, time: int) -> Iterator[Slice]:
-        """Slices that end together are given room: the outer one ends a GUARD after what lies in it."""
-        ending = self._stack[left:] + ([self._leaf] if self._leaf is not None else [])
-        for number in range(len(ending) - 1, -1, -1):
-            first = ending[number]
-            yield Slice(name_of(first, last), first, last, time - GUARD * min(1 + number, MOST_GUARDS))
+def slices_of(events: Iterable[Event], until: int) -> Iterator[Slice]:
+    """The slices of one thread, in the order of their ends; of those that end together the innermost is first.
+    What is open when nothing more is said ends at `until` (ns after the trace's start)."""
+    stack: list[Event] = []
+    leaf: list[Event] = []  # at most one
+    for event in events:
+        number, time, kind, epoch_id = event
+        left = _still_open(stack, kind, epoch_id) if stack and kind in _BOUNDS else len(stack)
+        ended = stack[left:] + leaf
+        if ended:
+            yield from _ending(ended, number, time)
+            del stack[left:]
+        leaf = [event] if kind in LEAVES and not (kind == _GOT and leaf and leaf[0][2] == _ARRIVED) else []
+        if kind in SPANS:
+            stack.append(event)
+    yield from _ending(stack + leaf, -1, until)
 
 
-def name_of(first: Event, last: Event | None) -> str:
-    """In Perfetto slices whose names differ in numbers only have one colour."""
-    message = last if first.kind == Kind.ARRIVED else first  # what it read is known only once it is unpickled
-    batch = label(message.task) if message is not None else "?"
-    return WORDS[first.kind].slice.format(batch=batch, worker=first.worker)
+def _still_open(stack: list[Event], kind: int, epoch_id: int) -> int:
+    """How many spans are still open after an event. It ends the outermost one that it can end, and with it what lies
+    in that. (So does what begins again without having ended: the trace lacks something.)"""
+    for depth, (_, _, begun, of) in enumerate(stack):
+        if of == epoch_id and (kind in SPANS[begun] or kind == begun):
+            return depth
+    return len(stack)
 
 
-def events_of(trace: Trace, positions: np.ndarray, flow: np.ndarray, chunk: int = 1 << 13) -> Iterator[Event]:
-    """The events at these positions, all of one thread; few at a time are held as Python objects.
-    flow: of every event of the trace, see Event."""
-    latest = -STEP
+def _ending(ending: list[Event], last: int, time: int) -> list[Slice]:
+    """Slices that end together are given room: the outer one ends a GUARD after what lies in it."""
+    return [
+        (ending[depth - 1][0], last, time - GUARD * (depth if depth < MOST_GUARDS else MOST_GUARDS))
+        for depth in range(len(ending), 0, -1)
+    ]
+
+
+def times_of(trace: Trace, positions: np.ndarray) -> np.ndarray:
+    """The times of one thread's events, as an Event has them: no two are closer than a STEP."""
+    steps = STEP * np.arange(len(positions))
+    return np.maximum.accumulate(trace.events["time"][positions] - trace.start - steps) + steps
+
+
+def events_of(trace: Trace, positions: np.ndarray, times: np.ndarray, chunk: int = 1 << 13) -> Iterator[Event]:
+    """The events at these positions, all of one thread; few at a time are held as Python objects."""
     for start in range(0, len(positions), chunk):
-        at = positions[start : start + chunk]
-        part = trace.events[at]
-        steps = STEP * np.arange(1, len(at) + 1)
-        times = np.maximum(part["time"] - trace.start, latest + steps)
-        times = np.maximum.accumulate(times - steps) + steps
-        latest = int(times[-1])
-        columns = [part[name].tolist() for name in Event._fields[3:]]
-        yield from map(Event._make, zip(at.tolist(), times.tolist(), flow[at].tolist(), *columns, strict=True))
+        part = trace.events[positions[start : start + chunk]]
+        epoch_ids = part["loader"].astype(np.int64) << 32 | part["epoch"]
+        columns = (times[start : start + chunk], part["kind"], epoch_ids)
+        yield from zip(itertools.count(start), *(each.tolist() for each in columns))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracing.analysis.hang.explain import Hang
+from tracing.analysis.hang.hang import Hang
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.event_words import sentence, thread_name
 from tracing.views.live.recent import RecentEvent
@@ -32,5 +32,6 @@ def stuck_in_words(hang: Hang | None, path: Path) -> tuple[str, ...]:
     reason = f"{last.who} {last.what}"
     if first is not last:
         reason = f"{first.who.partition(' (pid')[0]} waits for {last.who}, which {last.what}"
+    reason += f", at {last.line}" if last.line is not None else ""
     stuck = "it looks stuck" if hang.ending is Ending.ONGOING else "it was stuck"
     return f"{stuck}: {reason}", f"why, and what to do: python -m tracing check {path}"

@@ -24,12 +24,11 @@ from rich.console import Console
 
 from tracing.analysis.hang.explain import explain
 from tracing.recording import file_format as fmt
-from tracing.recording.trace_directory import in_progress
-from tracing.trace.trace import Trace, load
 from tracing.views.live.event_lines import stuck_in_words
 from tracing.views.live.moment import BusiestMoment, Moment
 from tracing.views.live.outputs import SLOWEST_PERIOD, FullScreen, PlainLines
-from tracing.views.live.playback import Clock, Live, Replay, Source
+from tracing.views.live.playback import Clock
+from tracing.views.live.ranks import Processes
 from tracing.views.live.recent import recent
 from tracing.views.terminal.keyboard import Keyboard
 from tracing.views.terminal.restore import exit_on_sigterm
@@ -47,32 +46,33 @@ def watch(
     refresh_per_second: float = 8,
     record: str | os.PathLike[str] | None = None,
     clock: Clock = time.monotonic_ns,
+    part: int | str | None = None,
 ) -> None:
     """Show the run that is recorded into `path` until it ends; a finished one is replayed, `speed` times as fast.
 
     `until` returns whether the run has ended; without it, the run has ended when no process records any more. `once`
     prints one frame: the present one, or a busy one of a finished run. `record` saves the busiest frame as SVG.
+    Of several processes the first is opened, or `part`, a rank or a name, and of the others there is a line each.
     Returns when the run has ended, or q is pressed.
 
-    Raises TraceError if there is no trace in `path` (with `until` it waits for one), ValueError for a `speed` that is
-    not positive, KeyboardInterrupt at Ctrl-C and SystemExit at SIGTERM: the terminal is restored by then.
+    Raises LookupError if there is no such part, TraceError if there is no trace in `path` (with `until` it waits for
+    one), ValueError for a `speed` that is not positive, KeyboardInterrupt at Ctrl-C and SystemExit at SIGTERM: the
+    terminal is restored by then.
     """
     if not speed > 0:
         raise ValueError(f"speed is how many times as fast as it happened: more than 0, not {speed}")
     console = console or Console()
     while until is not None and not fmt.is_trace(Path(path)) and not until():
         time.sleep(0.05)
-    trace = load(path)
-    running = until is not None or in_progress(trace.path)
-    busiest = BusiestMoment(console, trace.path.name)
+    source = Processes(path, part, speed, until, clock)
+    busiest = BusiestMoment(console, Path(path).name)
     try:
         if once:
-            _look_once(trace, running, clock, busiest)
+            _look_once(source, clock, busiest)
             if busiest.moment is not None:
                 console.print(busiest.moment.frame(busiest.title, *console.size), soft_wrap=True)
                 console.line()
         else:
-            source = Live(trace, until, clock) if running else Replay(trace, speed, clock)
             with exit_on_sigterm(), Keyboard() as keyboard:
                 _run(source, console, keyboard, busiest, 1 / refresh_per_second)
     finally:
@@ -83,10 +83,9 @@ def watch(
 # ---- the loop
 
 
-def _run(source: Source, console: Console, keyboard: Keyboard, busiest: BusiestMoment, period: float) -> None:
+def _run(source: Processes, console: Console, keyboard: Keyboard, busiest: BusiestMoment, period: float) -> None:
     """Show one frame after another until the run has ended or q is pressed."""
-    if isinstance(source, Replay):
-        source.interactive = keyboard.active
+    source.interactive = keyboard.active
     picture = console.is_terminal and not console.is_dumb_terminal
     screen: FullScreen | PlainLines = FullScreen(console) if picture else PlainLines(console)
     shown, help, quit = -1, False, False
@@ -98,7 +97,7 @@ def _run(source: Source, console: Console, keyboard: Keyboard, busiest: BusiestM
             facts = recent(source.trace, state, now, shown)
             shown, facts.stuck = facts.loader, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
-            screen.show(Moment(state, facts, source.mode, keys, help), busiest)
+            screen.show(Moment(state, facts, source.mode, keys, help, source.lines(now)), busiest)
             if ended:
                 break
             wait = screen.wait(period, time.thread_time() - cpu) - (time.monotonic() - begin)
@@ -107,7 +106,7 @@ def _run(source: Source, console: Console, keyboard: Keyboard, busiest: BusiestM
                 source.press(key)
 
 
-def _keys(source: Source, keyboard: Keyboard, wait: float) -> list[str]:
+def _keys(source: Processes, keyboard: Keyboard, wait: float) -> list[str]:
     """Wait for the next frame, the next key or the end of the run."""
     while wait > SLOWEST_PERIOD:
         keys = keyboard.read(SLOWEST_PERIOD)
@@ -117,16 +116,17 @@ def _keys(source: Source, keyboard: Keyboard, wait: float) -> list[str]:
     return keyboard.read(wait)
 
 
-def _look_once(trace: Trace, running: bool, clock: Clock, busiest: BusiestMoment) -> None:
+def _look_once(source: Processes, clock: Clock, busiest: BusiestMoment) -> None:
     """Choose one moment: the present one; or of a finished run a busy one, but the last if it failed or was stuck."""
+    trace, running = source.trace, source.running
     state = trace.state(-1)
     now = max(state.time, clock()) if running else state.time
     stuck = stuck_in_words(explain(trace, now if running else None), trace.path)
     if running or stuck or len(trace) == 0 or any(loader.error is not None for loader in state.loaders):
         facts = recent(trace, state, now)
         facts.stuck = stuck
-        busiest.add(Moment(state, facts, "● live" if running else "ended"))
+        busiest.add(Moment(state, facts, "● live" if running else "ended", processes=source.lines(now)))
     else:
         for k in np.unique(np.linspace(0, len(trace) - 1, MOMENTS, dtype=int)).tolist():
-            state = trace.state(k)
-            busiest.add(Moment(state, recent(trace, state, state.time), f"event {k + 1} of {len(trace)}"))
+            state, mode = trace.state(k), f"event {k + 1} of {len(trace)}"
+            busiest.add(Moment(state, recent(trace, state, state.time), mode, processes=source.lines(state.time)))

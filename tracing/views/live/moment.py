@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.terminal_theme import DIMMED_MONOKAI
 from tracing.trace.state import MainStatus, State
 from tracing.views.live.panels import render
 from tracing.views.live.recent import Recent, choose
-from tracing.views.terminal.layout import Frame
+from tracing.views.terminal.layout import Frame, Line
 
 
 @dataclass
@@ -25,10 +25,21 @@ class Moment:
     mode: str
     keys: str = ""
     help: bool = False
+    processes: list[Line] = field(default_factory=list)  # a line for each, where there are several
 
     def frame(self, title: str, width: int, height: int) -> Frame:
         mode = f"{self.mode}  {(self.facts.now - self.facts.start) / 1e9:.1f} s"
-        return render(self.state, self.facts, width, height, title=title, mode=mode, keys=self.keys, help=self.help)
+        return render(
+            self.state,
+            self.facts,
+            width,
+            height,
+            title=title,
+            mode=mode,
+            keys=self.keys,
+            help=self.help,
+            above=self.processes,
+        )
 
     def interest(self) -> int:
         """How much there is to see."""
@@ -62,7 +73,7 @@ class BusiestMoment:
             return
         width, height = self._size
         console = Console(record=True, file=io.StringIO(), force_terminal=True, width=width, height=height)
-        console.print(Moment(self.moment.state, self.moment.facts, self.moment.mode).frame(self.title, width, height))
+        console.print(replace(self.moment, keys="", help=False).frame(self.title, width, height))
         svg = console.export_svg(title=f"python -m tracing live {self.title}", theme=DIMMED_MONOKAI)
         path.write_text(without_remote_fonts(svg), encoding="utf-8")
 

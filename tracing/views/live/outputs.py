@@ -68,7 +68,10 @@ class PlainLines:
 
     def show(self, moment: Moment, busiest: BusiestMoment) -> None:
         busiest.add(moment)
-        print_line(self.console, plain(moment.state, moment.facts))
+        for line in moment.processes:
+            print_line(self.console, "".join(segment.text for segment in line).rstrip())
+        if not moment.processes:
+            print_line(self.console, plain(moment.state, moment.facts))
 
     def wait(self, period: float, cost: float) -> float:
         return PLAIN_PERIOD

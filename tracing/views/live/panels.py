@@ -10,9 +10,20 @@ In a queue, what is taken next is at the right, nearest to the thread that takes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.segment import Segment
 
-from tracing.trace.state import LoaderState, MainStatus, PinStatus, QueueState, State, WorkerState, WorkerStatus
+from tracing.trace.state import (
+    LoaderState,
+    MainStatus,
+    PinStatus,
+    QueueState,
+    SlotStatus,
+    State,
+    WorkerState,
+    WorkerStatus,
+)
 from tracing.trace.words import duration
 from tracing.views.live.event_lines import event_line
 from tracing.views.live.recent import Recent, choose
@@ -52,15 +63,17 @@ PASSES_HEIGHT = 5  # the second row of boxes
 
 def render(
     state: State, recent: Recent, width: int, height: int, *, title: str = "", mode: str = "", keys: str = "",
-    help: bool = False,
+    help: bool = False, above: Sequence[Line] = (),
 ) -> Frame:  # fmt: skip
     """The loader that `recent` is about, in `width` columns and at most `height` lines.
 
-    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last. A hang adds a line.
+    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last. A hang adds a line, and so
+    do the processes `above`, up to a third of the height.
     """
     loader = choose(state, recent.loader)
     alarm = [fit([text(f" ▸ {line} ", BAD)], width) for line in recent.stuck[:1]]
-    room = max(0, height - 2 - len(alarm))
+    above = list(above)[: height // 3]
+    room = max(0, height - 2 - len(alarm) - len(above))
     if help:
         body = box("what you see", HELP, width, room)
     elif loader is None:
@@ -69,7 +82,7 @@ def render(
         body = _body(loader, recent, width, room)
     first = ends([text(f" {title} ", BOLD), *_about(state, loader)], [text(f" {mode} ", BOLD)], width)
     last = ends(_verdict(recent, width - len(keys) - 1), [text(f" {keys}", DIM)], width)
-    return Frame([first, *body, *alarm, last][:height], width)
+    return Frame([first, *above, *body, *alarm, last][:height], width)
 
 
 def plain(state: State, recent: Recent) -> str:
@@ -84,6 +97,7 @@ def plain(state: State, recent: Recent) -> str:
         parts.append("index_queues " + "+".join(str(len(queue)) for queue in loader.index_queues))
         parts.append("worker_result_queue " + "+".join(str(len(queue)) for queue in loader.result_queues))
         parts.append(f"reorder buffer {len(loader.reorder_buffer)}")
+        parts += [f"slots {words}" for words in [_slots(loader)] if words]
     return "; ".join([*parts, *(recent.stuck or filter(None, [recent.limit]))])
 
 
@@ -267,9 +281,18 @@ def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
         rows.append(("tasks outstanding", [text(str(loader.tasks_outstanding))]))
         rows.append(("send_idx", [text(str(loader.send_idx))]))
         rows.append(("rcvd_idx", [text(str(loader.rcvd_idx))]))
+    if words := _slots(loader):
+        rows.append(("slots", [text(words)]))
     rows.append(("events a second", [text(f"{recent.events_per_second:.0f}")]))
     rows.append(("events", [text(str(recent.events))]))
     return [ends([text(name)], value, width) for name, value in rows]
+
+
+def _slots(loader: LoaderState) -> str:
+    """ "2 of 8 lent": of all workers. (See minidl.transport.)"""
+    slots = [slot for worker in loader.workers for slot in worker.slots]
+    lent = sum(slot.status is SlotStatus.LENT for slot in slots)
+    return f"{lent} of {len(slots)} lent" if slots else ""
 
 
 def _share(share: float, style: Style) -> Line:
@@ -293,6 +316,7 @@ HELP: list[Line] = [
     [text(" q     ", BOLD), text("quits; the watched run goes on")],
     [text(" space ", BOLD), text("pauses and resumes the picture")],
     [text(" ← →   ", BOLD), text("one event back or forward (replay)")],
-    [text(" ↓ ↑   ", BOLD), text("half as fast, twice as fast (replay)")],
+    [text(" ↓ ↑   ", BOLD), text("half as fast, twice as fast (replay; of several ranks: - +)")],
+    [text(" ↓ ↑ 0 ", BOLD), text("open another rank, or that number, where there are several")],
     [text(" h     ", BOLD), text("this page, and back")],
 ]

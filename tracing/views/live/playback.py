@@ -28,9 +28,13 @@ class Live:
 
     keys = "space pause"  # that move it
 
-    def __init__(self, trace: Trace, until: Callable[[], bool] | None, clock: Clock) -> None:
+    def __init__(
+        self, trace: Trace, until: Callable[[], bool] | None, clock: Clock, over: Callable[[], bool] | None = None
+    ) -> None:
+        """`over` returns whether nobody records any more; by default whether nobody does so into this trace."""
         self.trace = trace
         self._until = until
+        self._recorded = over or (lambda: not in_progress(trace.path))
         self._clock = clock
         self._checked = clock()
         self._over = False
@@ -65,7 +69,7 @@ class Live:
             self._over = self._until()
         elif not self._over and self._clock() - self._checked >= CHECK_PERIOD:
             self._checked = self._clock()
-            self._over = not in_progress(self.trace.path)
+            self._over = self._recorded()
         return self._over and self._paused is None  # a paused picture stays
 
     def press(self, key: str) -> None:
@@ -126,6 +130,13 @@ class Replay:
             now = self._now()
             self.speed *= 2 if key == "up" else 0.5
             self._from = now, self._clock()
+
+    def go_to(self, now: int, other: Replay) -> None:
+        """Show the same moment as another replay, on the same clock: paused, if that is."""
+        self.speed = other.speed
+        self._go_on(now)
+        if other._k is not None:
+            self._k = min(max(bisect.bisect_right(self._times, now) - 1, 0), self._last())
 
     def _go_on(self, now: int) -> None:
         self._from, self._k = (now, self._clock()), None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.report.verdicts import Verdict
+from tracing.analysis.report.causes import Verdict
 from tracing.trace.event_index import Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, WorkerStatus
@@ -49,6 +49,7 @@ _TOLD = _table(*Kind)
 _TOLD[[Kind.FETCH_END, Kind.COLLATE_END, Kind.PIN_END, Kind.SEND_BEGIN, Kind.SENT, Kind.WAIT, Kind.ARRIVED]] = False
 _TOLD[[Kind.GOT, Kind.TIMED_OUT, Kind.KEYS_BEGIN, Kind.RECEIVED, Kind.WORKER_SEEDED, Kind.COLLATE_BEGIN]] = False
 _TOLD[[Kind.FEEDER_BEGIN, Kind.FEEDER_END, Kind.CLOSED, Kind.KEYS_DRAWN]] = False
+_TOLD[[kind for kind in Kind if kind.name.startswith("SLOT_")]] = False
 _MOVES = _table(Kind.STORED, Kind.RELEASED)
 
 

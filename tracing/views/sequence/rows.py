@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import NO_TASK, Kind, Queue
-from tracing.trace.event_index import Lane
+from tracing.trace.event_index import NEVER, NO_SLOT, Lane
 from tracing.trace.event_words import KINDS, Sentence, sentence
 from tracing.trace.state import Label
 from tracing.trace.state_after_event import label
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MAIN, PIN = "main", "pin thread"
 MOST_ROWS = 200
+AT_ONCE = 50  # events for each row that may be shown: far more than have a row
 
 
 class Phase(enum.Enum):
@@ -136,17 +137,26 @@ def select(
     number = _iterator(trace, loader, epoch, start)
     first, last = _window(trace, number, phase, start, end)
     iterator = IteratorRows(trace, number, feeders)
-    rows = [row for row in iterator.rows() if row.begin <= last and iterator.last_event(row) >= first]
-    if epoch is not None:
-        rows = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
+    own = trace.index.iterators[number].epochs[0] if epoch is None else epoch
     if batches is not None:
-        rows = _of_batches(trace, rows, batches, trace.index.iterators[number].epochs[0] if epoch is None else epoch)
+        first, last = _where(trace, batches, own, first, last)
+    until = last if most is None else min(last, first + AT_ONCE * most)
+    while True:  # of a long trace only what is shown is looked at
+        rows = list(iterator.rows(first, until))
+        if epoch is not None:
+            rows = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
+        if batches is not None:
+            rows = _of_batches(trace, rows, batches, own, whole=until == last)
+        if until == last or most is None or len(rows) > most:
+            break
+        until = min(last, first + 4 * (until - first))
     if not rows:
         raise ValueError(f"nothing to draw: loader {trace.index.iterators[number].loader} has no events in this part")
     rows.sort(key=lambda row: row.begin)
     shown = rows if most is None else rows[:most]
     title = _title(trace, number, phase, batches)
-    return Sequence(trace, title, iterator.columns, shown, _left_out(trace, rows, len(shown), batches))
+    left_out = _left_out(trace, rows, len(shown), batches, whole=until == last)
+    return Sequence(trace, title, iterator.columns, shown, left_out)
 
 
 def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float | None) -> int:
@@ -182,11 +192,21 @@ def _window(trace: Trace, number: int, phase: Phase, start: float | None, end: f
     return first, last
 
 
-def _of_batches(trace: Trace, rows: list[Arrow | Note], batches: tuple[int, int], epoch: int) -> list[Arrow | Note]:
-    """Only what concerns these batches of this epoch."""
+def _where(trace: Trace, batches: tuple[int, int], epoch: int, first: int, last: int) -> tuple[int, int]:
+    """The positions, from `first` to `last`, of the first and the last event that concerns these batches."""
+    events = trace.events[first : last + 1]
+    in_range = (events["task"] >= batches[0]) & (events["task"] < batches[1])
+    found = np.flatnonzero(in_range & (events["epoch"] == epoch))
+    return (first + int(found[0]), first + int(found[-1])) if len(found) else (first, last)
+
+
+def _of_batches(
+    trace: Trace, rows: list[Arrow | Note], batches: tuple[int, int], epoch: int, whole: bool
+) -> list[Arrow | Note]:
+    """Only what concerns these batches of this epoch. whole: there are no more rows."""
     of_epoch = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
     found = [row for row in of_epoch if batches[0] <= trace.events["task"][row.begin] < batches[1]]
-    if not found:
+    if not found and whole:
         raise ValueError(f"nothing to draw: no batches {batches[0]} to {batches[1] - 1} of epoch {epoch} in this part")
     return found
 
@@ -202,10 +222,14 @@ def _title(trace: Trace, number: int, phase: Phase, batches: tuple[int, int] | N
     return title[0].upper() + title[1:]
 
 
-def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple[int, int] | None) -> str:
+def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple[int, int] | None, whole: bool) -> str:
+    """whole: `rows` are all that there are."""
     if shown == len(rows):
         return ""
     line = f"Left out: the last {len(rows) - shown:,} of {len(rows):,} rows. All of them: --most {len(rows)}"
+    if not whole:
+        begin = (int(trace.events["time"][rows[shown].begin]) - trace.start) / 1e9
+        line = f"Left out: all from {begin:.3f} s on, of {trace.duration / 1e9:.3f} s. More rows: --most {2 * shown}"
     after = [int(trace.events["task"][row.begin]) for row in rows[shown:]]
     task = next((task for task in after if task >= 0), -1)
     return line + (f"; a part: --batches {task}:{task + 4}." if task >= 0 and batches is None else ".")
@@ -230,7 +254,9 @@ class IteratorRows:
         for worker in self.workers:
             self.columns += [f"worker {worker}", *([_feeder(Queue.RESULT, worker)] if self.feeders else [])]
 
-    def rows(self) -> Iterator[Arrow | Note]:
+    def rows(self, first: int, last: int) -> Iterator[Arrow | Note]:
+        """Those that cover an event from position `first` to `last`."""
+        self.first, self.until = first, last
         consumer = PIN if self.pinned else MAIN
         for worker in self.workers:
             name = f"worker {worker}"
@@ -241,39 +267,49 @@ class IteratorRows:
         yield from self._notes(Lane.PIN, -1, PIN)
         yield from self._notes(Lane.MAIN, -1, MAIN)
 
-    def last_event(self, row: Arrow | Note) -> int:
-        """The position of the last event that a row covers."""
-        if isinstance(row, Note):
-            return row.begin
-        return row.end if row.end >= 0 else self.iterator.last()
-
     def _arrows(self, queue: Queue, worker: int, source: str, target: str) -> Iterator[Arrow]:
         """Queues are first in, first out, so the n-th got takes the n-th put. With feeder threads in the picture a
         message makes its way in two arrows."""
         kinds = (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)
         puts, begun, sent, gots = (self.index.group(self.number, kind, queue, worker).array for kind in kinds)
-        labels = [label(task) for task in self.trace.events["task"][puts].tolist()]
         name = QUEUE_NAMES[queue]
         if self.feeders and queue is not Queue.DATA:
             feeder = _feeder(queue, worker)
-            yield from self._pairs(puts, begun, labels, source, feeder, f"the buffer of {name}")
-            labels = [label(task) for task in self.trace.events["task"][sent].tolist()]
-            yield from self._pairs(sent, gots, labels, feeder, target, f"the pipe of {name}")
+            yield from self._pairs(puts, begun, source, feeder, f"the buffer of {name}")
+            yield from self._pairs(sent, gots, feeder, target, f"the pipe of {name}")
         else:
-            yield from self._pairs(puts, gots, labels, source, target, name)
+            yield from self._pairs(puts, gots, source, target, name)
 
-    def _pairs(
-        self, begins: np.ndarray, ends: np.ndarray, labels: list[Label], source: str, target: str, where: str
-    ) -> Iterator[Arrow]:
-        for begin, end, message in itertools.zip_longest(begins.tolist(), ends[: len(begins)].tolist(), labels):
+    def _pairs(self, begins: np.ndarray, ends: np.ndarray, source: str, target: str, where: str) -> Iterator[Arrow]:
+        seen = slice(int(ends.searchsorted(self.first)), int(begins.searchsorted(self.until, "right")))
+        if len(ends) < seen.stop and self.iterator.last() < self.first:
+            return  # they were never taken, and that is over
+        begins, ends = begins[seen], ends[seen]
+        tasks = self.trace.events["task"]
+        labels = [label(task) for task in tasks[begins].tolist()]
+        for begin, end, message in itertools.zip_longest(begins.tolist(), ends.tolist(), labels):
             if end is None:
                 delivery = Delivery.LOST if self.closed >= 0 else Delivery.WAITING
             else:
-                delivery = Delivery.BROKEN if self.trace.events["task"][end] == NO_TASK else Delivery.TAKEN
-            yield Arrow(begin, -1 if end is None else end, source, target, message, where, delivery)
+                delivery = Delivery.BROKEN if tasks[end] == NO_TASK else Delivery.TAKEN
+            memory = self._memory(begin) if target in (MAIN, PIN) else ""
+            yield Arrow(begin, -1 if end is None else end, source, target, message, where + memory, delivery)
+
+    def _memory(self, position: int) -> str:
+        """Where a batch on its way to main lies, unless it is in the message itself."""
+        event = self.trace.events[position]
+        tasks = self.index.epochs.get(int(event["loader"]) << 32 | int(event["epoch"]))
+        if tasks is None or not 0 <= event["task"] < tasks.length:
+            return ""
+        filled, granted = (int(hop[event["task"]]) for hop in tasks.hops("slot_filled", "slot_granted"))
+        if filled == NEVER or self.trace.events["kind"][position] not in (Kind.PUT, Kind.SENT):
+            return ""
+        slot = NO_SLOT if granted == NEVER else int(self.trace.events["value"][granted])
+        return f", slot {slot}" if slot != NO_SLOT else ", memory of its own"
 
     def _notes(self, lane: Lane, worker: int, column: str) -> Iterable[Note]:
         positions = self.index.lane(self.number, lane, worker).array
+        positions = positions[slice(*positions.searchsorted((self.first, self.until + 1)))]
         noted = NOTED if self.workers else NOTED_ALONE
         for position in positions[np.isin(self.trace.events["kind"][positions], list(noted))].tolist():
             event = self.trace.events[position]

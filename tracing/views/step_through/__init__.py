@@ -6,7 +6,7 @@
     page            all of it in one HTML file, with page.html, page.css, and board.js, page.js, controls.js
     terminal        the same with keys in a terminal
 
-`step_page`, `write_page` and `step` take the keywords of `page.choose`, which choose a part of the trace.
+All of them take the keywords of `page.choose`, which choose a part of the trace.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ def step_page(trace: Trace, *, title: str | None = None, **selection: Any) -> st
 
 
 def write_page(trace: Trace, path: str | os.PathLike[str], *, title: str | None = None, **selection: Any) -> str:
-    """Write the page. Returns one line that names what was left out and how to get it, "" if nothing was.
+    """Write the page. Returns one line that says what it shows if more was asked for, and how to get that; else "".
 
     Raises ValueError as `step` does, OSError if the file cannot be written.
     """
     made = step(trace, title=title, **selection)
     made.save(path)
-    return made.excerpt.left_out
+    return made.excerpt.note if made.excerpt.cut else ""
 
 
-def step_through(trace: Trace, *, console: Console | None = None, k: int = 0) -> None:
-    """Step through a trace with keys, from event `k` on, until q is pressed.
+def step_through(trace: Trace, *, console: Console | None = None, **selection: Any) -> None:
+    """Step through a trace with keys, until q is pressed.
 
     Raises ValueError if there is no terminal, or no event.
     """
     from tracing.views.step_through.terminal import run  # here, so that the page needs no rich
 
-    run(trace, console, k)
+    run(trace, console, choose(trace, **{"most": None, **selection}))

@@ -79,6 +79,7 @@ class Board {
     for (let worker = 0; worker < workers; worker++) {
       changed(`index ${worker}`, (queue) => this.queue(`index ${worker}`, queue, worker));
       changed(`worker ${worker}`, (value) => this.worker(worker, value));
+      changed(`worker ${worker} slots`, (slots) => this.slots(worker, slots ?? []));
       changed(`result ${worker}`, (queue) => this.queue(`result ${worker}`, queue, worker));
       this.since(`worker ${worker}`, get(`worker ${worker} since`), now);
     }
@@ -154,7 +155,8 @@ class Board {
   lane(worker) {
     const queue = (name) => element("div", `queue ${name}`, element("span", "buffer"), element("span", "pipe"));
     const index = queue("index"), result = queue("result");
-    const work = element("div", "worker", element("b", "id", String(worker)), doing(), element("p", "process"));
+    const lines = [doing(), element("p", "process"), element("p", "slots")];
+    const work = element("div", "worker", element("b", "id", String(worker)), ...lines);
     for (const [name, where] of [["index", index], ["worker", work], ["result", result]]) {
       this.places[`${name} ${worker}`] = where;
     }
@@ -196,6 +198,18 @@ class Board {
     if (pid) process.push(element("span", "pid", `pid ${pid}`));
     where.querySelector(".process").replaceChildren(...process);
     where.title = pid ? `worker ${worker}, pid ${pid}` : `worker ${worker}`;
+  }
+
+  // The memory that it shares with main: which batch lies in each slot, on its way or lent.
+  slots(worker, slots) {
+    const drawn = slots.map(([status, task], slot) => {
+      const lies = status === "filled" || status === "lent";
+      const made = element("i", status, lies ? String(task) : "");
+      made.title = `slot ${slot}: ${status}${task >= 0 ? `, batch ${task}` : ""}`;
+      if (lies) [made.style.background, made.style.color] = DATA.colours[task % DATA.colours.length];
+      return made;
+    });
+    this.places[`worker ${worker}`].querySelector(".slots").replaceChildren(...(drawn.length ? ["slots", ...drawn] : []));
   }
 
   pin([status, task]) {

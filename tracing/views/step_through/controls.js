@@ -58,7 +58,7 @@ function link() {
 
 const linked = () => {
   const found = /^#k=(\d+)$/.exec(location.hash);
-  return found ? Number(found[1]) : FIRST;
+  return found ? Number(found[1]) : DATA.at;
 };
 
 // ---- buttons

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracing.trace.event_index import NOWHERE, Lane
+from tracing.trace.event_index import Lane
+from tracing.trace.positions import NOWHERE
 from tracing.trace.state_after_event import LABELS
 from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
 from tracing.views.step_through.event_columns import EventColumns
@@ -24,17 +25,20 @@ from tracing.views.step_through.state_changes import StateChanges
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-MOST = 20_000  # events of one page: 2 MB, and with 16 workers 20 s to make it
+MOST = 8_000  # events of one page: about 1 MB, wherever in a trace they are
+AROUND = 2_000  # events of a page about one moment
 SCRIPTS = ("board.js", "page.js", "controls.js")
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The events that a page shows: positions in `trace.events`."""
+    """The events that are shown: positions in `trace.events`."""
 
     first: int
     last: int
-    left_out: str  # one line: which events are not shown, and how to get them; "" if none were cut off
+    at: int  # the one to begin with
+    note: str = ""  # one line that says which events these are; "" if all are shown
+    cut: bool = False  # more were asked for: the note says how to get them
 
 
 def choose(
@@ -44,6 +48,7 @@ def choose(
     last: int | None = None,
     start: float | None = None,
     end: float | None = None,
+    at: float | None = None,
     batches: tuple[int, int] | None = None,
     epoch: int | None = None,
     loader: int | None = None,
@@ -53,7 +58,8 @@ def choose(
 
     first, last: positions of events; negative ones count from the end. start, end: seconds after the first event.
     batches: (10, 30) is from the first event of batches 10 to 29 to the last. epoch, loader: from its first event to
-    its last. most: at most this many, the first ones; None for all.
+    its last. at: a moment, in seconds after the first event; events around it are shown. most: at most this many, the
+    first ones; None for all.
 
     Raises ValueError if there are none.
     """
@@ -77,8 +83,14 @@ def choose(
         begin, until = (max(begin, int(found[0])), min(until, int(found[-1]))) if len(found) else (length, 0)
     if begin > until:
         raise ValueError(f"nothing to step through: none of the trace's {length:,} events is in this part")
-    kept = until if most is None else min(until, begin + most - 1)
-    return Excerpt(begin, kept, _left_out(trace, begin, kept, until) if kept < until else "")
+    k = begin
+    if at is not None:
+        k = min(max(begin, int(time.searchsorted(trace.start + round(at * 1e9), "right")) - 1), until)
+        most = None if most is None else min(most, AROUND)
+    shown = until + 1 - begin if most is None else min(most, until + 1 - begin)
+    first = min(max(begin, k - shown // 2), until + 1 - shown)
+    last, asked = first + shown - 1, until + 1 - begin
+    return Excerpt(first, last, k, _note(trace, first, last, asked), shown < asked)
 
 
 def _concerns(trace: Trace, batches: tuple[int, int] | None, epoch: int | None, loader: int | None) -> np.ndarray:
@@ -93,13 +105,18 @@ def _concerns(trace: Trace, batches: tuple[int, int] | None, epoch: int | None, 
     return found
 
 
-def _left_out(trace: Trace, first: int, kept: int, last: int) -> str:
-    after = (int(trace.events["time"][kept]) - trace.start) / 1e9
-    shown = f"This page shows events {first:,} to {kept:,}, up to {after:.3f} s"
-    tasks = trace.events["task"][kept + 1 : last + 1]
-    batch = int(tasks[tasks >= 0][0]) if (tasks >= 0).any() else 0
-    more = f"{last - kept:,} more would make it slow"
-    return f"{shown}; {more}. Choose others by time or batch: --from {after:.3f}, or --batches {batch}:{batch + 20}."
+def _note(trace: Trace, first: int, last: int, asked: int) -> str:
+    """`asked`: how many events were asked for."""
+    if last + 1 - first == len(trace):
+        return ""
+    since, until = ((int(trace.events["time"][k]) - trace.start) / 1e9 for k in (first, last))
+    note = f"A window: events {first:,} to {last:,} of {len(trace):,}, from {since:.3f} to {until:.3f} s."
+    if more := asked - (last + 1 - first):
+        tasks = trace.events["task"][last:]
+        batch = int(tasks[np.argmax(tasks >= 0)])
+        note += f" {more:,} more would make it slow. Choose by time or batch: --at {until:.3f}, or "
+        note += f"--batches {max(0, batch)}:{max(0, batch) + 20}."
+    return note
 
 
 def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
@@ -111,7 +128,8 @@ def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
     data = {
         "first": excerpt.first,
         "length": len(trace),
-        "note": excerpt.left_out,
+        "at": excerpt.at,
+        "note": excerpt.note,
         "events": columns.as_json(),
         "names": columns.names,
         "pids": [actor.pid for actor in trace.actors],

@@ -80,6 +80,8 @@ def _slots_of(loader: LoaderState, trace: Trace, k: int) -> Iterator[tuple[str, 
         name = f"{of} worker {worker.worker}"
         yield name, [worker.status.value, worker.task, worker.pid, worker.exit_code, worker.done]
         yield f"{name} since", since(worker.since)
+        if worker.slots:
+            yield f"{name} slots", [[slot.status.value, slot.task] for slot in worker.slots]
         yield f"{of} index {worker.worker}", _queue(index)
         yield f"{of} result {worker.worker}", _queue(result)
     yield f"{of} pin", [loader.pin_thread.status.value, loader.pin_thread.task]

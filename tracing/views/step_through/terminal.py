@@ -19,6 +19,7 @@ from tracing.views.live.moment import BusiestMoment, Moment
 from tracing.views.live.outputs import FullScreen
 from tracing.views.live.recent import recent
 from tracing.views.step_through.event_columns import ERRORS, value_of
+from tracing.views.step_through.page import Excerpt
 from tracing.views.step_through.source_code import EmittingLines, text_of
 from tracing.views.terminal.batch_cells import cell
 from tracing.views.terminal.keyboard import Keyboard
@@ -46,22 +47,21 @@ class ShownEvent(Moment):
 
 
 class Steps:
-    """Which event is shown, and what is shown of it."""
+    """Which event of a part is shown, and what is shown of it."""
 
-    def __init__(self, trace: Trace, k: int) -> None:
+    def __init__(self, trace: Trace, shown: Excerpt) -> None:
         self.trace, self.code = trace, EmittingLines(trace.sources)
-        self.last = len(trace) - 1
-        self.k = min(max(k, 0), self.last)
+        self.first, self.last, self.k = shown.first, shown.last, shown.at
         self.playing = False
-        kinds = trace.events["kind"]
-        self.errors = np.flatnonzero(np.isin(kinds, list(ERRORS))).tolist()
-        self.early = np.flatnonzero(kinds == Kind.STORED).tolist()
+        kinds = trace.events["kind"][self.first : self.last + 1]
+        self.errors = (self.first + np.flatnonzero(np.isin(kinds, list(ERRORS)))).tolist()
+        self.early = (self.first + np.flatnonzero(kinds == Kind.STORED)).tolist()
 
     def press(self, key: str) -> None:
         if key in STEPS:
-            self.k = min(max(self.k + STEPS[key], 0), self.last)
+            self.k = min(max(self.k + STEPS[key], self.first), self.last)
         elif key in ("<", ">"):
-            self.k = 0 if key == "<" else self.last
+            self.k = self.first if key == "<" else self.last
         elif key in ("e", "E", "o", "O"):
             self.k = _beyond(self.errors if key in "eE" else self.early, self.k, key.islower())
         self.playing = key == "space" and not self.playing and self.k < self.last
@@ -74,7 +74,9 @@ class Steps:
         """What is shown now; `iterator`: the one that was shown last."""
         state = self.trace.state(self.k)
         facts = recent(self.trace, state, state.time, iterator)
-        mode = f"{'▸' if self.playing else '‖'} event {self.k} of 0 to {self.last}"
+        mode = f"{'▸' if self.playing else '‖'} event {self.k} of {self.first} to {self.last}"
+        if self.last - self.first + 1 < len(self.trace):
+            mode += f" (a window of {len(self.trace)})"
         return ShownEvent(state, facts, mode, KEYS, caption=[self._event(), self._source()])
 
     def _event(self) -> Line:
@@ -97,12 +99,10 @@ class Steps:
         return [text(f" {file}:{line}  ", DIM), text(text_of(file).splitlines()[line - 1].strip())]
 
 
-def run(trace: Trace, console: Console | None, k: int) -> None:
+def run(trace: Trace, console: Console | None, part: Excerpt) -> None:
     """Obey the keys until q. The terminal is restored, whatever happens."""
     console = console or Console()
-    if len(trace) == 0:
-        raise ValueError("nothing to step through: the trace has no events")
-    busiest, steps, iterator = BusiestMoment(console, trace.path.name), Steps(trace, k), -1
+    busiest, steps, iterator = BusiestMoment(console, trace.path.name), Steps(trace, part), -1
     with exit_on_sigterm(), Keyboard() as keyboard:
         if not (keyboard.active and console.is_terminal and not console.is_dumb_terminal):
             raise ValueError("stepping with keys needs a terminal; to write the page: -o FILE.html")

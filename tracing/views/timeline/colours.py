@@ -20,6 +20,7 @@ SUMMED = FLAT | {  # where single batches are too narrow to be drawn
     Look.TRAINING: "#cc6677",
 }
 INK, FAINT, ALARM = "#222222", "#767676", "#c02020"
+FOR_OTHERS = "#5b3a00"  # in its step, a rank waits for another
 RANGE, MEAN = "#cfd8e8", "#332288"  # of a queue's depth, summed up
 HALO: list[effects.AbstractPathEffect] = [effects.withStroke(linewidth=2.2, foreground="white")]
 

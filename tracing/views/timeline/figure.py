@@ -6,6 +6,7 @@
     strip of names       epoch 0 | worker 1 died | shutdown
     lanes                main (training step, in the loader), pin thread, worker 0, worker 1, ...
     queues               index_queue 0, 1, ..., worker_result_queue, data_queue, reorder buffer: depth and content
+    slots                of each worker: whose batch lies where; where batches go through slots
     memory               of main and each worker, where it was recorded
 
 A few batches are drawn one by one, each in its own colour wherever it is; many are summed up in bins of time.
@@ -34,6 +35,7 @@ from tracing.views.timeline.main_time import main_in_words
 from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, note
 from tracing.views.timeline.memory_strips import draw_memory, memory_strips
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, draw_strip, queues_of
+from tracing.views.timeline.slot_strips import draw_slots, slot_strips
 from tracing.views.timeline.spans import Look, Spans
 from tracing.views.timeline.window import View, select
 
@@ -70,20 +72,24 @@ def timeline(
     noted = [note(trace, event, words) for event, words in notes]
     followed = choose(view, follow, epoch, [event for event, _ in notes])
     seen = sorted([*marks(trace, view.loader, view.epochs, view.begin, view.end), *noted], key=lambda mark: mark.time)
-    rows, strips, memory = lanes_of(view), queues_of(view), memory_strips(view)
-    figure, scale, (lanes, *under) = blank(view, width, len(rows), [STRIP] * len(strips) + [2 * STRIP] * len(memory))
+    rows, strips, slots, memory = lanes_of(view), queues_of(view), slot_strips(view), memory_strips(view)
+    heights = [STRIP] * len(strips) + [strip.height for strip in slots] + [2 * STRIP] * len(memory)
+    figure, scale, (lanes, *under) = blank(view, width, len(rows), heights)
     draw_lanes(lanes, scale, view, rows, seen)
-    if followed is not None and not view.summed:
-        draw_way(lanes, scale, rows, followed)
+    drawn = followed if follow is not None or not view.summed else None  # in a sum only a batch that was asked for
+    if drawn is not None:
+        draw_way(lanes, scale, rows, drawn)
     for axes, strip in zip(under[: len(strips)], strips, strict=True):
         draw_strip(axes, scale, view, strip, followed)
-    for axes, lines in zip(under[len(strips) :], memory, strict=True):
+    for axes, of_worker in zip(under[len(strips) :], slots, strict=False):
+        draw_slots(axes, scale, view, of_worker)
+    for axes, lines in zip(under[len(strips) + len(slots) :], memory, strict=True):
         draw_memory(axes, scale, view, lines)
     draw_regions([lanes, *under], scale, seen, view.end)
     draw_notes([lanes, *under], scale, noted)
     asked = batches if start is None and end is None else None
     write_title(figure, view, rows[0].spans, asked, followed)
-    draw_legend(figure, view, rows, followed, seen)
+    draw_legend(figure, view, rows, drawn, seen)
     return figure
 
 
@@ -154,7 +160,7 @@ def draw_legend(figure: Figure, view: View, rows: list[Row], followed: np.void |
     if view.num_workers > (0 if view.summed else MOST_SINGLE_QUEUES):
         mean = Line2D([], [], color=colours.MEAN, linewidth=1.0)
         entries.append(((Patch(color=colours.RANGE), mean), "queue: range and mean"))
-    if followed is not None and not view.summed:
+    if followed is not None:
         entries.append((Line2D([], [], color="black", marker=">", markersize=4), f"way of batch {followed['task']}"))
     if any(mark.kind == Kind.WORKER_DIED for mark in seen):
         entries.append((Line2D([], [], marker="X", color=colours.ALARM, linestyle=""), "death"))

@@ -57,7 +57,8 @@ def choose(view: View, follow: int | bool | None, epoch: int | None, noted: Sequ
             same = (view.tasks["task"] == event["task"]) & (view.tasks["epoch"] == event["epoch"])
             if same.any() and event["loader"] == view.loader:
                 return view.tasks[same][0]
-        return most_instructive(view.tasks, view.begin, view.end)
+        pick = longest_awaited if view.summed else most_instructive
+        return pick(whole(view.tasks, view.begin, view.end))
     found = view.tasks[view.tasks["task"] == follow]
     found = found[found["epoch"] == epoch] if epoch is not None else found
     if len(found) == 0:
@@ -65,17 +66,27 @@ def choose(view: View, follow: int | bool | None, epoch: int | None, noted: Sequ
     return found[0]
 
 
-def most_instructive(tasks: np.ndarray, begin: int, end: int) -> np.void | None:
-    """Of the tasks (rows of trace.tasks) whose whole way is between two times (ns): the one that waited longest in the
-    reorder buffer; if all came in order, the one that took longest from its fetch to the yield."""
+def whole(tasks: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """Of the tasks (rows of trace.tasks) those whose whole way is between two times (ns)."""
     sent = np.where(tasks["index_put"] >= 0, tasks["index_put"], tasks["keys_begin"])
-    whole = tasks[(sent >= begin) & (tasks["yielded"] >= 0) & (tasks["yielded"] <= end)]
-    if len(whole) == 0:
-        return None
-    early = whole["stored"] >= 0
-    if early.any():
-        return whole[early][np.argmax((whole["released"] - whole["stored"])[early])]
-    return whole[np.argmax(whole["yielded"] - whole["fetch_begin"])]
+    return tasks[(sent >= begin) & (tasks["yielded"] >= 0) & (tasks["yielded"] <= end)]
+
+
+def most_instructive(tasks: np.ndarray) -> np.void | None:
+    """The one that waited longest in the reorder buffer; if all came in order, the one that took longest from its fetch
+    to the yield."""
+    early = tasks[tasks["stored"] >= 0]
+    if len(early):
+        return early[np.argmax(early["released"] - early["stored"])]
+    return tasks[np.argmax(tasks["yielded"] - tasks["fetch_begin"])] if len(tasks) else None
+
+
+def longest_awaited(tasks: np.ndarray) -> np.void | None:
+    """The one that main waited longest for, as in the report: of very many a reader looks for the worst."""
+    tasks = tasks[np.lexsort((tasks["yielded"], tasks["epoch"]))]
+    asked = np.where(tasks["epoch"][1:] == tasks["epoch"][:-1], tasks["asked"][:-1], -1)
+    waited = np.where(asked >= 0, tasks["yielded"][1:] - asked, 0)
+    return tasks[1 + waited.argmax()] if len(waited) else most_instructive(tasks)
 
 
 # ---- its way

@@ -14,6 +14,7 @@ from tracing.views.timeline.queue_strips import frame_strip
 from tracing.views.timeline.window import View
 
 STYLES = ("-", "--", "-.", ":")  # of the workers: they differ even without colour
+SIZE = 5.5  # of the processes' names (points)
 GROWN = 50  # open files or mappings: a strip that varies by less is not worth its room
 
 
@@ -51,6 +52,7 @@ def draw_memory(axes: Axes, scale: Scale, view: View, strip: MemoryStrip) -> Non
     """Main is the dark line, workers are lighter; each sample is a point of its line."""
     axes.set_gid(strip.label)
     highest = 1.0
+    ends = []
     for process in strip.lines:
         samples = _seen(view, process)
         values = samples[strip.field] / strip.unit
@@ -61,8 +63,47 @@ def draw_memory(axes: Axes, scale: Scale, view: View, strip: MemoryStrip) -> Non
             linestyle="-" if worker < 0 else STYLES[worker % len(STYLES)],
         )  # fmt: skip
         highest = max(highest, float(values.max()))
-        if len(strip.lines) <= 5:
-            end = min(int(samples["time"][-1]), view.end)
-            at = float(scale(end)), float(np.interp(end, samples["time"], values))
-            axes.annotate(process.name, at, (-2, 2), textcoords="offset points", size=5.5, ha="right")
+        end = min(int(samples["time"][-1]), view.end)
+        ends.append(LineEnd(float(scale(end)), float(np.interp(end, samples["time"], values)), [worker]))
     frame_strip(axes, strip.label, highest)
+    for each in joined(axes, ends):
+        axes.annotate(each.words, (each.x, each.y), (-2, 2), textcoords="offset points", size=SIZE, ha="right")
+
+
+@dataclass(frozen=True)
+class LineEnd:
+    """Where the lines of some processes end, and their names stand; in the axes' units."""
+
+    x: float
+    y: float
+    workers: list[int]  # worker_ids in order; -1: main
+
+    @property
+    def words(self) -> str:
+        """ "main", "worker 0", "main, workers 0–3"."""
+        numbers = [each for each in self.workers if each >= 0]
+        together = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+        shown = f"{numbers[0]}–{numbers[-1]}" if together else ", ".join(map(str, numbers))
+        names = ["main"] * (len(numbers) < len(self.workers)) + [f"worker{'s' * (len(numbers) > 1)} {shown}"] * bool(
+            numbers
+        )
+        return ", ".join(names)
+
+
+def joined(axes: Axes, ends: list[LineEnd]) -> list[LineEnd]:
+    """The ends whose names would overprint each other as one."""
+    apart: list[LineEnd] = []
+    for end in ends:
+        while (other := next((each for each in apart if overprint(axes, each, end)), None)) is not None:
+            apart.remove(other)
+            end = LineEnd(max(end.x, other.x), max(end.y, other.y), sorted(end.workers + other.workers))
+        apart.append(end)
+    return apart
+
+
+def overprint(axes: Axes, one: LineEnd, other: LineEnd) -> bool:
+    """Whether their names would. A letter is at most 0.62 as wide as its font is tall."""
+    (x1, y1), (x2, y2) = axes.transData.transform([(one.x, one.y), (other.x, other.y)])
+    tall = SIZE / 72 * axes.figure.dpi
+    right = one if x1 > x2 else other
+    return bool(abs(y1 - y2) < tall * 1.2 and abs(x1 - x2) < tall * 0.62 * (len(right.words) + 1))

@@ -1,0 +1,173 @@
+"""Messages as bytes, and back: with the memory of their tensors and arrays apart from the rest.
+
+    Result(batch) -> Pickled   -> a stream of some hundred bytes; and, for each storage and each buffer, where it lies
+    Result(batch) <- Unpickler <- the stream, and for each of them the memory that its bytes are in by now
+
+Pickle protocol 5 hands out the memory of arrays by itself (PEP 574, "out of band"). For tensors it is done here.
+
+Legend
+    storage   0   the memory of a tensor, numbered within a message. Several tensors may lie in one
+    buffer    0   the memory of an array, numbered likewise
+
+torch: torch.multiprocessing.reductions
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+# A number says which of these a tensor has: finding one by its name takes longer than building the tensor.
+DTYPES = [torch.float32, torch.int64, torch.uint8, torch.float64, torch.int32, torch.bool, torch.float16]
+CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+NOT_HERE = "a tensor's memory travels beside its pickle: see minidl.pickling"
+STRIDED = torch.strided
+ALIGNED = 64  # bytes: each tensor begins at a multiple of these, as torch's own memory does
+
+
+class Pickled(pickle.Pickler):
+    """A message pickled without the memory of its tensors and arrays, and where that lies. A tensor that is more than
+    memory with a shape (a parameter, sparse, a subclass, ...) is taken apart by torch's own reducers: into storages."""
+
+    def __init__(self, message: Any, reducers: Any) -> None:
+        self.stream = io.BytesIO()
+        self._numbers: dict[int, int] = {}
+        self._storages: list[torch.UntypedStorage] = []
+        self._used: list[tuple[int, int]] = []  # of each, its first and last byte that are used
+        self._buffers: list[pickle.PickleBuffer] = []  # arrays'
+        super().__init__(self.stream, pickle.HIGHEST_PROTOCOL, buffer_callback=self._buffers.append)
+        self.dispatch_table = reducers
+        self.dump(message)
+        self.firsts: list[int] = []  # of each storage, its first byte that is sent
+        self.spans: list[tuple[int, int]] = []
+        for storage, (first, last) in zip(self._storages, self._used, strict=True):
+            nbytes = storage.nbytes()
+            if 2 * (last - first) >= nbytes:  # less is sent alone; torch sends the whole for the smallest view
+                first, last = 0, nbytes
+            self.firsts.append(first)
+            self.spans.append((storage.data_ptr() + first, last - first))
+        self._arrays = [np.asarray(buffer.raw()) for buffer in self._buffers]
+        self.spans += [(address_of(array), array.nbytes) for array in self._arrays]
+        self.counts = len(self._storages), len(self._buffers)
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, np.ndarray) and not (thing.flags.writeable and thing.dtype.isnative):
+            return thing.__reduce_ex__(pickle.DEFAULT_PROTOCOL)  # torch's transport uses it, and it changes them
+        if type(thing) is torch.UntypedStorage and thing.device.type == "cpu":
+            return build_storage, (self._number(thing, 0, thing.nbytes()),)
+        if type(thing) is not torch.Tensor or not _is_plain(thing):
+            return NotImplemented
+        storage = thing.untyped_storage()
+        nbytes, count = storage.nbytes(), len(self._storages)
+        number = self._number(storage, *(_extent(thing) if thing.nbytes < nbytes else (0, nbytes)))
+        shape = tuple(thing.shape)
+        if number == count and thing.nbytes == nbytes and thing.dtype in CODES and _is_row_major(thing, shape):
+            return build_whole, (number, CODES[thing.dtype], shape)
+        return build_part, (number, thing.dtype, thing.storage_offset(), shape, thing.stride())
+
+    def _number(self, storage: torch.UntypedStorage, first: int, last: int) -> int:
+        """A storage's number. It is used from its byte `first` to its byte `last`."""
+        number = self._numbers.setdefault(storage._cdata, len(self._storages))
+        if number == len(self._storages):
+            self._storages.append(storage)
+            self._used.append((first, last))
+        else:
+            before = self._used[number]
+            self._used[number] = min(first, before[0]), max(last, before[1])
+        return number
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its memory, dtype, shape and strides are all there is to it."""
+    if not tensor.is_cpu or tensor.layout is not STRIDED or tensor.requires_grad or tensor.is_quantized:
+        return False
+    return not (tensor.is_conj() or tensor.is_neg() or tensor.is_nested or tensor._is_zerotensor())
+
+
+def _is_row_major(tensor: torch.Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether its strides are those that `resize_` gives. A single channel, say, may have any stride in a contiguous
+    tensor."""
+    if not tensor.is_contiguous():
+        return False
+    return (1 not in shape and 0 not in shape) or tensor.stride() == _strides(shape)
+
+
+@functools.lru_cache(1024)
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return torch.empty(shape, device="meta").stride()
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The first byte of its storage that it uses, and the first one after it that it does not."""
+    first = tensor.storage_offset()
+    last = first + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    end = (last + 1) * tensor.itemsize if tensor.numel() else first * tensor.itemsize
+    return int(first * tensor.itemsize // ALIGNED * ALIGNED), int(end)
+
+
+class Unpickler(pickle.Unpickler):
+    """Builds tensors and arrays upon memory that is already there."""
+
+    def __init__(
+        self, stream: Any, storages: list[memoryview], firsts: Sequence[int], buffers: list[memoryview]
+    ) -> None:
+        super().__init__(io.BytesIO(stream), buffers=buffers)
+        # Not methods of its own: it keeps what it has found, which would keep it, and the memory with it.
+        tensors = Tensors(storages, firsts)
+        self._ours = {"build_whole": tensors.whole, "build_part": tensors.part, "build_storage": tensors.storage}
+
+    def find_class(self, module: str, name: str) -> Any:
+        return self._ours[name] if module == __name__ else super().find_class(module, name)
+
+
+class Tensors:
+    """The tensors of one message."""
+
+    def __init__(self, pieces: list[memoryview], firsts: Sequence[int]) -> None:
+        self._pieces = pieces
+        self._firsts = firsts
+        self._first: dict[int, torch.Tensor] = {}  # storage -> a tensor upon it
+
+    def whole(self, number: int, code: int, shape: Sequence[int]) -> torch.Tensor:
+        """The first tensor upon a storage, and it fills it: the usual case, and three times as quick as the other."""
+        tensor = self._first[number] = upon(self._pieces[number], DTYPES[code]).resize_(shape)
+        return tensor
+
+    def part(self, number: int, dtype: torch.dtype, offset: int, shape: Sequence[int], stride: Sequence[int]) -> Any:
+        offset -= self._firsts[number] // dtype.itemsize
+        return torch.empty(0, dtype=dtype, device="cpu").set_(self.storage(number), offset, shape, stride)
+
+    def storage(self, number: int) -> torch.UntypedStorage:
+        if number not in self._first:
+            self._first[number] = upon(self._pieces[number], torch.uint8)
+        return self._first[number].untyped_storage()
+
+
+# How tensors are pickled: as a call of one of these. Unpickler finds a method of Tensors in its place.
+
+
+def build_whole(number: int, code: int, shape: Sequence[int]) -> Any:
+    raise pickle.UnpicklingError(NOT_HERE)
+
+
+def build_part(number: int, dtype: torch.dtype, offset: int, shape: Sequence[int], stride: Sequence[int]) -> Any:
+    raise pickle.UnpicklingError(NOT_HERE)
+
+
+def build_storage(number: int) -> Any:
+    raise pickle.UnpicklingError(NOT_HERE)
+
+
+def upon(piece: memoryview, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of one dimension upon a piece of memory, which it keeps."""
+    return torch.frombuffer(piece, dtype=dtype) if piece.nbytes else torch.empty(0, dtype=dtype, device="cpu")
+
+
+def address_of(array: Any) -> int:
+    return array.__array_interface__["data"][0]

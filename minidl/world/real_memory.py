@@ -1,0 +1,117 @@
+"""The real world's memory: what processes share and send to each other, and what the system does not swap out."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import mmap
+import os
+import socket
+from typing import Any
+
+import torch
+
+READ_SIZE = 1 << 16  # bytes
+
+
+class MappedMemory:
+    """An anonymous file, mapped. Its descriptor is needed only until the other process has it: then it is closed, and
+    the file lasts as long as somebody has it mapped."""
+
+    def __init__(self, fd: int, nbytes: int = 0) -> None:
+        self._fd = fd
+        if nbytes:
+            os.ftruncate(fd, nbytes)
+        # torch maps a file, and unmaps it when the last array upon it is gone, without keeping a descriptor. (Python's
+        # mmap keeps one, before 3.13 in any case.)
+        size = os.fstat(fd).st_size
+        self.bytes = torch.from_file(f"/proc/self/fd/{fd}", shared=True, size=size, dtype=torch.uint8).numpy()
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def forget(self) -> None:
+        pass
+
+
+class SocketEnd:
+    """An end of a pair of Unix sockets, used one way: a pipe that descriptors can travel through. A socket can travel
+    to a process that is being started, whatever the start method."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        end.settimeout(None)  # a program may have set a default timeout for its sockets
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._socket,)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __del__(self) -> None:
+        self._socket.close()  # as a Connection does; a socket that is left open brings a warning
+
+
+class SocketReader(SocketEnd):
+    def __init__(self, end: socket.socket) -> None:
+        super().__init__(end)
+        self._memories: collections.deque[MappedMemory | None] = collections.deque()
+
+    def read(self) -> bytes:
+        data, fds, flags, _ = socket.recv_fds(self._socket, READ_SIZE, 1)
+        if flags & socket.MSG_CTRUNC:  # this process has too many files open: the system has dropped it
+            self._memories.append(None)
+        for fd in fds:
+            self._memories.append(mapped(fd))
+        return data
+
+    def memory(self) -> MappedMemory | None:
+        return self._memories.popleft()
+
+
+def mapped(fd: int) -> MappedMemory | None:
+    """None: it cannot be mapped, as this process has too much mapped already."""
+    try:
+        with contextlib.closing(MappedMemory(fd)) as memory:
+            return memory
+    except (OSError, RuntimeError):
+        return None
+
+
+class SocketWriter(SocketEnd):
+    def write(self, data: memoryview, memory: MappedMemory | None = None) -> int:
+        if memory is None:
+            return self._socket.send(data)
+        with contextlib.closing(memory):
+            return socket.send_fds(self._socket, [data], [memory.fileno()])
+
+
+def socket_pipe() -> tuple[SocketReader, SocketWriter]:
+    """A pipe that carries memory."""
+    one, other = socket.socketpair()
+    return SocketReader(one), SocketWriter(other)
+
+
+def can_map_memory() -> bool:
+    """Linux can."""
+    return hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd")
+
+
+def page_locked(nbytes: int) -> mmap.mmap | None:
+    """See minidl.world.World."""
+    pages = mmap.mmap(-1, nbytes)  # its own pages: they are unlocked when they are unmapped, with the tensor
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    libc = ctypes.CDLL(None, use_errno=True)
+    return pages if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(nbytes)) == 0 else None

@@ -1,0 +1,75 @@
+"""What `python -m tracing run` costs a whole program, from its start to the report at its end, beside plain Python; and
+what recording costs a batch, by how long a batch takes.
+
+A batch is made by computing, so that workers wait for nothing; main only iterates.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from tests.benchmarks.turns import Comparison, in_turns
+
+MILLISECONDS = (0.1, 1.0, 10.0)  # that a batch takes to make
+WORKERS = (0, 2)
+TRIAL = 200  # batches, to see how many there are in a second
+GOAL_FROM = 1.0  # ms: a batch that takes as long, or longer, has a goal
+
+PROGRAM = """
+import sys, time
+from torch.utils.data import DataLoader, Dataset
+
+batches, seconds, workers = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+
+class Computed(Dataset):
+    def __len__(self):
+        return batches
+    def __getitem__(self, index):
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+        return index
+
+begin = time.perf_counter()
+for _ in DataLoader(Computed(), batch_size=None, num_workers=workers):
+    pass
+print(time.perf_counter() - begin)
+"""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Plain Python first, recorded second."""
+
+    batches: int
+    loop: Comparison  # seconds a batch
+    program: Comparison  # seconds: imports and report included
+
+
+def measure(milliseconds: float, workers: int, seconds: float, turns: int) -> Overhead:
+    """Run a program of about `seconds` in turns with itself, recorded."""
+    loops: dict[bool, list[float]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory() as directory:
+        script = Path(directory, "load.py")
+        script.write_text(PROGRAM)
+        batches = TRIAL
+
+        def run(recorded: bool) -> float:
+            before = ["-m", "tracing", "run", "-o", str(Path(directory, "trace"))] if recorded else []
+            begin = perf_counter()
+            command = [sys.executable, *before, str(script), str(batches), str(milliseconds / 1e3), str(workers)]
+            done = subprocess.run(command, capture_output=True, check=True, text=True)
+            took = perf_counter() - begin
+            loops[recorded].append(float(done.stdout) / batches)
+            return took
+
+        run(False)
+        batches = max(10, int(seconds / loops[False].pop()))
+        program = in_turns(partial(run, False), partial(run, True), turns)
+    return Overhead(batches, Comparison(loops[False], loops[True]), program)

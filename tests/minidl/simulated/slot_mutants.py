@@ -1,0 +1,257 @@
+"""Bugs of slots: each would let a batch be written over while the caller has it, or lose slots."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import minidl
+from minidl import parallel, queues, transport
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated import step
+from minidl.world.simulated.pipes import RUBBISH
+from notebooks.exercises.patching import replaced
+from tests.minidl.simulated.lending import (
+    LARGE,
+    TASKS,
+    Held,
+    Keeps,
+    Numbers,
+    a_fork_while_batches_are_held,
+    ctrl_c_while_unpacking,
+    hold,
+    holding,
+    loader_of,
+)
+from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant
+from tests.minidl.simulated.programs import Stream, epoch
+
+# ---- programs
+
+
+def views() -> int:
+    """The caller keeps all batches, but not the tensors that it was given."""
+    with holding() as held:
+        for key, batch in enumerate(epoch(loader_of(prefetch_factor=1))):
+            held.append((batch.data, key))
+            del batch
+            step()
+            held.check()
+    return TASKS
+
+
+def unpicklable(samples: list[Any]) -> Any:
+    """Batch 1 is collated, and cannot be sent."""
+    return minidl.default_collate(samples), (lambda: None) if samples[0][0] == 1 else "fine"
+
+
+def goes_on_after_an_error() -> int:
+    iterator = iter(loader_of(Numbers((LARGE,) * TASKS), collate_fn=unpicklable))
+    held, key = Held(maxlen=2), 0
+    while key < TASKS:
+        with contextlib.suppress(AttributeError):
+            held.append((next(iterator)[0], key))
+            held.check()
+        key += 1
+    return key
+
+
+class NumberStream(Stream):
+    """The same keys, as tensors."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in super().__iter__():
+            yield Numbers()[key]
+
+
+def no_slot_is_lost() -> None:
+    """Streams end before their workers' last tasks, which are never answered."""
+    loader = loader_of(NumberStream(), num_workers=2, persistent_workers=True)
+    for _ in range(3):
+        for batch in epoch(loader):
+            del batch
+    for number, slots in enumerate(loader._iterator._transports):
+        slots._take_back()
+        assert len(slots._out) <= 2, f"{len(slots._out)} slots of worker {number} are out, and its last tasks were two"
+
+
+LEND = """    message = Unpickler(stream, pieces[:storages], table[2 * count :], pieces[storages:]).load()
+    if nbytes:
+        emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
+    if slot != NO_SLOT and nbytes:
+        loan = Loan(owner, self._back.put)
+"""
+LEND_EARLY = """    if slot != NO_SLOT and nbytes:
+        loan = self._lent[slot] = Loan(owner, self._back.put)
+        loan.slot, loan.epoch_id, loan.task_id = slot, 0, 0
+    message = Unpickler(stream, pieces[:storages], table[2 * count :], pieces[storages:]).load()
+    if nbytes:
+        emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
+    if slot != NO_SLOT and nbytes:
+"""
+
+PACK, WRITE = transport.Packer.pack, queues.Producer._write
+
+
+def packs_and_keeps_the_bytes(packer: transport.Packer, message: Any) -> Any:
+    packed = PACK(packer, message)
+    if message.room is not None and message.room.memory is not None:
+        memory = message.room.memory.bytes
+        vars(packer)["late"] = memory, memory.copy()
+        memory[:] = RUBBISH
+    return packed
+
+
+def writes_and_then_fills(producer: queues.Producer, pieces: list[Any], memory: Any) -> None:
+    WRITE(producer, pieces, memory)
+    if late := vars(producer._transport).pop("late", None):
+        machines.current_machine().until()
+        late[0][:] = late[1]
+
+
+@contextlib.contextmanager
+def slots_that_are_filled_late() -> Iterator[None]:
+    """A batch's bytes are copied into its slot after the message was sent."""
+    with (
+        replaced(PACK, packs_and_keeps_the_bytes, transport.Packer),
+        replaced(WRITE, writes_and_then_fills, queues.Producer),
+    ):
+        yield
+
+
+SLOT_MUTANTS = [
+    Mutant(
+        "a batch counts as gone when its tensor is",
+        "—",
+        views,
+        "The finalizer that gives a slot back is attached to the tensor. But the caller has kept its `.data`, which "
+        "outlives the tensor, and the worker writes the next batch under it. minidl attaches it to "
+        "the one object that all of a batch's memory refers to.",
+        "the program found that batch",
+        (Edit(transport.Unpacker, "unpack", "Loan(owner, self._back.put)", "Loan(message.data, self._back.put)"),),
+    ),
+    Mutant(
+        "a batch counts as gone when the next one is asked for",
+        "—",
+        lambda: hold(2, prefetch_factor=1),
+        "The loader takes back the slot of the batch before whenever the caller asks for another. A caller that keeps "
+        "two batches, to compare them or to copy one in the background, sees the older one change. Only the end of "
+        "the last object in a slot says that it is free.",
+        "the program found that batch",
+        (
+            Edit(
+                transport.Unpacker,
+                "grant",
+                "    self._take_back()\n",
+                "    for loan in list(self._lent.values()):\n        self._back.put(loan)\n    self._take_back()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "what collate_fn keeps is written over",
+        "—",
+        lambda: hold(1, Numbers((LARGE,) * TASKS), collate_fn=Keeps(), prefetch_factor=1),
+        "Main has let go of a batch, but the worker has not: its collate_fn remembers what it returned last, and that "
+        "lies in the slot, too. So a worker whose slot is still referred to leaves it alone, and makes a new one in "
+        "its place.",
+        "batch",
+        (Edit(transport.Packer, "room", "fresh or owner() is not None or", "fresh or"),),
+    ),
+    Mutant(
+        "nobody thinks of forks",
+        "—",
+        a_fork_while_batches_are_held,
+        "Main forks, for a second loader, while it has a batch. The child has the same pages, and main cannot know "
+        "for how long: when main lets go of the batch, a worker writes the next one under the child's eyes. What is "
+        "lent at a fork is retired: its memory is never written again.",
+        "batch 0 holds",
+        (Edit(transport.Unpacker, "before_fork", "loan.retired = True", "pass"),),
+    ),
+    Mutant(
+        "the worker is not told that a slot needs new memory",
+        "—",
+        a_fork_while_batches_are_held,
+        "Main knows that the memory of a slot was retired by a fork, and grants the slot as if it were any other. It "
+        "is the worker that would have to make new memory for it. So the grant says so.",
+        "batch 0 holds",
+        (Edit(transport.Unpacker, "grant", "fresh = slot in self._fresh", "fresh = False"),),
+    ),
+    Mutant(
+        "a message is sent before its batch is in the slot",
+        "—",
+        lambda: hold(2, prefetch_factor=1),
+        "The message overtakes what it speaks of. Main reads it in between, or the worker is killed there, and main "
+        "yields rubbish. The message must be the last thing that a worker does: then a slot that was half filled when "
+        "the worker died is never looked at.",
+        "the program found that batch",
+        world=slots_that_are_filled_late,
+        bounds={"delays": 1, "faults": 0},
+    ),
+    Mutant(
+        "the worker believes that main has what was never sent",
+        "—",
+        goes_on_after_an_error,
+        "The worker notes a slot's new memory as known to main when it begins to pack the batch. Packing fails, as "
+        "something in the batch cannot be pickled, and the error is sent without the memory. The next batch in that "
+        "slot goes to pages that main has never seen. The note is made last, when nothing can fail any more.",
+        "it raised",
+        (
+            Edit(
+                transport.Packer,
+                "pack",
+                "    pickled = Pickled(message, self._reducers)\n",
+                "    if room.memory is not None:\n        new = self._new_to_main(message, room)\n"
+                "    pickled = Pickled(message, self._reducers)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a slot is lent before its batch is unpacked",
+        "—",
+        ctrl_c_while_unpacking,
+        "Ctrl-C comes while main unpacks a message; the loan that was made for it ends, and comes back. The message "
+        "is unpacked again, and the caller has the batch: but its slot counts as free. minidl lends when nothing can "
+        "fail any more, and takes a slot back only from the loan that it knows of.",
+        "the program found that batch",
+        (
+            Edit(transport.Unpacker, "unpack", LEND, LEND_EARLY),
+            Edit(
+                transport.Unpacker,
+                "_take_back",
+                "slot not in self._out or self._lent.get(slot, back) is not back",
+                "slot not in self._out",
+            ),
+        ),
+        bounds={"delays": 0, "faults": 1},
+    ),
+    Mutant(
+        "slots of tasks that are never answered are lost",
+        "—",
+        no_slot_is_lost,
+        "A stream ends before the tasks that its worker was sent: they were granted slots, and are never answered. "
+        "With persistent workers each epoch loses some, until every batch gets memory of its own. When a worker has "
+        "acknowledged the new epoch, none of the old tasks is under way, and their slots are taken back.",
+        "the program found that",
+        (Edit(parallel.ParallelIterator, "_resume_workers", "self._transports[message.worker_id].reclaim()", "pass"),),
+    ),
+    Mutant(
+        "slots are taken back while tasks are under way",
+        "—",
+        lambda: hold(2),
+        "The same, too early: when a worker answers one task, the slots of all its tasks count as free again. The next "
+        "task is granted a slot that an earlier one has and is about to fill. Only when a worker can have no task left "
+        "may its slots be counted anew.",
+        "the program found that batch",
+        (
+            Edit(
+                parallel.ParallelIterator,
+                "_receive",
+                "    self._tasks_outstanding -= 1\n",
+                "    self._tasks_outstanding -= 1\n    self._transports[result.worker_id].reclaim()\n",
+            ),
+        ),
+    ),
+]
+
+ALL_MUTANTS = [*MUTANTS, *SLOT_MUTANTS]

@@ -1,0 +1,471 @@
+"""The transport, without a process: a worker's Packer and main's Unpacker, with a real pipe between them that carries
+real memory."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import os
+import threading
+import weakref
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minidl import transport
+from minidl.messages import Result
+from minidl.transport import DIRECT, NO_SLOT, Packer, Unpacker, reserve
+from minidl.world.real import RealWorld
+
+WORLD = RealWorld()
+LARGE = 1 << 15  # floats: too many bytes to follow a pickle
+
+
+class Line:
+    """Both sides, and what is between them."""
+
+    def __init__(self, most: int = 3) -> None:
+        self.reader, self.writer = WORLD.pipe(carries_memory=True)
+        self.packer, self.unpacker = Packer(WORLD, 0), Unpacker(WORLD, 0, most)
+        self.task_id = -1
+        self.made = 0  # memories that were sent
+
+    def begin(self) -> transport.Room:
+        """Main grants a slot, and the worker begins a batch in it."""
+        self.task_id += 1
+        return self.packer.room(*self.unpacker.grant(1, self.task_id))
+
+    def finish(self, room: transport.Room, batch: Any) -> tuple[bytes, Any]:
+        """The worker sends it. Returns what main gets."""
+        pieces, memory = self.packer.pack(Result(1, self.task_id, 0, batch, room))
+        if memory is not None:
+            self.made += 1
+            self.writer.write(memoryview(b"x"), memory)
+            self.reader.read()
+            memory = self.reader.memory()
+        return b"".join(pieces), memory
+
+    def send(self, batch: Any) -> Any:
+        """The batch, as main has it."""
+        return self.unpacker.unpack(*self.finish(self.begin(), batch)).data
+
+    def close(self) -> None:
+        self.reader.close()
+        self.writer.close()
+
+
+@pytest.fixture
+def line():
+    line = Line()
+    yield line
+    line.close()
+
+
+def large(value: float) -> torch.Tensor:
+    return torch.full((LARGE,), value)
+
+
+def test_a_batch_arrives_in_memory_that_the_worker_has_too(line):
+    sent = {"x": large(1.0), "y": [torch.arange(3)], "name": "a"}
+    room = line.begin()
+    got = line.unpacker.unpack(*line.finish(room, sent)).data
+    assert torch.equal(got["x"], sent["x"]) and torch.equal(got["y"][0], sent["y"][0]) and got["name"] == "a"
+    room.owner[:4] = 0
+    assert got["x"][0] == 0, "main has a copy"
+    assert not got["x"].is_shared()
+
+
+def test_a_slot_is_used_again_once_its_batch_is_gone(line):
+    for value in range(5):
+        batch = line.send(large(value))
+        assert batch[0] == value
+        del batch
+    assert line.made == 1
+
+
+def test_a_slot_is_not_used_while_a_batch_is_kept(line):
+    kept = [line.send(large(value)) for value in range(8)]
+    assert [batch[0].item() for batch in kept] == list(range(8))
+    assert line.made == 8 and line.unpacker.grant(1, 99) == (NO_SLOT, False)
+    del kept[1]
+    assert line.unpacker.grant(1, 100)[0] != NO_SLOT
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda batch: batch["x"].numpy(),
+        lambda batch: batch["x"].data,
+        lambda batch: batch["x"][5:9],
+        lambda batch: batch["x"].untyped_storage(),
+        lambda batch: memoryview(batch["x"].numpy()),
+        lambda batch: batch["a"][::7],
+        lambda batch: torch.from_numpy(batch["a"]),
+        lambda batch: batch["small"],
+        lambda batch: batch["x"].view(torch.uint8),
+        lambda batch: torch.utils.dlpack.from_dlpack(batch["x"]),
+    ],
+)
+def test_whatever_is_left_of_a_batch_keeps_its_slot(line, keep):
+    """Trap: a finalizer on a tensor fires while `.data`, `.numpy()` or a view is alive."""
+    left = keep(line.send({"x": large(1.0), "a": np.ones(LARGE), "small": torch.ones(3)}))
+    before = bytes(memoryview(np.asarray(torch.as_tensor(left).clone())))
+    for _ in range(8):
+        line.send({"x": large(-1.0), "a": np.zeros(LARGE), "small": torch.zeros(3)})
+    assert bytes(memoryview(np.asarray(torch.as_tensor(left).clone()))) == before
+
+
+def test_a_batch_may_go_in_any_thread_and_by_the_garbage_collector(line):
+    held = [line.send(large(1.0))]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    cycle: list[Any] = [line.send(large(2.0))]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert line.send(large(3.0))[0] == 3 and line.made == 1
+
+
+def test_what_the_worker_keeps_is_not_written_over(line):
+    """Trap: a collate_fn that caches what it returns."""
+    room = line.begin()
+    kept = torch.empty(0).set_(reserve(4 * LARGE, torch.device("cpu"))).fill_(1.0)
+    del room
+    line.unpacker.unpack(*line.finish(transport._room, kept))
+    for _ in range(6):
+        line.begin()
+        other = torch.empty(0).set_(reserve(4 * LARGE, torch.device("cpu"))).fill_(2.0)
+        line.unpacker.unpack(*line.finish(transport._room, other))
+        del other
+    assert (kept == 1).all() and line.made == 2
+
+
+def test_collate_makes_its_tensors_where_main_will_find_them(line):
+    room = line.begin()
+    made = torch.empty(0).set_(reserve(4 * LARGE, torch.device("cpu")))
+    made.fill_(1.0)
+    address = transport.address_of(room.owner)
+    assert made.data_ptr() == address
+    got = line.unpacker.unpack(*line.finish(room, made)).data
+    made.fill_(2.0)
+    assert got[0] == 2, "it was copied"
+    assert reserve(4 * LARGE, torch.device("cpu")) is None, "a room that is closed gives no more"
+
+
+def test_threads_that_collate_at_once_get_different_pieces(line):
+    room = line.begin()
+    room.with_bytes(1 << 22)
+    pieces: list[Any] = []
+
+    def take() -> None:
+        for _ in range(200):
+            pieces.append(reserve(DIRECT, torch.device("cpu")))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    addresses = [piece.data_ptr() for piece in pieces if piece is not None]
+    assert len(set(addresses)) == len(addresses) > 1
+
+
+def test_a_batch_that_does_not_fit_gets_a_larger_slot(line):
+    for rows in (1, 2, 8, 3, 40):
+        room = line.begin()
+        pieces = [reserve(4 * LARGE, torch.device("cpu")) for _ in range(rows)]
+        sent = [
+            large(row) if piece is None else torch.empty(0).set_(piece).fill_(row) for row, piece in enumerate(pieces)
+        ]
+        got = line.unpacker.unpack(*line.finish(room, sent)).data
+        assert [tensor[0].item() for tensor in got] == list(range(rows))
+        assert all((tensor == tensor[0]).all() for tensor in got)
+        del got, sent, pieces, room
+    assert 2 <= line.made <= 4
+
+
+def test_a_slot_that_is_far_too_large_is_replaced(line):
+    line.send(torch.zeros(100 * LARGE))
+    for _ in range(transport.RECENT + 2):
+        line.send(large(1.0))
+    assert line.made == 2
+    (memory, _), *_ = line.packer._slots.values()
+    assert memory.bytes.nbytes <= transport.TOO_LARGE * 4 * LARGE
+
+
+def test_unpacking_a_message_twice_lends_its_slot_once(line):
+    """Ctrl-C may come just after a message was unpacked, and before it was taken off the queue."""
+    for sent in large(1.0), torch.ones(2):
+        data, memory = line.finish(line.begin(), sent)
+        first = line.unpacker.unpack(data, memory).data
+        again = line.unpacker.unpack(data, memory).data
+        del first
+        slot, _ = line.unpacker.grant(1, 50)
+        other, _ = line.unpacker.grant(1, 51)
+        assert slot != other
+        assert again[0] == 1
+        del again
+        line.unpacker.reclaim()
+    slots = [line.unpacker.grant(1, 60 + number)[0] for number in range(4)]
+    assert sorted(slots) == [NO_SLOT, 0, 1, 2]
+
+
+def test_memory_that_was_lost_on_the_way_is_not_taken_for_the_slots_old_one(line):
+    """The system drops a descriptor if the receiver has too many files open."""
+    line.send(large(1.0))
+    room = line.begin()
+    data, memory = line.finish(room, torch.zeros(10 * LARGE))
+    assert memory is not None
+    with pytest.raises(OSError, match="could not be mapped"):
+        line.unpacker.unpack(data, None)
+
+
+def test_a_slot_that_was_granted_and_not_needed_is_free(line):
+    for _ in range(10):
+        assert line.send(torch.ones(2)).tolist() == [1, 1]
+    assert line.made == 0 and line.unpacker._count == 1
+
+
+def test_tasks_that_were_never_answered_give_back_their_slots(line):
+    kept = line.send(large(1.0))
+    granted = [line.unpacker.grant(1, 10 + number)[0] for number in range(3)]
+    assert granted[-1] == NO_SLOT
+    line.unpacker.reclaim()
+    assert sorted(line.unpacker.grant(2, number)[0] for number in range(3)) == sorted(granted)
+    assert kept[0] == 1
+
+
+def test_what_is_lent_at_a_fork_is_never_granted_again(line):
+    """Trap: the child has the same pages, and may look at them whenever it likes."""
+    lent = line.send(large(1.0))
+    reading, writing = os.pipe()
+    ready, announcing = os.pipe()
+    if not (pid := os.fork()):
+        os.read(ready, 1)
+        os.write(writing, b"y" if bool((lent == 1).all()) else b"n")
+        os._exit(0)
+    del lent
+    for _ in range(4):
+        line.send(large(2.0))
+    os.write(announcing, b"x")
+    assert os.read(reading, 1) == b"y"
+    assert os.waitpid(pid, 0)[1] == 0
+    for fd in (reading, writing, ready, announcing):
+        os.close(fd)
+    assert line.made == 2
+
+
+def test_a_slot_that_needs_new_memory_and_then_no_memory_still_needs_it(line):
+    """The grant that says so may be for a batch that goes without a slot."""
+    lent = line.send(large(1.0))
+    old = line.unpacker._memories[0]
+    line.unpacker.before_fork()
+    del lent
+    line.send(torch.ones(1))
+    line.send(large(2.0))
+    assert old.bytes[:4].view(np.float32)[0] == 1
+
+
+def test_descriptors_are_not_kept(line):
+    before = set(os.listdir("/proc/self/fd"))
+    kept = [line.send(large(value)) for value in range(50)]
+    assert set(os.listdir("/proc/self/fd")) == before and len(kept) == 50
+
+
+def test_memory_that_nobody_reads_leaves_no_descriptor():
+    before = set(os.listdir("/proc/self/fd"))
+    reader, writer = WORLD.pipe(carries_memory=True)
+    writer.write(memoryview(b"x"), WORLD.memory(100))
+    writer.write(memoryview(b"x"), WORLD.memory(100))
+    reader.read()
+    reader.close()
+    writer.close()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_mappings_go_with_the_last_of_a_batch():
+    line = Line()
+    kept = [line.send(large(value)) for value in range(5)]
+    gone = [weakref.ref(memory.bytes) for memory in line.unpacker._memories.values()]
+    view = kept[0][3:4]
+    del kept
+    line.close()
+    del line
+    transport._room = None
+    gc.collect()
+    assert sum(each() is not None for each in gone) == 1
+    assert view[0] == 0
+    del view
+    assert all(each() is None for each in gone)
+
+
+def torchs(batch: Any) -> Any:
+    """The batch, as torch's transport brings it."""
+    return ForkingPickler.loads(ForkingPickler.dumps(batch))
+
+
+class Kind(torch.Tensor):
+    pass
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+DTYPES = [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
+
+
+def of_dtype(dtype: torch.dtype) -> torch.Tensor | None:
+    """None: this torch has the name only."""
+    try:
+        return torch.arange(48, dtype=torch.uint8).view(dtype)
+    except (RuntimeError, TypeError):
+        return None
+
+
+def shared_storage() -> Any:
+    base = torch.arange(24.0)
+    return {"base": base, "row": base[6:12], "turned": base.view(4, 6).t()}
+
+
+BATCHES = {
+    "every dtype": lambda: [tensor for dtype in DTYPES if (tensor := of_dtype(dtype)) is not None],
+    "no dimension": lambda: torch.tensor(3.5),
+    "no element": lambda: [torch.empty(0), torch.empty(3, 0, 2), np.empty((0, 4))],
+    "shared storage": shared_storage,
+    "expanded": lambda: torch.ones(1, 3).expand(4000, 3),
+    "transposed": lambda: torch.arange(20000.0).view(100, 200).t(),
+    "every second": lambda: torch.arange(20000)[::2],
+    "channels last": lambda: torch.rand(2, 3, 8, 8).to(memory_format=torch.channels_last),
+    "one channel last": lambda: torch.rand(2, 1, 8, 8).to(memory_format=torch.channels_last),
+    "one row, or none, with strides": lambda: [torch.ones(1, 5).t(), torch.empty_strided((0, 5), (7, 3))],
+    "conjugate": lambda: torch.rand(4, dtype=torch.complex64).conj(),
+    "negative bit": lambda: torch.rand(4, dtype=torch.complex64).conj().imag,
+    "requires grad": lambda: torch.rand(4, requires_grad=True),
+    "parameter": lambda: torch.nn.Parameter(torch.rand(4)),
+    "sparse": lambda: torch.eye(4).to_sparse(),
+    "csr": lambda: torch.eye(4).to_sparse_csr(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.qint8),
+    "arrays": lambda: [
+        np.arange(5)[::-1],
+        np.asfortranarray(np.random.rand(3, 4)),
+        np.array(["a", "bc"]),
+        np.float32(2),
+    ],
+    "byte order": lambda: [np.arange(9000, dtype=">f4"), np.zeros(7, dtype=[("a", ">i4"), ("b", "<f8")])],
+    "read-only": lambda: read_only(np.arange(9000)),
+    "structured": lambda: np.zeros(7, dtype=[("a", "<i4"), ("b", "<f8", (2,))]),
+    "objects": lambda: np.array([{"a": 1}, None], dtype=object),
+    "masked": lambda: np.ma.masked_array(np.arange(4), [0, 1, 0, 1]),
+    "nested": lambda: {"a": (1, [torch.ones(2)], Point(torch.zeros(1), None)), "b": b"bytes" * 9000, "c": "text"},
+    "bytearray": lambda: bytearray(50_000),
+    "storage": lambda: torch.arange(4.0).untyped_storage(),
+    "module": lambda: torch.nn.Linear(2, 2),
+}
+
+
+def read_only(array: Any) -> Any:
+    array.flags.writeable = False
+    return array
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """Its elements. (Not every dtype can be copied.)"""
+    storage = tensor.untyped_storage()
+    return bytes(storage if tensor.nbytes == storage.nbytes() else tensor.detach().clone().untyped_storage())
+
+
+def same(one: Any, other: Any) -> bool:
+    assert type(one) is type(other)
+    if isinstance(one, torch.nn.Module):
+        return same(one.state_dict(), other.state_dict())
+    if isinstance(one, torch.Tensor):
+        assert (one.dtype, one.shape, one.layout, one.requires_grad) == (
+            other.dtype,
+            other.shape,
+            other.layout,
+            other.requires_grad,
+        )
+        if one.layout is not torch.strided:
+            return torch.equal(one.to_dense(), other.to_dense())
+        assert one.stride() == other.stride() and one.is_conj() == other.is_conj() and one.is_neg() == other.is_neg()
+        return bytes_of(one) == bytes_of(other)
+    if isinstance(one, np.ndarray):
+        assert (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides)
+        assert one.flags.writeable == other.flags.writeable
+        return repr(one) == repr(other)
+    if isinstance(one, torch.UntypedStorage):
+        return bytes(one) == bytes(other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+@pytest.mark.parametrize("beside", [0, LARGE])
+@pytest.mark.parametrize("name", BATCHES)
+def test_every_kind_of_data_arrives_as_by_torchs_transport(line, name, beside):
+    """`beside` makes the batch too large to go without a slot."""
+    batch = BATCHES[name]()
+    expected = torchs(batch)
+    got, _ = line.send((batch, torch.ones(beside)))
+    assert same(got, expected)
+
+
+def test_tensors_upon_one_storage_stay_so(line):
+    got = line.send({**shared_storage(), "other": large(0.0)})
+    got["base"][6] = 99
+    assert got["row"][0] == 99 and got["turned"][0, 1] == 99
+    assert got["base"].untyped_storage()._cdata == got["row"].untyped_storage()._cdata
+
+
+def test_whatever_lies_in_one_storage_stays_so(line):
+    """Parameters, subclasses and the like are taken apart by torch's reducers, and still lie where they lay."""
+    base = torch.arange(24.0)
+    turned = torch.view_as_complex(base.view(12, 2)).conj()
+    sent = [
+        torch.nn.Parameter(base),
+        base.as_subclass(Kind),
+        turned,
+        base.untyped_storage(),
+        base._typed_storage(),
+        base[2:4],
+    ]
+    for beside in 0, LARGE:
+        parameter, subclass, conjugate, untyped, typed, view = line.send([*sent, torch.ones(beside)])[:-1]
+        parameter.data[2] = 99
+        assert type(subclass) is Kind and parameter.requires_grad
+        assert subclass[2] == conjugate[1].real == typed[2] == view[0] == 99
+        assert bytes(untyped[8:12]) == np.float32(99).tobytes()
+
+
+def test_what_torchs_reducers_take_apart_leaves_no_descriptor(line):
+    sent = [torch.nn.Parameter(torch.ones(9)), torch.eye(4).to_sparse(), torch.ones(3).as_subclass(Kind)]
+    line.send(sent)
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        line.send([*sent, torch.arange(1000)[5:7]])
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_small_view_does_not_bring_its_whole_storage(line):
+    base = torch.arange(float(100 * LARGE))
+    sent = {"a": base[1000:1010], "b": base[1005:1020], "c": base.view(torch.int64)[510:512]}
+    got = line.send(sent)
+    assert all(torch.equal(got[key], sent[key]) for key in sent)
+    assert got["a"].untyped_storage().nbytes() < 1000
+    got["a"][5] = -1
+    assert got["b"][0] == -1, "they lie in one storage, as before"
+
+
+def test_tensors_begin_at_multiples_of_64_bytes(line):
+    for beside in 0, LARGE:
+        batch = line.send(
+            [torch.ones(n) for n in range(1, 20)] + [np.ones(n) for n in range(1, 20)] + [torch.ones(beside)]
+        )
+        addresses = [x.data_ptr() if isinstance(x, torch.Tensor) else transport.address_of(x) for x in batch]
+        assert not any(address % 64 for address in addresses)

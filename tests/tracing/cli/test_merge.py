@@ -1,0 +1,94 @@
+"""`merge`: what several hosts recorded, as one trace, with the offsets of their clocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import tracing
+from minidl.events import Kind, emit
+from tracing.__main__ import main
+from tracing.recording import file_format as fmt
+from tracing.recording.process_header import RANKED
+from tracing.trace.parts import parts
+
+AHEAD = 5_000_000_000  # ns that the second host's monotonic clock is ahead of the first's
+
+
+def record(directory: Path, rank: int, patch: pytest.MonkeyPatch) -> Path:
+    patch.setenv("RANK", str(rank))
+    patch.setenv("WORLD_SIZE", "2")
+    patch.setenv(RANKED, str(os.getpid()))
+    with tracing.record(directory):
+        emit(Kind.LOADER, 1 << 32, text={"dataset": "D"})
+    return directory
+
+
+def edit(directory: Path, *, ahead: int = 0, clock_error: int | None = None, **entries: str) -> None:
+    """As if another host had written it, whose clock of events is `ahead`."""
+    about = json.loads((directory / fmt.DESCRIPTION).read_text())
+    for moment in (about, about["at_stop"]):
+        moment["monotonic"] += ahead
+        moment["clock_error"] = clock_error
+    (directory / fmt.DESCRIPTION).write_text(json.dumps(about | entries))
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Rank 1's trace was written by another host."""
+    found = [record(tmp_path / f"node{rank}", rank, monkeypatch) for rank in (0, 1)]
+    edit(found[0], clock_error=1_000_000)
+    edit(found[1], clock_error=2_000_000, ahead=AHEAD, host="node1", machine="another")
+    return found
+
+
+def test_the_offset_is_that_of_the_clocks(
+    hosts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["merge", str(tmp_path / "all"), *map(str, hosts)]) == 0
+    printed = capsys.readouterr().out
+    assert "2 processes in" in printed and "rank 0, rank 1" in printed
+    first, second = parts(tmp_path / "all")
+    assert (first.offset, first.uncertainty) == (0, 0)
+    assert second.uncertainty is not None and 3_000_000 <= second.uncertainty < 1_000_000_000
+    assert abs(second.offset + AHEAD) <= second.uncertainty
+    (offset,) = re.findall(r"Times of host node1 are (\S+) s ", printed)
+    assert float(offset) == pytest.approx(-5, abs=second.uncertainty / 1e9)
+    assert [tracing.load(tmp_path / "all", part=rank).events.tolist() for rank in (0, 1)] == [
+        tracing.load(host).events.tolist() for host in hosts
+    ]
+    assert main(["report", str(tmp_path / "all"), "--rank", "1"]) == 0
+    assert "Times of host node1" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "all")]) == 0
+    assert "Note: Times of host node1" in capsys.readouterr().out
+
+
+def test_a_clock_that_nobody_keeps_right_is_said_to_be_unknown(
+    hosts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(hosts[0])
+    assert main(["merge", str(tmp_path / "all"), *map(str, hosts)]) == 0
+    assert parts(tmp_path / "all")[1].uncertainty is None
+    assert "uncertainty unknown" in capsys.readouterr().out
+
+
+def test_processes_of_one_host_have_one_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if they have one pid, as in two containers."""
+    traces = [record(tmp_path / name, rank, monkeypatch) for rank, name in enumerate("ab")]
+    for _ in range(2):  # what is merged anew replaces what was
+        assert main(["merge", str(tmp_path / "all"), *map(str, traces)]) == 0
+        found = parts(tmp_path / "all")
+        assert [(part.name, part.offset, part.uncertainty) for part in found] == [("rank 0", 0, 0), ("rank 1", 0, 0)]
+
+
+def test_what_cannot_be_merged(hosts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("precious")
+    assert main(["merge", str(tmp_path / "mine"), str(hosts[0])]) == 2
+    assert "neither empty nor a trace" in capsys.readouterr().err
+    assert main(["merge", str(tmp_path / "all"), str(hosts[0]), str(tmp_path / "mine")]) == 2
+    assert "not a trace" in capsys.readouterr().err and not (tmp_path / "all").exists()

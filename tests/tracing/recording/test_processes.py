@@ -1,0 +1,280 @@
+"""Every process of a program that iterates a loader is recorded, each into a part of one trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import tracing
+from minidl.events import Kind
+from tests.tracing.cli.terminal import ROOT
+from tracing.recording import file_format as fmt
+from tracing.trace.parts import Part, parts
+
+pytestmark = [pytest.mark.timeout(110), pytest.mark.skipif(sys.platform == "win32", reason="it forks")]
+
+# Each program calls load(n) in a process of its own: n samples, in batches of one.
+LOAD = """
+    import multiprocessing, os, subprocess, sys
+    from concurrent.futures import ProcessPoolExecutor
+    import torch.multiprocessing
+    from torch.utils.data import DataLoader
+
+    def load(samples, workers=1):
+        for _ in DataLoader(range(samples), 1, num_workers=workers):
+            pass
+
+    def spawned(rank, samples):
+        load(samples + rank)
+"""
+CHILD = 'import sys; sys.path.insert(0, "."); import loading; loading.load(5)'
+PROGRAMS = {
+    "mp.spawn": "torch.multiprocessing.spawn(spawned, (5,), nprocs=2)",
+    "fork": "p = multiprocessing.get_context('fork').Process(target=load, args=(5,)); p.start(); p.join()",
+    "forkserver": "p = multiprocessing.get_context('forkserver').Process(target=load, args=(5,)); p.start(); p.join()",
+    "pool of processes": """
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+            list(pool.map(load, [2, 3]))
+    """,
+    "os.fork, os._exit": """
+        if (pid := os.fork()) == 0:
+            load(5)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    """,
+    "subprocess": f"subprocess.run([sys.executable, '-c', {CHILD!r}], check=True)",
+    "shell": f"subprocess.run(['sh', '-c', sys.executable + ' -c ' + repr({CHILD!r})], check=True)",
+    "os.execv": f"os.fork() or os.execv(sys.executable, [sys.executable, '-c', {CHILD!r}]); os.wait()",
+    "minidl in a subprocess": """
+        code = "import minidl\\nfor _ in minidl.DataLoader(range(5), 1): pass"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    """,
+}
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "loading.py").write_text(textwrap.dedent(LOAD))
+    program = "from loading import *\nif __name__ == '__main__':\n" + textwrap.indent(textwrap.dedent(text), "    ")
+    (folder / "train.py").write_text(program)
+    return folder / "train.py"
+
+
+def run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in `folder`; it must succeed. OMP_NUM_THREADS as torchrun would set it."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def yielded(part: Part) -> int:
+    trace = tracing.load(part.path, strict=True)
+    assert tracing.check(trace) == []
+    assert len({loader.loader for loader in trace.loaders}) >= 1
+    assert sum(actor.role == "main" for actor in trace.actors) == 1
+    return int((trace.events["kind"] == Kind.YIELDED).sum())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_child_that_loads_is_a_part(name: str, tmp_path: Path) -> None:
+    write(tmp_path, PROGRAMS[name])
+    done = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    assert "no DataLoader was iterated" not in done.stderr and "Verdict" in done.stderr
+    found = parts(tmp_path / "trace")
+    assert sorted(map(yielded, found)) == ([5, 6] if name == "mp.spawn" else [5])
+    root = fmt.description(tmp_path / "trace")
+    for part in found:
+        assert part.path.parent == tmp_path / "trace" / "parts" and part.path.name == str(part.about["pid"])
+        assert part.about["pid"] != root["pid"] and part.about["host"] == root["host"] and part.rank is None
+        assert part.about["parent"] == root["pid"] or name in ("forkserver", "shell")
+        assert (part.about["stopped"] is None) == (name == "os.fork, os._exit")
+    assert fmt.events_files(tmp_path / "trace") == []
+
+
+FORKS_WHILE_LOADING = """
+    iterator = iter(DataLoader(range(9), 3, num_workers=1))
+    next(iterator)
+    if (pid := os.fork()) == 0:
+        load(5, workers=0)
+        load(4)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert len(list(iterator)) == 2
+"""
+
+
+@pytest.mark.parametrize("how", ["run", "record"])
+def test_a_child_forked_in_the_middle_of_an_epoch_is_not_mixed_with_its_parent(how: str, tmp_path: Path) -> None:
+    if how == "run":
+        write(tmp_path, FORKS_WHILE_LOADING)
+        run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    else:
+        record = "import tracing\nfrom tracing.recording.torch_loader.attach import everything\n"
+        body = textwrap.indent(textwrap.dedent(FORKS_WHILE_LOADING), "    ")
+        write(tmp_path, f"{record}with everything(), tracing.record('trace'):\n{body}")
+        run(tmp_path, "train.py")
+    found = parts(tmp_path / "trace")
+    assert [yielded(part) for part in found] == [3, 9]
+    assert found[0].path == tmp_path / "trace"
+    assert [len(fmt.events_files(part.path)) for part in found] == [2, 2], "a process that loads, and its worker"
+
+
+NESTED = """
+    class Inner:
+        def __len__(self): return 3
+        def __getitem__(self, key): return len(list(DataLoader(range(4), 2)))
+    assert [int(x) for x in DataLoader(Inner(), 1, num_workers=2, multiprocessing_context="fork")] == [2, 2, 2]
+"""
+
+
+def test_a_loader_nested_in_a_worker_stays_in_its_mains_trace(tmp_path: Path) -> None:
+    write(tmp_path, NESTED)
+    run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    assert [part.path for part in parts(tmp_path / "trace")] == [tmp_path / "trace"]
+    assert len(tracing.load(tmp_path / "trace").loaders) == 4
+
+
+# ---- what a child pays, and what it keeps
+
+
+def test_a_child_that_loads_nothing_imports_nothing(tmp_path: Path) -> None:
+    """Its modules are those that it has without the tracer, and a user's own sitecustomize runs."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("MINE = 'runs'")
+    child = "import sys; print(sorted(sys.modules), sys.path[1:], sys.modules['sitecustomize'].MINE)"
+    write(tmp_path, f"subprocess.run([sys.executable, '-c', {child!r}], check=True)")
+    path = os.pathsep.join([str(ROOT), str(tmp_path / "site")])
+    alone = run(tmp_path, "train.py", PYTHONPATH=path)
+    traced = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py", PYTHONPATH=path)
+    assert traced.stdout == alone.stdout and "runs" in alone.stdout
+    assert "no DataLoader was iterated" in traced.stderr
+    assert not (tmp_path / "trace" / "parts").exists()
+
+
+def test_without_a_sitecustomize_of_the_users_none_is_missed(tmp_path: Path) -> None:
+    child = "import sys; print(getattr(sys.modules.get('sitecustomize'), '__file__', None))"
+    write(tmp_path, f"subprocess.run([sys.executable, '-c', {child!r}], check=True)")
+    assert run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py").stderr.startswith("tracing: no DataLoader")
+
+
+# ---- ranks
+
+DDP = """
+    import torch.distributed
+    from torch.utils.data import DistributedSampler
+    torch.distributed.init_process_group("gloo")
+    sampler = DistributedSampler(range(10))
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for _ in DataLoader(range(10), 1, sampler=sampler, num_workers=1):
+            pass
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        list(pool.map(load, [3] if torch.distributed.get_rank() == 1 else []))
+    torch.distributed.destroy_process_group()
+"""
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+TRACED = ("-m", "tracing", "run", "-o", "trace")
+
+
+@pytest.mark.parametrize("command", [(*TORCHRUN, *TRACED, "train.py"), (*TRACED, *TORCHRUN, "train.py")])
+def test_ranks_are_parts_of_one_trace(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Both ways round, and twice: the second launch replaces what the first one left. A rank's child is no rank."""
+    write(tmp_path, DDP)
+    for _ in range(2):
+        done = run(tmp_path, *command)
+        assert done.stderr.count("tracing: ") == 1, "one report"
+        assert "3 processes in trace: rank 0, rank 1, process " in done.stderr
+    first, second, child = parts(tmp_path / "trace")
+    assert [yielded(part) for part in (first, second, child)] == [10, 10, 3]
+    for rank, part in enumerate((first, second)):
+        about = part.about
+        assert (about["rank"], about["local_rank"], about["world_size"], about["restart"]) == (rank, rank, 2, 0)
+        assert part.path.name == f"rank{rank}-{about['pid']}" and about["stopped"] is not None
+    assert child.rank is None and child.about["parent"] == second.about["pid"]
+    assert not (tmp_path / "trace-2").exists()
+    assert tracing.load(tmp_path / "trace").path == first.path
+    assert (
+        tracing.load(tmp_path / "trace", part=1).path
+        == second.path
+        == tracing.load(tmp_path / "trace", part="rank 1").path
+    )
+    report = run(tmp_path, "-m", "tracing", "report", "trace", "--rank", "1")
+    assert report.stderr == f"rank 1 of trace; there are also rank 0, {child.name} (--rank, --part)\n"
+    assert "Verdict" in report.stdout
+    with pytest.raises(LookupError, match="no part 7, but rank 0, rank 1, process"):
+        tracing.load(tmp_path / "trace", part=7)
+
+
+def test_two_launches_at_once_have_a_trace_each(tmp_path: Path) -> None:
+    """The first holds its trace until the second has ended."""
+    write(tmp_path, "print(os.environ['RANK'], flush=True); load(4, 0); sys.stdin.read()")
+    shell = (
+        "for rank in 0 1; do RANK=$rank WORLD_SIZE=2 MASTER_PORT=$1 $0 -m tracing run -o trace train.py & done; wait"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def launch(port: int) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", "-c", f"exec 3<&0; {shell.replace('train.py &', 'train.py <&3 &')}", sys.executable, str(port)],
+            cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    first = launch(1)
+    assert first.stdout is not None
+    assert {first.stdout.readline(), first.stdout.readline()} == {"0\n", "1\n"}
+    second = launch(2)
+    _, errors = second.communicate("", timeout=60)
+    assert second.returncode == 0 and errors.count("this one goes to trace-2") == 2
+    assert first.communicate("", timeout=60)[1].count("Verdict") == errors.count("Verdict") == 1
+    for directory in ("trace", "trace-2"):
+        assert [(part.rank, yielded(part)) for part in parts(tmp_path / directory)] == [(0, 4), (1, 4)]
+
+
+# ---- what is never touched
+
+
+def test_only_the_runs_own_parts_are_replaced(tmp_path: Path) -> None:
+    write(tmp_path, PROGRAMS["fork"])
+    run(tmp_path, *TRACED, "train.py")
+    (old,) = parts(tmp_path / "trace")
+    mine = tmp_path / "trace" / "parts" / "kept"
+    with tracing.record(mine):
+        pass
+    (old.path / "notes.txt").write_text("precious")
+    run(tmp_path, *TRACED, "train.py")
+    assert tracing.load(mine).path == mine
+    assert [path.name for path in old.path.iterdir()] == ["notes.txt"]
+    assert [yielded(part) for part in parts(tmp_path / "trace")] == [5]
+
+
+def test_a_trace_that_a_child_still_records_into_is_left_alone(tmp_path: Path) -> None:
+    """The process that was run has ended; what it started has not."""
+    child = "import sys, loading; loading.load(5, 0); print(flush=True); sys.stdin.readline()"
+    started = f"subprocess.Popen([sys.executable, '-c', {child!r}], stdin=0, stdout=subprocess.PIPE)"
+    write(tmp_path, f"p = {started}; p.stdout.readline()  # by then it has loaded")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    command = [sys.executable, *TRACED, "train.py"]
+    first = subprocess.Popen(command, cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.wait(60) == 0
+        with pytest.warns(UserWarning, match="is being recorded into"), tracing.record(tmp_path / "trace") as other:
+            assert other.path == tmp_path / "trace-2"
+        assert [yielded(part) for part in parts(tmp_path / "trace")] == [5]
+    finally:
+        first.communicate("\n", timeout=60)
+
+
+def test_what_another_machine_records_into_is_left_alone(tmp_path: Path) -> None:
+    """On a disk that several hosts share."""
+    with tracing.record(tmp_path / "trace"):
+        pass
+    about = fmt.description(tmp_path / "trace") | {"machine": "another", "stopped": None}
+    (tmp_path / "trace" / fmt.DESCRIPTION).write_text(json.dumps(about))
+    with pytest.warns(UserWarning, match="is being recorded into"), tracing.record(tmp_path / "trace"):
+        pass

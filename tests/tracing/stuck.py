@@ -1,0 +1,86 @@
+"""A training program that stops somewhere: `stuck.py LOADER WHERE`. The line is marked. With WHERE "nowhere" it goes on
+for ever, with "break" or "evaluates" it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+import threading
+import time
+from typing import Any
+
+import minidl
+
+loader_of, where = sys.argv[1:]
+never = threading.Event()
+
+
+def blocks(place: str) -> bool:
+    return place == where
+
+
+class Numbers:
+    def __len__(self) -> int:
+        return 40 if where in ("evaluation", "evaluates") else 100_000
+
+    def __getitem__(self, index: int) -> int:
+        if index >= 20 and blocks("dataset"):
+            never.wait()  # stuck: dataset
+        if index >= 20 and blocks("c"):
+            ctypes.PyDLL(None).pause()  # unlike CDLL, it keeps Python's lock
+        return index
+
+
+class Sampler:
+    def __iter__(self) -> Any:
+        for index in range(len(Numbers())):
+            if index >= 20 and blocks("sampler"):
+                never.wait()  # stuck: sampler
+            yield index
+
+    def __len__(self) -> int:
+        return len(Numbers())
+
+
+def collate(samples: list[int]) -> list[int]:
+    if samples[0] >= 20 and blocks("collate"):
+        never.wait()  # stuck: collate
+    return samples
+
+
+def init(worker_id: int) -> None:
+    if blocks("init"):
+        never.wait()  # stuck: init
+
+
+def main() -> None:
+    options: dict[str, Any] = {
+        "num_workers": 0 if where == "dataset" else 2, "sampler": Sampler(), "collate_fn": collate,
+    }  # fmt: skip
+    if loader_of == "torch":
+        from torch.utils.data import DataLoader
+
+        loader: Any = DataLoader(Numbers(), 4, worker_init_fn=init, **options)
+    else:
+        loader = minidl.DataLoader(Numbers(), 4, worker_init_fn=init, **options)
+    for number, _batch in enumerate(loader):
+        time.sleep(0.01)
+        if number == 6 and blocks("training"):
+            never.wait()  # stuck: training
+        if number == 6 and blocks("caught"):
+            never.wait()  # stuck: caught
+        if number == 6 and where == "break":
+            break
+    if blocks("evaluation"):
+        never.wait()  # stuck: evaluation
+    if where == "evaluates":
+        time.sleep(3)
+
+
+if __name__ == "__main__":
+    if where == "caught":  # as a program does that saves its model then
+        with contextlib.suppress(KeyboardInterrupt):
+            main()
+    else:
+        main()

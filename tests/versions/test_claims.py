@@ -1,0 +1,159 @@
+"""What must hold beside every torch and Python that the package installs with: `make versions` runs this in an
+environment for each, against the installed package; `make test` runs it here. Each test's docstring is its claim."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+import minidl
+import tracing
+from minidl.events import NO_TASK, Kind
+
+pytestmark = [
+    pytest.mark.timeout(100),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but no accelerator"),
+]
+
+# In the order in which main emits them, whatever the workers do meanwhile.
+MAIN = (Kind.LOADER, Kind.KEYS_DRAWN, Kind.DISPATCHED, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
+
+
+class Squares:
+    """Twenty numbers; number `fatal` kills the worker that makes it."""
+
+    def __init__(self, fatal: int = -1) -> None:
+        self.fatal = fatal
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, key: int) -> torch.Tensor:
+        if key == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor([key, key * key])
+
+
+class Countdown(IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Iterator[int]:
+        yield from range(12, 0, -1)
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {"batch_size": 4},
+    {"batch_size": 3, "shuffle": True, "drop_last": True},
+    {"batch_size": 4, "shuffle": True, "num_workers": 2},
+    {"batch_size": 3, "num_workers": 2, "persistent_workers": True, "prefetch_factor": 3},
+    {"batch_size": 4, "num_workers": 2, "pin_memory": True},
+    {"batch_size": 4, "num_workers": 1, "multiprocessing_context": "spawn"},
+    {"batch_size": 4, "num_workers": 1, "multiprocessing_context": "forkserver"},
+]
+
+
+def load(cls: Any, dataset: Any, settings: dict[str, Any]) -> list[Any]:
+    """Two epochs' batches."""
+    torch.manual_seed(7)
+    loader = cls(dataset, **settings)
+    return [batch.tolist() for _ in range(2) for batch in loader]
+
+
+def record(cls: Any, settings: dict[str, Any], path: Path) -> tracing.Trace:
+    with tracing.record(path):
+        load(cls, Squares(), settings)
+    return tracing.load(path)
+
+
+def attached(*args: Any, **settings: Any) -> Any:
+    return tracing.attach(DataLoader(*args, **settings))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("dataset", [Squares(), Countdown()], ids=["map", "iterable"])
+def test_minidl_yields_torchs_batches(settings: dict[str, Any], dataset: Any) -> None:
+    """minidl yields torch's batches"""
+    if isinstance(dataset, Countdown):
+        settings = {**settings, "shuffle": None}
+    assert load(minidl.DataLoader, dataset, settings) == load(DataLoader, dataset, settings)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_torchs_loader_is_traced(settings: dict[str, Any], tmp_path: Path) -> None:
+    """torch's loader is traced, and takes minidl's steps"""
+    traces = [record(cls, settings, tmp_path / name) for cls, name in ((minidl.DataLoader, "a"), (attached, "b"))]
+    for trace in traces:
+        assert tracing.check(trace) == []
+    ours, theirs = (trace.events[[each in MAIN for each in trace.events["kind"]]] for trace in traces)
+    assert [*zip(ours["kind"], ours["task"], strict=True)] == [*zip(theirs["kind"], theirs["task"], strict=True)]
+    assert (theirs["task"] != NO_TASK).any()
+
+
+def call(cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    home = str(Path(tracing.__file__).parents[1])  # of a checkout, into which nothing was installed
+    env = {**os.environ, "PYTHONPATH": home}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=90)
+
+
+def test_a_program_is_run_under_the_tracer(tmp_path: Path) -> None:
+    """a script is run and judged by the console command"""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from torch.utils.data import DataLoader\n"
+        "if __name__ == '__main__':\n    print(sum(map(int, DataLoader(range(40), num_workers=2))))\n"
+    )
+    done = call(tmp_path, sys.executable, "-m", "tracing", "run", "-o", "trace", "train.py")
+    assert (done.returncode, done.stdout) == (0, "780\n"), done.stderr
+    assert "1 loader in trace" in done.stderr
+    console = [str(Path(sys.executable).with_name("minidl"))]
+    if not Path(console[0]).exists():  # a checkout
+        console = [sys.executable, "-m", "tracing"]
+    report = json.loads(call(tmp_path, *console, "report", "--json", "trace").stdout)
+    assert report["loaders"][0]["batches"] == 40
+
+
+@pytest.mark.parametrize("cls", [minidl.DataLoader, attached], ids=["minidl", "torch"])
+def test_a_death_is_named(cls: Any, tmp_path: Path) -> None:
+    """a worker's death is raised and named, and nothing is left behind"""
+    with tracing.record(tmp_path / "trace"), pytest.raises(RuntimeError, match=r"exited unexpectedly|killed by signal"):
+        list(cls(Squares(fatal=2), 2, num_workers=2))  # worker 1, before it has sent anything
+    note = " ".join(tracing.report(tracing.load(tmp_path / "trace")).notes)
+    assert "SIGKILL" in note or "Killed" in note
+
+
+def test_every_view_is_made(tmp_path: Path) -> None:
+    """every view is made: timeline, sequence, step-through, Perfetto, what-if"""
+    record(attached, SETTINGS[2], tmp_path / "trace")
+    for command in (
+        "timeline trace -o timeline.svg",
+        "sequence trace -o sequence.svg",
+        "step trace -o step.html",
+        "export trace --format perfetto -o perfetto.json",
+        "whatif trace",
+        "live trace --once",
+    ):
+        words = command.split()
+        done = call(tmp_path, sys.executable, "-m", "tracing", *words)
+        assert done.returncode == 0, done.stderr
+        if "-o" in words:
+            assert (tmp_path / words[-1]).stat().st_size > 1_000
+
+
+def test_the_simulated_world_runs() -> None:
+    """the simulated world runs the loader, in another order with another seed"""
+    from minidl.world.simulated import simulate
+
+    def program() -> list[Any]:
+        return [batch.tolist() for batch in minidl.DataLoader(Squares(), 4, num_workers=2)]
+
+    outcomes = [simulate(program, seed=seed) for seed in range(3)]
+    assert not any(outcome.deadlock or outcome.error for outcome in outcomes)
+    assert len({tuple(event[:6] for event in outcome.events) for outcome in outcomes}) > 1

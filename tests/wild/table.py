@@ -1,0 +1,176 @@
+"""Runs a small training of each framework under the tracer, and writes docs/frameworks.md. `make wild`, or
+
+.venv-wild/bin/python -m tests.wild.table docs/frameworks.md [TURNS]
+
+Each program with_NAME.py says what it is: in its docstring what the truth is, in VERDICTS which verdicts are right, in
+ADVICE a pattern that the advice must match. With RANKS_TOO it is also run by torchrun, as two processes.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tracing
+from minidl.events import Kind
+from tests.benchmarks.table import facts
+from tests.benchmarks.turns import in_turns
+from tracing.trace.parts import parts
+
+ROOT = Path(__file__).parents[2]
+TURNS = 3  # runs without the tracer, and with it, of each program
+LIMIT = 300  # seconds for one run
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+MISSING = ("timm",)  # installed, and imported to see why there is no program
+
+PAGE = """# Frameworks
+
+What the tracer records of frameworks that load by torch's DataLoader or by iterators like torch's, and whether its
+report tells the truth. Each program in `tests/wild/` trains a small model on data that it makes, and is built with one
+known truth. The overhead is that of the training alone, without the tracer and with it in turn; medians of {turns}.
+
+{table}
+
+{notes}
+
+Made by `make wild` on {facts}, with a load average of {load:.0f} as it began. (Above 1 the machine was busy with other
+work: overheads then mean little, and verdicts on who computes may be about that.)
+"""
+
+
+@dataclass
+class Program:
+    """One of the programs, as its file describes it."""
+
+    path: Path
+    truth: str
+    framework: str
+    verdicts: set[str]  # names of tracing.analysis.report.verdicts.Verdict
+    advice: str  # a pattern, in one of the report's `next`; "" for any
+    ranks_too: bool
+
+
+@dataclass
+class Found:
+    """What a recorded run shows."""
+
+    recorded: str
+    verdict: str
+    right: bool
+    unseen: list[str] = field(default_factory=list)
+
+
+def programs() -> list[Program]:
+    return [described(path) for path in sorted(Path(__file__).parent.glob("with_*.py"))]
+
+
+def described(path: Path) -> Program:
+    """Without importing it: that takes its framework."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    constants: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            names = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            for name, value in zip(names, values, strict=False):
+                if isinstance(name, ast.Name) and name.id.isupper():
+                    constants[name.id] = ast.literal_eval(value)
+    truth = " ".join((ast.get_docstring(tree) or "").split())
+    given = (constants[name] for name in ("FRAMEWORK", "VERDICTS", "ADVICE"))
+    return Program(path, truth, *given, ranks_too=constants.get("RANKS_TOO", False))
+
+
+def trained(*command: str) -> float:
+    """Run it; the seconds that it says it trained. RuntimeError if it fails."""
+    ended = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
+    said = re.search(r"^trained in ([\d.]+) s$", ended.stdout, re.MULTILINE)
+    if ended.returncode or said is None:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{ended.stdout}{ended.stderr}")
+    return float(said[1])
+
+
+def traced(directory: Path, *command: str) -> float:
+    return trained("-m", "tracing", "run", "-o", str(directory), *command)
+
+
+def judged(directory: Path, program: Program) -> Found:
+    trace = tracing.load(directory)
+    broken = "".join(f"; {violation}" for violation in tracing.check(trace))
+    report = tracing.report(trace)
+    if not report.loaders:
+        return Found("nothing", "none", False, trace.unseen)
+    first = report.loaders[0]  # the one that costs the program most
+    advised = [advice for advice in first.next if re.search(program.advice, advice)]
+    right = first.verdict.name.lower() in program.verdicts and bool(advised or not program.advice)
+    verdict = first.verdict_line + (f" {advised[0]}" if advised and program.advice else "")
+    return Found(counted(trace) + broken, verdict if right else " ".join([verdict, *first.next]), right, trace.unseen)
+
+
+def counted(trace: tracing.Trace) -> str:
+    loaders, began = {each.loader for each in trace.loaders}, int((trace.events["kind"] == Kind.WORKER_BEGIN).sum())
+    batches = int((trace.events["kind"] == Kind.YIELDED).sum())
+    return ", ".join([counts(len(loaders), "loader"), counts(began, "worker"), counts(batches, "batch", "batches")])
+
+
+def counts(number: int, word: str, words: str = "") -> str:
+    return f"{number} {word if number == 1 else words or word + 's'}"
+
+
+def by_ranks(directory: Path, program: Program) -> str:
+    traced(directory, *TORCHRUN, str(program.path))
+    ranks = {part.rank: tracing.load(part.path) for part in parts(directory) if part.rank is not None}
+    if not ranks:
+        return "ranks: not recorded"
+    return "; ".join(f"rank {rank}: {counted(trace)}" for rank, trace in sorted(ranks.items()))
+
+
+def row(program: Program, folder: Path, turns: int) -> tuple[str, ...]:
+    path = str(program.path)
+    times = in_turns(lambda: trained(path), lambda: traced(folder / "run", path), turns)
+    found = judged(folder / "run", program)
+    recorded = found.recorded + (f"; {by_ranks(folder / 'ranks', program)}" if program.ranks_too else "")
+    overhead = f"{times.median_second / times.median_first - 1:+.0%} of {times.median_first:.2f} s"
+    unseen = ", ".join(found.unseen) or "–"
+    return named(program.framework), program.truth, recorded, unseen, mark(found), overhead
+
+
+def named(framework: str) -> str:
+    return f"{framework} {version(framework)}"
+
+
+def mark(found: Found) -> str:
+    return ("right: " if found.right else "**wrong**: ") + found.verdict
+
+
+def missing(framework: str) -> str:
+    """Why there is no program."""
+    code = f"import {framework}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT)
+    if ended.returncode == 0:
+        return f"{named(framework)} can be imported here; it has no program yet."
+    return f"{named(framework)} is not tried: `{code}` fails here with `{ended.stderr.strip().splitlines()[-1]}`."
+
+
+def main(page: Path, turns: int = TURNS) -> None:
+    load = os.getloadavg()[0]
+    columns = ("framework", "the truth", "recorded", "not seen", "verdict", "overhead")
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    for program in programs():
+        with tempfile.TemporaryDirectory() as folder:
+            lines.append("| " + " | ".join(row(program, Path(folder), turns)) + " |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    notes = "\n".join(f"- {missing(framework)}" for framework in MISSING)
+    text = PAGE.format(turns=turns, table="\n".join(lines), notes=notes, facts=facts(), load=load)
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:3]))

@@ -1,0 +1,80 @@
+"""In which lines the processes were when they made no progress: what tracing.recording.watch saw of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from tracing.analysis.hang.threads import Link
+from tracing.trace.stacks import Line, Stack
+from tracing.trace.trace import Trace
+
+SLACK = 1_000_000_000  # ns: a killed process lived for so much longer than its last sample, at most ...
+SILENT = 3_000_000_000  # ... and if it lived without a sample for this long, it could not take any
+WAITS = 0.1  # a thread that uses less of a core waits
+
+
+class Lines:
+    """The stacks and samples of a trace, up to a time (ns)."""
+
+    def __init__(self, trace: Trace, until: int) -> None:
+        self.trace, self.until = trace, until
+
+    @cached_property
+    def _stacks(self) -> list[Stack]:
+        return [each for each in self.trace.stacks if each.time <= self.until + SLACK]
+
+    @cached_property
+    def _samples(self) -> np.ndarray:
+        samples = self.trace.samples
+        return samples[samples["time"] <= self.until + SLACK]
+
+    def _stack(self, pid: int, since: int) -> Stack | None:
+        """The last of a process, if it is not from before."""
+        return next((each for each in reversed(self._stacks) if each.pid == pid and each.time > since), None)
+
+    def own(self, pid: int, thread: str, since: int) -> Line | None:
+        """The program's own line that a thread is in."""
+        stack = self._stack(pid, since)
+        return stack.own_line(thread) if stack is not None else None
+
+    def add_to(self, link: Link) -> Link:
+        """With the line that it is in, if that is known. One that merely waits for a message needs a line of the
+        program, for any other the innermost will do."""
+        stacks = [each for each in self._stacks if each.pid == link.pid and each.time > link.since]
+        if not stacks or not link.thread:
+            return link
+        line = stacks[-1].own_line(link.thread) or (stacks[-1].line(link.thread) if not link.wakes else None)
+        seen = [each for stack in stacks if (each := stack.own_line(link.thread)) is not None]
+        also = {
+            each.line
+            for each in seen
+            if line and each != line and (each.file, each.function) == (line.file, line.function)
+        }
+        return replace(link, line=line, also=tuple(sorted(also)))
+
+    def beside(self, link: Link) -> dict[str, Line]:
+        """The lines that the other threads of its process are in, of those that run code of the program."""
+        stack = self._stack(link.pid, link.since)
+        lines = {name: stack.own_line(name) for name in stack.threads if name != link.thread} if stack else {}
+        return {name: line for name, line in lines.items() if line is not None}
+
+    def waits(self, pid: int, since: int) -> bool:
+        """Whether its main thread has waited since then, or even could not be sampled."""
+        own = self._samples[(self._samples["pid"] == pid) & (self._samples["time"] >= since)]
+        if len(own) < 2 or own["time"][-1] < self.until - SILENT:
+            return bool((self._samples["pid"] == pid).any())
+        used, lasted = (int(own[name][-1] - own[name][0]) for name in ("main_cpu", "time"))
+        return used < WAITS * lasted
+
+    def silence(self, pid: int, present: bool) -> int:
+        """For how long a process had given no sign of life (ns), 0 if it did or was never sampled. `present`: the time
+        is the present; otherwise the other processes' signs of life are the measure."""
+        if not len(own := self._samples[self._samples["pid"] == pid]):
+            return 0
+        until = self.until if present else min(self.until, int(self._samples["time"].max()))
+        times = own["time"][own["time"] <= until - SLACK]  # without the last of all, which Ctrl-C lets it take
+        silent = until - int(times.max(initial=int(own["time"][0])))
+        return silent if silent > SILENT else 0

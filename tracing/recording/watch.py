@@ -1,0 +1,274 @@
+"""Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
+alive, how much CPU time it has used, and, if no event comes for long, in which lines its threads are.
+
+What it guarantees:
+1. It is in no list of threading's, takes no signals, and is not there while the process forks.
+2. It takes at most a thousandth of a core: it sleeps a thousand times as long as a sample costs.
+3. Any failure ends it, and nothing else.
+
+It needs Python's lock. While C code holds that, there are no samples; the next one is `late`. tracing.trace.samples and
+tracing.trace.stacks read what it writes.
+
+Legend
+    late       4_000_000    how much later than it was due a sample was taken (ns): it had to wait for Python's lock,
+                            or for a core
+    quiet      2.3e9        for how long no thread of the process has emitted an event (ns)
+    progress   count(808)   equal to an earlier one only if there was no event in between
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import gc
+import json
+import linecache
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+from tracing.recording import file_format as fmt
+
+_sleep = time.sleep  # a program, or a test of one, may put its own in its place
+
+SECOND = 1_000_000_000
+OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
+RARELY = SECOND  # ... until they come at this distance
+COST = 1000  # times the CPU time that a sample takes: see 2 above
+STUCK, LONGEST = 2 * SECOND, 60 * SECOND  # the first look at the stacks; then each after twice the time, up to this
+FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
+MOST = 1 << 20  # bytes of stacks: then the file begins anew
+PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
+
+# The numbers of three system calls: on x86-64, and on all newer machines.
+_FUTEX, _FLOCK, _FCNTL = (202, 73, 72) if os.uname().machine == "x86_64" else (98, 32, 25)
+
+_TICK = SECOND // os.sysconf("SC_CLK_TCK")  # ns
+
+
+class Watch:
+    """Watches this process, whose events are written to the file `events`."""
+
+    def __init__(self, events: Path, progress: Callable[[], str]) -> None:
+        """Begin. Raises OSError, and RuntimeError if there can be no more threads."""
+        self._progress = progress
+        self._stacks = fmt.stacks_file(events)
+        # Only one process of a trace samples the machine.
+        self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
+        self._begun = time.monotonic_ns()
+        self._main_clock = _main_threads_clock()
+        self._last_stacks = ""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._samples = os.open(fmt.samples_file(events), flags, 0o644)
+        self._runs = False
+        self.go_on()
+        _watches.add(self)
+
+    def go_on(self) -> None:
+        """Start the thread. Raises RuntimeError if there can be no more threads."""
+        self._wake, self._ended, self._thread = _thread.allocate_lock(), _thread.allocate_lock(), 0
+        self._wake.acquire()
+        self._ended.acquire()
+        _thread.start_new_thread(self._run, ())
+        self._runs = True
+
+    def pause(self) -> None:
+        """End the thread. Waits until the system, too, no longer counts it: by that count Python warns of forks in a
+        process with threads."""
+        if self._runs:
+            self._runs = False
+            self._wake.release()
+            deadline = time.monotonic() + PATIENCE
+            if self._ended.acquire(timeout=PATIENCE):
+                while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < deadline:
+                    _sleep(1e-5)
+
+    def stop(self) -> None:
+        """End for good. Can be called twice."""
+        with _pauses.lock:
+            if self in _watches:
+                self.pause()
+                with contextlib.suppress(OSError):
+                    self._sample(time.monotonic_ns(), 0)
+                self.forget()
+
+    def forget(self) -> None:
+        """Close the file. (In a forked child its thread is not there.)"""
+        _watches.discard(self)
+        os.close(self._samples)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the program's threads
+            self._thread = threading.get_native_id()
+            self._watch()
+        self._ended.release()
+
+    def _watch(self) -> None:
+        seen, since, quiet = self._progress(), time.monotonic_ns(), STUCK
+        wait, due, spent = 0, since, time.thread_time_ns()
+        while not self._wake.acquire(timeout=wait / SECOND):
+            now = time.monotonic_ns()
+            self._sample(now, max(0, now - due))
+            if (progress := self._progress()) != seen:
+                seen, since, quiet = progress, now, STUCK
+            elif now - since >= quiet:
+                self._note_stacks(now)
+                quiet = now - since + min(now - since, LONGEST)
+            often = now - self._begun < OFTEN_FOR
+            before, spent = spent, time.thread_time_ns()
+            wait = max(OFTEN if often else RARELY, min(COST * (spent - before), SECOND))
+            due = time.monotonic_ns() + wait
+
+    def _sample(self, now: int, late: int) -> None:
+        main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
+        children = int(sum(os.times()[2:4]) * SECOND)
+        used = (time.process_time_ns(), main, children, _run_delay())
+        machine = _machine() if self._is_main else (-1, -1, -1)
+        os.write(self._samples, fmt.SAMPLE.pack(now, os.getpid(), *used, _in_lock(), late, *machine))
+
+    def _note_stacks(self, now: int) -> None:
+        stacks = json.dumps([{"name": name, "frames": _with_source(lines)} for name, lines in _stacks()])
+        same = stacks == self._last_stacks
+        line = f'{{"time": {now}, "pid": {os.getpid()}, "threads": {"null" if same else stacks}}}\n'
+        file = os.open(self._stacks, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(file).st_size > MOST and not same:
+                os.ftruncate(file, 0)  # what is read most is the last
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
+        self._last_stacks = stacks
+
+
+def begin(events: Path, progress: Callable[[], str]) -> Watch | None:
+    """Watch this process; None where that is impossible."""
+    try:
+        return Watch(events, progress)
+    except (OSError, RuntimeError):
+        return None
+
+
+# ---- what is sampled
+
+
+def _main_threads_clock() -> int | None:
+    """The clock of the main thread's CPU time; None where the system has none."""
+    ident = threading.main_thread().ident
+    return time.pthread_getcpuclockid(ident) if ident and hasattr(time, "pthread_getcpuclockid") else None
+
+
+def _run_delay() -> int:
+    """For how long the main thread was ready to run and had no core, so far (ns); -1: unknown."""
+    try:
+        return int(_read(f"/proc/self/task/{os.getpid()}/schedstat").split()[1])
+    except (OSError, IndexError):
+        return -1
+
+
+def _in_lock() -> int:
+    """1 if the main thread waits for a lock that processes share (multiprocessing's, a file's), 0 if not; -1: unknown.
+    (Python's own lock is neither.)"""
+    try:
+        call = _read(f"/proc/self/task/{os.getpid()}/syscall").split()
+        number, second = (int(call[0]), int(call[2], 16)) if len(call) > 2 else (-1, 0)  # one word: it is running
+    except (OSError, IndexError, ValueError):
+        return -1
+    waits = {
+        _FUTEX: second & 0x7F in (0, 9) and not second & 0x80,  # FUTEX_WAIT, ..._BITSET; FUTEX_PRIVATE_FLAG
+        _FLOCK: True,
+        _FCNTL: second in (7, 38),  # F_SETLKW, F_OFD_SETLKW
+    }
+    return int(waits.get(number, False))
+
+
+def _machine() -> tuple[int, int, int]:
+    """Of all cores together since the machine started (ns): busy; taken by other machines on the same host; idle."""
+    try:
+        ticks = [int(each) * _TICK for each in _read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
+        user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
+    except (OSError, ValueError):
+        return -1, -1, -1
+    return user + nice + system + irq + softirq, steal, idle + waits
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 4096)
+    finally:
+        os.close(file)
+
+
+# ---- stacks
+
+Line = tuple[str, int, str]  # file, line, function
+
+
+def _stacks() -> list[tuple[str, list[Line]]]:
+    """Each thread's name and lines, innermost first; the main thread is the first."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    main, own = threading.main_thread().ident, _thread.get_ident()
+    # The program's finalisers must not run in this thread: no garbage collection here, and the frames are let go before
+    # their owners can leave them, which takes Python's lock.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        frames = sorted(sys._current_frames().items(), key=lambda each: each[0] != main)
+        found = [(names.get(ident, f"thread {ident}"), _lines(frame)) for ident, frame in frames if ident != own]
+        del frames
+    finally:
+        if collects:
+            gc.enable()
+    return found[:THREADS]
+
+
+def _lines(frame: object) -> list[Line]:
+    lines: list[Line] = []
+    while frame is not None and len(lines) < FRAMES:
+        code = frame.f_code  # type: ignore[attr-defined]
+        lines.append((code.co_filename, frame.f_lineno or 0, getattr(code, "co_qualname", code.co_name)))  # type: ignore[attr-defined]
+        frame = frame.f_back  # type: ignore[attr-defined]
+    return lines
+
+
+def _with_source(lines: list[Line]) -> list[tuple[str, int, str, str]]:
+    return [(*line, linecache.getline(line[0], line[1]).strip()) for line in lines]
+
+
+# ---- forks
+
+_watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+
+class _Pauses:
+    """One at a time: two threads may fork at once. Reentrant, since a signal handler may fork meanwhile."""
+
+    lock = threading.RLock()  # held from before a fork until after it
+
+    def begin(self) -> None:
+        self.lock.acquire()
+        for watch in list(_watches):
+            watch.pause()
+
+    def end(self) -> None:
+        for watch in list(_watches):
+            with contextlib.suppress(RuntimeError):
+                watch.go_on()
+        self.lock.release()
+
+    def end_in_child(self) -> None:
+        self.lock = threading.RLock()
+        for watch in list(_watches):
+            watch.forget()
+
+
+_pauses = _Pauses()
+os.register_at_fork(before=_pauses.begin, after_in_parent=_pauses.end, after_in_child=_pauses.end_in_child)

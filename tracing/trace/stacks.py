@@ -1,0 +1,74 @@
+"""In which lines the threads of a process were when no event came for long: `trace.stacks`.
+
+tracing.recording.watch looks when a process has emitted nothing for 2 s, and again after 4, 8, 16 s and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tracing.recording import file_format as fmt
+
+
+class Line(NamedTuple):
+    """A line of Python that was being executed."""
+
+    file: str
+    line: int  # counted from 1
+    function: str  # qualified name from Python 3.11 on: "Images.__getitem__"
+    source: str  # its text; "" if there is none
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}, {self.function}" + f": {self.source}" * bool(self.source)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The threads of a process at one moment."""
+
+    time: int  # ns, the clock of the events
+    pid: int
+    threads: dict[str, list[Line]]  # name -> the lines it was in, innermost first; the main thread is the first
+
+    def own_line(self, thread: str | None = None) -> Line | None:
+        """The innermost line of the program's own code that a thread is in, by default the main thread; None if it is
+        in none: a thread of the loader, a prompt."""
+        lines = itertools.takewhile(_is_of_process, self._lines(thread))
+        return next((line for line in lines if not _INSTALLED.search(line.file)), None)
+
+    def line(self, thread: str | None = None) -> Line | None:
+        """The same; if it is in none, the innermost line of all."""
+        return self.own_line(thread) or next(iter(self._lines(thread)), None)
+
+    def _lines(self, thread: str | None) -> list[Line]:
+        return next(iter(self.threads.values()), []) if thread is None else self.threads.get(thread, [])
+
+
+_INSTALLED = re.compile(
+    rf"^<frozen|-packages/|/lib/python3\.|^{re.escape(str(Path(__file__).parents[2]))}/(tracing|minidl)/"
+)
+
+
+def _is_of_process(line: Line) -> bool:
+    """Below the first line of a forked process is what its parent was doing at the fork."""
+    return not (line.function.endswith("_bootstrap") and line.file.endswith("multiprocessing/process.py"))
+
+
+def read(directory: Path) -> list[Stack]:
+    """The stacks of all processes so far, in time order; none of a trace that has none."""
+    found = []
+    for path in map(fmt.stacks_file, fmt.events_files(directory)):
+        threads: dict[str, list[Line]] = {}
+        with contextlib.suppress(OSError, ValueError):  # half a line at the end
+            for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                entry = json.loads(text)
+                if entry["threads"] is not None:  # else as before
+                    threads = {each["name"]: [Line(*line) for line in each["frames"]] for each in entry["threads"]}
+                found.append(Stack(entry["time"], entry["pid"], threads))
+    return sorted(found, key=lambda each: each.time)
