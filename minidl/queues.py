@@ -7,7 +7,8 @@ Principles
 1. A queue has one producer and one consumer. Processes share no lock, so a dead one cannot hold any.
    torch's worker_result_queue is one pipe that all workers write to under one lock; here it is one pipe
    per worker, read by one Consumer that waits on all of them, so half a message spoils one pipe, not all.
-2. `put` never blocks: a feeder thread does the pickling and the writing, which can block.
+2. `put` never blocks: a feeder thread does the pickling and the writing, which can block. (With slots, where messages
+   are small, a DirectProducer leaves to it only what the pipe has no room for.)
 3. Waits wake on death: a wait for a message is also a wait for the end of the process that should send it.
 4. `get` never blocks on half a message: bytes are gathered as they come, until a frame is whole.
 
@@ -47,6 +48,7 @@ from minidl.transport import Handles, Packer, Unpacker
 from minidl.world import Flag, Memory, Reader, Waitable, World, Writer
 
 FLAG_SET, BYTES, ENDED = object(), object(), object()  # what a consumer was woken for
+SMALL = 1 << 10  # bytes; more than a Stop has
 ONE_WRITE = 1 << 16  # bytes; up to here copying a message costs less than a second system call
 LAST = object()  # what `close` puts into the buffer
 LENGTH = struct.Struct("<Q?")  # precedes each message in a pipe: its size in bytes; whether memory comes with it
@@ -80,6 +82,11 @@ class Producer:
         queue, worker_id = self._name
         self._epoch_id = message.epoch_id
         emit(PUT, message.epoch_id, message.task_id, worker_id, queue)
+        self._forward(message)
+
+    def _forward(self, message: Any) -> None:
+        """Leave it to the feeder."""
+        queue, worker_id = self._name
         self._buffer.put(message)
         if self._feeder is None:
             # Started by the first put, not earlier: a process that is forked while threads run may inherit a
@@ -89,10 +96,9 @@ class Producer:
                 self._feeder.start()
             except RuntimeError:  # Python 3.12 starts no more threads once the interpreter exits
                 self._feeder = None
-                with contextlib.suppress(OSError):  # as in _feed
-                    self._write(
-                        *self._packed(*self._buffer.get())
-                    )  # cannot block: the pipe is empty, and Stop is small
+                if self._writer.has_room(SMALL):
+                    with contextlib.suppress(OSError):  # as in _feed
+                        self._send(self._buffer.get())  # a Stop
 
     def close(self) -> None:
         """Nothing more will be put. A second call does nothing."""
@@ -137,9 +143,8 @@ class Producer:
         emit(FEEDER_BEGIN, self._epoch_id, NO_TASK, worker_id, queue)
         try:
             while (message := self._buffer.get()) is not LAST:
-                packed = self._packed(message)
-                del message  # before it is written: once main has the batch, its slot may be needed for the next
-                self._write(*packed)
+                self._send(message)
+                del message  # its batch is main's now
         except OSError as error:  # the reader is gone, and with it the need to send
             self._emit_send_failed(error, NO_TASK)
         finally:
@@ -177,6 +182,34 @@ class Producer:
     def _emit_send_failed(self, error: Exception, task_id: int) -> None:
         queue, worker_id = self._name
         emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, text=repr(error))
+
+
+class DirectProducer(Producer):
+    """Pickles in `put`, and writes there and then if the pipe has room: a message is spared the wake-up of the feeder,
+    and the feeder's wait for Python's lock. torch has no such thing: its messages carry whole samples, if not tensors.
+    """
+
+    def __init__(
+        self, world: World, writer: Writer, queue: Queue, worker_id: int, transport: Handles | Packer | None = None
+    ) -> None:
+        super().__init__(world, writer, queue, worker_id, transport)
+        self._unwritten = world.mailbox()  # an item for each message that the feeder has not written yet
+
+    def _forward(self, message: Any) -> None:
+        packed = self._packed(message)
+        if self._unwritten.qsize() or not self._writer.has_room(sum(map(len, packed[0]))):
+            self._unwritten.put(None)
+            super()._forward(packed)
+            return
+        try:
+            self._write(*packed)
+        except OSError as error:  # as in _feed
+            self._emit_send_failed(error, NO_TASK)
+
+    def _send(self, message: tuple[list[Any], Memory | None]) -> None:
+        """In the feeder."""
+        self._write(*message)
+        self._unwritten.get()
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ from minidl import events
 from minidl.accelerator import accelerator
 from minidl.events import WORKER_STARTED, WORKER_STARTING, Queue, emit
 from minidl.pinning import HOST, pin_loop
-from minidl.queues import Producer, ThreadQueue
+from minidl.queues import DirectProducer, Producer, ThreadQueue
 from minidl.transport import Handles, Unpacker
 from minidl.worker import Job, run
 from minidl.world import Process
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
     """One worker after another. Each joins the iterator's lists once it runs, so that after a failure half way they
     hold what there is to shut down."""
-    world, epoch_id = iterator._world, iterator._epoch_id
+    world, epoch_id, slots = iterator._world, iterator._epoch_id, iterator._transport == "slots"
+    kind = DirectProducer if slots else Producer
     for worker_id in range(loader.num_workers):
         index_reader, index_writer = world.pipe()
-        result_reader, result_writer = world.pipe(carries_memory=iterator._transport == "slots")
+        result_reader, result_writer = world.pipe(carries_memory=slots)
         job = Job(
             world=world,
             recorder=events.installed(),
@@ -51,7 +52,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
             result_writer=result_writer,
             done=iterator._workers_done_event,
         )
-        iterator._index_queues.append(Producer(world, index_writer, Queue.INDEX, worker_id))
+        iterator._index_queues.append(kind(world, index_writer, Queue.INDEX, worker_id))
         worker = world.process(run, (job,), f"minidl worker {worker_id}")
         emit(WORKER_STARTING, epoch_id, worker=worker_id)
         try:
@@ -67,8 +68,8 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
         iterator._ending_of.append(ending)
         iterator._endings.add(ending, worker_id)
         # The caller usually has two batches: the one in the loop's variable, and the one that it asks for.
-        slots = Unpacker(world, worker_id, iterator._prefetch_factor + 2) if iterator._transport == "slots" else None
-        iterator._transports.append(slots or Handles(world))
+        transport = Unpacker(world, worker_id, iterator._prefetch_factor + 2) if slots else Handles(world)
+        iterator._transports.append(transport)
         iterator._worker_result_queue.add(worker_id, result_reader, ending, iterator._transports[-1])
 
 

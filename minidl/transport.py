@@ -257,9 +257,7 @@ class Unpacker:
         if slot == NO_SLOT:
             return slot, False
         self._out.add(slot)
-        fresh = slot in self._fresh
-        self._fresh.discard(slot)
-        return slot, fresh
+        return slot, slot in self._fresh
 
     def _take_back(self) -> None:
         while self._back.qsize():
@@ -321,6 +319,7 @@ class Unpacker:
         """A new object upon a slot's memory, or upon memory of the batch's own."""
         if memory is not None and slot != NO_SLOT:
             self._memories[slot] = memory
+            self._fresh.discard(slot)  # only now: the task that it was granted to may have been skipped
         return (memory or self._memories[slot]).bytes[:]
 
 

@@ -36,7 +36,7 @@ from minidl.events import (
     emit,
 )
 from minidl.messages import Died, Result, Resume, Resumed, Stop, StreamEnd
-from minidl.queues import Consumer, Producer
+from minidl.queues import Consumer, DirectProducer, Producer
 from minidl.transport import Handles, Packer
 from minidl.world import Flag, Reader, World, Writer
 
@@ -76,8 +76,10 @@ def run(job: Job) -> None:
     """The worker's process, from its first line to its last. torch: _worker_loop"""
     events.install(job.recorder)
     events.number_loaders_from(job.world.pid())
-    transport = Packer(job.world, job.worker_id) if job.transport == "slots" else Handles(job.world)
-    result_queue = Producer(job.world, job.result_writer, Queue.RESULT, job.worker_id, transport)
+    slots = job.transport == "slots"
+    transport = Packer(job.world, job.worker_id) if slots else Handles(job.world)
+    kind = DirectProducer if slots else Producer
+    result_queue = kind(job.world, job.result_writer, Queue.RESULT, job.worker_id, transport)
     end = End.INTERRUPTED
     try:
         emit(WORKER_BEGIN, job.epoch_id, worker=job.worker_id, value=job.world.pid())
@@ -86,7 +88,7 @@ def run(job: Job) -> None:
         index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
         index_queue.add(job.worker_id, job.index_reader, job.world.parent())
         seed_everything(job)
-        if job.transport == "slots":
+        if slots:
             stack_for_torch_too()
         worker = Worker(job, index_queue, result_queue, transport)
         job.world.on_interrupt(worker.note_interrupt)

@@ -18,6 +18,7 @@ from IPython.display import Image, Markdown, display
 from matplotlib.figure import Figure
 
 import tracing
+from minidl.transport import VARIABLE
 from minidl.world.simulated import Outcome, simulate
 from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.views.step_through.source_code import EmittingLines
@@ -37,9 +38,10 @@ def source(*things: Any) -> None:
         display(Markdown(f'<div style="font-family: monospace">\n\n{code}\n\n</div>'))
 
 
-def run(program: Callable[[], Any], **options: Any) -> Outcome:
-    """Run a program in the simulated world; `options` are those of `simulate`. What it raises is raised here."""
-    outcome = simulate(program, **options)
+def run(program: Callable[[], Any], transport: str = "torch", **options: Any) -> Outcome:
+    """Run a program in the simulated world; `options` are those of `simulate`. What it raises is raised here. Its
+    loaders move batches as torch does, with a feeder thread for each queue; chapter 14 is about the other way."""
+    outcome = simulate(program, environment={VARIABLE: transport}, **options)
     if outcome.error is not None:
         raise outcome.error
     return outcome

@@ -47,6 +47,9 @@ class Writer(Protocol):
         BrokenPipeError: every reading end is closed.
         """
 
+    def has_room(self, nbytes: int) -> bool:
+        """Whether a write of so many bytes would write them all at once, without blocking. (False: or nobody knows.)"""
+
     def close(self) -> None: ...
 
 

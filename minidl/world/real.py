@@ -33,7 +33,7 @@ from typing import Any
 import torch
 import torch.multiprocessing  # teaches ForkingPickler to send tensors through shared memory
 
-from minidl.world.real_memory import MappedMemory, can_map_memory, page_locked, socket_pipe
+from minidl.world.real_memory import MappedMemory, can_map_memory, is_ready, page_locked, socket_pipe
 
 READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
 REDUCERS = ForkingPickler(io.BytesIO()).dispatch_table  # all its picklers have this one
@@ -70,6 +70,12 @@ class PipeWriter:
     def write(self, data: memoryview, memory: Any = None) -> int:
         return os.write(self._connection.fileno(), data)
 
+    def has_room(self, nbytes: int) -> bool:
+        return nbytes <= select.PIPE_BUF and is_ready(self.fileno(), event=select.POLLOUT)
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
     def close(self) -> None:
         self._connection.close()
 
@@ -91,7 +97,7 @@ class PipeFlag:
             self._set = True  # last: if Ctrl-C comes before it a second byte may be written, which is harmless
 
     def is_set(self) -> bool:
-        return self._set or _is_ready(self._reader.fileno())
+        return self._set or is_ready(self._reader.fileno())
 
     def close(self) -> None:
         self._reader.close()
@@ -146,15 +152,9 @@ def _tell_of_fork() -> None:
         thing.before_fork()
 
 
-def _is_ready(fd: int, timeout: float | None = 0) -> bool:
-    poll = select.poll()  # not select(), which is limited to descriptors below 1024
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(None if timeout is None else timeout * 1000))
-
-
 def _exit_after(parent: Ending) -> None:
     """The thread behind `RealWorld.parent`."""
-    _is_ready(parent.fileno(), timeout=None)
+    is_ready(parent.fileno(), timeout=None)
     time.sleep(GRACE)  # a worker that is waiting has noticed by itself, and ends in good order
     os._exit(1)
 

@@ -7,12 +7,20 @@ import contextlib
 import ctypes
 import mmap
 import os
+import select
 import socket
 from typing import Any
 
 import torch
 
 READ_SIZE = 1 << 16  # bytes
+ROOM = 1 << 16  # bytes; what a Unix socket has at least, as long as it is writable (on Linux: a quarter of it is taken)
+
+
+def is_ready(fd: int, timeout: float | None = 0, event: int = select.POLLIN) -> bool:
+    poll = select.poll()  # not select(), which is limited to descriptors below 1024
+    poll.register(fd, event)
+    return bool(poll.poll(None if timeout is None else timeout * 1000))
 
 
 class MappedMemory:
@@ -91,6 +99,9 @@ def mapped(fd: int) -> MappedMemory | None:
 
 
 class SocketWriter(SocketEnd):
+    def has_room(self, nbytes: int) -> bool:
+        return nbytes <= ROOM and is_ready(self.fileno(), event=select.POLLOUT)
+
     def write(self, data: memoryview, memory: MappedMemory | None = None) -> int:
         if memory is None:
             return self._socket.send(data)

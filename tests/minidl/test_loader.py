@@ -289,7 +289,7 @@ def test_names_that_other_code_reaches_into_are_torchs(pin_memory: Any) -> None:
     assert loader._iterator is iterator
     assert [worker.is_alive() for worker in iterator._workers] == [True, True]
     assert {worker.pid for worker in iterator._workers} <= {child.pid for child in psutil.Process().children()}
-    assert [type(queue) for queue in iterator._index_queues] == [Producer, Producer]
+    assert all(isinstance(queue, Producer) for queue in iterator._index_queues)
     assert type(iterator._worker_result_queue) is Consumer
     assert (iterator._data_queue is iterator._worker_result_queue) == (not pin_memory)
     assert (iterator._pin_memory_thread is not None) == bool(pin_memory)

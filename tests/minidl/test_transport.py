@@ -270,6 +270,18 @@ def test_a_slot_that_needs_new_memory_and_then_no_memory_still_needs_it(line):
     assert old.bytes[:4].view(np.float32)[0] == 1
 
 
+def test_a_slot_that_needs_new_memory_and_whose_task_is_skipped_still_needs_it(line):
+    """A worker whose stream has ended skips tasks, and does not see that one of them says so."""
+    lent = line.send(large(1.0))
+    old = line.unpacker._memories[0]
+    line.unpacker.before_fork()
+    del lent
+    assert line.unpacker.grant(1, 50) == (0, True)
+    line.unpacker.reclaim()
+    line.send(large(2.0))
+    assert old.bytes[:4].view(np.float32)[0] == 1
+
+
 def test_descriptors_are_not_kept(line):
     before = set(os.listdir("/proc/self/fd"))
     kept = [line.send(large(value)) for value in range(50)]

@@ -27,9 +27,17 @@ class Numbers:
     def __getitem__(self, index: int) -> int:
         if index >= 20 and blocks("dataset"):
             never.wait()  # stuck: dataset
-        if index >= 20 and blocks("c"):
+        if index >= 20 and where in ("c", "unsent"):
             ctypes.PyDLL(None).pause()  # unlike CDLL, it keeps Python's lock
         return index
+
+
+class SlowToPickle(list):  # type: ignore[type-arg]
+    """When its feeder thread has slept, the worker is in `pause`, and the feeder never gets Python's lock again."""
+
+    def __reduce__(self) -> Any:
+        time.sleep(1)
+        return list, (list(self),)
 
 
 class Sampler:
@@ -46,7 +54,7 @@ class Sampler:
 def collate(samples: list[int]) -> list[int]:
     if samples[0] >= 20 and blocks("collate"):
         never.wait()  # stuck: collate
-    return samples
+    return SlowToPickle(samples) if blocks("unsent") and 12 <= samples[0] < 20 else samples
 
 
 def init(worker_id: int) -> None:

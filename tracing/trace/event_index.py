@@ -42,7 +42,7 @@ class Lane(enum.IntEnum):
     FEEDER = 3
 
 
-LANE_SHOWN_BY: dict[int, Lane] = {  # events that only a thread of that lane emits
+LANE_SHOWN_BY: dict[int, Lane] = {  # with which event a thread of that lane begins
     Kind.WORKER_BEGIN: Lane.WORKER,
     Kind.PIN_THREAD_BEGIN: Lane.PIN,
     Kind.FEEDER_BEGIN: Lane.FEEDER,
@@ -227,6 +227,7 @@ class Index:
         self.groups: dict[tuple[int, int, int, int], Positions] = {}  # by GroupKey
         self.slots: dict[tuple[int, int, int, int], Positions] = {}  # by SlotKey
         self.roles: list[Role] = []  # of each actor
+        self._begun: set[int] = set()  # actors whose first event is known
 
     def group(self, iterator: int, kind: int, queue: int = Queue.NONE, worker: int = -1) -> Positions:
         """The positions of such events. `worker` only for kinds and queues that each worker has."""
@@ -301,10 +302,12 @@ class Index:
     def _learn_roles(self, new: np.ndarray, actors: int) -> None:
         """An actor's first event shows its lane, unless it is main."""
         self.roles.extend([Role()] * (actors - len(self.roles)))
-        for event in new[np.isin(new["kind"], list(LANE_SHOWN_BY))]:
-            iterator = self.iterator_of[int(event["loader"]) << 32 | int(event["epoch"])]
-            lane = LANE_SHOWN_BY[int(event["kind"])]
-            self.roles[event["actor"]] = Role(lane, iterator, int(event["queue"]), int(event["worker"]))
+        for event in new[np.unique(new["actor"], return_index=True)[1]]:
+            actor, lane = int(event["actor"]), LANE_SHOWN_BY.get(int(event["kind"]))
+            if actor not in self._begun and lane is not None:
+                iterator = self.iterator_of[int(event["loader"]) << 32 | int(event["epoch"])]
+                self.roles[actor] = Role(lane, iterator, int(event["queue"]), int(event["worker"]))
+            self._begun.add(actor)
 
     # ---- the events from position `first` on, table by table
 

@@ -45,6 +45,9 @@ WORKER_STATUS: dict[int, WorkerStatus] = {
     Kind.FETCH_FAILED: WorkerStatus.SENDING,
     Kind.STREAM_END: WorkerStatus.SENDING,
     Kind.WORKER_RESUMED: WorkerStatus.RESUMING,
+    Kind.SEND_BEGIN: WorkerStatus.SENDING,  # at once, without a feeder
+    Kind.SLOT_FILLED: WorkerStatus.SENDING,
+    Kind.SLOT_MADE: WorkerStatus.SENDING,
     Kind.PUT: WorkerStatus.IDLE,
     Kind.PARENT_DIED: WorkerStatus.STOPPED,
     Kind.WORKER_END: WorkerStatus.STOPPED,
@@ -80,6 +83,8 @@ MAIN_STATUS: dict[int, MainStatus] = {
     Kind.SLOT_FREE: MainStatus.DISPATCHING,
     Kind.SLOT_GRANTED: MainStatus.DISPATCHING,
     Kind.PUT: MainStatus.DISPATCHING,
+    Kind.SEND_BEGIN: MainStatus.DISPATCHING,
+    Kind.SENT: MainStatus.DISPATCHING,
     Kind.WAIT: MainStatus.WAITING,
     Kind.TIMED_OUT: MainStatus.WAITING,
     Kind.HEALTH_CHECK: MainStatus.WAITING,
@@ -160,10 +165,10 @@ def activity(
 
 
 def _tasks(trace: Trace, lane: Lane, at: np.ndarray) -> np.ndarray:
-    """The task that a thread works on after each of its events: none once a worker has put the result."""
+    """The task that a thread works on after each of its events: none once a worker has put the result, or sent it."""
     tasks = np.maximum(trace.events["task"][at], -1)
     if lane is Lane.WORKER:
-        tasks[trace.events["kind"][at] == Kind.PUT] = -1
+        tasks[np.isin(trace.events["kind"][at], (Kind.PUT, Kind.SENT))] = -1
     return tasks
 
 

@@ -99,6 +99,12 @@ class SimulatedWriter(PipeEnd):
         self._machine.running.saw(written)
         return written
 
+    def has_room(self, nbytes: int) -> bool:
+        pipe = self._pipe
+        found = nbytes <= pipe.capacity - len(pipe.data) or pipe.readers == 0
+        self._machine.running.saw(found)
+        return found
+
 
 def receive(kind: type[PipeEnd], number: int, closed: bool) -> PipeEnd:
     """Unpickle an end of a pipe, for the process that is being started."""

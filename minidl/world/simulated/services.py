@@ -11,7 +11,7 @@ import pickle
 import queue
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minidl.world.simulated import machine as machines
@@ -229,9 +229,9 @@ class SimulatedWorld:
 
     inline = 0
 
-    def __init__(self, machine: Machine, start_method: str, cpus: int) -> None:
+    def __init__(self, machine: Machine, start_method: str, cpus: int, environment: Mapping[str, str]) -> None:
         self.machine = machine
-        self._start_method, self._cpus = start_method, cpus
+        self._start_method, self._cpus, self._environment = start_method, cpus, environment
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _world, ()
@@ -337,8 +337,8 @@ class SimulatedWorld:
     def open_files_left(self, at_least: int) -> bool:
         return True
 
-    def environment(self) -> dict[str, str]:
-        return {}
+    def environment(self) -> Mapping[str, str]:
+        return self._environment
 
     def cpu_count(self) -> int | None:
         return self._cpus

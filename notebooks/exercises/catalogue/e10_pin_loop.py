@@ -192,7 +192,8 @@ EXERCISE = Exercise(
         "data_queue": "what main reads: data_queue.put(message)",
         "Result": "Result(epoch_id, task_id=3, worker_id=1, data=batch); .data may also be an ExceptionWrapper or a "
         "StreamEnd",
-        "Failed": "Failed(epoch_id, error): a message is lost, and its task is unknown",
+        "Failed": "Failed(epoch_id, error): a message is lost, and its task is unknown; error is the exception that "
+        "was raised, as it is, and epoch_id is `pin_loop`'s argument",
         "pin_batch": "pin_batch(batch, device, epoch_id, task_id, worker_id): a pinned copy of the batch",
         "device": "'host': pass it to pin_batch (with an accelerator it is the type, 'cuda')",
         "ExceptionWrapper": "ExceptionWrapper(where='in the pin thread'), made in an except clause: the exception "

@@ -25,7 +25,7 @@ STEPS = 3_000  # at most in a run; a right one takes some hundreds
 
 
 def program() -> list[list[int]]:
-    return load(Keys(TASKS), num_workers=WORKERS, prefetch_factor=2)
+    return load(Keys(TASKS), num_workers=WORKERS, prefetch_factor=2, transport="torch")  # whose queues have feeders
 
 
 def grade(answer: Answer) -> Finding | None:
@@ -105,25 +105,26 @@ EXERCISE = Exercise(
     name="queue",
     title="the queue: buffer, feeder, pipe",
     references=(
-        "minidl.queues:Producer.put",
+        "minidl.queues:Producer._forward",
         "minidl.queues:Producer.close",
         "minidl.queues:Producer._feed",
     ),
     task="""
     This is the writing side of a queue between processes. What is put has to be pickled and written to a pipe, and a
     full pipe makes the writer wait. Main must not wait: another process may in turn be waiting for main to read. So
-    `put(message)` never blocks: it leaves the message in a buffer, and a thread, the feeder, sends it.
+    `put(message)` never blocks: all that it does is call `_forward`, which leaves the message in a buffer, and a
+    thread, the feeder, sends it.
 
-    The first `put` starts the feeder; no earlier, because the workers must be forked first. `_feed` is what the feeder
-    runs: it takes messages from the buffer and sends them, in the order of the puts. When the queue is closed, it ends,
-    but only after everything that was put is sent. The last user of the writer closes it: this tells the reader that
-    nothing more comes. If the reader is gone, `self._send` raises OSError: then, too, the feeder ends quietly.
+    The first message starts the feeder; no earlier, because the workers must be forked first. `_feed` is what the
+    feeder runs: it takes messages from the buffer and sends them, in the order of the puts. When the queue is closed,
+    it ends, but only after everything that was put is sent. The last user of the writer closes it: this tells the
+    reader that nothing more comes. If the reader is gone, `self._send` raises OSError: then, too, the feeder ends
+    quietly.
 
     `close()` declares that nothing more will be put, and does not wait. If nothing was ever put, there is no feeder. It
     may be called twice; after the first call `self._closed` is True.
 
-    You may leave out the calls of `emit`, `_epoch_id`, and the case in which no thread can be started any more. But
-    without `emit(PUT, ...)` in `put`, a timeline does not show what is in a queue.
+    You may leave out the calls of `emit`, and the case in which no thread can be started any more.
     """,
     legend={
         "message": "Task(epoch_id=..., task_id=3, keys=[12, 13]), or Stop(epoch_id=...)",
@@ -133,8 +134,6 @@ EXERCISE = Exercise(
         "reader is gone",
         "self._writer": "the pipe's writing end: close()",
         "self._closed": "False; after close() True",
-        "emit(PUT, message.epoch_id, message.task_id, worker_id, queue)": "records the put; queue, worker_id = "
-        "self._name",
         "LAST": "not a message: put it in the buffer after the last one",
     },
     hints=(
@@ -142,7 +141,7 @@ EXERCISE = Exercise(
         "the three learn that it is over?",
         "The feeder is a loop over `self._buffer.get()` that ends when it gets LAST. `close` puts LAST there, after "
         "everything that was put before.",
-        "put: self._buffer.put(message); if there is no feeder, make one with self._world.thread(self._feed, (), "
+        "_forward: self._buffer.put(message); if there is no feeder, make one with self._world.thread(self._feed, (), "
         "'feeder'), and start it. _feed: try: while (message := self._buffer.get()) is not LAST: "
         "self._send(message); except OSError: pass; finally: self._writer.close(). close: return if closed; without "
         "a feeder close the writer, else put LAST; self._closed = True.",

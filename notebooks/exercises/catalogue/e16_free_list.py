@@ -136,7 +136,7 @@ CAUSES = {
     "loses the slots of skipped tasks": "`reclaim` is called when the worker answers no more of what it was sent. "
     "Slots that were granted to those tasks come back no more by themselves: free all that is not lent.",
     "loses retired slots": "A retired slot's memory must not be written again, but its number can be: when it is back, "
-    "it is free. The next grant of it says that it is fresh.",
+    "it is free. A grant of it says that it is fresh.",
     "makes a slot while one is free": "Slots are used again so that their pages are there. Take back everything that "
     "is in the mailbox first; make a new slot only if none is free.",
     "too few slots": "None is free, but there are fewer than `_most`: make one, with the next number.",
@@ -155,7 +155,7 @@ CAUSES = {
     "pages for as long as it lives. When such a slot is granted again, the worker must make new memory for it: fresh "
     "is True, and its old memory is not to be forgotten.",
     "makes new memory without need": "`fresh` makes the worker give up the memory it has. It is for a slot that was "
-    "retired, and only for its next grant.",
+    "retired, until the new memory has come.",
     "a batch changes while it is lent": "Something has written to a batch's memory while the caller had it. `forget` "
     "is only for a loan that is over.",
 }
@@ -202,7 +202,8 @@ EXERCISE = Exercise(
     whose slot has been lent anew (see `_lent`).
 
     If main has forked while a batch was lent, its loan is `retired`: the child still sees that memory. The slot is free
-    when it comes back, but its next grant is `fresh`: the worker makes new memory for it, once.
+    when it comes back, but it is granted as `fresh`: the worker must make new memory for it. It stays in `_fresh` until
+    that memory has come: `unpack` takes it out, as the task it was granted to may be skipped.
 
     `reclaim` is called when the worker will answer no more of the tasks it was sent. What they were granted is free
     again; what is lent is not.
@@ -218,7 +219,7 @@ EXERCISE = Exercise(
         "self._out": "{1}: the others: granted or lent",
         "self._lent": "{1: loan}: slot -> the loan that counts. `unpack` writes it when a batch comes; remove it when "
         "the loan is over",
-        "self._fresh": "{2}: free slots whose memory must not be used again",
+        "self._fresh": "{2}: slots whose memory must not be used again. `unpack` takes one out when new memory comes",
         "self._back": "a mailbox: qsize() is how many things are in it, get() takes one, and waits if there is none",
         "loan": "a Loan: .slot, .retired, and for `emit` .epoch_id, .task_id",
         "emit(SLOT_GRANTED, ...)": "..., epoch_id, task_id, self._worker_id, value=slot) records a grant, and "

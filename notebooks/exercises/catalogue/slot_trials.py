@@ -44,6 +44,7 @@ STEPS = (
     "grant, batch 0, fork, drop 0, fill",
     "grant, batch 0, fork, drop 0, grant, batch 1, drop 1, fill",
     "grant, batch 0, fork, reclaim, drop 0, grant, batch 1, drop 1, fill",
+    "grant, batch 0, fork, drop 0, grant, reclaim, grant, batch 2, fill",  # its task was skipped
 )
 
 
@@ -60,7 +61,10 @@ class Slot:
     state: State
     task_id: int
     why: str = ""  # the last thing that happened to it, which a wrong answer may have got wrong
-    retired: bool | None = False  # None: perhaps, as it came back before main forked and may have been taken back later
+    retired: bool | None = (
+        False  # None: perhaps, as it came back before main forked and may have been taken back later,
+    )
+    # or as the worker was told so and sent no new memory
 
 
 @dataclass
@@ -137,8 +141,8 @@ class Table:
         self.mistake = self._judged(slot, bool(fresh))
         self.granted[task_id] = slot, bool(fresh)
         if slot != NO_SLOT:
-            why = self.slots[slot].why if slot in self.slots else ""  # it has never come back
-            self.slots[slot] = Slot(State.GRANTED, task_id, why)
+            was = self.slots.get(slot, Slot(State.GRANTED, task_id))
+            self.slots[slot] = Slot(State.GRANTED, task_id, was.why, was.retired)
 
     def _judged(self, slot: int, fresh: bool) -> Mistake | None:
         free = [number for number, each in self.slots.items() if each.state is State.FREE]
@@ -184,7 +188,8 @@ class Table:
         del self.batches[task_id]
         if slot != NO_SLOT:
             self.unused = True
-            self.slots[slot] = Slot(State.FREE, task_id, "unused")
+            retired = None if self.slots[slot].retired is not False else False  # has the worker given up its memory?
+            self.slots[slot] = Slot(State.FREE, task_id, "unused", retired)
 
     def _come(self, task_id: int, data: Any, twice: bool) -> int:
         """A worker answers: its side packs the message, and main's unpacks it."""

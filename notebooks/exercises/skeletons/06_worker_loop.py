@@ -9,7 +9,7 @@ when the task's turn comes.
 There are four kinds of message. Answer a task (it has epoch_id, task_id and keys) with a Result;
 but skip it if main is shutting down (the done event is set) or if this worker's stream has ended.
 On Stop and on Died (main is dead) leave the loop, and return the End that says why. Resume begins a
-new epoch: `self.resume` does what is needed. Call `self.start()` before the first message.
+new epoch: `self.resume(message)` does what is needed. Call `self.start()` before the first message.
 
 If the dataset is an IterableDataset, StopIteration means that its stream has ended: `data_of` sets
 `self.stream_ended` and returns a StreamEnd. If `self.failure` is set, no task can be done: return
@@ -17,7 +17,9 @@ it for each. If a task's keys are an ExceptionWrapper, they could not be pickled
 wrapper. (You may leave out the calls of `emit`.)
 
 Legend
-    self.index_queue   .get() waits for the next message and returns it
+    self.index_queue   .get() waits for the next message and returns it: a Stop, a Died, a Resume
+                       (isinstance tells which), or else a task, with .epoch_id, .task_id, .keys,
+                       .slot and .fresh
     self.result_queue  .put(Result(epoch_id=0, task_id=3, worker_id=0, data=batch, room=room))
     self.job           .worker_id is 0; .done.is_set() says whether main is shutting down; .dataset
                        is the dataset
@@ -27,7 +29,11 @@ Legend
                        it returns the batch, or raises what the dataset raised
     self.failure       None; or an ExceptionWrapper: worker_init_fn raised, or iter(dataset) did
     self.stream_ended  False; a new epoch sets it to False again
-    self.interrupted   False; True after Ctrl-C, which ends the loop: End.INTERRUPTED
+    self.interrupted   False; a signal handler sets it to True on Ctrl-C: look at it before each
+                       get()
+    End                End.STOPPED after a Stop, End.PARENT_DIED after a Died, End.INTERRUPTED after
+                       Ctrl-C
+    StreamEnd          StreamEnd(worker_id)
     ExceptionWrapper   ExceptionWrapper(where='in worker 0') wraps the exception that is being
                        handled, with its traceback
 

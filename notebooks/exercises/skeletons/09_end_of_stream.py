@@ -2,9 +2,10 @@
 
 An iterable dataset raises StopIteration when it has no more samples. Each worker has its own
 stream, which ends at its own time. Write what happens then. In the worker, `fetch` takes as many
-samples from the stream as there are keys. The last batch may be short; once no samples are left (or
-too few, with `drop_last`) `fetch` raises StopIteration, and the worker sends a StreamEnd in the
-batch's place. After that it answers no more tasks of this epoch.
+samples from the stream as there are keys, each with next(): some streams would begin anew if they
+were iterated. The last batch may be short; once no samples are left (or too few, with `drop_last`)
+`fetch` raises StopIteration, and the worker sends a StreamEnd in the batch's place. After that it
+answers no more tasks of this epoch.
 
 In main, `_worker_exhausted` is called when the StreamEnd arrives: it marks the worker as EXHAUSTED,
 tells it to stop unless the workers are persistent, and sends one task in place of the one that
@@ -24,7 +25,7 @@ Legend
     self.drop_last                 True: an incomplete batch is dropped
     self.ended                     False: remember here that the stream has ended
     self._workers_status           [WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker, in
-                                   main
+                                   main; or WorkerState.DEAD
     self._persistent_workers       True: the workers stay for the next epoch
     tell_to_stop(self, worker_id)  tells one worker to end
     self._try_put_index()          sends one task, if there is one and a worker that can take it

@@ -21,8 +21,9 @@ Legend
     self._epoch_id                 4294967297: of the new epoch (made of the loader's number and the
                                    epoch's)
     self._get_data(self._timeout)  waits for the next message from any worker: Resumed(epoch_id,
-                                   worker_id), or a Result of the old epoch. Raises if an ACTIVE
-                                   worker dies
+                                   worker_id), a Result of the old epoch, or a Resumed of an old one
+                                   whose handshake was interrupted. Raises if an ACTIVE worker dies,
+                                   or nothing comes in time
     self._num_workers              2
     fail_for_death                 fail_for_death(self, worker_id): raises a RuntimeError that names
                                    the dead worker

@@ -6,10 +6,11 @@ more than once for an iterator, and also in processes that were forked from main
 it: there it does nothing.
 
 Write it, and steps 2 and 3 of its five: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`, 3
-`wait_for_workers`, 4 `use_force` on those still alive, 5 `close_queues`. Main must never wait for
-ever, whatever a worker does: one may be in a fetch that never ends. All workers together have
-PATIENCE seconds to end by themselves. If something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5
-must still run.
+`wait_for_workers`, 4 `use_force`, which ends those still alive, 5 `close_queues`. Each is called
+once, with the iterator. Main must never wait for ever, whatever a worker does: one may be in a
+fetch that never ends. All workers together have PATIENCE seconds to end by themselves, counted from
+step 3. If something raises in steps 1 to 3 (Ctrl-C), the rest of the three is skipped,
+`end_pin_thread` is called, and steps 4 and 5 must still run; then the caller gets the exception.
 
 In step 2 a worker learns of the end in two ways. It checks `_workers_done_event` before each task:
 once that is set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends
@@ -26,9 +27,9 @@ Legend
     tell_to_stop(iterator, 0)     puts a Stop on the index_queue of worker 0, and closes it; a
                                   second call is harmless
     end_pin_thread(iterator)      step 1 again, for an exception that came in the middle of it;
-                                  harmless if the thread has ended
-    signals.unwatch(iterator)     after the last step: main stops watching for the ends of its
-                                  workers
+                                  harmless if the thread has ended, or there is none
+    signals.unwatch(iterator)     after the last step, also if one has raised: main stops watching
+                                  for the ends of its workers
     PATIENCE                      5.0 seconds
 
 Check it with `python -m notebooks.exercises check 13`; `hint 13` helps.

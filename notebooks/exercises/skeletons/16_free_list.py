@@ -16,8 +16,9 @@ Ctrl-C can interrupt an `unpack`, which is then called again, so beware: the sam
 back twice, and a loan may be an old one, whose slot has been lent anew (see `_lent`).
 
 If main has forked while a batch was lent, its loan is `retired`: the child still sees that memory.
-The slot is free when it comes back, but its next grant is `fresh`: the worker makes new memory for
-it, once.
+The slot is free when it comes back, but it is granted as `fresh`: the worker must make new memory
+for it. It stays in `_fresh` until that memory has come: `unpack` takes it out, as the task it was
+granted to may be skipped.
 
 `reclaim` is called when the worker will answer no more of the tasks it was sent. What they were
 granted is free again; what is lent is not.
@@ -33,7 +34,8 @@ Legend
     self._out                {1}: the others: granted or lent
     self._lent               {1: loan}: slot -> the loan that counts. `unpack` writes it when a
                              batch comes; remove it when the loan is over
-    self._fresh              {2}: free slots whose memory must not be used again
+    self._fresh              {2}: slots whose memory must not be used again. `unpack` takes one out
+                             when new memory comes
     self._back               a mailbox: qsize() is how many things are in it, get() takes one, and
                              waits if there is none
     loan                     a Loan: .slot, .retired, and for `emit` .epoch_id, .task_id

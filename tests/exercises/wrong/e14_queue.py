@@ -21,7 +21,7 @@ WRONG = {
     ),
     "joins": Wrong(
         "writes in the caller's thread and can block it",
-        put="""
+        _forward="""
             self._buffer.put(message)
             if self._feeder is None:
                 self._feeder = self._world.thread(self._feed, (), "feeder")
@@ -33,7 +33,7 @@ WRONG = {
     "loses": Wrong("loses what was buffered at close", ("is not LAST:", "is not LAST and not self._closed:")),
     "many_feeders": Wrong(
         "a feeder for each message",
-        put="""
+        _forward="""
             self._buffer.put(message)
             self._feeder = self._world.thread(self._feed, (), "feeder")
             self._feeder.start()

@@ -16,9 +16,7 @@ WRONG = {
         "grants what is out",
         grant="""
             slot = task_id % self._most
-            fresh = slot in self._fresh
-            self._fresh.discard(slot)
-            return slot, fresh
+            return slot, slot in self._fresh
         """,
     ),
     "drops_retired": Wrong(
@@ -37,7 +35,11 @@ WRONG = {
             self._free = [slot for slot in range(self._count) if slot not in self._lent]
         """,
     ),
-    "fresh_for_ever": Wrong("makes new memory without need", ("self._fresh.discard(slot)", "pass")),
+    "fresh_once": Wrong(
+        "a retired slot's memory is used again",
+        ("return slot, slot in self._fresh", "return slot, slot in self._fresh and not self._fresh.discard(slot)"),
+    ),
+    "fresh_at_every_loan": Wrong("makes new memory without need", (IF_RETIRED, "if True:")),
     "ignores_retired": Wrong("a retired slot's memory is used again", (IF_RETIRED, "if False:")),
     "keeps_the_loan": Wrong("loses slots that were not used", ("del self._lent[slot]", "pass")),
     "most_and_one": Wrong("more slots than there may be", ("self._count < self._most", "self._count <= self._most")),
@@ -93,10 +95,8 @@ IN_TURNS = {
             self._count += 1
         else:
             return NO_SLOT, False
-        fresh = slot in self._fresh
-        self._fresh -= {slot}
         self._out |= {slot}
-        return slot, fresh
+        return slot, slot in self._fresh
     """,
     "_take_back": """
         for _ in range(self._back.qsize()):

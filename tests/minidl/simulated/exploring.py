@@ -2,10 +2,10 @@
 
     python -m tests.minidl.simulated.exploring [--chance N [--only-chance]] [--jobs 2] [PROGRAM ...]
 
-For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not:
-every schedule with two delays, every schedule with a delay and a fault. For the programs that hold batches, which are
-longer (lending.py): every schedule with two delays, every schedule with a fault. Then N random ones in all, with up to
-two faults each.
+For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not,
+slots or torch's way: every schedule with two delays, every schedule with a delay and a fault. For the programs that
+hold batches, which are longer (lending.py): every schedule with two delays, every schedule with a fault. Then N random
+ones in all, with up to two faults each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import multiprocessing
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -73,6 +75,18 @@ def jobs(names: list[str], within_bounds: bool, chance: int) -> Iterator[Job]:
         yield Job(names[number % len(names)], seed=number * PIECE, schedules=size)
 
 
+def end_with_parent() -> None:
+    """A process of the pool does not outlive the one that started it, however that ends."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Every schedule within bounds, and many random ones.")
     parser.add_argument("names", nargs="*", metavar="PROGRAM", help="only these: for example 'keys pinned'")
@@ -87,7 +101,7 @@ def main() -> int:
     begin, bugs = time.perf_counter(), 0
     totals: dict[str, list[float]] = {}
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context, end_with_parent) as pool:
         futures = [pool.submit(run, job) for job in jobs(names, not arguments.only_chance, arguments.chance)]
         try:
             for future in concurrent.futures.as_completed(futures):

@@ -19,11 +19,12 @@ from typing import Any
 import minidl
 import tracing
 from minidl import deaths, parallel, queues, shutdown, signals, startup
+from minidl.transport import VARIABLE
 from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step, what_must_hold
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.faults import Fault
 from notebooks.exercises.patching import replaced
-from tests.minidl.simulated.programs import Keys, Stream, bytes_of_a_result, epoch, load
+from tests.minidl.simulated.programs import TORCHS_WAY, Keys, Stream, bytes_of_a_result, epoch, load
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,16 @@ class Mutant:
     edits: tuple[Edit, ...] = ()
     world: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext  # provides what it needs
     bounds: dict[str, int] = field(default_factory=lambda: {"delays": 0, "faults": 0})
-    options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
+    transport: str = "torch"  # whose queues have feeders
+    capacity: int = 1 << 16  # of a pipe (bytes)
     in_order: bool = True
     checks: bool = False  # also check every trace: slower
     fault: Fault | None = None  # only runs with this fault count: the bug may also show without it
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of `simulate`."""
+        return {"capacity": self.capacity, "environment": {VARIABLE: self.transport}}
 
     def judge(self) -> Callable[[Outcome], list[str]]:
         """What must hold, compared with the loader without the bug; with `checks` also the trace's invariants."""
@@ -353,7 +360,7 @@ MUTANTS = [
         "until all processes had ended",
         (Edit(queues.Producer, "cancel_join_thread", "    self._join_cancelled = True\n", ""),),
         bounds={"delays": 1, "faults": 0},
-        options={"capacity": bytes_of_a_result() - 1},
+        capacity=bytes_of_a_result(TORCHS_WAY) - 1,
     ),
     Mutant(
         "the final message is lost, and nothing stands behind the join",

@@ -13,6 +13,7 @@ from typing import Any
 import minidl
 from minidl.events import Kind, Queue
 from minidl.queues import LENGTH
+from minidl.transport import VARIABLE
 from minidl.world.simulated import simulate, step
 
 TASKS = 3
@@ -65,18 +66,33 @@ def epoch(loader: minidl.DataLoader[Any]) -> Iterator[Any]:
         raise
 
 
-def bytes_of_a_result() -> int:
+TORCHS_WAY = {VARIABLE: "torch"}  # the environment in which loaders move batches as torch does: with feeders
+
+
+def bytes_of_a_result(environment: dict[str, str] | None = None) -> int:
     """What a batch of `load` takes up in a pipe."""
-    sent = (event for event in simulate(load).events if event[2] == Kind.SENT and event[6] == Queue.RESULT)
+    sent = (
+        event
+        for event in simulate(load, environment=environment).events
+        if event[2] == Kind.SENT and event[6] == Queue.RESULT
+    )
     return LENGTH.size + int(next(sent)[7])
 
 
 def configurations() -> dict[str, Callable[[], Any]]:
-    """A program for each combination of map and iterable style, pin thread or none, persistent workers or not."""
+    """A program for each combination of map and iterable style, pin thread or none, persistent workers or not, slots or
+    torch's way."""
     found = {}
-    for style, pins, persists in itertools.product((Keys, Stream), (False, True), (False, True)):
-        name = " ".join([style.__name__.lower(), *["pinned"] * pins, *["persistent"] * persists])
-        found[name] = functools.partial(
-            load, style(), 1 + persists, pin_memory="host" if pins else False, persistent_workers=persists
+    for way, style, pins, persists in itertools.product(
+        ("slots", "torch"), (Keys, Stream), (False, True), (False, True)
+    ):
+        name = [style.__name__.lower(), *["pinned"] * pins, *["persistent"] * persists, *["torch"] * (way == "torch")]
+        found[" ".join(name)] = functools.partial(
+            load,
+            style(),
+            1 + persists,
+            transport=way,
+            pin_memory="host" if pins else False,
+            persistent_workers=persists,
         )
     return found

@@ -130,6 +130,7 @@ SLOT_MUTANTS = [
         "the one object that all of a batch's memory refers to.",
         "the program found that batch",
         (Edit(transport.Unpacker, "unpack", "Loan(owner, self._back.put)", "Loan(message.data, self._back.put)"),),
+        transport="slots",
     ),
     Mutant(
         "a batch counts as gone when the next one is asked for",
@@ -147,6 +148,7 @@ SLOT_MUTANTS = [
                 "    for loan in list(self._lent.values()):\n        self._back.put(loan)\n    self._take_back()\n",
             ),
         ),
+        transport="slots",
     ),
     Mutant(
         "what collate_fn keeps is written over",
@@ -157,6 +159,7 @@ SLOT_MUTANTS = [
         "its place.",
         "batch",
         (Edit(transport.Packer, "room", "fresh or owner() is not None or", "fresh or"),),
+        transport="slots",
     ),
     Mutant(
         "nobody thinks of forks",
@@ -167,6 +170,7 @@ SLOT_MUTANTS = [
         "lent at a fork is retired: its memory is never written again.",
         "batch 0 holds",
         (Edit(transport.Unpacker, "before_fork", "loan.retired = True", "pass"),),
+        transport="slots",
     ),
     Mutant(
         "the worker is not told that a slot needs new memory",
@@ -175,7 +179,8 @@ SLOT_MUTANTS = [
         "Main knows that the memory of a slot was retired by a fork, and grants the slot as if it were any other. It "
         "is the worker that would have to make new memory for it. So the grant says so.",
         "batch 0 holds",
-        (Edit(transport.Unpacker, "grant", "fresh = slot in self._fresh", "fresh = False"),),
+        (Edit(transport.Unpacker, "grant", "return slot, slot in self._fresh", "return slot, False"),),
+        transport="slots",
     ),
     Mutant(
         "a message is sent before its batch is in the slot",
@@ -187,6 +192,7 @@ SLOT_MUTANTS = [
         "the program found that batch",
         world=slots_that_are_filled_late,
         bounds={"delays": 1, "faults": 0},
+        transport="slots",
     ),
     Mutant(
         "the worker believes that main has what was never sent",
@@ -205,6 +211,7 @@ SLOT_MUTANTS = [
                 "    pickled = Pickled(message, self._reducers)\n",
             ),
         ),
+        transport="slots",
     ),
     Mutant(
         "a slot is lent before its batch is unpacked",
@@ -224,6 +231,7 @@ SLOT_MUTANTS = [
             ),
         ),
         bounds={"delays": 0, "faults": 1},
+        transport="slots",
     ),
     Mutant(
         "slots of tasks that are never answered are lost",
@@ -234,6 +242,7 @@ SLOT_MUTANTS = [
         "acknowledged the new epoch, none of the old tasks is under way, and their slots are taken back.",
         "the program found that",
         (Edit(parallel.ParallelIterator, "_resume_workers", "self._transports[message.worker_id].reclaim()", "pass"),),
+        transport="slots",
     ),
     Mutant(
         "slots are taken back while tasks are under way",
@@ -251,6 +260,7 @@ SLOT_MUTANTS = [
                 "    self._tasks_outstanding -= 1\n    self._transports[result.worker_id].reclaim()\n",
             ),
         ),
+        transport="slots",
     ),
 ]
 

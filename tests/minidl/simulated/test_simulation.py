@@ -22,7 +22,7 @@ from minidl import world as worlds
 from minidl.shutdown import PATIENCE
 from minidl.world.simulated import compute, drop, simulate, sleep, step
 from minidl.world.simulated.schedule import parse
-from tests.minidl.simulated.programs import TASKS, Keys, Stream, configurations, epoch, load
+from tests.minidl.simulated.programs import TASKS, TORCHS_WAY, Keys, Stream, configurations, epoch, load
 from tracing.recording.simulated_run import write
 
 CONFIGURATIONS = configurations()
@@ -292,14 +292,14 @@ def at(program: Any, wanted: Any, letter: str) -> Any:
 
 
 def test_a_worker_that_is_killed() -> None:
-    outcome = simulate(load, schedule="45.k1")
+    outcome = simulate(load, schedule="45.k1", environment=TORCHS_WAY)
     assert "is killed by signal: Killed" in str(outcome.error) and "worker 0" in str(outcome.error)
     assert sorted(outcome.exitcodes.values()) == [-9, 0, 1]
     assert tracing.check(tracing.load(outcome)) == []
 
 
 def test_main_that_is_killed() -> None:
-    outcome = simulate(load, schedule="60.k0")
+    outcome = simulate(load, schedule="60.k0", environment=TORCHS_WAY)
     assert outcome.result is None
     assert list(outcome.exitcodes.values()) == [-9, 0, 0]
     noticed = [event[0] / 1e9 for event in outcome.events if event[2] == events.PARENT_DIED]

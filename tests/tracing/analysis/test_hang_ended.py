@@ -112,10 +112,11 @@ def test_what_it_hung_in_leads_the_report(loader: str, where: str, how: str, cau
         assert each.hung and len(each.next) == 1 and each.next[0].startswith("Solve that first. ")
 
 
-def test_code_that_keeps_pythons_lock_shows_by_its_silence(tmp_path: Path) -> None:
-    """Then nothing can say in which line it is."""
+@pytest.mark.parametrize("where", ["c", "unsent"])
+def test_code_that_keeps_pythons_lock_shows_by_its_silence(where: str, tmp_path: Path) -> None:
+    """Then nothing can say in which line it is. "unsent": its feeder thread has a batch to send, and cannot either."""
     path = tmp_path / "trace"
-    with running(path, "torch", "c") as program:
+    with running(path, "torch", where) as program:
         while True:
             trace = loaded(path)
             samples = trace.samples
@@ -126,6 +127,8 @@ def test_code_that_keeps_pythons_lock_shows_by_its_silence(tmp_path: Path) -> No
         end(program, "kill -9 of all")
         found = explain(tracing.load(path))
     assert found is not None and found.cause is Cause.DATASET and found.silence > SILENT
+    if where == "unsent":
+        assert any("to send" in link.what for link in found.links)
     assert "Its process has given no sign of life for" in found.notes()[0] and "Python's lock" in found.notes()[0]
 
 

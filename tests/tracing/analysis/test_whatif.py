@@ -307,20 +307,17 @@ def test_moving_takes_as_long_as_it_did_with_either_transport(
     replayed = []
     monkeypatch.setattr(simulated_replay, "_result", lambda events, *_: replayed.append(events))
     known = dataclasses.replace(times, pickling=HopTimes(np.full(10, 2e-3), np.zeros(10)), cores=64.0)
-    for way in ("slots", "torch"):
-        loader = functools.partial(minidl.DataLoader, transport=way)
-        monkeypatch.setattr(simulated_replay, "DataLoader", loader)
-        replay_load(known, times.setting)
-        time_, thread, kind, _, task, _ = replayed[-1].T
-        for number in range(10):
-            of_task = task == number
-            [sending] = time_[of_task & (kind == Kind.SEND_BEGIN)][1:]  # the first is the task's
-            [_, sent] = time_[of_task & (kind == Kind.SENT)]
-            at = np.flatnonzero(of_task & (kind == Kind.GOT))[1]
-            got, arrived = time_[at], time_[:at][(kind[:at] == Kind.ARRIVED) & (thread[:at] == thread[at])][-1]
-            assert (sent - sending) / 1e9 == pytest.approx(2e-3, rel=0.01)
-            least, held_up = times.unpickling.of(number)
-            assert least * 0.99 <= (got - arrived) / 1e9 <= (least + held_up) * 1.01 + 1e-6
+    replay_load(known, times.setting)
+    time_, thread, kind, _, task, _ = replayed[-1].T
+    for number in range(10):
+        of_task = task == number
+        [sending] = time_[of_task & (kind == Kind.SEND_BEGIN)][1:]  # the first is the task's
+        [_, sent] = time_[of_task & (kind == Kind.SENT)]
+        at = np.flatnonzero(of_task & (kind == Kind.GOT))[1]
+        got, arrived = time_[at], time_[:at][(kind[:at] == Kind.ARRIVED) & (thread[:at] == thread[at])][-1]
+        assert (sent - sending) / 1e9 == pytest.approx(2e-3, rel=0.01)
+        least, held_up = times.unpickling.of(number)
+        assert least * 0.99 <= (got - arrived) / 1e9 <= (least + held_up) * 1.01 + 1e-6
 
 
 def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(waiting: tracing.Trace) -> None:

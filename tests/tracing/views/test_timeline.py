@@ -23,7 +23,7 @@ from matplotlib.text import Annotation
 import tracing
 from minidl.events import Kind
 from minidl.world.simulated import simulate
-from tests.minidl.simulated.programs import load
+from tests.minidl.simulated.programs import TORCHS_WAY, load
 from tests.tracing.traces import steady
 from tracing.trace.state import LoaderState, MainStatus, QueueState, SlotStatus
 from tracing.trace.tasks import TASK_DTYPE
@@ -305,11 +305,11 @@ def test_a_death_is_marked_where_and_when_it_was_noticed(recorded: Recorded) -> 
 
 def test_an_unnoticed_kill_is_marked_if_the_simulated_world_knows_of_it() -> None:
     """Main dies, and no event shows it."""
-    outcome = simulate(load, schedule="60.k0", draws=False)
+    outcome = simulate(load, schedule="60.k0", draws=False, environment=TORCHS_WAY)
     figure, killed_at = timeline(tracing.load(outcome)), outcome.ended[outcome.threads[0][0]]
     [mark] = find(figure, "mark main is killed")
     assert mark.get_xdata()[0] == pytest.approx(Drawn(figure, tracing.load(outcome)).x(killed_at * 1e9))
-    noticed = timeline(tracing.load(simulate(load, schedule="60.k1", draws=False)))
+    noticed = timeline(tracing.load(simulate(load, schedule="60.k1", draws=False, environment=TORCHS_WAY)))
     assert find(noticed, "mark worker 0 died (SIGKILL)") and not find(noticed, "mark worker 0 is killed")
 
 

@@ -225,8 +225,13 @@ class WaitChain(Threads):
         if failed >= 0 and sent < 0 and begun < 0:  # torch's feeders record nothing else
             error = self.trace.text(failed)
             return self.link(thread, f"could not send batch {self.task_of(failed)}: {error}", failed), Cause.UNSENDABLE
+        link = self.link(thread, f"has {what} to send on {name}", put)
+        worker = ThreadId(Lane.WORKER, thread.iterator, thread.worker)
+        in_user_code = loader.workers[thread.worker].status in (WorkerStatus.FETCHING, WorkerStatus.COLLATING)
+        if thread.queue == Queue.RESULT and not queue.pipe and in_user_code and self.is_silent(self.pid(worker)):
+            return link, worker  # which keeps Python's lock
         if sent < 0 and begun < 0 and self.last(thread, Kind.FEEDER_BEGIN) < 0:
-            return self.link(thread, f"has {what} to send on {name}", put), Cause.UNSEEN
+            return link, Cause.UNSEEN
         if queue.pipe:  # those before the last one are in it
             last, size = queue.pipe[-1], int(self.trace.events["value"][sent])
             what = f"batch {last}" if isinstance(last, int) else str(last)
@@ -234,7 +239,7 @@ class WaitChain(Threads):
             return link, self._reader(thread, loader)
         if queue.pickling:
             return self.link(thread, f"pickles {what} for {name}", begun), Cause.PICKLING
-        return self.link(thread, f"has {what} to send on {name}", put), Cause.LOADER
+        return link, Cause.LOADER
 
     def _reader(self, feeder: ThreadId, loader: LoaderState) -> Next:
         """The thread that should read what a feeder writes; if it waits, it has not got a whole message."""

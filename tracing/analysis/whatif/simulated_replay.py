@@ -104,8 +104,7 @@ class ReplayedKeys:
 @dataclass
 class ReplayedBatch:
     """A batch, which a worker sends to main. Where tensors travel as torch's do, as descriptors that a thread of the
-    worker hands over, the worker's work holds up main's unpickling, too; in slots it does not, and `held_up` is 0.
-    Itself it has no tensors, so its way takes as long with either transport of the loader that replays it."""
+    worker hands over, the worker's work holds up main's unpickling, too; in slots it does not, and `held_up` is 0."""
 
     worker_pid: int
     pickling: tuple[float, float]  # least, and how much longer while the worker works
@@ -192,6 +191,7 @@ def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTi
         workers: dict[str, Any] = {}
         if setting.num_workers:
             workers = {
+                "transport": "torch",  # its feeders let the time of the way pass; what a put costs was recorded
                 "num_workers": setting.num_workers,
                 "prefetch_factor": setting.prefetch_factor,
                 "persistent_workers": setting.persistent_workers,
