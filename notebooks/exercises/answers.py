@@ -58,6 +58,7 @@ class Answer:
     exercise: Exercise
     path: Path
     functions: dict[str, Any]  # reference -> the learner's
+    helpers: list[tuple[type, str, Any]]  # what else its classes define, for minidl's class of the same name
     names: dict[str, Any]  # everything that the file defines
 
     def function(self, name: str = "") -> Any:
@@ -70,6 +71,10 @@ class Answer:
     def at_work(self) -> Iterator[None]:
         """minidl with the learner's functions."""
         with contextlib.ExitStack() as stack:
+            for owner, name, helper in self.helpers:
+                if not hasattr(owner, name):  # it is there already if this is within another `at_work`
+                    setattr(owner, name, helper)
+                    stack.callback(delattr, owner, name)
             for reference, function in self.functions.items():
                 owner, _, old = find(reference)
                 stack.enter_context(replaced(old, function, owner))
@@ -115,7 +120,26 @@ def read(exercise: Exercise, path: Path) -> Answer:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         what = f"line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}"
         raise _refused("does not load", path, what, "Importing the file raises.") from None
-    return Answer(exercise, path, {each: _function(module, each, path) for each in exercise.references}, vars(module))
+    functions = {each: _function(module, each, path) for each in exercise.references}
+    return Answer(exercise, path, functions, list(_helpers(module, exercise, path)), vars(module))
+
+
+def _helpers(module: types.ModuleType, exercise: Exercise, path: Path) -> Iterator[tuple[type, str, Any]]:
+    """Methods and attributes that the learner has added to a class of the skeleton. Refused if minidl's class has one
+    of that name: it would be replaced for all who use it."""
+    asked = {reference.rpartition(":")[2] for reference in exercise.references}
+    for owner in {find(reference)[0] for reference in exercise.references}:
+        if not isinstance(owner, type):
+            continue
+        for name, helper in vars(getattr(module, owner.__name__)).items():
+            if f"{owner.__name__}.{name}" in asked or name.startswith("__"):
+                continue
+            if hasattr(owner, name):
+                cause = (
+                    f"minidl's {owner.__name__} has a `{name}` of its own, which the loader needs: choose another name."
+                )
+                raise _refused("name is taken", path, f"{owner.__name__}.{name}", cause, "a name of your own")
+            yield owner, name, helper
 
 
 def _refused(mistake: str, path: Path, got: str, cause: str, expected: str = "a Python file") -> Refused:

@@ -44,7 +44,8 @@ def attempt(answer: Answer, call: str, function: Callable[[], Any]) -> Attempt:
     """Call it, and keep what it returns or raises."""
     beat(call)
     try:
-        value = function()
+        with answer.at_work():
+            value = function()
     except Exception as error:
         return Attempt(call, Raised, error, answer.raised(error))
     return Attempt(call, value, None, short(value))

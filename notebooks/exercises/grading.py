@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from notebooks.exercises import heartbeat
+from notebooks.exercises import heartbeat, uses
 from notebooks.exercises.answers import NotAttempted, Refused, read
 from notebooks.exercises.exercise import Exercise, Finding, exercise
 from notebooks.exercises.verdict import PRINTED, Status, Verdict
@@ -92,7 +92,7 @@ def _judge(which: Exercise, path: Path) -> Verdict:
     except Refused as refused:
         return Verdict(which.id, Status.FAILED, refused.finding)
     try:
-        finding = which.grade(answer)
+        finding = which.grade(answer) or uses.judged(answer)
     except NoEvent as error:
         cause = "emit(kind, epoch_id, task, worker, queue, value) takes integers; you may also leave out its calls."
         finding = Finding("emits an invalid event", f"{heartbeat.last}", str(error), "events with integers", cause)

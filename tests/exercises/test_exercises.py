@@ -58,6 +58,28 @@ def test_a_worker_loop_that_knows_nothing_of_slots_passes(grade_text):
     assert grade_text(which, text).status is Status.PASSED
 
 
+HELPER = """
+    def {name}(self):
+        return self._next_worker
+
+    def _choose_worker"""
+
+
+@pytest.mark.timeout(60)
+def test_an_answer_may_have_methods_of_its_own(grade_text):
+    which = exercise("05")
+    text = solved(which).replace("worker_id = self._next_worker", "worker_id = self._whose_turn()")
+    assert "_whose_turn" in text
+    verdict = grade_text(which, text.replace("\n    def _choose_worker", HELPER.format(name="_whose_turn")))
+    assert verdict.status is Status.PASSED, verdict
+
+
+def test_a_method_of_its_own_must_not_replace_one_of_minidls(grade_text):
+    which = exercise("05")
+    verdict = grade_text(which, solved(which).replace("\n    def _choose_worker", HELPER.format(name="_receive")))
+    assert verdict.finding.mistake == "name is taken" and "choose another name" in verdict.finding.cause
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("which", ALL, ids=lambda each: each.id)
 def test_a_skeleton_counts_as_not_attempted(which, grade_text):

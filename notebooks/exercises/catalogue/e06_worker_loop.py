@@ -17,6 +17,7 @@ from notebooks.exercises.catalogue.worker_rules import (
     SAME_TASK,
     unanswered_resume,
 )
+from notebooks.exercises.catalogue.worker_script import alone
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.heartbeat import beat
@@ -124,7 +125,7 @@ def grade(answer: Answer) -> Finding | None:
             broken = play(program, rules, chance=chance, schedules=schedules, most_steps=4000)
         if broken is not None:
             return explained(answer, broken, _mistake(broken, program), words, CAUSES)
-    return with_real_processes(answer, damaged, DAMAGED)
+    return alone(answer) or with_real_processes(answer, damaged, DAMAGED)
 
 
 def _mistake(broken: Broken, program: Any) -> str:

@@ -14,6 +14,7 @@ from notebooks.exercises.catalogue.stream_rules import (
     ALL_HAVE_ENDED,
     ASKS_NO_MORE,
     NO_ENTRY,
+    NOT_TO_THE_ENDED,
     NOTHING_THROWN_AWAY,
     STAYS,
     TOLD,
@@ -56,6 +57,10 @@ CAUSES = {
     "opens the stream anew": "A loop over `self.dataset_iter`, or a slice of it, first calls iter() on it. This "
     "dataset is its own iterator, and starts anew. Use next().",
     "one sample in a list": "Without automatic batching a task is one sample: return it as it is.",
+    "takes too many": "A sample was taken from the stream that is not in the batch. If the next one takes long to "
+    "come, or raises, this batch must not wait for it, or be lost.",
+    "sends to an ended worker": "The task in the place of the one that brought no batch went to the worker whose "
+    "stream has ended, which will not answer it. Mark the worker first: then another one is chosen.",
     "another number of samples": "Only the number of `keys` matters: take that many samples from the stream.",
 }
 
@@ -106,6 +111,11 @@ def fetching(answer: Answer) -> Finding | None:
     one = tried("fetch([0, 1]) of a stream 10, 11, 12, 13, 14", iter(range(10, 15)), [0, 1])
     if one.value != [[10, 11]]:
         return wrong(one, "another number of samples", [[10, 11]])
+    stream = iter(range(10, 15))
+    call = "fetch([0, 1]) of a stream 10, 11, 12, 13, 14, and then the stream's next sample"
+    one = attempt(answer, call, lambda: [*fetches(fetch, stream, [0, 1]), next(stream)])
+    if one.value != [[10, 11], 12]:
+        return wrong(one, "takes too many", [[10, 11], 12])
     one = tried("fetch([0, 1]), fetch([2, 3]) of a stream that is its own iterator", Numbers(5), [0, 1], [2, 3])
     if one.value == [[10, 11], [10, 11]]:
         return wrong(one, "opens the stream anew", [[10, 11], [12, 13]])
@@ -160,9 +170,8 @@ def grade(answer: Answer) -> Finding | None:
         rules = [ALL_HAVE_ENDED, NOTHING_THROWN_AWAY, WHAT_AN_END_BRINGS, STAYS] if program is epochs else []
         rules = rules or [ALL_HAVE_ENDED, NOTHING_THROWN_AWAY, TOLD, WHAT_AN_END_BRINGS]
         with answer.at_work():
-            broken = play(
-                program, [*rules, WAITS_FOR_NOTHING, *ALWAYS, NO_ENTRY, gives(expected)], chance=chance, most_steps=4000
-            )
+            rules += [NOT_TO_THE_ENDED, WAITS_FOR_NOTHING, *ALWAYS, NO_ENTRY, gives(expected)]
+            broken = play(program, rules, chance=chance, most_steps=4000)
         if broken is not None:
             return explained(answer, broken, _mistake(answer, broken), words, CAUSES)
     return with_real_processes(answer, uneven, [[0], [1], [2], [4], [6]])
@@ -185,6 +194,7 @@ def _mistake(answer: Answer, broken: Broken) -> str:
         ALL_HAVE_ENDED: "the first worker's end ends all",
         NOTHING_THROWN_AWAY: "skips what has come",
         NO_ENTRY: "leaves the task's entry",
+        NOT_TO_THE_ENDED: "sends to an ended worker",
         TOLD: "the worker is not told",
         STAYS: "stops a persistent worker",
         WHAT_AN_END_BRINGS: "no task in its place",

@@ -12,6 +12,7 @@ from minidl.world.simulated import simulate
 from minidl.world.simulated.faults import Fault
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
+from notebooks.exercises.catalogue.alone import checks_alone
 from notebooks.exercises.catalogue.death_programs import (
     both_unnoticed,
     finished,
@@ -184,7 +185,7 @@ def grade(answer: Answer) -> Finding | None:
             finding = _check(answer, case)
             if finding is not None:
                 return finding
-    return with_real_processes(answer, struck, "worker 1, and again")
+    return checks_alone(answer) or with_real_processes(answer, struck, "worker 1, and again")
 
 
 def _check(answer: Answer, case: Case) -> Finding | None:
@@ -234,9 +235,9 @@ EXERCISE = Exercise(
     `_endings` waits for.
 
     `check_health` is called when nothing has come for five seconds, or for the user's timeout. Usually the dataset is
-    slow, and there is nothing to do. But check each worker, and the pin thread if there is one: without it nothing can
-    arrive any more. (You may leave out the call of `emit`, and the check of `_failure`, which another thread could have
-    set.)
+    slow, and there is nothing to do. But check each ACTIVE worker, and the pin thread if there is one: without it
+    nothing can arrive any more. (You may leave out the call of `emit`, and the check of `_failure`, which another
+    thread could have set.)
     """,
     legend={
         "iterator._workers": "the processes, one per worker: process.is_alive()",

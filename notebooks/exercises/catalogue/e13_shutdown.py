@@ -9,6 +9,7 @@ from minidl.world.simulated import simulate
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.catalogue import shutdown_rules as ends
+from notebooks.exercises.catalogue.alone import shuts_down_alone
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.protocol import (
@@ -96,7 +97,7 @@ def grade(answer: Answer) -> Finding | None:
         broken = play(ends.stuck, [LEAVES_NOTHING, COMES_TO_AN_END], chance=0, schedules=[schedule])
         if broken is not None:
             return _told_of(answer, broken, f"{HANG}; Ctrl-C comes meanwhile", _all("Ctrl-C leaves workers"))
-    return with_real_processes(answer, ends.program, ends.BATCHES)
+    return shuts_down_alone(answer) or with_real_processes(answer, ends.program, ends.BATCHES)
 
 
 def _all(mistake: str) -> dict[str, str]:
@@ -125,8 +126,8 @@ EXERCISE = Exercise(
     Write it, and steps 2 and 3 of its five: 1 `stop_pin_thread`, 2 `tell_workers_to_stop`, 3 `wait_for_workers`, 4
     `use_force`, which ends those still alive, 5 `close_queues`. Each is called once, with the iterator. Main must never
     wait for ever, whatever a worker does: one may be in a fetch that never ends. All workers together have PATIENCE
-    seconds to end by themselves, counted from step 3. If something raises in steps 1 to 3 (Ctrl-C), the rest of the
-    three is skipped, `end_pin_thread` is called, and steps 4 and 5 must still run; then the caller gets the exception.
+    seconds to end by themselves, counted from step 3. If something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 must
+    still run, and the caller gets the exception; after one in step 1 also call `end_pin_thread`.
 
     In step 2 a worker learns of the end in two ways. It checks `_workers_done_event` before each task: once that is
     set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends its loop. (You may leave out

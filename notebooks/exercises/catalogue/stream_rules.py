@@ -84,6 +84,13 @@ def _what_an_end_brings(run: Run) -> Iterator[Breach]:
             yield Breach(f"worker {worker}'s stream has ended, and main goes on without sending a task", [until])
 
 
+def _not_to_the_ended(run: Run) -> Iterator[Breach]:
+    over = {(epoch, worker): at for (epoch, _, worker), at in ends(run, len(run.events)).items()}
+    for position, task, worker in run.tasks_sent():
+        if position > over.get((run.key(position)[0], worker), len(run.events)):
+            yield Breach(f"task {task} was sent to worker {worker}, whose StreamEnd main had received", [position])
+
+
 def _no_entry(run: Run) -> Iterator[Breach]:
     for position in run.of(Kind.SHUTDOWN_BEGIN):
         count = int(run.events["value"][position])
@@ -102,5 +109,8 @@ NOTHING_THROWN_AWAY = Rule("nothing is thrown away", "each batch that arrives is
 TOLD = Rule("told to stop", "a worker whose stream has ended is told to stop, if it is not persistent", _told)
 STAYS = Rule("stays for the next epoch", "a persistent worker is told to stop when the loader shuts down", _stays)
 WHAT_AN_END_BRINGS = Rule("another's chance", "another task is sent for one that brought no batch", _what_an_end_brings)
+NOT_TO_THE_ENDED = Rule(
+    "not to an ended worker", "a worker whose stream has ended gets no more tasks of this epoch", _not_to_the_ended
+)
 NO_ENTRY = Rule("no entry is left", "at the end of an epoch `_task_info` is empty", _no_entry)
 ASKS_NO_MORE = Rule("asked no more", "a stream that has ended is not asked again", _asks_no_more)

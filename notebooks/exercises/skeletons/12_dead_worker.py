@@ -10,9 +10,9 @@ worker whose stream had ended was told to end, and nothing is missing. Either wa
 and remove its ending from those that `_endings` waits for.
 
 `check_health` is called when nothing has come for five seconds, or for the user's timeout. Usually
-the dataset is slow, and there is nothing to do. But check each worker, and the pin thread if there
-is one: without it nothing can arrive any more. (You may leave out the call of `emit`, and the check
-of `_failure`, which another thread could have set.)
+the dataset is slow, and there is nothing to do. But check each ACTIVE worker, and the pin thread if
+there is one: without it nothing can arrive any more. (You may leave out the call of `emit`, and the
+check of `_failure`, which another thread could have set.)
 
 Legend
     iterator._workers            the processes, one per worker: process.is_alive()

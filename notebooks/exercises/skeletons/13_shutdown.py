@@ -9,8 +9,8 @@ Write it, and steps 2 and 3 of its five: 1 `stop_pin_thread`, 2 `tell_workers_to
 `wait_for_workers`, 4 `use_force`, which ends those still alive, 5 `close_queues`. Each is called
 once, with the iterator. Main must never wait for ever, whatever a worker does: one may be in a
 fetch that never ends. All workers together have PATIENCE seconds to end by themselves, counted from
-step 3. If something raises in steps 1 to 3 (Ctrl-C), the rest of the three is skipped,
-`end_pin_thread` is called, and steps 4 and 5 must still run; then the caller gets the exception.
+step 3. If something raises in steps 1 to 3 (Ctrl-C), steps 4 and 5 must still run, and the caller
+gets the exception; after one in step 1 also call `end_pin_thread`.
 
 In step 2 a worker learns of the end in two ways. It checks `_workers_done_event` before each task:
 once that is set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends

@@ -3,6 +3,16 @@
 from tests.exercises.wrong.edits import Wrong
 
 WRONG = {
+    "bare_key_at_once": Wrong(
+        "another case",
+        fetch="""
+            if getattr(self.dataset, "__getitems__", None) and len(str(keys)) > 1:
+                return self.dataset.__getitems__(keys)
+            if not self.auto_collation:
+                return self.dataset[keys]
+            return [self.dataset[key] for key in keys]
+        """,
+    ),
     "ignores_getitems": Wrong("ignores __getitems__", ("if get_all:", "if False:")),
     "none": Wrong("__getitems__ is None", ("if get_all:", 'if hasattr(self.dataset, "__getitems__"):')),
     "one_list": Wrong("one sample in a list", ("return self.dataset[keys]", "keys = [keys]")),

@@ -13,6 +13,22 @@ LOOP = """
         yield keys
 """
 WRONG = {
+    "hides_an_error": Wrong(
+        "another case",
+        __iter__="""
+            keys = iter(self.sampler)
+            while True:
+                batch = []
+                try:
+                    while len(batch) < self.batch_size:
+                        batch.append(next(keys))
+                except Exception:
+                    if batch and not self.drop_last:
+                        yield batch
+                    return
+                yield batch
+        """,
+    ),
     "drops_full": Wrong(
         "drops a full last batch",
         __iter__="""

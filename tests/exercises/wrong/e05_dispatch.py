@@ -9,6 +9,17 @@ NOTHING_CAUGHT = (
     "        keys = self._next_keys()\n",
 )
 WRONG = {
+    "turn_by_one": Wrong(
+        "the right batches",
+        _choose_worker="""
+            for number in range(self._num_workers):
+                worker_id = (self._next_worker + number) % self._num_workers
+                if self._workers_status[worker_id] is WorkerState.ACTIVE:
+                    self._next_worker = (self._next_worker + 1) % self._num_workers
+                    return worker_id
+            return None
+        """,
+    ),
     "caught_in_prime": Wrong(
         "StopIteration escapes",
         NOTHING_CAUGHT,

@@ -9,6 +9,11 @@ WRAPPED = 'return ExceptionWrapper(where=f"in DataLoader worker process {worker_
 IF_FAILURE = "if self.failure is not None:"
 IF_RESUME = "if isinstance(message, Resume):"
 WRONG = {
+    "looks_for_ctrl_c_too_late": Wrong(
+        "a worker alone",
+        ("while not self.interrupted:", "while True:"),
+        ("del message", "if self.interrupted:\n                break\n            del message"),
+    ),
     "after_done": Wrong("goes on fetching after the done event", (NOT_SKIPPED, "not self.stream_ended")),
     "after_stream_end": Wrong("fetches after its stream's end", (NOT_SKIPPED, "not self.job.done.is_set()")),
     "as_a_batch": Wrong("the exception as a batch", (WRAPPED, "return error")),

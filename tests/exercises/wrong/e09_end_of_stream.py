@@ -9,6 +9,15 @@ IF_NOT_KEPT = "if not self._persistent_workers:"
 NEVER_ENDED = ("if self.ended:", "if False:")
 GATHER = "samples = []\n        for _ in keys:"
 WRONG = {
+    "told_too_late": Wrong(
+        "sends to an ended worker",
+        _worker_exhausted="""
+            self._try_put_index()
+            self._workers_status[worker_id] = WorkerState.EXHAUSTED
+            if not self._persistent_workers:
+                tell_to_stop(self, worker_id)
+        """,
+    ),
     "all_exhausted": Wrong(
         "the first worker's end ends all",
         _worker_exhausted="""

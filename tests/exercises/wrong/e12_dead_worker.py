@@ -9,6 +9,19 @@ NOTE = "status, iterator._workers_status[worker_id] = iterator._workers_status[w
 IS_DEAD = " and not worker.is_alive():"
 EACH_WORKER = "for worker_id, worker in enumerate(iterator._workers):"
 WRONG = {
+    "the_workers_live": Wrong(
+        "a check of the health",
+        check_health="""
+            for worker_id, worker in enumerate(iterator._workers):
+                if iterator._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
+                    return worker_ended(iterator, worker_id)
+            if any(status is WorkerState.EXHAUSTED for status in iterator._workers_status):
+                return None
+            thread = iterator._pin_memory_thread
+            if thread is not None and not thread.is_alive():
+                fail(iterator, "Pin memory thread exited unexpectedly")
+        """,
+    ),
     "all_dead": Wrong(
         "waits until all are dead",
         (IF_ACTIVE, f"{IF_ACTIVE[:-1]} and set(iterator._workers_status) == {{WorkerState.DEAD}}:"),

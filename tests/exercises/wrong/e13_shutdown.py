@@ -5,6 +5,7 @@ from tests.exercises.wrong.edits import Wrong
 JOIN = "worker.join(patience)"
 IF_ENDED = "if not worker.is_alive():"
 WRONG = {
+    "only_ctrl_c": Wrong("the steps of a shutdown", ("except BaseException:", "except KeyboardInterrupt:")),
     "ctrl_c": Wrong(
         "Ctrl-C leaves workers",
         shut_down="""

@@ -1,0 +1,208 @@
+"""Exercises 1 to 4: calls that no known mistake is behind. The answer must do what minidl's function does."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import UserDict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import minidl
+from minidl.data import collate
+from minidl.data.fetch import MapFetcher
+from minidl.data.sampler import BatchSampler
+from notebooks.exercises.answers import Answer
+from notebooks.exercises.attempts import attempt, short
+from notebooks.exercises.exercise import Finding
+
+CAUSE = "Read the text once more with this case in mind: it says what to do here."
+
+
+def compared(answer: Answer, number: int) -> Finding | None:
+    for words, call in CALLS[number]:
+        expected = _outcome(call)
+        tried = attempt(answer, words, functools.partial(_outcome, call))
+        if tried.error is not None or tried.value != expected:
+            return tried.finding("another case", short(expected), CAUSE)
+    return None
+
+
+def _outcome(call: Callable[[], Any]) -> str:
+    """What comes of a call, with the types of containers, or what it raises."""
+    try:
+        return _typed(call())
+    except Exception as error:
+        return f"raises {type(error).__name__}"
+
+
+def _typed(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}({', '.join(map(_typed, value))})"
+    if isinstance(value, (dict, UserDict)):
+        return f"{type(value).__name__}({', '.join(f'{key}: {_typed(value[key])}' for key in sorted(value))})"
+    return repr(value)
+
+
+# ---- exercise 1
+
+
+class Said:
+    """A dataset that says how it was asked; each sample is a new one."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.asked += 1
+        if key == 99:
+            raise IndexError("there is no sample 99")
+        return ["sample", key, self.asked]
+
+
+class SaidAtOnce(Said):
+    def __getitems__(self, keys: Any) -> list[Any]:
+        return [f"all at once, of a {type(keys).__name__}", *keys]
+
+
+def fetched(dataset: Callable[[], Any], keys: Any, batching: bool = True) -> Any:
+    return MapFetcher(dataset(), batching, list, False).fetch(keys)
+
+
+def _fetches() -> Iterator[tuple[str, Callable[[], Any]]]:
+    for kind, also in ((Said, ""), (SaidAtOnce, " of a dataset with __getitems__")):
+        for keys in ([5], [5, 5], [0, 2], ["a", (1, 2)]):
+            yield f"fetch({keys}){also}", functools.partial(fetched, kind, keys)
+        for key in (12, 0, "", [3, 4], (3, 4), None):
+            yield f"fetch({key!r}){also}, without automatic batching", functools.partial(fetched, kind, key, False)
+    yield "fetch([8, 99, 10]), where sample 99 raises IndexError", functools.partial(fetched, Said, [8, 99, 10])
+
+
+# ---- exercise 2
+
+
+class Rows(list[Any]):
+    pass
+
+
+class Record(dict[str, Any]):
+    pass
+
+
+class Frozen(UserDict[str, Any]):
+    pass
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+def named(name: str) -> Any:
+    return lambda batch, *, collate_fn_map=None: f"{name} of {list(batch)}"
+
+
+def refuses(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    raise ValueError("these cannot be put together")
+
+
+def collated(batch: list[Any], table: dict[Any, Any]) -> Any:
+    return collate.collate(batch, collate_fn_map=table)
+
+
+def _collations() -> Iterator[tuple[str, Callable[[], Any]]]:
+    numbers = {int: named("ints")}
+    for batch in (
+        [Rows([1, 2]), Rows([3, 4])],
+        [Record(a=1, b=2), Record(b=3, a=4)],
+        [Frozen(a=1), Frozen(a=2)],
+        [Pair(1, Rows([2])), Pair(3, Rows([4]))],
+        [[1, (2, 3)], [4, (5, 6)]],
+        [{"a": [1, 2]}, {"a": [3]}],
+        [(), ()],
+    ):
+        yield f"collate({batch}, collate_fn_map={{int: ...}})", functools.partial(collated, batch, numbers)
+    for kind, first, second in ((Record, Record(a=1), Record(a=2)), (list, [1], [2]), (Pair, Pair(1, 2), Pair(3, 4))):
+        table: dict[Any, Any] = {**numbers, kind: named(kind.__name__)}
+        call = f"collate({[first, second]}, collate_fn_map={{int: ..., {kind.__name__}: ...}})"
+        yield call, functools.partial(collated, [first, second], table)
+    call = "collate([[1, 2], [3, 4]]), where the table's function raises ValueError"
+    yield call, functools.partial(collated, [[1, 2], [3, 4]], {int: refuses})
+
+
+# ---- exercise 3
+
+
+class Endless:
+    """It has no length."""
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.count()
+
+
+class FailsLate:
+    def __iter__(self) -> Iterator[int]:
+        yield from range(5)
+        raise ValueError("the sixth key cannot be read")
+
+
+def lists(sampler: Any, size: int, drop_last: bool, most: int = 9) -> list[Any]:
+    """What comes, and what is raised after it."""
+    found: list[Any] = []
+    try:
+        for keys in itertools.islice(BatchSampler(sampler, size, drop_last), most):
+            found.append(list(keys))
+    except ValueError as error:
+        found.append(f"ValueError: {error}")
+    return found
+
+
+def left_and_begun_anew() -> list[Any]:
+    batches = BatchSampler(range(7), 2, False)
+    first = iter(batches)
+    found = [next(first)]
+    close = getattr(first, "close", None)
+    if close is not None:
+        close()
+    return [*found, *batches, *batches]
+
+
+def _lists() -> Iterator[tuple[str, Callable[[], Any]]]:
+    for drop_last in (False, True):
+        options = f"batch_size=2, drop_last={drop_last}"
+        yield f"BatchSampler of an endless sampler, {options}", functools.partial(lists, Endless(), 2, drop_last, 3)
+        yield (
+            f"BatchSampler of a sampler that raises at its sixth key, {options}",
+            functools.partial(lists, FailsLate(), 2, drop_last),
+        )
+        for length, size in itertools.product(range(6), (1, 2, 3, 7)):
+            call = f"BatchSampler(range({length}), batch_size={size}, drop_last={drop_last})"
+            yield call, functools.partial(lists, range(length), size, drop_last)
+    yield "BatchSampler(range(7), 2, False), left after a list, and begun anew, twice", left_and_begun_anew
+
+
+# ---- exercise 4
+
+
+def shares(length: int, ranks: int, *epochs: int | None, **options: Any) -> list[Any]:
+    """By rank, the keys of each pass; an epoch of None: set_epoch is not called before it."""
+    found = []
+    for rank in range(ranks):
+        sampler: Any = minidl.DistributedSampler(range(length), ranks, rank, **options)
+        for epoch in epochs:
+            if epoch is not None:
+                sampler.set_epoch(epoch)
+            found.append(list(sampler))
+    return found
+
+
+def _shares() -> Iterator[tuple[str, Callable[[], Any]]]:
+    for length, ranks, drop_last in ((10, 4, False), (10, 4, True), (0, 2, False), (1, 3, False), (3, 8, False)):
+        call = f"DistributedSampler(range({length}), num_replicas={ranks}, shuffle=True, seed=3, drop_last={drop_last})"
+        one = functools.partial(
+            shares, length, ranks, None, None, 1, None, 0, shuffle=True, seed=3, drop_last=drop_last
+        )
+        yield f"{call}: five passes, in epochs 0, 0, 1, 1 and 0", one
+
+
+CALLS = {1: list(_fetches()), 2: list(_collations()), 3: list(_lists()), 4: list(_shares())}

@@ -1,0 +1,442 @@
+"""The loader in all its uses, with an answer at work: programs that no single exercise is about.
+
+An exercise's own programs know its known mistakes, and name them. These know only what minidl's own loader does, in
+which a mistake shows that nobody listed: three workers, several epochs, several errors, streams of all kinds, Ctrl-C.
+What each returns does not depend on the schedule.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import minidl
+from minidl.messages import Died, Result
+from minidl.states import WorkerState
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated import simulate, sleep
+from minidl.world.simulated.explore import what_must_hold
+from notebooks.exercises.answers import Answer
+from notebooks.exercises.catalogue.as_minidl_does import CALLS, compared
+from notebooks.exercises.exercise import Finding
+from notebooks.exercises.failed_runs import explained
+from notebooks.exercises.heartbeat import beat
+from notebooks.exercises.programs import Keys, batches_or_errors, let_others_run, load, without_status_checks
+from notebooks.exercises.protocol import ALWAYS, Breach, Rule, Run, gives, play
+
+STEPS = 6_000  # at most in a run
+INTERRUPTS = 60  # random schedules, each with Ctrl-C, a death or an error somewhere
+
+
+@dataclass(frozen=True)
+class Use:
+    """A program, and in words what is special about it."""
+
+    program: Callable[[], Any]
+    words: str
+    cause: str  # what to think of, if it goes wrong
+
+
+def judged(answer: Answer, chance: int = 3) -> Finding | None:
+    """The first use in which the loader does not do what it does with minidl's own functions."""
+    number = answer.exercise.number
+    if number in CALLS:
+        return compared(answer, number)
+    for use in USES.get(number, ()):
+        beat(use.words)
+        expected = simulate(use.program, draws=False).result
+        with answer.at_work():
+            broken = play(use.program, [*ALWAYS, gives(expected)], chance=chance, most_steps=STEPS)
+        if broken is not None:
+            return explained(answer, broken, broken.rule, use.words, {broken.rule: use.cause})
+    for use in INTERRUPTED.get(number, ()):
+        beat(f"{use.words}; at some moment Ctrl-C, a death or an error")
+        with answer.at_work():
+            broken = play(use.program, [whatever_happens(use)], faults=1, chance=INTERRUPTS, most_steps=STEPS)
+        if broken is not None:
+            return explained(answer, broken, broken.rule, use.words, {broken.rule: use.cause})
+    return None
+
+
+def whatever_happens(use: Use) -> Rule:
+    expected = simulate(use.program, draws=False)
+
+    def look(run: Run) -> Iterator[Breach]:
+        for what in what_must_hold(run.outcome, expected):
+            yield Breach(what, [len(run.events) - 1])
+
+    return Rule("whatever happens", "after Ctrl-C, a death or an error nothing is lost in silence, or left", look)
+
+
+# ---- programs
+
+
+class Broken(Keys):
+    """Several samples cannot be read."""
+
+    def __init__(self, length: int, *unreadable: int) -> None:
+        super().__init__(length)
+        self.all_unreadable = unreadable
+
+    def __getitem__(self, key: int) -> int:
+        if key in self.all_unreadable:
+            raise ValueError(f"sample {key} cannot be read")
+        return super().__getitem__(key)
+
+
+class EndsInTheMiddle(Keys):
+    """Map style; sample 2 raises StopIteration."""
+
+    def __getitem__(self, key: int) -> int:
+        if key == 2:
+            raise StopIteration
+        return super().__getitem__(key)
+
+
+class Streams(minidl.IterableDataset[Any]):
+    """Iterable style: worker k has lengths[k] samples."""
+
+    def __init__(self, *lengths: int) -> None:
+        self.lengths = lengths
+
+    def samples(self) -> Iterable[Any]:
+        info = minidl.get_worker_info()
+        assert info is not None
+        return [10 * info.id + number for number in range(self.lengths[info.id])]
+
+    def __iter__(self) -> Iterator[Any]:
+        for sample in self.samples():
+            let_others_run()
+            yield sample
+
+
+class WithNone(Streams):
+    """Every second sample is None."""
+
+    def samples(self) -> Iterable[Any]:
+        return [None if number % 2 else number for number in range(5)]
+
+
+class FailsInTheMiddle(Streams):
+    """The third sample raises."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for sample in super().__iter__():
+            if sample % 10 == 2:
+                raise ValueError("this stream is broken")
+            yield sample
+
+
+class ItsOwnIterator(Streams):
+    """It begins anew whenever it is iterated, and whenever it has ended."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.rest = list(self.samples())
+        return self
+
+    def __next__(self) -> Any:
+        let_others_run()
+        if not self.rest:
+            self.rest = list(self.samples())
+            raise StopIteration
+        return self.rest.pop(0)
+
+
+def every_key(keys: list[Any]) -> list[Any]:
+    return keys
+
+
+def loader_of(dataset: Any, **options: Any) -> Any:
+    defaults = {"batch_size": 1, "collate_fn": every_key, "num_workers": 3, "prefetch_factor": 2}
+    return minidl.DataLoader(dataset, **{**defaults, **options})
+
+
+def epochs(dataset: Any, *lengths: int | None, **options: Any) -> list[Any]:
+    """What each epoch of a persistent loader yields or raises, and how its counts are at the end of the last. A length
+    is after how many batches an epoch is left."""
+    loader = loader_of(dataset, persistent_workers=True, **options)
+    found = []
+    for length in lengths:
+        found.append(list(itertools.islice(batches_or_errors(iter(loader)), length)))
+    iterator = loader._iterator
+    iterator._shutdown_workers()  # an exception that was raised again may keep it alive
+    return [*found, sorted(iterator._task_info), iterator._send_idx - iterator._rcvd_idx]
+
+
+def in_any_order(program: Callable[[], list[Any]]) -> list[Any]:
+    return [sorted(each, key=str) if isinstance(each, list) else each for each in program()]
+
+
+def counts(dataset: Any, **options: Any) -> list[Any]:
+    """After an epoch nothing is outstanding, with any worker."""
+    iterator = iter(loader_of(dataset, **options))
+    found = list(batches_or_errors(iterator))
+    iterator._shutdown_workers()
+    return [found, iterator._tasks_outstanding, iterator._workers_num_tasks, iterator._send_idx, iterator._rcvd_idx]
+
+
+def until_it_ends(dataset: Any, times: int, **options: Any) -> list[Any]:
+    """What comes until StopIteration, so many times."""
+    iterator = iter(loader_of(dataset, **options))
+    found = [list(batches_or_errors(iterator)) for _ in range(times)]
+    iterator._shutdown_workers()
+    return found
+
+
+def two_at_once() -> list[Any]:
+    loader = loader_of(Keys(5))
+    return [(one, other) for one, other in zip(loader, loader, strict=True)]
+
+
+class Late(Keys):
+    """Sample 3 takes three seconds."""
+
+    def __getitem__(self, key: int) -> int:
+        if key == 3 and machines.is_running():
+            sleep(3.0)
+        return super().__getitem__(key)
+
+
+def fails_in_worker_1(worker_id: int) -> None:
+    if worker_id == 1:
+        raise ValueError("no licence for worker 1")
+
+
+def use(function: Callable[..., Any], *args: Any, **options: Any) -> Callable[[], Any]:
+    return without_status_checks()(functools.partial(function, *args, **options))
+
+
+ERRORS = Use(
+    use(epochs, Broken(11, 0, 3, 4, 10), None, None),
+    "3 persistent workers, two epochs of 11 batches, of which four raise, among them the first and the last",
+    "A batch that raises is a batch like any other: afterwards everything is counted, sent and removed as if it had "
+    "been handed out, and the next epoch is not changed by it.",
+)
+ERRORS_IN_ANY_ORDER = Use(
+    use(in_any_order, functools.partial(epochs, Broken(11, 0, 3, 4, 10), None, None, in_order=False)),
+    "in_order=False, 3 persistent workers, two epochs of 11 batches, of which four raise",
+    ERRORS.cause,
+)
+LEFT = Use(
+    use(epochs, Keys(9), 2, None, 1, None),
+    "3 persistent workers; of four epochs the first and the third are left after one or two batches",
+    "Each epoch begins from nothing: what is still under way from the one before belongs to that one.",
+)
+FEW = Use(
+    use(lambda: [load(Keys(n), 2, num_workers=w, prefetch_factor=1) for n, w in ((0, 2), (2, 1), (2, 3))]),
+    "none or two batches, 1 to 3 workers, prefetch_factor=1, two epochs",
+    "There are fewer batches than workers, or none at all; or only one can be under way at a time.",
+)
+COUNTS = Use(
+    use(counts, Broken(8, 5)),
+    "3 workers, 8 batches, of which one raises; and the counts at the end of the epoch",
+    "At the end of an epoch nothing is outstanding: not in all, and not with any worker.",
+)
+STREAMS = Use(
+    use(in_any_order, functools.partial(epochs, Streams(0, 5, 2), None, 2, None, batch_size=2)),
+    "3 persistent workers, whose streams have 0, 5 and 2 samples, in batches of 2; the second of three epochs is left",
+    "Streams end at different times, and one is empty. In the next epoch each begins anew.",
+)
+UNBATCHED = Use(
+    use(in_any_order, lambda: [list(loader_of(Streams(0, 3, 1), batch_size=None, collate_fn=None))]),
+    "batch_size=None, 3 workers, whose streams have 0, 3 and 1 samples",
+    "Without automatic batching a task is one sample, not a list.",
+)
+NONES = Use(
+    use(in_any_order, lambda: [list(loader_of(WithNone(), batch_size=2))]),
+    "streams in which some samples are None",
+    "Any object can be a sample. Only StopIteration means that the stream has ended.",
+)
+RESTARTS = Use(
+    use(in_any_order, lambda: [list(loader_of(ItsOwnIterator(3, 0, 5), batch_size=2))]),
+    "streams that begin anew when they are iterated again, or asked again after their end",
+    "Take samples with next(), and after a StopIteration do not ask again.",
+)
+STREAM_FAILS = Use(
+    use(in_any_order, lambda: [list(batches_or_errors(iter(loader_of(FailsInTheMiddle(1, 4, 2), batch_size=2))))]),
+    "3 workers; the second one's stream raises ValueError at its third sample",
+    "An exception of the stream is not its end: it goes to main, which raises it.",
+)
+STOP_IN_A_MAP = Use(
+    use(until_it_ends, EndsInTheMiddle(7), 3),
+    "a map-style dataset; sample 2 raises StopIteration",
+    "Only an IterableDataset ends by StopIteration. Of any other it is an exception like all others.",
+)
+INIT_FAILS = Use(
+    use(until_it_ends, Keys(8), 1, worker_init_fn=fails_in_worker_1),
+    "3 workers, 8 batches; worker_init_fn raises in worker 1",
+    "Every task of that worker is answered with the failure, not only the first; the others work.",
+)
+TWO_AT_ONCE = Use(
+    use(two_at_once), "two iterators of one loader, in turns", "What belongs to one must not reach another."
+)
+TIMEOUT = Use(
+    use(until_it_ends, Late(5), 1, timeout=1),
+    "timeout=1; sample 3 takes three seconds",
+    "The user's timeout must still be raised: it comes from where main waits for the next message.",
+)
+
+
+def choices() -> list[Any]:
+    """Whom `_choose_worker` chooses in states that a run seldom reaches, and what is sent when no worker is left."""
+    iterator: Any = iter(loader_of(Keys(40)))
+    active, ended, found = WorkerState.ACTIVE, WorkerState.EXHAUSTED, []
+    for statuses, turn in (
+        ([ended, active, active], 1),
+        ([active, ended, active], 0),
+        ([active, active, ended], 2),
+        ([ended, active, ended], 2),
+    ):
+        iterator._workers_status, iterator._next_worker = statuses, turn
+        found.append([iterator._choose_worker(6) for _ in range(4)])
+    iterator._workers_status, iterator._tasks_outstanding = [ended] * 3, 1
+    before = iterator._send_idx, sorted(iterator._task_info), list(iterator._workers_num_tasks)
+    iterator._try_put_index()
+    after = iterator._send_idx, sorted(iterator._task_info), list(iterator._workers_num_tasks)
+    iterator._workers_status = [active] * 3
+    iterator._shutdown_workers()
+    return [*found, after == before, iterator._tasks_outstanding]
+
+
+def choices_by_room() -> list[Any]:
+    """Without order: whom `_choose_worker` chooses, by how many tasks each has."""
+    iterator: Any = iter(loader_of(Keys(40), in_order=False))
+    found = []
+    for tasks, turn in (([2, 0, 1], 0), ([1, 2, 2], 1), ([0, 1, 2], 2), ([2, 2, 2], 0), ([2, 1, 2], 2)):
+        iterator._workers_num_tasks, iterator._next_worker = list(tasks), turn
+        chosen = []
+        for _ in range(3):
+            worker_id = iterator._choose_worker(6)
+            chosen.append(worker_id)
+            if worker_id is not None:
+                iterator._workers_num_tasks[worker_id] += 1
+        found.append(chosen)
+    iterator._shutdown_workers()
+    return found
+
+
+def receives() -> list[Any]:
+    """The counts after each message: a Died, then the batches of tasks 1 and 0."""
+    iterator: Any = iter(loader_of(Keys(6), num_workers=2))
+    messages = [Died(iterator._epoch_id, 0), *(Result(iterator._epoch_id, k, k, [k]) for k in (1, 0))]
+    iterator._get_data = lambda timeout: messages.pop(0)
+    found = []
+    for _ in range(3):
+        task_id = iterator._receive(0)
+        arrived = [task for task, info in sorted(iterator._task_info.items()) if info.arrived]
+        found.append((task_id, iterator._tasks_outstanding, list(iterator._workers_num_tasks), arrived))
+    del iterator._get_data
+    iterator._shutdown_workers()
+    return found
+
+
+def not_all_bring_batches(**options: Any) -> list[Any]:
+    """The first two messages of `_receive` bring no batch."""
+    iterator: Any = iter(loader_of(Keys(5), **options))
+    receive, first = iterator._receive, [None, None]
+    iterator._receive = lambda timeout: first.pop() if first else receive(timeout)
+    found = sorted(iterator)
+    del iterator._receive
+    return found
+
+
+def when_it_ends(**options: Any) -> list[Any]:
+    """Whether the workers are gone: after the last batch, and at the end; of an epoch of none and of three."""
+    found = []
+    for length in (0, 3):
+        iterator: Any = iter(loader_of(Keys(length), **options))
+        batches = sorted(next(iterator) for _ in range(length))
+        before = iterator._shutdown
+        found.append((batches, before, list(iterator), iterator._shutdown))
+    return found
+
+
+class KeysThatFail:
+    """Eight keys; then it raises."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(8)
+        raise ValueError("no more keys can be read")
+
+
+def fails_to_draw() -> list[Any]:
+    return [list(batches_or_errors(iter(loader_of(Keys(9), sampler=KeysThatFail(), num_workers=2))))]
+
+
+CHOICES = Use(
+    use(choices),
+    "3 workers, of which one or two have ended, and `_choose_worker` asked four times; then all have, and "
+    "`_try_put_index` is called",
+    "The turn passes to the next worker that is ACTIVE, round and round, and from there on: 0, 2, 0, 2 if worker 1 has "
+    "ended. If none is left nothing is sent, counted or numbered.",
+)
+BY_ROOM = Use(
+    use(choices_by_room),
+    "in_order=False, 3 workers with 0 to 2 tasks each, of 6 in all; `_choose_worker` asked three times",
+    "Each has room for two. Look from the worker whose turn it is, round and round, at all of them: the first with "
+    "room is chosen, and after it the turn passes to the next. If none has room: None.",
+)
+RECEIVES = Use(
+    use(receives),
+    "`_receive`, called for a Died, the batch of task 1 and that of task 0: what it returns, and the counts after each",
+    "A Died is no result, and changes no count. A batch counts as received when it arrives, be it its turn or not.",
+)
+ONE_AT_A_TIME = Use(
+    use(counts, Broken(6, 1, 3), num_workers=1, prefetch_factor=1),
+    "one worker, prefetch_factor=1, 6 batches, of which two raise",
+    "Only one task is under way at a time. Whatever it brings, a batch or an exception, the next one must be sent.",
+)
+ONE_AT_A_TIME_IN_ANY_ORDER = Use(
+    use(counts, Broken(6, 1, 3), num_workers=1, prefetch_factor=1, in_order=False),
+    f"in_order=False, {ONE_AT_A_TIME.words}",
+    ONE_AT_A_TIME.cause,
+)
+NO_BATCHES_FIRST = Use(
+    use(not_all_bring_batches, in_order=False),
+    "in_order=False; the first two calls of `_receive` return None",
+    "Any number of messages may bring no batch, one after the other.",
+)
+ENDS = Use(
+    use(when_it_ends),
+    "epochs of 0 and of 3 batches: whether the workers are gone after the last batch, and after the end",
+    "The workers are shut down when the epoch is over, just before StopIteration: not earlier, and also if there was "
+    "no batch at all.",
+)
+ENDS_IN_ANY_ORDER = Use(use(when_it_ends, in_order=False), f"in_order=False; {ENDS.words}", ENDS.cause)
+FAILS_TO_DRAW = Use(
+    use(fails_to_draw),
+    "a sampler that raises ValueError after eight keys",
+    "Only StopIteration is the sampler's end. Any other exception must reach the training loop, or the epoch would be "
+    "short and nobody knew why.",
+)
+HALF_DONE = "It works as long as nothing interrupts it. What is half done at the line where the interruption comes?"
+ONE_EPOCH = Use(use(load, Keys(5), num_workers=2), "5 batches, 2 workers", HALF_DONE)
+PINNED = Use(use(load, Keys(4), num_workers=2, pin_memory="host"), "4 batches, 2 workers, pinned", HALF_DONE)
+TWO_EPOCHS = Use(
+    use(load, Keys(3), 2, num_workers=2, persistent_workers=True),
+    "2 epochs of 3 batches, 2 persistent workers",
+    HALF_DONE,
+)
+
+IN_ORDER = (ERRORS, LEFT, FEW, COUNTS, INIT_FAILS, TWO_AT_ONCE, TIMEOUT)
+OF_STREAMS = (STREAMS, UNBATCHED, NONES, RESTARTS, STREAM_FAILS)
+# By exercise: what its text leaves to another exercise is not among them.
+USES: dict[int, tuple[Use, ...]] = {
+    5: (CHOICES, FAILS_TO_DRAW, *IN_ORDER, *OF_STREAMS),
+    6: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER, STOP_IN_A_MAP),
+    7: (RECEIVES, ONE_AT_A_TIME, ENDS, *IN_ORDER),
+    8: (BY_ROOM, NO_BATCHES_FIRST, ONE_AT_A_TIME_IN_ANY_ORDER, ENDS_IN_ANY_ORDER, ERRORS_IN_ANY_ORDER),
+    9: (*IN_ORDER, *OF_STREAMS),
+    10: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
+    11: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
+    12: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
+    13: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
+}
+INTERRUPTED: dict[int, tuple[Use, ...]] = {
+    6: (ONE_EPOCH, TWO_EPOCHS),
+    12: (ONE_EPOCH, TWO_EPOCHS),
+    13: (ONE_EPOCH, PINNED),
+}
