@@ -250,5 +250,5 @@ def test_nothing_is_emitted_after_the_shutdown() -> None:
             over.set()
 
     with recorder(slow_feeder):
-        list(minidl.DataLoader(range(4), num_workers=2))
+        list(minidl.DataLoader(range(4), num_workers=2, transport="torch"))
     assert emitted[-2:] == [Kind.SHUTDOWN_END, Kind.EPOCH_END] and emitted.count(Kind.FEEDER_END) == 2

@@ -49,7 +49,7 @@ LOADER = f"a loader with {WORKERS} workers, whose pipes hold {SMALL} bytes"
 
 
 def _alone(answer: Answer) -> Finding | None:
-    for trial, number in itertools.product(TRIALS, range(14)):
+    for trial, number in itertools.product(TRIALS, range(24)):
         beat(trial.call)
         # By default, with each thread slow in turn, and by chance.
         schedule = Schedule() if number == 0 else OneSlowThread(number - 1) if number < 4 else Random(number)
@@ -115,14 +115,14 @@ EXERCISE = Exercise(
     `put(message)` never blocks: all that it does is call `_forward`, which leaves the message in a buffer, and a
     thread, the feeder, sends it.
 
-    The first message starts the feeder; no earlier, because the workers must be forked first. `_feed` is what the
-    feeder runs: it takes messages from the buffer and sends them, in the order of the puts. When the queue is closed,
-    it ends, but only after everything that was put is sent. The last user of the writer closes it: this tells the
-    reader that nothing more comes. If the reader is gone, `self._send` raises OSError: then, too, the feeder ends
+    The first message starts the feeder, the only one; no earlier, because the workers must be forked first. `_feed` is
+    what the feeder runs: it takes messages from the buffer and sends them, in the order of the puts. When the queue is
+    closed, it ends, but only after everything that was put is sent. The last user of the writer closes it: this tells
+    the reader that nothing more comes. If the reader is gone, `self._send` raises OSError: then, too, the feeder ends
     quietly.
 
     `close()` declares that nothing more will be put, and does not wait. If nothing was ever put, there is no feeder. It
-    may be called twice; after the first call `self._closed` is True.
+    may be called twice; after the first call `self._closed` is True, in any case.
 
     You may leave out the calls of `emit`, and the case in which no thread can be started any more.
     """,

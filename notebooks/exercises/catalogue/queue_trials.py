@@ -12,6 +12,7 @@ from minidl.messages import Task
 from minidl.queues import Channel, Producer
 from minidl.transport import Handles
 from minidl.world.simulated import Outcome
+from minidl.world.simulated.machine import current_machine
 
 PUTS = 5
 SMALL = 64  # bytes that a pipe holds: less than a message has
@@ -45,6 +46,44 @@ def no_reader() -> None:
     wires.put(PUTS)
     wires.channel.reader.close()  # the write that waits fails, and so the feeder ends
     wires.producer.close()
+
+
+def no_reader_and_more_puts() -> int:
+    """Not closed. How many feeders there have been."""
+    wires = Wires()
+    wires.put(PUTS)
+    wires.channel.reader.close()
+    wires.producer.join_thread()
+    wires.put(2)
+    return len(current_machine().threads) - 1
+
+
+def reset() -> None:
+    """The write fails, but not since the reader is gone."""
+    wires = Wires()
+
+    def send(message: Any) -> None:
+        raise ConnectionResetError("the connection was reset")
+
+    wires.producer._send = send  # type: ignore[method-assign]
+    wires.put(2)
+    wires.producer.close()
+    wires.producer.join_thread()
+    wires.channel.reader.close()
+
+
+def nothing_put_and_closed() -> list[bool]:
+    wires = Wires()
+    wires.producer.close()
+    return [False, wires.producer.closed]
+
+
+def one_put_and_closed() -> list[int]:
+    """`close` comes while the feeder sends the only message."""
+    wires = Wires()
+    wires.put(1)
+    wires.producer.close()
+    return wires.read()
 
 
 def read_and_closed() -> list[int]:
@@ -95,7 +134,21 @@ def _waits(outcome: Outcome) -> bool:
 def _blocks(outcome: Outcome) -> str:
     if _waits(outcome):
         return "writes in the caller's thread and can block it"
-    return "an error ends the feeder" if outcome.errors else ""
+    if outcome.errors:
+        return "an error ends the feeder"
+    return "the feeder outlives the queue" if outcome.left else "the pipe stays open" if outcome.open_pipes else ""
+
+
+def _one_feeder(outcome: Outcome) -> str:
+    if _waits(outcome) or outcome.left:
+        return "the feeder outlives the queue"
+    if outcome.result != 1:
+        return "a feeder for each message"
+    return "the pipe stays open" if outcome.open_pipes else ""
+
+
+def _ends_quietly(outcome: Outcome) -> str:
+    return "an error ends the feeder" if outcome.errors or outcome.left or outcome.open_pipes else ""
 
 
 def _sends(outcome: Outcome) -> str:
@@ -133,6 +186,17 @@ TRIALS = (
     Trial(f"put {PUTS} times, close twice, read", closed_and_read, f"{ALL}, and then the pipe ends", _sends_the_rest),
     Trial("close without a put, read", nothing_put, "the pipe ends", _ends),
     Trial("`closed` before and after close", closed, "[False, True]", _says_closed),
+    Trial("`closed` after close, without a put", nothing_put_and_closed, "[False, True]", _says_closed),
+    Trial("put once, close at once, read", one_put_and_closed, "one message, and then the pipe ends", _ends),
+    Trial(
+        f"put {PUTS} times, close the reader, wait for the feeder, put twice more, and never close",
+        no_reader_and_more_puts,
+        "the feeder has ended and closed the writer; there is no other",
+        _one_feeder,
+    ),
+    Trial(
+        "put twice, where `_send` raises ConnectionResetError; close", reset, "the feeder ends quietly", _ends_quietly
+    ),
 )
 
 

@@ -5,14 +5,14 @@ a pipe, and a full pipe makes the writer wait. Main must not wait: another proce
 waiting for main to read. So `put(message)` never blocks: all that it does is call `_forward`, which
 leaves the message in a buffer, and a thread, the feeder, sends it.
 
-The first message starts the feeder; no earlier, because the workers must be forked first. `_feed`
-is what the feeder runs: it takes messages from the buffer and sends them, in the order of the puts.
-When the queue is closed, it ends, but only after everything that was put is sent. The last user of
-the writer closes it: this tells the reader that nothing more comes. If the reader is gone,
-`self._send` raises OSError: then, too, the feeder ends quietly.
+The first message starts the feeder, the only one; no earlier, because the workers must be forked
+first. `_feed` is what the feeder runs: it takes messages from the buffer and sends them, in the
+order of the puts. When the queue is closed, it ends, but only after everything that was put is
+sent. The last user of the writer closes it: this tells the reader that nothing more comes. If the
+reader is gone, `self._send` raises OSError: then, too, the feeder ends quietly.
 
 `close()` declares that nothing more will be put, and does not wait. If nothing was ever put, there
-is no feeder. It may be called twice; after the first call `self._closed` is True.
+is no feeder. It may be called twice; after the first call `self._closed` is True, in any case.
 
 You may leave out the calls of `emit`, and the case in which no thread can be started any more.
 
