@@ -159,10 +159,17 @@ def moving_costs(effort: Effort) -> Iterator[Table]:
             compared = ratio(taken, cell.goal if workers == 2 else 0.97)
             table.rows.append((cell.name, str(workers), *rates, *compared))
             serial[cell.name, workers] = taken.median_second
-    largest = loading.CELLS[-1].name
-    beside = serial[largest, 0] / serial[largest, 2]
-    words = f"{largest}, 2 workers beside none", "", "", "", f"{beside:.2f}", "", verdict(beside, 1 / 1.3)
-    table.rows.append(words)
+    largest = loading.CELLS[-1]
+    progress(f"slots: {largest.name}, 0 workers, batches kept")
+    outstanding = 4  # two for each worker
+    kept = loading.seconds_kept(largest, outstanding, effort.seconds, effort.turns)
+    for words, seconds, goal in (
+        ("none", serial[largest.name, 0], 1 / 1.3),
+        (f"none and {outstanding} batches kept", kept, None),
+    ):
+        beside = seconds / serial[largest.name, 2]
+        judged = verdict(beside, goal) if goal else ""
+        table.rows.append((f"{largest.name}, 2 workers beside {words}", *[""] * 3, f"{beside:.2f}", "", judged))
     yield table
     columns = ("a batch", "workers", "torch, ms", "slots, ms", "torch / slots", "quartiles", "goal")
     table = Table("From `iter(loader)` to the first batch, with slots", columns)
@@ -172,16 +179,21 @@ def moving_costs(effort: Effort) -> Iterator[Table]:
         times = f"{taken.median_first * 1e3:.1f}", f"{taken.median_second * 1e3:.1f}"
         table.rows.append((cell.name, "2", *times, *ratio(taken, 1.0)))
     yield table
-    table = Table(
-        "`next()` beside workers that compute in Python", ("leaves", "torch, ms", "slots, ms", "goal, at most")
-    )
+    yield beside_computing(effort)
+    yield limits(effort)
+
+
+def beside_computing(effort: Effort) -> Table:
+    columns = ("leaves", "", "torch, ms", "slots, ms", "goal, at most")
+    table = Table("`next()` beside workers that compute in Python", columns)
     for leaves in moving.LEAVES:
         progress(f"slots: next() beside computing workers, {leaves} leaves")
-        taken = moving.compare_next(leaves, effort.predicted // 2, effort.tried)
-        times = [taken.median_first * 1e3, taken.median_second * 1e3]
-        table.rows.append((str(leaves), *(f"{time:.2f}" for time in times), verdict(times[1], 0.3, at_most=True)))
-    yield table
-    yield limits(effort)
+        for again, words in ((False, "after a training step"), (True, "right after another")):
+            taken = moving.compare_next(leaves, again, effort.predicted // 2, effort.tried)
+            times = [taken.median_first * 1e3, taken.median_second * 1e3]
+            judged = "" if again else verdict(times[1], 0.3, at_most=True)
+            table.rows.append((str(leaves), words, *(f"{time:.2f}" for time in times), judged))
+    return table
 
 
 def limits(effort: Effort) -> Table:

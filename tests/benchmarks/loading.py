@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -86,12 +87,13 @@ def open_loader(package: Any, cell: Cell, num_workers: int) -> Iterator[Any]:
     )
 
 
-def seconds_per_batch(package: Any, cell: Cell, num_workers: int, batches: int) -> float:
-    """The mean over `batches` batches of a loader in full swing, without starting and stopping it."""
+def seconds_per_batch(package: Any, cell: Cell, num_workers: int, batches: int, held: int = 0) -> float:
+    """The mean over `batches` batches of a loader in full swing, without starting and stopping it. The last `held`
+    batches are kept, so that each is made in other memory than these."""
     iterator = open_loader(package, cell, num_workers)
-    deque(islice(iterator, SKIPPED), maxlen=0)
+    kept = deque(islice(iterator, SKIPPED), maxlen=held)
     begin = perf_counter()
-    deque(islice(iterator, batches), maxlen=0)
+    kept.extend(islice(iterator, batches))
     return (perf_counter() - begin) / batches
 
 
@@ -120,6 +122,12 @@ def compare_throughput(cell: Cell, num_workers: int, seconds: float, turns: int,
     measure = partial(seconds_per_batch, cell=cell, num_workers=num_workers)
     first = partial(measure, torch.utils.data, batches=batches[0])
     return in_turns(first, partial(measure, ours, batches=batches[1]), turns)
+
+
+def seconds_kept(cell: Cell, held: int, seconds: float, turns: int) -> float:
+    """Seconds a batch without workers, while the last `held` batches are kept: the median of `turns`."""
+    batches = batches_within(seconds, Slots, cell, 0)
+    return median(seconds_per_batch(Slots, cell, 0, batches, held) for _ in range(turns))
 
 
 def compare_first_batch(num_workers: int, turns: int, cell: Cell = SMALLEST, ours: Any = minidl) -> Comparison:

@@ -40,23 +40,26 @@ class Computing(torch.utils.data.Dataset):
         return [torch.zeros(16) for _ in range(self.leaves)]
 
 
-def seconds_in_next(package: ModuleType, leaves: int, batches: int) -> float:
-    """The median time of a next() whose batch is there already, while both workers compute others."""
+def seconds_in_next(package: ModuleType, leaves: int, batches: int, again: bool = False) -> float:
+    """The median time of a next() whose batch is there already, while both workers compute others: the first after a
+    training step, or (`again`) the next after that."""
     iterator = iter(package.DataLoader(Computing(leaves), num_workers=2, worker_init_fn=place_worker))
     taken = []
     for _ in range(batches):
         sleep(STEP)
+        if again:
+            next(iterator)
         begin = perf_counter()
         next(iterator)
         taken.append(perf_counter() - begin)
     return median(taken[batches // 10 :])
 
 
-def compare_next(leaves: int, batches: int, turns: int) -> Comparison:
+def compare_next(leaves: int, again: bool, batches: int, turns: int) -> Comparison:
     """Seconds in next(), torch first, minidl second."""
 
     def measure(package: ModuleType) -> Callable[[], float]:
-        return lambda: seconds_in_next(package, leaves, batches)
+        return lambda: seconds_in_next(package, leaves, batches, again)
 
     return in_turns(measure(torch.utils.data), measure(minidl), turns)
 
