@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 import shutil
+import sys
 import traceback
 import types
 from collections.abc import Iterator
@@ -114,6 +115,7 @@ def read(exercise: Exercise, path: Path) -> Answer:
     _no_reference(exercise, tree, path)
     module = types.ModuleType(f"answer_{exercise.id}")
     module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
     try:
         exec(compile(tree, str(path), "exec"), vars(module))
     except Exception as error:

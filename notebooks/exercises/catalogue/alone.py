@@ -1,4 +1,4 @@
-"""Exercises 10, 12 and 13: a learner's functions called alone, on what has only the fields in the legend. What they
+"""Exercises 12 and 13: a learner's functions called alone, on what has only the fields in the legend. What they
 call is written down, and may raise."""
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
-from minidl import deaths, pinning, shutdown
-from minidl.messages import Result
+from minidl import deaths, shutdown
 from minidl.shutdown import PATIENCE
 from minidl.states import WorkerState
 from notebooks.exercises.answers import Answer
@@ -50,6 +47,7 @@ class Loader:
     raises_in: str = ""  # this step, or a join
     error: type[BaseException] = KeyboardInterrupt
     own: bool = True  # it was built by this process
+    pin_takes: float = 0.0  # seconds until the pin thread has ended
     did: list[str] = field(default_factory=list)
     now: float = 100.0
     told: dict[int, float] = field(default_factory=dict)
@@ -81,6 +79,7 @@ class Loader:
     def does(self, what: str, step: str = "") -> None:
         if what:
             self.did.append(what)
+        self.now += self.pin_takes if what == "stop_pin_thread" else 0.0
         if self.raises_in and self.raises_in in (what, step):
             self.raises_in = ""
             raise self.error
@@ -122,12 +121,22 @@ def _after_an_error(loader: Loader, answer: Answer) -> list[str]:
     return ["end_pin_thread"] * (step == "stop_pin_thread" and "end_pin_thread" in did) + last
 
 
+def _in_the_last_steps(loader: Loader, answer: Answer) -> list[str]:
+    """Main must stop watching. (Whether step 5 is done after an exception in step 4 is left open.)"""
+    return sorted({each for each in loader.shut_down(answer) if each == "signals.unwatch" or "raises" in each})
+
+
 AT = ("stop_pin_thread", "sets the done event", "tell_to_stop", "join")
 ENDINGS: tuple[tuple[str, Callable[[Loader, Answer], list[str]], Callable[[], Loader]], ...] = (
     ("3 workers, which end within a second; called twice", _in_order, lambda: Loader((0.1, 0.3, 0.2))),
     ("3 workers, which end after 2, 3 and 4 s", _in_order, lambda: Loader((2.0, 3.0, 4.0))),
     ("2 workers; the first never ends", _in_order, lambda: Loader((NEVER, 0.5))),
     ("2 workers, which have ended before", _in_order, lambda: Loader((-NEVER, -NEVER))),
+    (
+        "a pin thread that takes 4 s to stop; 2 workers, which end 2 and 9 s after they were told",
+        _in_order,
+        lambda: Loader((2.0, 9.0), pin_takes=4.0),
+    ),
     ("an iterator that another process built", _in_order, lambda: Loader((0.1, 0.1), own=False)),
     *(
         (
@@ -136,6 +145,11 @@ ENDINGS: tuple[tuple[str, Callable[[Loader, Answer], list[str]], Callable[[], Lo
             lambda step=step, error=error: Loader((0.1, 0.1), step, error),
         )
         for step, error in itertools.product(AT, (KeyboardInterrupt, OSError, SystemExit))
+    ),
+    (
+        "KeyboardInterrupt in the middle: use_force",
+        _in_the_last_steps,
+        lambda: Loader((0.1, 0.1), "use_force"),
     ),
 )
 SHUTDOWN_CAUSE = (
@@ -163,13 +177,14 @@ class Watched:
 
     states: str  # A: ACTIVE, E: EXHAUSTED, D: DEAD; in capitals if alive
     pin: bool | None = None
+    exitcode: int | None = -9  # of those that have ended
     failed: list[str] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
 
     def iterator(self) -> Any:
         states = {"a": WorkerState.ACTIVE, "e": WorkerState.EXHAUSTED, "d": WorkerState.DEAD}
         return SimpleNamespace(
-            _workers=[SimpleNamespace(is_alive=each.isupper, exitcode=-9) for each in self.states],
+            _workers=[self.worker(each) for each in self.states],
             _workers_status=[states[each.lower()] for each in self.states],
             _ending_of=list(range(len(self.states))),
             _endings=SimpleNamespace(remove=self.remove),
@@ -177,6 +192,9 @@ class Watched:
             _failure=None,
             _epoch_id=7,
         )
+
+    def worker(self, state: str) -> Any:
+        return SimpleNamespace(is_alive=state.isupper, exitcode=None if state.isupper() else self.exitcode)
 
     def remove(self, ending: int) -> None:
         if ending in self.removed or self.states[ending].lower() == "d":
@@ -207,7 +225,7 @@ HEALTH: tuple[tuple[str, str, bool | None], ...] = tuple(
         ("AA", True, "nothing"),
         ("AA", False, "the pin thread"),
         ("Aa", None, "worker 1"),
-        ("Aaa", True, "worker 1 or 2"),
+        ("Aaa", True, "worker 1 or 2"),  # the other may be noted, too
         ("EA", None, "nothing"),
         ("eA", None, "nothing"),
         ("eA", False, "the pin thread"),
@@ -216,28 +234,34 @@ HEALTH: tuple[tuple[str, str, bool | None], ...] = tuple(
         ("ea", None, "worker 1"),
         ("dea", True, "worker 2"),
         ("dd", None, "nothing"),
+        ("dd", False, "the pin thread"),
+        ("EE", False, "the pin thread"),
+        ("ee", True, "nothing"),
+        ("ed", False, "the pin thread"),
     )
 )
 WORDS = {"A": "ACTIVE", "a": "ACTIVE but ended", "E": "EXHAUSTED", "e": "EXHAUSTED and ended", "d": "DEAD"}
 HEALTH_CAUSE = (
-    "A worker counts as lost if it is ACTIVE and its process has ended: report it, note it as DEAD, and remove its own "
-    "ending, all three. One that is DEAD was dealt with before. The pin thread counts whatever the workers are."
+    "A worker counts as lost if it is ACTIVE and its process has ended, in whatever way: report it, note it as DEAD, "
+    "and remove its own ending, all three. One that is DEAD was dealt with before. The pin thread counts whatever the "
+    "workers are."
 )
 
 
 def checks_alone(answer: Answer) -> Finding | None:
-    for states, expected, pin in HEALTH:
-        workers = ", ".join(WORDS[each] for each in states)
+    for (states, expected, pin), code in itertools.product(HEALTH, (-9, 0)):
         thread = {None: "", True: "; the pin thread is alive", False: "; the pin thread has ended"}[pin]
-        call = f"check_health(iterator): its workers are {workers}{thread}"
-        tried = attempt(answer, call, lambda: Watched(states, pin).checked(answer, deaths.check_health))  # noqa: B023
-        named = [expected] if " or " not in expected else ["worker 1", "worker 2"]
-        right = [f"reports {each}; noted as dead: {[int(each[-1])] if each[-1].isdigit() else []}" for each in named]
+        call = f"check_health(iterator): its workers are {_in_words(states, code)}{thread}"
+        watched = Watched(states, pin, code)
+        tried = attempt(answer, call, functools.partial(watched.checked, answer, _checked))
+        right = [f"reports {expected}; noted as dead: {[int(expected[-1])] if expected[-1].isdigit() else []}"]
+        if " or " in expected:
+            right = [f"reports worker {k}; noted as dead: {noted}" for k in (1, 2) for noted in ([k], [1, 2])]
         if tried.value not in right:
             return tried.finding("a check of the health", " or ".join(right), HEALTH_CAUSE)
-    for number, states in ((0, "aA"), (1, "Aa"), (0, "eA"), (1, "dee")):
-        watched, lost = Watched(states), states[number] == "a"
-        call = f"worker_ended(iterator, {number}): its workers are {', '.join(WORDS[each] for each in states)}"
+    for (number, states), code in itertools.product(((0, "aA"), (1, "Aa"), (0, "eA"), (1, "dee")), (-9, 0, 1)):
+        watched, lost = Watched(states, None, code), states[number] == "a"
+        call = f"worker_ended(iterator, {number}): its workers are {_in_words(states, code)}"
         ended = functools.partial(watched.checked, answer, functools.partial(_ended, number))
         tried = attempt(answer, call, ended)
         right = [f"reports {f'worker {number}' if lost else 'nothing'}; noted as dead: {[number] if lost else []}"]
@@ -246,33 +270,14 @@ def checks_alone(answer: Answer) -> Finding | None:
     return None
 
 
+def _in_words(states: str, code: int) -> str:
+    ended = f" (exit code {code})" * (code >= 0 and not states.isupper())
+    return ", ".join(WORDS[each] for each in states) + ended
+
+
+def _checked(iterator: Any) -> None:
+    deaths.check_health(iterator)
+
+
 def _ended(number: int, iterator: Any) -> None:
     deaths.worker_ended(iterator, number)
-
-
-# ---- exercise 10
-
-
-def pins_alone(answer: Answer) -> Finding | None:
-    """`pinned` with another device, and another epoch than the thread's."""
-
-    def pinned(raises: bool) -> str:
-        def pin_batch(batch: Any, device: Any, epoch_id: int, task_id: int, worker_id: int) -> str:
-            if raises:
-                raise ValueError("this batch cannot be pinned")
-            return f"{batch} on {device}, of epoch {epoch_id}, task {task_id}, worker {worker_id}"
-
-        with instead(answer, pinning, pin_batch=pin_batch):
-            found = pinning.pinned(Result(9, 3, 1, "batch"), "host" if raises else "cuda")
-        data = found.data.exc_type.__name__ if isinstance(found.data, ExceptionWrapper) else found.data
-        return f"Result({found.epoch_id}, {found.task_id}, {found.worker_id}, {data})"
-
-    for raises, words in ((False, ""), (True, ", where pin_batch raises ValueError")):
-        expected = pinned(raises)
-        device = "host" if raises else "cuda"
-        call = f"pinned(Result(9, 3, 1, batch), {device!r}){words}"
-        tried = attempt(answer, call, functools.partial(pinned, raises))
-        if tried.value != expected and not (raises and isinstance(tried.error, ValueError)):  # the loop may catch it
-            cause = "The device is `pinned`'s argument, and the three numbers are the Result's own, whatever happens."
-            return tried.finding("other numbers, or another device", expected, cause)
-    return None

@@ -57,6 +57,8 @@ class Said:
         self.asked += 1
         if key == 99:
             raise IndexError("there is no sample 99")
+        if key == 7:
+            return None
         return ["sample", key, self.asked]
 
 
@@ -69,12 +71,19 @@ def fetched(dataset: Callable[[], Any], keys: Any, batching: bool = True) -> Any
     return MapFetcher(dataset(), batching, list, False).fetch(keys)
 
 
+def keys_afterwards(dataset: Callable[[], Any]) -> list[Any]:
+    keys = [2, 0, 1]
+    MapFetcher(dataset(), True, list, False).fetch(keys)
+    return keys
+
+
 def _fetches() -> Iterator[tuple[str, Callable[[], Any]]]:
     for kind, also in ((Said, ""), (SaidAtOnce, " of a dataset with __getitems__")):
-        for keys in ([5], [5, 5], [0, 2], ["a", (1, 2)]):
+        for keys in ([5], [5, 5], [0, 2], ["a", (1, 2)], [6, 7, 8]):
             yield f"fetch({keys}){also}", functools.partial(fetched, kind, keys)
         for key in (12, 0, "", [3, 4], (3, 4), None):
             yield f"fetch({key!r}){also}, without automatic batching", functools.partial(fetched, kind, key, False)
+        yield f"keys = [2, 0, 1]; fetch(keys){also}; keys", functools.partial(keys_afterwards, kind)
     yield "fetch([8, 99, 10]), where sample 99 raises IndexError", functools.partial(fetched, Said, [8, 99, 10])
 
 
@@ -102,16 +111,35 @@ def named(name: str) -> Any:
     return lambda batch, *, collate_fn_map=None: f"{name} of {list(batch)}"
 
 
+class Grade(int):
+    def __repr__(self) -> str:
+        return f"Grade({int(self)})"
+
+
+class School(Grade):
+    def __repr__(self) -> str:
+        return f"School({int(self)})"
+
+
+def nothing(batch: Any, *, collate_fn_map: Any = None) -> None:
+    return None
+
+
 def refuses(batch: Any, *, collate_fn_map: Any = None) -> Any:
     raise ValueError("these cannot be put together")
 
 
-def collated(batch: list[Any], table: dict[Any, Any]) -> Any:
+def collated(batch: list[Any], table: dict[Any, Any] | None) -> Any:
     return collate.collate(batch, collate_fn_map=table)
+
+
+def _type_names(kind: Any) -> str:
+    return f"({', '.join(each.__name__ for each in kind)})" if isinstance(kind, tuple) else kind.__name__
 
 
 def _collations() -> Iterator[tuple[str, Callable[[], Any]]]:
     numbers = {int: named("ints")}
+    batch: list[Any]
     for batch in (
         [Rows([1, 2]), Rows([3, 4])],
         [Record(a=1, b=2), Record(b=3, a=4)],
@@ -126,6 +154,18 @@ def _collations() -> Iterator[tuple[str, Callable[[], Any]]]:
         table: dict[Any, Any] = {**numbers, kind: named(kind.__name__)}
         call = f"collate({[first, second]}, collate_fn_map={{int: ..., {kind.__name__}: ...}})"
         yield call, functools.partial(collated, [first, second], table)
+    schools = [School(1), School(2)]  # each an instance of three types
+    table = {Grade: named("grades"), School: named("schools"), int: named("ints")}
+    for kinds in ((int, Grade), (Grade, int), (int, (str, Grade)), ((str, int), School), (int, Grade, School)):
+        names = ", ".join(f"{_type_names(kind)}: ..." for kind in kinds)
+        some = {kind: table[kind[1] if isinstance(kind, tuple) else kind] for kind in kinds}
+        call = f"collate({schools}, collate_fn_map={{{names}}}); a School is a Grade, and that an int"
+        yield call, functools.partial(collated, schools, some)
+    untabled: list[list[Any]] = [[[], []], [{}, {}], [{"a": []}, {"a": []}], [[1], [2]]]
+    for batch in untabled:
+        yield f"collate({batch}), without a table", functools.partial(collated, batch, None)
+    call = "collate([{'a': 1}, {'a': 2}]), where the table's function returns None"
+    yield call, functools.partial(collated, [{"a": 1}, {"a": 2}], {int: nothing})
     call = "collate([[1, 2], [3, 4]]), where the table's function raises ValueError"
     yield call, functools.partial(collated, [[1, 2], [3, 4]], {int: refuses})
 
@@ -138,6 +178,29 @@ class Endless:
 
     def __iter__(self) -> Iterator[int]:
         return itertools.count()
+
+
+class EqualToAll:
+    """A key; comparing it tells nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "EqualToAll()"
+
+
+class NotComparable(EqualToAll):
+    """Like an array of several numbers."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("keys need not be compared")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a key need not be true or false")
+
+    def __repr__(self) -> str:
+        return "NotComparable()"
 
 
 class FailsLate:
@@ -175,6 +238,10 @@ def _lists() -> Iterator[tuple[str, Callable[[], Any]]]:
             f"BatchSampler of a sampler that raises at its sixth key, {options}",
             functools.partial(lists, FailsLate(), 2, drop_last),
         )
+        keys: tuple[Any, ...] = (EqualToAll(), NotComparable(), None, [])
+        for key in keys:
+            call = f"BatchSampler of a sampler with three keys {key!r}, {options}"
+            yield call, functools.partial(lists, [key] * 3, 2, drop_last)
         for length, size in itertools.product(range(6), (1, 2, 3, 7)):
             call = f"BatchSampler(range({length}), batch_size={size}, drop_last={drop_last})"
             yield call, functools.partial(lists, range(length), size, drop_last)
@@ -197,7 +264,10 @@ def shares(length: int, ranks: int, *epochs: int | None, **options: Any) -> list
 
 
 def _shares() -> Iterator[tuple[str, Callable[[], Any]]]:
-    for length, ranks, drop_last in ((10, 4, False), (10, 4, True), (0, 2, False), (1, 3, False), (3, 8, False)):
+    cases = ((10, 4), (0, 2), (1, 3), (3, 8), (12, 4), (4, 4), (5, 1), (16, 3))
+    for (length, ranks), drop_last in itertools.product(cases, (False, True)):
+        if drop_last and length < ranks:
+            continue  # no rank has any keys
         call = f"DistributedSampler(range({length}), num_replicas={ranks}, shuffle=True, seed=3, drop_last={drop_last})"
         one = functools.partial(
             shares, length, ranks, None, None, 1, None, 0, shuffle=True, seed=3, drop_last=drop_last

@@ -102,7 +102,7 @@ EXERCISE = Exercise(
     `__getitems__`, call it once with the whole list of keys; otherwise ask for the keys one by one.
     """,
     legend={
-        "keys": "[12, 13, 14, 15] with automatic batching; 12 without",
+        "keys": "[12, 13, 14, 15] with automatic batching; 12 without. It is the sampler's: do not change the list",
         "self.dataset": "dataset[12] is a sample; dataset.__getitems__([12, 13]), if it exists, is a list of samples",
         "self.auto_collation": "True with automatic batching",
     },

@@ -14,7 +14,7 @@ from typing import Any
 from minidl.events import WAKE, Kind, Queue
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
-from notebooks.exercises.catalogue.alone import pins_alone
+from notebooks.exercises.catalogue.alone_messages import passes_on, pins_alone
 from notebooks.exercises.catalogue.pinning_programs import epochs, faulty, mixed, plain, streams, unpinnable, unreadable
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
@@ -137,6 +137,8 @@ CAUSES = {
     "the loop ends. Stopped is an Exception, so catch it before you catch Exception.",
     "wraps the error of a Failed": "Main raises its own error from the one in a Failed: put the exception itself into "
     "it, not an ExceptionWrapper, which is for a Result.",
+    "an empty ExceptionWrapper": "ExceptionWrapper(where=...) takes the exception that is being handled at the moment: "
+    "outside an except clause there is none, and main has nothing to raise. Make it where you catch.",
     "raises": "Nothing goes wrong in this run, yet the pin thread ends with an exception: there is a slip in the "
     "line named below. Put whole messages into data_queue: the Result with its task's number, not just its batch.",
 }
@@ -149,13 +151,15 @@ def grade(answer: Answer) -> Finding | None:
             broken = play(case.program, [*RULES, what_comes], chance=30, most_steps=STEPS)
             if broken is not None:
                 return explained(answer, broken, _mistake(broken, case.program), case.call, CAUSES)
-    return pins_alone(answer) or with_real_processes(answer, mixed, SKIPPING * 2)
+    return passes_on(answer) or pins_alone(answer) or with_real_processes(answer, mixed, SKIPPING * 2)
 
 
 def _mistake(broken: Broken, program: Any) -> str:
     rule, run = broken.rule, broken.run
     if "exception causes must derive" in broken.error:
         return "wraps the error of a Failed"
+    if "'NoneType' object has no attribute '__name__'" in broken.error:  # raised by ExceptionWrapper.reraise
+        return "an empty ExceptionWrapper"
     if rule == STAYS_ALIVE.name:
         if any(isinstance(error, (NameError, ImportError)) for _, error in run.outcome.errors):
             return "raises"

@@ -9,6 +9,7 @@ import minidl
 from minidl.events import RESUME, Kind, Queue
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
+from notebooks.exercises.catalogue.alone_messages import shakes_hands
 from notebooks.exercises.catalogue.death_programs import next_epoch
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
@@ -105,7 +106,15 @@ def _answers(run: Run) -> Iterator[Breach]:
         waits = [int(k) for k in run.of(Kind.WAIT) if run.events["thread"][k] == 0 and k > puts[-1]]
         silent = [f"worker {each}" for each in range(WORKERS) if each not in _told(run)]
         never = f"{' and '.join(silent)} was sent no Resume" if silent else "the worker that should acknowledge is dead"
+        if not silent and _read_all(run):
+            never = "it has read one from every worker"
         yield Breach(f"main waits for an acknowledgement that never comes: {never}", waits[:1])
+
+
+def _read_all(run: Run) -> bool:
+    """Whether every worker's answer to the latest Resume has reached main."""
+    messages = _messages_read(run)
+    return bool(messages) and {worker for _, worker in messages[max(messages)] if worker >= 0} == set(range(WORKERS))
 
 
 ACKNOWLEDGED = Rule(
@@ -127,6 +136,8 @@ CAUSES = {
     "epoch, with old batches on their way. Keep a set of the workers that have not answered yet.",
     "not every worker is told": "A worker that gets no Resume never acknowledges it, and main waits for ever. Send one "
     "to every worker.",
+    "an acknowledgement is dropped": "Every worker has answered, and main has read it, yet it goes on waiting. The "
+    "answers come in any order: keep each one, whichever worker it is from, also while others are missing.",
     "the workers stay exhausted": "In the new epoch their streams start anew, but `_workers_status` still says "
     "EXHAUSTED, so they get no tasks.",
     "a dead worker is expected to answer": "Worker 0 was killed in the previous epoch, after its stream had ended, "
@@ -158,7 +169,7 @@ def grade(answer: Answer) -> Finding | None:
         if broken is not None:
             call = f"{EPOCHS}; a worker is killed"
             return explained(answer, broken, "a death in the handshake is overlooked", call, CAUSES)
-    return with_real_processes(answer, abandoned, ABANDONED)
+    return shakes_hands(answer) or with_real_processes(answer, abandoned, ABANDONED)
 
 
 def _mistake(broken: Broken, program: Any) -> str:
@@ -171,6 +182,8 @@ def _mistake(broken: Broken, program: Any) -> str:
         return "stops at the first acknowledgement" if read[-1] >= 0 else "any message counts"
     if broken.rule == ANSWERS.name and len(_told(run)) < WORKERS:
         return "not every worker is told"
+    if broken.rule == ANSWERS.name and _read_all(run):
+        return "an acknowledgement is dropped"
     return {streams: "the workers stay exhausted", next_epoch: "a dead worker is expected to answer"}.get(
         program, broken.rule
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from minidl import world as worlds
 from minidl.events import Queue
-from minidl.messages import Task
+from minidl.messages import Stop, Task
 from minidl.queues import Channel, Producer
 from minidl.transport import Handles
 from minidl.world.simulated import Outcome
@@ -82,6 +82,15 @@ def one_put_and_closed() -> list[int]:
     """`close` comes while the feeder sends the only message."""
     wires = Wires()
     wires.put(1)
+    wires.producer.close()
+    return wires.read()
+
+
+def a_stop_first() -> list[int]:
+    """A Stop is a message like any other: only `close` ends the feeder."""
+    wires = Wires()
+    wires.producer.put(Stop(0))
+    wires.put(PUTS - 1)
     wires.producer.close()
     return wires.read()
 
@@ -170,6 +179,10 @@ def _ends(outcome: Outcome) -> str:
     return "the pipe stays open" if _waits(outcome) else ""
 
 
+def _sends_one(outcome: Outcome) -> str:
+    return "loses what was buffered at close" if not Wires.last.channel.whole else _ends(outcome)
+
+
 def _says_closed(outcome: Outcome) -> str:
     return "" if outcome.result == [False, True] else "not marked as closed"
 
@@ -184,10 +197,16 @@ TRIALS = (
     ),
     Trial(f"put {PUTS} times, read all, close", read_and_closed, f"{ALL}, and then the feeder ends", _sends),
     Trial(f"put {PUTS} times, close twice, read", closed_and_read, f"{ALL}, and then the pipe ends", _sends_the_rest),
+    Trial(
+        f"put a Stop and then {PUTS - 1} Tasks, close, read",
+        a_stop_first,
+        f"{PUTS} messages, and then the pipe ends",
+        _sends_the_rest,
+    ),
     Trial("close without a put, read", nothing_put, "the pipe ends", _ends),
     Trial("`closed` before and after close", closed, "[False, True]", _says_closed),
     Trial("`closed` after close, without a put", nothing_put_and_closed, "[False, True]", _says_closed),
-    Trial("put once, close at once, read", one_put_and_closed, "one message, and then the pipe ends", _ends),
+    Trial("put once, close at once, read", one_put_and_closed, "one message, and then the pipe ends", _sends_one),
     Trial(
         f"put {PUTS} times, close the reader, wait for the feeder, put twice more, and never close",
         no_reader_and_more_puts,

@@ -28,8 +28,8 @@ Legend
                                   second call is harmless
     end_pin_thread(iterator)      step 1 again, for an exception that came in the middle of it;
                                   harmless if the thread has ended, or there is none
-    signals.unwatch(iterator)     after the last step, also if one has raised: main stops watching
-                                  for the ends of its workers
+    signals.unwatch(iterator)     after the last step, also if one before it has raised: main stops
+                                  watching for the ends of its workers
     PATIENCE                      5.0 seconds
 
 Check it with `python -m notebooks.exercises check 13`; `hint 13` helps.
