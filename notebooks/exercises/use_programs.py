@@ -36,6 +36,13 @@ class EndsInTheMiddle(Keys):
         return super().__getitem__(key)
 
 
+class EndsInTheMiddleOfItself(EndsInTheMiddle):
+    """It can also be iterated, as a map-style dataset may be."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.length))
+
+
 class Streams(minidl.IterableDataset[Any]):
     """Iterable style: worker k has lengths[k] samples."""
 
@@ -184,18 +191,27 @@ def choices_by_room() -> list[Any]:
 
 
 def receives() -> list[Any]:
-    """The counts after each message: a Died, then the batches of tasks 1 and 0."""
+    """The counts after each message: a Died, then the batches of tasks 1 and 0; and how long each was waited for."""
     iterator: Any = iter(loader_of(Keys(6), num_workers=2))
     messages = [Died(iterator._epoch_id, 0), *(Result(iterator._epoch_id, k, k, [k]) for k in (1, 0))]
-    iterator._get_data = lambda timeout: messages.pop(0)
+    waited: list[float] = []
+    iterator._get_data = lambda timeout: (waited.append(timeout), messages.pop(0))[1]  # type: ignore[func-returns-value]
     found = []
-    for _ in range(3):
-        task_id = iterator._receive(0)
+    for timeout in (0, 2.5, 0):
+        task_id = iterator._receive(timeout)
         arrived = [task for task, info in sorted(iterator._task_info.items()) if info.arrived]
         found.append((task_id, iterator._tasks_outstanding, list(iterator._workers_num_tasks), arrived))
     del iterator._get_data
     iterator._shutdown_workers()
-    return found
+    return [*found, waited]
+
+
+def received_before(**options: Any) -> list[Any]:
+    """Two messages are taken in before the first next(), as main does when it looks whether a worker has died."""
+    iterator: Any = iter(loader_of(Keys(5), **options))
+    for _ in range(2):
+        iterator._receive(0)
+    return list(iterator)
 
 
 def not_all_bring_batches(**options: Any) -> list[Any]:
@@ -216,6 +232,7 @@ def when_it_ends(**options: Any) -> list[Any]:
         batches = sorted(next(iterator) for _ in range(length))
         before = iterator._shutdown
         found.append((batches, before, list(iterator), iterator._shutdown))
+        iterator._shutdown_workers()  # persistent ones would stay
     return found
 
 

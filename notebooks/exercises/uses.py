@@ -24,6 +24,7 @@ from notebooks.exercises.protocol import ALWAYS, Breach, Rule, Run, gives, play
 from notebooks.exercises.use_programs import (
     Broken,
     EndsInTheMiddle,
+    EndsInTheMiddleOfItself,
     FailsInTheMiddle,
     ItsOwnIterator,
     Late,
@@ -38,6 +39,7 @@ from notebooks.exercises.use_programs import (
     in_any_order,
     loader_of,
     not_all_bring_batches,
+    received_before,
     receives,
     two_at_once,
     until_it_ends,
@@ -151,6 +153,11 @@ STOP_IN_A_MAP = Use(
     "a map-style dataset; sample 2 raises StopIteration",
     "Only an IterableDataset ends by StopIteration. Of any other it is an exception like all others.",
 )
+STOP_IN_A_MAP_WITH_ITER = Use(
+    use(until_it_ends, EndsInTheMiddleOfItself(7), 3),
+    "a map-style dataset that also has __iter__; sample 2 raises StopIteration",
+    "What counts is whether the dataset is an IterableDataset, not whether it can be iterated.",
+)
 INIT_FAILS = Use(
     use(until_it_ends, Keys(8), 1, worker_init_fn=fails_in_worker_1),
     "3 workers, 8 batches; worker_init_fn raises in worker 1",
@@ -181,8 +188,10 @@ BY_ROOM = Use(
 )
 RECEIVES = Use(
     use(receives),
-    "`_receive`, called for a Died, the batch of task 1 and that of task 0: what it returns, and the counts after each",
-    "A Died is no result, and changes no count. A batch counts as received when it arrives, be it its turn or not.",
+    "`_receive`, called with the timeouts 0, 2.5 and 0 for a Died, the batch of task 1 and that of task 0: what it "
+    "returns, the counts after each, and the timeouts that `_get_data` got",
+    "A Died is no result, and changes no count. A batch counts as received when it arrives, be it its turn or not. How "
+    "long to wait is `_receive`'s argument.",
 )
 ONE_AT_A_TIME = Use(
     use(counts, Broken(6, 1, 3), num_workers=1, prefetch_factor=1),
@@ -206,6 +215,21 @@ ENDS = Use(
     "no batch at all.",
 )
 ENDS_IN_ANY_ORDER = Use(use(when_it_ends, in_order=False), f"in_order=False; {ENDS.words}", ENDS.cause)
+STAYS = "Persistent workers stay when the epoch is over: the next one needs them."
+ENDS_PERSISTENT = Use(use(when_it_ends, persistent_workers=True), f"persistent workers; {ENDS.words}", STAYS)
+ENDS_PERSISTENT_IN_ANY_ORDER = Use(
+    use(when_it_ends, in_order=False, persistent_workers=True), f"in_order=False, {ENDS_PERSISTENT.words}", STAYS
+)
+RECEIVED_BEFORE = Use(
+    use(received_before),
+    "`_receive` has been called twice before the first next()",
+    "A batch may be there before `_next_task` waits for it: look first.",
+)
+RECEIVED_BEFORE_IN_ANY_ORDER = Use(
+    use(in_any_order, lambda: [received_before(in_order=False)]),
+    f"in_order=False; {RECEIVED_BEFORE.words}",
+    RECEIVED_BEFORE.cause,
+)
 FAILS_TO_DRAW = Use(
     use(fails_to_draw),
     "a sampler that raises ValueError after eight keys",
@@ -226,9 +250,17 @@ OF_STREAMS = (STREAMS, UNBATCHED, NONES, RESTARTS, STREAM_FAILS)
 # By exercise: what its text leaves to another exercise is not among them.
 USES: dict[int, tuple[Use, ...]] = {
     5: (CHOICES, FAILS_TO_DRAW, *IN_ORDER, *OF_STREAMS),
-    6: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER, STOP_IN_A_MAP),
-    7: (RECEIVES, ONE_AT_A_TIME, ENDS, *IN_ORDER),
-    8: (BY_ROOM, NO_BATCHES_FIRST, ONE_AT_A_TIME_IN_ANY_ORDER, ENDS_IN_ANY_ORDER, ERRORS_IN_ANY_ORDER),
+    6: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER, STOP_IN_A_MAP, STOP_IN_A_MAP_WITH_ITER),
+    7: (RECEIVES, RECEIVED_BEFORE, ONE_AT_A_TIME, ENDS, ENDS_PERSISTENT, *IN_ORDER),
+    8: (
+        BY_ROOM,
+        NO_BATCHES_FIRST,
+        RECEIVED_BEFORE_IN_ANY_ORDER,
+        ONE_AT_A_TIME_IN_ANY_ORDER,
+        ENDS_IN_ANY_ORDER,
+        ENDS_PERSISTENT_IN_ANY_ORDER,
+        ERRORS_IN_ANY_ORDER,
+    ),
     9: (*IN_ORDER, *OF_STREAMS),
     10: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
     11: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),

@@ -58,6 +58,44 @@ def test_a_worker_loop_that_knows_nothing_of_slots_passes(grade_text):
     assert grade_text(which, text).status is Status.PASSED
 
 
+DEAD_AT_ONCE = """
+    ended = [k for k, each in enumerate(iterator._workers) if not each.is_alive()]
+    lost = [k for k in ended if iterator._workers_status[k] is WorkerState.ACTIVE]
+    for worker_id in lost:
+        iterator._endings.remove(iterator._ending_of[worker_id])
+        iterator._workers_status[worker_id] = WorkerState.DEAD
+    if lost:
+        fail_for_death(iterator, lost[0])
+    if iterator._pin_memory_thread is not None and not iterator._pin_memory_thread.is_alive():
+        fail(iterator, "Pin memory thread exited unexpectedly")
+"""
+
+
+@pytest.mark.timeout(60)
+def test_all_that_have_died_may_be_noted_at_once(grade_text):
+    which = exercise("12")
+    assert grade_text(which, solved(which, check_health=DEAD_AT_ONCE)).status is Status.PASSED
+
+
+DATACLASS = """from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass
+class Share:
+    worker_id: int
+"""
+
+
+@pytest.mark.timeout(60)
+def test_an_answer_may_define_a_dataclass(grade_text):
+    """Its module must be in sys.modules then: dataclasses looks up annotations there."""
+    which = exercise("01")
+    text = solved(which).replace("from __future__ import annotations\n", DATACLASS)
+    assert "class Share" in text and grade_text(which, text).status is Status.PASSED
+
+
 HELPER = """
     def {name}(self):
         return self._next_worker

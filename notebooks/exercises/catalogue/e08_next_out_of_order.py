@@ -102,8 +102,8 @@ EXERCISE = Exercise(
     task="""
     A training loop that does not care about the order need not wait for a slow worker: with `in_order=False` main hands
     out whichever batch arrives next. Write the three methods in which that makes a difference. `_next_task` waits until
-    any batch is there, and returns its task's number. `_take` is called with the number: it sends one new task, forgets
-    the old one, and hands out its batch, or raises the exception that came in its place.
+    any batch is there (one may be already), and returns its task's number. `_take` is called with the number: it sends
+    one new task, forgets the old one, and hands out its batch, or raises the exception that came in its place.
 
     `_choose_worker` returns the worker that gets the next task: the next active one in turn that has room. In order,
     main waits for each batch in turn, so no worker can have too many tasks; here a slow one would be sent more and

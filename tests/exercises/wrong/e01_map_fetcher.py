@@ -20,4 +20,8 @@ WRONG = {
         "the dataset, not the keys",
         ("[self.dataset[key] for key in keys]", "[sample for sample, _ in zip(self.dataset, keys)]"),
     ),
+    "empties_the_keys": Wrong(
+        "another case", ("[self.dataset[key] for key in keys]", "[self.dataset[keys.pop(0)] for _ in range(len(keys))]")
+    ),
+    "leaves_out_none": Wrong("another case", ("for key in keys]", "for key in keys if self.dataset[key] is not None]")),
 }

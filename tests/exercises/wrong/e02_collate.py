@@ -32,4 +32,12 @@ WRONG = {
     "truncates": Wrong(
         "truncates ragged samples", ("if any(len(sample) != len(elem) for sample in batch):", "if False:")
     ),
+    "closest_class": Wrong(
+        "another case",
+        (
+            "in collate_fn_map.items():",
+            "in sorted(collate_fn_map.items(), key=lambda each: -len(getattr(each[0], '__mro__', ()))):",
+        ),
+    ),
+    "needs_a_table": Wrong("another case", ("if collate_fn_map is not None:", "if True:")),
 }

@@ -71,4 +71,17 @@ WRONG = {
                 yield keys[:number]
         """,
     ),
+    "compares_keys": Wrong(
+        "another case",
+        __iter__="""
+            keys, end, batch = iter(self.sampler), object(), []
+            for key in iter(lambda: next(keys, end), end):
+                batch.append(key)
+                if len(batch) == self.batch_size:
+                    yield batch
+                    batch = []
+            if batch and not self.drop_last:
+                yield batch
+        """,
+    ),
 }

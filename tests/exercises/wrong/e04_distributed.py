@@ -16,4 +16,5 @@ WRONG = {
     "pads_once": Wrong("pads once only", ("(keys * passes)[:missing]", "keys[:missing]"), NO_LENGTH_CHECK),
     "rank_in_seed": Wrong("rank mixed into the seed", (SEED, f"{SEED} + self.rank")),
     "too_late": Wrong("draws too late", (f"return iter({PARTS})", f"yield from {PARTS}")),
+    "cuts_all": Wrong("another case", ("keys[: self.total_size]", "keys[: -(len(keys) - self.total_size)]")),
 }

@@ -54,4 +54,8 @@ WRONG = {
     "stream_error": Wrong(
         "the end of a stream as an error", ("if isinstance(error, StopIteration) and", "if False and")
     ),
+    "iterable_at_all": Wrong(
+        "the right batches",
+        ("isinstance(self.job.dataset, torch.utils.data.IterableDataset)", 'hasattr(self.job.dataset, "__iter__")'),
+    ),
 }

@@ -19,4 +19,9 @@ WRONG = {
     ),
     "sends_nothing": Wrong("sends nothing new", (REFILL, "pass")),
     "sends_too_much": Wrong("sends too much", ("self._tasks_outstanding -= 1", "pass")),
+    "ends_too_early": Wrong(
+        "ends too early", ("if self._rcvd_idx == self._send_idx:", "if not self._tasks_outstanding:")
+    ),
+    "its_own_timeout": Wrong("the right batches", ("self._get_data(timeout)", "self._get_data(self._timeout)")),
+    "sends_all_home": Wrong("the right batches", ("if not self._persistent_workers:", "if True:")),
 }

@@ -30,4 +30,5 @@ WRONG = {
     "never_ends": Wrong("never sees the end", NEVER_SKIPS, NEVER_LOOKS),
     "no_capacity": Wrong("ignores capacity", ("self._workers_num_tasks[worker_id] < max_tasks // active", "True")),
     "still_waits": Wrong("still waits", ("if task_id is not None and not self._in_order:", "if False:")),
+    "waits_for_what_is_there": Wrong("comes to an end", NEVER_LOOKS),
 }

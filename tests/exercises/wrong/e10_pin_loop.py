@@ -39,4 +39,31 @@ WRONG = {
     "pins_errors": Wrong("pins a wrapped error", (UNPINNABLE, "StreamEnd")),
     "pins_the_end": Wrong("pins the end of a stream", (UNPINNABLE, "ExceptionWrapper")),
     "swallows_stopped": Wrong("goes on after the flag is set", ("        except Stopped:\n            break\n", "")),
+    "empty_wrapper": Wrong(
+        "an empty ExceptionWrapper",
+        pinned="""
+            epoch_id, task_id, worker_id = result.epoch_id, result.task_id, result.worker_id
+            batch = None
+            try:
+                batch = pin_batch(result.data, device, epoch_id, task_id, worker_id)
+            except Exception:
+                pass
+            if batch is None:
+                batch = ExceptionWrapper(where="in the pin thread")
+            return Result(epoch_id, task_id, worker_id, batch)
+        """,
+    ),
+    "ends_after_an_error": Wrong(
+        "a message is not passed on",
+        ("message = Failed(epoch_id, error)", "data_queue.put(Failed(epoch_id, error))\n            break"),
+    ),
+    "epoch_of_the_thread": Wrong(
+        "a message is not passed on",
+        (
+            "        data_queue.put(message)",
+            "        if isinstance(message, Result) and isinstance(message.data, ExceptionWrapper):\n"
+            "            message = Result(epoch_id, message.task_id, message.worker_id, message.data)\n"
+            "        data_queue.put(message)",
+        ),
+    ),
 }

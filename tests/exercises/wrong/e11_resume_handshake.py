@@ -18,4 +18,18 @@ WRONG = {
     "no_wait": Wrong("no wait", ("while waiting_for:", "while False:")),
     "not_the_last": Wrong("not every worker is told", ("in self._index_queues:", "in self._index_queues[:-1]:")),
     "stay_exhausted": Wrong("the workers stay exhausted", (ALL_ACTIVE, "pass")),
+    "in_turn": Wrong(
+        "an acknowledgement is dropped", (IF_RESUMED, f"{IF_RESUMED[:-1]} and message.worker_id == min(waiting_for):")
+    ),
+    "old_answers": Wrong("the steps of the handshake", (IF_RESUMED, "if isinstance(message, Resumed):")),
+    "waits_for_ever": Wrong("the steps of the handshake", ("self._get_data(self._timeout)", "self._get_data(0)")),
+    "raises_old_errors": Wrong(
+        "the steps of the handshake",
+        (
+            f"                {IF_RESUMED}",
+            "                if hasattr(getattr(message, 'data', None), 'reraise'):\n"
+            "                    message.data.reraise()\n"
+            f"                {IF_RESUMED}",
+        ),
+    ),
 }

@@ -50,4 +50,11 @@ WRONG = {
     "overlooked": Wrong("a death is overlooked", (IF_ACTIVE, "if False:")),
     "overlooked_health": Wrong("a death is overlooked", (IS_DEAD, " and False:")),
     "too_late": Wrong("the death is noticed late", (ENDED, FAIL), (NOTE, "status = None")),
+    "by_exit_code": Wrong(
+        "a check of the health", (IF_ACTIVE, f"{IF_ACTIVE[:-1]} and iterator._workers[worker_id].exitcode != 0:")
+    ),
+    "none_active": Wrong(
+        "a check of the health",
+        (EACH_WORKER, f"if WorkerState.ACTIVE not in iterator._workers_status:\n        return\n    {EACH_WORKER}"),
+    ),
 }

@@ -47,4 +47,20 @@ WRONG = {
                 signals.unwatch(iterator)
         """,
     ),
+    "counts_from_step_1": Wrong(
+        "the steps of a shutdown",
+        (
+            "iterator._shutdown = True",
+            "iterator._shutdown = True\n    iterator._begin = iterator._world.now()",
+        ),
+        (
+            "deadline = iterator._world.now() + PATIENCE",
+            'deadline = getattr(iterator, "_begin", iterator._world.now()) + PATIENCE',
+        ),
+    ),
+    "goes_on_watching": Wrong(
+        "the steps of a shutdown",
+        ("        close_queues(iterator)\n        signals.unwatch(iterator)", "        close_queues(iterator)"),
+        ("            use_force(iterator)", "            use_force(iterator)\n            signals.unwatch(iterator)"),
+    ),
 }

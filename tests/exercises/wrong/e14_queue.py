@@ -58,4 +58,19 @@ WRONG = {
     "stays_open": Wrong(
         "the pipe stays open", ("finally:\n            self._writer.close()", "finally:\n            pass")
     ),
+    "stop_is_the_last": Wrong(
+        "loses what was buffered at close",
+        (
+            "del message ",
+            'if type(message).__name__ == "Stop":\n                    break\n                del message ',
+        ),
+    ),
+    "nothing_in_the_buffer": Wrong(
+        "loses what was buffered at close",
+        (
+            f"        else:\n            {PUT_LAST}",
+            "        else:\n            if not self._buffer.qsize():\n                self._writer.close()\n"
+            f"            {PUT_LAST}",
+        ),
+    ),
 }
