@@ -148,6 +148,7 @@ def _collations() -> Iterator[tuple[str, Callable[[], Any]]]:
         [[1, (2, 3)], [4, (5, 6)]],
         [{"a": [1, 2]}, {"a": [3]}],
         [(), ()],
+        [{1, 2}, {3, 4}],
     ):
         yield f"collate({batch}, collate_fn_map={{int: ...}})", functools.partial(collated, batch, numbers)
     for kind, first, second in ((Record, Record(a=1), Record(a=2)), (list, [1], [2]), (Pair, Pair(1, 2), Pair(3, 4))):

@@ -30,6 +30,7 @@ CAUSES = {
     "batch is handed out?",
     "ends too early": "StopIteration came before all batches were handed out. Some may be in the buffer still, though "
     "no worker has a task: the epoch is over when `_rcvd_idx` has reached `_send_idx`.",
+    "hands out no batch": "The training loop got None. What `_take` returns is what next() returns.",
     "no buffer": "A batch was handed out because it had arrived, not because it was its turn. A batch that arrives "
     "early must wait in `self._task_info` until `self._rcvd_idx` reaches its task.",
     "never looks into the buffer": "The batch whose turn it is has already arrived, and is in `self._task_info`. Yet "
@@ -73,6 +74,8 @@ def grade(answer: Answer) -> Finding | None:
             mistake = "sends too much"
         elif broken.rule == gives().name and len(broken.run.of(Kind.KEYS_DRAWN)) <= WORKERS * PREFETCH:
             mistake = "sends nothing new"
+        elif broken.rule == gives().name and None in broken.run.outcome.result:
+            mistake = "hands out no batch"
         elif broken.rule == gives().name and broken.run.outcome.result == BATCHES[: len(broken.run.of(Kind.YIELDED))]:
             mistake = "ends too early"
         if broken.run.never_ends and _has_come(broken.run):

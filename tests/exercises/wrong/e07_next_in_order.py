@@ -24,4 +24,5 @@ WRONG = {
     ),
     "its_own_timeout": Wrong("the right batches", ("self._get_data(timeout)", "self._get_data(self._timeout)")),
     "sends_all_home": Wrong("the right batches", ("if not self._persistent_workers:", "if True:")),
+    "no_batch": Wrong("hands out no batch", ("return info.data", "return None")),
 }
