@@ -8,9 +8,12 @@ if broken is not None:
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
+import minidl
 from minidl.world.simulated import simulate
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.machine import Machine
@@ -22,7 +25,9 @@ from notebooks.exercises.exercise import Finding
 from notebooks.exercises.protocol import COMES_TO_AN_END, RAISES_NOTHING, Broken
 from notebooks.exercises.waiting_lines import lines_that_wait
 
+MINIDL = str(Path(minidl.__file__).parent)
 FOLLOW = "Follow the events of the run up to the red line: which of them is wrong, or should not be there?"
+OURS = "It comes from minidl's own `{}`. What did your code give it, or leave in a state that it does not expect?"
 RAISES = "Your code raises where it should not. Is there a case you have not thought of?"
 
 
@@ -30,6 +35,9 @@ def explained(answer: Answer, broken: Broken, mistake: str, call: str, causes: M
     """The finding about a run. An exception is shown with the line of the answer that it came from. If it is of the
     kind that a misspelt name raises, and the mistake is not a known one, only the slip is reported."""
     error = raised(answer, broken)
+    causes = dict(causes)
+    if error is None and (ours := raised_by(broken)):
+        causes.setdefault(RAISES_NOTHING.name, OURS.format(ours))
     with answer.at_work():  # the run is repeated
         waits = lines_that_wait(broken, answer.path)
         broken = cut(replace(broken, waits="\n".join([*waits.values(), *who_waits(broken.waits, set(waits))])))
@@ -50,6 +58,13 @@ def raised(answer: Answer, broken: Broken) -> BaseException | None:
     outcome = broken.run.outcome
     errors = [*(error for _, error in outcome.errors), outcome.error]
     return next((error for error in errors if error is not None and answer.line_of(error)), None)
+
+
+def raised_by(broken: Broken) -> str:
+    """The function of minidl that main's exception came from."""
+    error = broken.run.outcome.error
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    return next((each.name for each in reversed(frames) if each.filename.startswith(MINIDL)), "")
 
 
 def who_waits(text: str, told: set[str]) -> list[str]:

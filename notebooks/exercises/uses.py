@@ -139,7 +139,7 @@ NONES = Use(
     "Any object can be a sample. Only StopIteration means that the stream has ended.",
 )
 RESTARTS = Use(
-    use(in_any_order, lambda: [list(loader_of(ItsOwnIterator(3, 0, 5), batch_size=2))]),
+    use(in_any_order, lambda: [list(loader_of(ItsOwnIterator(4, 0, 3), batch_size=3))]),
     "streams that begin anew when they are iterated again, or asked again after their end",
     "Take samples with next(), and after a StopIteration do not ask again.",
 )

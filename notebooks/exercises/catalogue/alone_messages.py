@@ -19,12 +19,26 @@ from minidl.states import WorkerState
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import attempt
 from notebooks.exercises.catalogue.alone import instead
-from notebooks.exercises.catalogue.pinning_programs import Batch, Unpinnable
+from notebooks.exercises.catalogue.pinning_programs import Batch
 from notebooks.exercises.exercise import Finding
 
 # ---- exercise 10
 
 THREADS = 7  # the epoch in which the pin thread was started; the messages are of a later one
+
+
+class RaisesWhenPinned(Batch):
+    """Pinning it raises an error of this type."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__([0])
+        self.error = error
+
+    def pin_memory(self) -> Any:
+        raise self.error("no memory is left to lock")
+
+    def __str__(self) -> str:
+        return f"whose pin_memory raises {self.error.__name__}"
 
 
 def _comes() -> list[Any]:
@@ -33,7 +47,11 @@ def _comes() -> list[Any]:
     return [
         Result(9, 0, 1, Batch([0])),
         FileNotFoundError("the shared memory is gone"),
-        Result(9, 1, 0, Unpinnable([1])),
+        Result(9, 1, 0, RaisesWhenPinned(ValueError)),
+        Result(9, 5, 0, RaisesWhenPinned(KeyError)),
+        EOFError("half a message"),
+        Result(9, 6, 1, RaisesWhenPinned(RuntimeError)),
+        Result(9, 7, 1, RaisesWhenPinned(OSError)),
         Resumed(9, 1),
         AttributeError("no such class"),
         Result(9, 2, 1, StreamEnd(1)),

@@ -232,7 +232,7 @@ EXERCISE = Exercise(
         "self.dataset_iter": "the stream, in the fetcher: next(self.dataset_iter) is the next sample",
         "self.auto_collation": "True with automatic batching; without it `fetch` returns one sample, not a list",
         "self.drop_last": "True: an incomplete batch is dropped",
-        "self.ended": "False: remember here that the stream has ended",
+        "self.ended": "False: remember here that the stream has ended, and ask it no more",
         "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker, in main; or "
         "WorkerState.DEAD",
         "self._persistent_workers": "True: the workers stay for the next epoch",

@@ -139,6 +139,8 @@ CAUSES = {
     "it, not an ExceptionWrapper, which is for a Result.",
     "an empty ExceptionWrapper": "ExceptionWrapper(where=...) takes the exception that is being handled at the moment: "
     "outside an except clause there is none, and main has nothing to raise. Make it where you catch.",
+    gives().name: "What main gets is not what the workers sent. Compare the call of pin_batch, and the Result that you "
+    "make, with the legend: which argument is which?",
     "raises": "Nothing goes wrong in this run, yet the pin thread ends with an exception: there is a slip in the "
     "line named below. Put whole messages into data_queue: the Result with its task's number, not just its batch.",
 }

@@ -64,4 +64,5 @@ WRONG = {
         ("while self._rcvd_idx < self._send_idx:", "if self._rcvd_idx < self._send_idx:"),
     ),
     "stops_persistent": Wrong("stops a persistent worker", (IF_NOT_KEPT, "if True:")),
+    "asks_again": Wrong("the right batches", ("                break\n", "")),
 }

@@ -66,4 +66,8 @@ WRONG = {
             "        data_queue.put(message)",
         ),
     ),
+    "only_one_error": Wrong(
+        "a message is not passed on",
+        ("    except Exception as error:\n        emit(", "    except ValueError as error:\n        emit("),
+    ),
 }
