@@ -46,6 +46,11 @@ CAUSES = {
     "leaves the loop too early": "The worker ended without being told to. Which messages end the loop?",
     "the end of a stream as an error": "StopIteration from an iterable dataset is not an error: there are no more "
     "samples. Main expects a StreamEnd in the batch's place.",
+    "a task is not answered": "Main waits for the result of a task, but the workers only wait for messages. Each task "
+    "needs one Result, unless main is shutting down or this worker's stream has ended.",
+    "no batch": "Main got None where a batch was due: does `data_of` return something on every path?",
+    gives().name: "Main got something else than the dataset's batches and errors. Go through the cases of `data_of`: "
+    "a failure, keys that are an error, a batch, the end of a stream, any other exception. When does each apply?",
     "never starts": "`self.start()` calls worker_init_fn and makes the fetcher. Without it no sample can be fetched.",
     "ignores Resume": "Before main sends the first task of a new epoch, it waits until each worker has answered its "
     "Resume. `self.resume(message)` makes a new fetcher and sends the answer.",
@@ -140,7 +145,7 @@ def _mistake(broken: Broken, program: Any) -> str:
         return "ignores Resume"
     if not len(run.of(Kind.WORKER_READY)):
         return "never starts"
-    if isinstance(died, ValueError):
+    if isinstance(died, (ValueError, StopIteration)):  # the datasets raise these
         return "an exception kills the worker"
     if isinstance(died, AttributeError) and "epoch_id" in str(died):  # what was put is not a message
         return "loses the task id"
@@ -149,7 +154,9 @@ def _mistake(broken: Broken, program: Any) -> str:
     if len(run.of(Kind.WORKER_DIED)):
         return "ends with its stream" if program is epochs else "leaves the loop too early"
     if broken.rule == COMES_TO_AN_END.name:
-        return "an exception is not answered" if len(run.of(Kind.FETCH_FAILED)) else broken.rule
+        return "an exception is not answered" if len(run.of(Kind.FETCH_FAILED)) else "a task is not answered"
+    if isinstance(outcome.result, list) and None in outcome.result:
+        return "no batch"
     if program is damaged and any(isinstance(each, BaseException) for each in outcome.result or ()):
         return "the exception as a batch"
     special = {prepared: "ignores self.failure", sent_badly: "takes an error for keys"}

@@ -58,4 +58,6 @@ WRONG = {
         "the right batches",
         ("isinstance(self.job.dataset, torch.utils.data.IterableDataset)", 'hasattr(self.job.dataset, "__iter__")'),
     ),
+    "no_batch": Wrong("no batch", (WRAPPED, "return None")),
+    "skips_all": Wrong("a task is not answered", (NOT_SKIPPED, "False")),
 }
