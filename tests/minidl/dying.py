@@ -161,6 +161,11 @@ def way(name: str) -> Iterator[None]:
         RealWorld.inline = inline
 
 
+def follow(inline: int, worker_id: int) -> None:
+    """A worker_init_fn, with main's `RealWorld.inline`: a worker that is not forked knows nothing of `way`."""
+    RealWorld.inline = inline
+
+
 def open_files() -> int:
     """How many descriptors this process has open."""
     return len(os.listdir("/dev/fd"))

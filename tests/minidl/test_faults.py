@@ -7,6 +7,7 @@ and batches of two: worker w makes the batches w, w + 2, ...; key 9 is in task 4
 from __future__ import annotations
 
 import fcntl
+import functools
 import gc
 import os
 import re
@@ -25,6 +26,7 @@ import torch
 
 import minidl
 from minidl.events import Kind
+from minidl.world.real import RealWorld
 from tests.minidl.dying import (
     LIMIT,
     Keys,
@@ -32,6 +34,7 @@ from tests.minidl.dying import (
     Stream,
     as_they_are,
     batches,
+    follow,
     in_a_thread,
     loader_of,
     open_files,
@@ -123,11 +126,15 @@ def test_a_worker_that_dies_in_a_fetch_is_named_with_its_task(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("context", "kind"), [("spawn", "map"), ("forkserver", "iterable")])
 def test_a_death_is_raised_under_the_other_start_methods_too(context: str, kind: str) -> None:
-    loader = loader_of(KINDS[kind](40, "SIGKILL", at=9), multiprocessing_context=context)
+    init = functools.partial(follow, RealWorld.inline)
+    loader = loader_of(KINDS[kind](40, "SIGKILL", at=9), multiprocessing_context=context, worker_init_fn=init)
     iterator = iter(loader)
     pid = workers()[0].pid
     seen: list[Any] = []
-    text = take_all(iterator, seen)
+    with emitted() as found:  # only now: spawn would have to pickle the recorder
+        text = take_all(iterator, seen)
+    lent = [worker for kind, _, _, worker, *_ in found if kind == Kind.SLOT_LENT]
+    assert (0 in lent) == (RealWorld.inline == 0)  # task 4 is sent when the batch of task 0 has come
     assert seen == batches(40)[: len(seen)] and len(seen) <= 4
     check_message(text, "SIGKILL", pid, 0, 4, "[8, 9]" if kind == "map" else "[None, None]")
 
