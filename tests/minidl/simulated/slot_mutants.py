@@ -19,6 +19,7 @@ from tests.minidl.simulated.lending import (
     Keeps,
     Numbers,
     a_fork_while_batches_are_held,
+    an_epoch_left_halfway_is_kept,
     ctrl_c_while_unpacking,
     hold,
     holding,
@@ -90,6 +91,17 @@ LEND_EARLY = """    if slot != NO_SLOT and nbytes:
         emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
     if slot != NO_SLOT and nbytes:
 """
+
+HANDSHAKE = """    waiting_for = set(range(self._num_workers))
+    self._in_use = True
+    try:
+        while waiting_for:
+            message = self._get_data(self._timeout)
+            if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
+                waiting_for.discard(message.worker_id)
+"""
+RECLAIM = "                self._transports[message.worker_id].reclaim()\n"
+RECLAIM_EARLY = "    for slots in self._transports:\n        slots.reclaim()\n"
 
 PACK, WRITE = transport.Packer.pack, queues.Producer._write
 
@@ -260,6 +272,18 @@ SLOT_MUTANTS = [
                 "    self._tasks_outstanding -= 1\n    self._transports[result.worker_id].reclaim()\n",
             ),
         ),
+        transport="slots",
+    ),
+    Mutant(
+        "slots are taken back before the new epoch is acknowledged",
+        "—",
+        an_epoch_left_halfway_is_kept,
+        "Too early again: when the new epoch is announced, its worker may still send batches of the old one, in slots "
+        "that already count as free. Main unpacks them and drops them, so there is usually nobody to see them written "
+        "over. But unpickling is the caller's code, and here it keeps what it makes. Behind the acknowledgement "
+        "nothing of the old epoch can come any more, and what it lent is known.",
+        "the program found that batch",
+        (Edit(parallel.ParallelIterator, "_resume_workers", HANDSHAKE + RECLAIM, RECLAIM_EARLY + HANDSHAKE),),
         transport="slots",
     ),
 ]
