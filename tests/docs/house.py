@@ -82,7 +82,7 @@ def queues() -> list[str]:
         *tube((622, 302), pin[0]),
         *tube((622, 508), pin[1]),
         text(488, 206, "index_queue 0"),
-        text(532, 294, "index_queue 1"),
+        text(496, 272, "index_queue 1"),
         text(510, 512, "worker_result_queue:"),
         text(510, 528, "a pipe for each worker"),
     ]

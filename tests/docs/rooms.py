@@ -115,7 +115,7 @@ def analysis_and_views() -> list[str]:
         for number, (what, file) in enumerate(BOXES[name]):
             parts += box(left + 144 * (number % 3), 480 + 62 * (number // 3), 138, 50, what, file)
     parts += [arrow((245, 406), (245, 452)), arrow((755, 406), (755, 452))]
-    parts += [text(500, 434, "trace.events, trace.tasks, trace.state(k), trace.memory, trace.samples, trace.stacks")]
+    parts += [text(500, 434, "trace.events, .tasks, .state(k), .memory, .samples, .stacks")]
     return [*parts, arrow((470, 536), (530, 536)), text(500, 528, "verdict"), text(500, 554, "hang")]
 
 

@@ -22,7 +22,7 @@ from minidl.events import Kind
 from tracing.recording import file_format as fmt
 from tracing.recording import memory_sampler as sampler
 from tracing.trace import memory
-from tracing.views.timeline.memory_strips import LineEnd, joined
+from tracing.views.timeline.memory_strips import LineEnd, covered, joined
 
 pytestmark = [
     pytest.mark.alone,
@@ -208,3 +208,15 @@ def test_names_at_the_ends_of_lines_do_not_overprint_each_other(spread: float) -
     texts = [axes.annotate(each.words, (each.x, each.y), size=5.5, ha="right") for each in found]
     boxes = [text.get_window_extent() for text in texts]
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+
+
+def test_a_name_does_not_stand_on_another_line() -> None:
+    """Above the end of its own line, or below if another one runs there."""
+    figure = Figure(figsize=(9, 1), dpi=200)
+    axes = figure.add_axes((0.1, 0, 0.9, 1))
+    axes.set(xlim=(0, 100), ylim=(0, 100))
+    axes.plot([0, 90], [30, 50])
+    end = LineEnd(90, 50, [0])
+    assert not covered(axes, end, 1)
+    axes.plot([0, 95], [36, 56])
+    assert covered(axes, end, 1) and not covered(axes, end, -1)

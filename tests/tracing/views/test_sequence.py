@@ -311,6 +311,18 @@ def test_the_picture_shows_every_arrow_from_line_to_line(recorded: Recorded, nam
     assert len(set(page.y.values())) == len(page.y)  # two events never share a line
 
 
+def test_the_label_of_an_arrow_does_not_touch_a_chip_in_the_line_above(recorded: Recorded) -> None:
+    trace = recorded("in_order")
+    page, root = svg.SvgLayout(sequence.select(trace, most=None)), ET.fromstring(sequence.as_svg(trace, most=None))
+    chip = next(each for each in root.findall(".//{*}g/{*}rect") if each.get("rx") == "3")
+    label = next(each for each in root.findall(".//{*}g/{*}text") if "font-size:9.5px" in each.get("style", ""))
+    above = float(chip.get("y")) + float(chip.get("height"))
+    lines = sorted(page.y.values())
+    space = lines[1] - lines[0] - (above - min(lines, key=lambda y: abs(y - above + 7)))
+    raised = min(y for y in lines if y >= float(label.get("y"))) - float(label.get("y"))
+    assert space - raised > 0.73 * 9.5  # a digit's height
+
+
 def test_the_picture_is_self_contained(recorded: Recorded) -> None:
     drawn = sequence.as_svg(recorded("pinned"))
     assert re.findall(r"https?://[^\"']+", drawn) == ["http://www.w3.org/2000/svg"]

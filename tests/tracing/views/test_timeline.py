@@ -257,6 +257,15 @@ def test_arrows_lead_through_every_hop(recorded: Recorded) -> None:
     assert "Batch 2:" in all_text(figure)
 
 
+def test_an_arrow_does_not_cross_the_digits_of_a_lane(recorded: Recorded) -> None:
+    """They are upon it, each on its bar's colour."""
+    figure = timeline(recorded("pinned"), follow=2)
+    lanes = figure.axes[0]
+    digits = [text for text in lanes.texts if text.get_text().isdigit()]
+    way = max(artist.get_zorder() for artist in find(figure, "way"))
+    assert digits and all(text.get_zorder() > way and text.get_bbox_patch() is not None for text in digits)
+
+
 def test_an_arrow_that_leads_out_of_the_window_is_clipped(recorded: Recorded) -> None:
     trace = recorded("pinned")
     task = trace.tasks[trace.tasks["task"] == 2][0]

@@ -21,7 +21,8 @@ from tracing.views.sequence.rows import MAIN, Arrow, Delivery, Note, Sequence
 
 INK, FAINT, ALARM, MESSAGE = "#222222", "#767676", "#c02020", "#555555"
 
-LINE, TOP, LEFT, RIGHT = 16, 92, 130, 380  # pixels: a line's height; the space above the threads, left, right
+LINE = 18  # pixels: a line's height; in a lower one the label of an arrow touches a chip in the line above
+TOP, LEFT, RIGHT = 92, 130, 380  # the space above the threads, left, right
 CHIP, STUB, HEAD = 30, 40, 26  # a label's width; the level parts of an arrow
 REPEAT = 45  # lines after which the threads' names are repeated
 LEGEND = "Time goes down, event by event. The longer a message is in its queue, the steeper it falls."

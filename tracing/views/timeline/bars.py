@@ -46,16 +46,16 @@ def bars(
 
 def number(
     axes: Axes, scale: Scale, begin: np.ndarray, end: np.ndarray, batch: np.ndarray, middle: np.ndarray,
-    size: float = 7, hatched: bool = False,
+    size: float = 7, plain: bool = False,
 ) -> None:  # fmt: skip
-    """Print the task in each bar that has room for it, smaller where there is little; on a plain background where the
-    bar is hatched. middle: (n,) heights."""
+    """Print the task in each bar that has room for it, smaller where there is little. middle: (n,) heights. plain: on a
+    background of its own, where something else may be drawn upon the bar."""
     for i in np.flatnonzero(batch >= 0).tolist():
         text, fill = str(batch[i] & 0xFFFFFFFF), colours.of_batch(int(batch[i]))
         room = float(scale.inches(end[i] - begin[i])) - 0.03
         fitting = min(size, room * 72 / (0.66 * len(text)))  # a digit is 0.66 as wide as its font is tall
         if fitting >= 5:
-            ground = {"facecolor": fill, "edgecolor": "none", "pad": 1} if hatched else None
+            ground = {"facecolor": fill, "edgecolor": "none", "pad": 1} if plain else None
             axes.text(
                 float(scale((begin[i] + end[i]) // 2)), middle[i], text, size=fitting, ha="center",
                 va="center_baseline", color=colours.ink_on(fill), zorder=9, clip_on=True, bbox=ground,

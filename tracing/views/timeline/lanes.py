@@ -83,7 +83,8 @@ def draw_lane(axes: Axes, scale: Scale, spans: Spans, looks: set[Look], middle: 
         if look is Look.COLLATE:
             drawn.set_hatch("//////")
         if look not in colours.FLAT:
-            number(axes, scale, begin, end, batch, (low + high) / 2, hatched=look is Look.COLLATE)
+            # A hatch, or the arrow of the batch that is followed, must not cross the digits.
+            number(axes, scale, begin, end, batch, (low + high) / 2, plain=True)
 
 
 def draw_summed_lane(

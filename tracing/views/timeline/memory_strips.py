@@ -67,7 +67,11 @@ def draw_memory(axes: Axes, scale: Scale, view: View, strip: MemoryStrip) -> Non
         ends.append(LineEnd(float(scale(end)), float(np.interp(end, samples["time"], values)), [worker]))
     frame_strip(axes, strip.label, highest)
     for each in joined(axes, ends):
-        axes.annotate(each.words, (each.x, each.y), (-2, 2), textcoords="offset points", size=SIZE, ha="right")
+        down = covered(axes, each, 1) and not covered(axes, each, -1)
+        axes.annotate(
+            each.words, (each.x, each.y), (-2, -2 if down else 2), textcoords="offset points", size=SIZE,
+            ha="right", va="top" if down else "baseline",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,27 @@ def joined(axes: Axes, ends: list[LineEnd]) -> list[LineEnd]:
 
 
 def overprint(axes: Axes, one: LineEnd, other: LineEnd) -> bool:
-    """Whether their names would. A letter is at most 0.62 as wide as its font is tall."""
+    """Whether their names would."""
     (x1, y1), (x2, y2) = axes.transData.transform([(one.x, one.y), (other.x, other.y)])
-    tall = SIZE / 72 * axes.figure.dpi
     right = one if x1 > x2 else other
-    return bool(abs(y1 - y2) < tall * 1.2 and abs(x1 - x2) < tall * 0.62 * (len(right.words) + 1))
+    wide, tall = extent(axes, right)
+    return bool(abs(y1 - y2) < tall * 1.2 and abs(x1 - x2) < wide)
+
+
+def extent(axes: Axes, end: LineEnd) -> tuple[float, float]:
+    """Width and height of its names in pixels. A letter is at most 0.62 as wide as its font is tall."""
+    tall = SIZE / 72 * axes.figure.dpi
+    return tall * 0.62 * (len(end.words) + 1), tall
+
+
+def covered(axes: Axes, end: LineEnd, side: int) -> bool:
+    """Whether a line runs where its names would stand: above its end (side 1), or below (-1)."""
+    right, level = axes.transData.transform((end.x, end.y))
+    wide, tall = extent(axes, end)
+    for line in axes.get_lines():
+        x, y = axes.transData.transform(line.get_xydata()).T
+        heights = np.interp(np.linspace(right - wide, right, 9), x, y, np.nan, np.nan)
+        beyond = side * (heights - level) / tall  # its own line begins at 0
+        if ((beyond > 0.2) & (beyond < 1.6)).any():
+            return True
+    return False
