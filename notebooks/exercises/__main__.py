@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from notebooks.exercises import feedback, grade_table, progress
+from notebooks.exercises import class_run, feedback, grade_table, progress
 from notebooks.exercises.answers import ANSWERS, provide, provide_all
 from notebooks.exercises.exercise import Exercise, exercise, exercises
 from notebooks.exercises.grading import grade
@@ -36,6 +39,8 @@ EXAMPLES = f"""examples:
   {COMMAND} hint 07                one more hint each time, three in all
   {COMMAND} reset 07               start again from the skeleton; your file is kept as .old
   {COMMAND} grade class/* > grades.csv    for teachers: one row per learner"""
+GRADE_EXAMPLES = f"""example:
+  {COMMAND} grade class/* --jobs 4 --summary mistakes.txt > grades.csv"""
 console = Console()
 
 
@@ -56,9 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
             "number", nargs="?" if name in ("check", "watch") else None, metavar="NN", help="for example 07"
         )
         command.set_defaults(run=run)
-    command = commands.add_parser("grade", help="grade folders of answers, as CSV")
-    command.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="a learner's folder of answers")
-    command.set_defaults(run=run_grade)
+    _add_grade(commands)
     args = parser.parse_args(arguments)
     try:
         return int(args.run(args))
@@ -68,6 +71,21 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.print("\nstopped")
         return 130
+
+
+def _add_grade(commands: Any) -> None:
+    command = commands.add_parser(
+        "grade",
+        help="grade a class: folders of answers, as CSV and with a summary",
+        description="Grade a class. The table goes to stdout, progress and a summary to stderr: which mistakes were "
+        "made how often, and which answers are the same but for names. Nothing is written into the folders.",
+        epilog=GRADE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="a learner's folder of answers, or clone")
+    command.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="answers at a time (cores)")
+    command.add_argument("--summary", type=Path, metavar="FILE", help="write the summary there, too")
+    command.set_defaults(run=run_grade)
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -197,10 +215,30 @@ def run_grade(args: argparse.Namespace) -> int:
     folders = [each for each in args.folders if each.is_dir()]
     if not folders:
         raise ValueError("none of these is a folder: give one or more learners' folders of answers")
+    if args.jobs < 1:
+        raise ValueError(f"--jobs {args.jobs}: at least one answer at a time")
     for each in set(args.folders) - set(folders):
-        print(f"{each} is not a folder: left out", file=sys.stderr)
-    grade_table.write_grades(folders, sys.stdout, lambda text: print(text, file=sys.stderr))
+        _to_stderr(f"{each} is not a folder: left out")
+    learners = class_run.read_class(folders)
+    for folder, learner in zip(folders, learners, strict=True):
+        if not learner.files:
+            _to_stderr(f"{folder}: no exercises in it")
+    begin = time.perf_counter()
+    try:
+        with contextlib.closing(class_run.grade_class(learners, args.jobs, _to_stderr)) as graded:
+            grade_table.write_grades(graded, sys.stdout)
+    except BrokenPipeError:  # `... | head`: nobody reads the table any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    text = "\n".join([*grade_table.summary(learners), f"\n{time.perf_counter() - begin:.0f} s, --jobs {args.jobs}"])
+    _to_stderr(f"\n{text}")
+    if args.summary is not None:
+        args.summary.write_text(f"{text}\n", encoding="utf-8")
     return 0
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":

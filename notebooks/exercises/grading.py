@@ -18,8 +18,8 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ import psutil
 from notebooks.exercises import heartbeat, uses
 from notebooks.exercises.answers import NotAttempted, Refused, read
 from notebooks.exercises.exercise import Exercise, Finding, exercise
+from notebooks.exercises.keeper import ENDING, keep
 from notebooks.exercises.verdict import PRINTED, Status, Verdict
 from tracing.recording.simulated_run import NoEvent
 
@@ -37,8 +38,16 @@ WAITS = 3.0  # seconds in which no process has computed or wanted to
 LOOK = 0.05  # seconds between two looks
 
 
-def grade(which: Exercise, path: Path) -> Verdict:
-    """The verdict on the answer in this file. The trace and timeline of a failing run are written beside it."""
+class Stopped(Exception):
+    """Whoever asked for the verdict does not want it any more."""
+
+
+_starts_or_ends = threading.Lock()  # multiprocessing looks after all children of this process whenever it starts one
+
+
+def grade(which: Exercise, path: Path, cwd: Path | None = None, stop: threading.Event | None = None) -> Verdict:
+    """The verdict on the answer in this file, which is tried in the folder `cwd`. The trace and timeline of a failing
+    run are written beside it. Threads may call it side by side; raises Stopped soon after `stop` is set."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["notebooks.exercises.preloaded"])
     begin = time.perf_counter()
@@ -46,14 +55,16 @@ def grade(which: Exercise, path: Path) -> Verdict:
     shutil.rmtree(path.with_suffix(".trace"), ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="exercise-") as folder:
         said, stacks = Path(folder, "said"), Path(folder, "stacks")
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(which.id, path, theirs, said, stacks))
-        process.start()
-        theirs.close()
+        with _starts_or_ends:
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_keep, args=(which.id, path, theirs, said, stacks, cwd))
+            process.start()
+            theirs.close()
         try:
-            verdict = _watch(process, ours, which, path, stacks)
+            verdict = _watch(process, ours, which, path, stacks, stop)
         finally:
             _end(process)
+            ours.close()
         verdict.printed = _printed(said)
     verdict.seconds = time.perf_counter() - begin
     return verdict
@@ -71,8 +82,19 @@ def _printed(said: Path) -> list[str]:
 # ---- the process in which an answer is tried
 
 
-def _work(number: str, path: Path, connection: Connection, said: Path, stacks: Path) -> None:
-    os.setsid()  # so that whatever the answer starts can be ended with it
+def _keep(*args: Any) -> None:
+    code = keep(_work, *args)
+    if code < 0:  # it ended by a signal, and so does this one
+        with contextlib.suppress(OSError):
+            signal.signal(-code, signal.SIG_DFL)  # SIGKILL has no other
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _work(number: str, path: Path, connection: Connection, said: Path, stacks: Path, cwd: Path | None) -> None:
+    connection.send(os.getpid())
+    if cwd is not None:
+        os.chdir(cwd)
     multiprocessing.set_start_method("fork", force=True)  # the learner's functions are in the workers, too
     with open(said, "w", buffering=1) as out, open(stacks, "w") as dump:
         os.dup2(out.fileno(), 1)
@@ -124,25 +146,39 @@ def _concerns(error: BaseException, path: Path) -> bool:
 # ---- the process that waits for the verdict
 
 
-def _watch(process: Any, connection: Connection, which: Exercise, path: Path, stacks: Path) -> Verdict:
+def _watch(
+    process: Any, connection: Connection, which: Exercise, path: Path, stacks: Path, stop: threading.Event | None
+) -> Verdict:
     """Its verdict; or ours, if it never reaches one."""
     family = _Family(process.pid)
-    doing = f"reading {path.name}"
+    doing, pid = f"reading {path.name}", process.pid
     while True:
+        if stop is not None and stop.is_set():
+            raise Stopped
         try:
             if connection.poll(LOOK):
                 while connection.poll():
                     message = connection.recv()
                     if isinstance(message, Verdict):
                         return message
-                    doing = message
+                    if isinstance(message, int):
+                        pid = message
+                    else:
+                        doing = message
                 family.beat()
         except EOFError:
-            process.join()
-            return _ended(which, process.exitcode, doing)
+            return _ended(which, _exit_code(process), doing)
         stuck = family.stuck()
         if stuck:
-            return _stopped(which, path, stuck, doing, _line(process.pid, path, stacks))
+            return _stopped(which, path, stuck, doing, _line(pid, path, stacks))
+
+
+def _exit_code(process: Any) -> int | None:
+    """None: it has closed the connection, but goes on."""
+    with _starts_or_ends:
+        process.join(WAITS)
+        code: int | None = process.exitcode
+    return code
 
 
 class _Family:
@@ -178,7 +214,8 @@ class _Family:
 
 def _line(pid: int, path: Path, stacks: Path) -> tuple[int, str] | None:
     """The line of the answer that it is executing."""
-    os.kill(pid, signal.SIGUSR1)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
     deadline, found = time.monotonic() + 1.0, None
     while found is None and time.monotonic() < deadline:  # it is written piece by piece
         time.sleep(LOOK)
@@ -202,24 +239,17 @@ def _stopped(which: Exercise, path: Path, stuck: str, doing: str, line: tuple[in
 
 def _ended(which: Exercise, code: int | None, doing: str) -> Verdict:
     """It ended without a verdict: os._exit, a signal, or an error in the grader, which has printed it."""
-    got = f"the process that tried it has ended ({f'signal {-code}' if code and code < 0 else f'exit code {code}'})"
-    cause = "Does your code call os._exit, or kill a process? Its output is below."
+    how = f"signal {-code}" if code and code < 0 else f"exit code {code}"
+    got = f"the process that tried it has ended ({how})" if code is not None else "its connection to the grader closed"
+    cause = "Does your code call os._exit, kill a process, or close files that it has not opened? Its output is below."
     return Verdict(which.id, Status.FAILED, Finding("ends the process", doing, got, "a verdict", cause))
 
 
 def _end(process: Any) -> None:
     """End it, and all that the answer has started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.join()
-    process.close()
-
-
-def verdicts(folder: Path) -> Iterator[tuple[Exercise, Verdict]]:
-    """Of all exercises, in order; one with no file in the folder is not attempted."""
-    from notebooks.exercises.exercise import exercises
-
-    for each in exercises().values():
-        path = folder / each.file
-        yield each, grade(each, path) if path.exists() else Verdict(each.id, Status.NOT_ATTEMPTED)
+    with _starts_or_ends:
+        process.terminate()  # the keeper ends the rest first
+        process.join(ENDING)
+        process.kill()
+        process.join()
+        process.close()

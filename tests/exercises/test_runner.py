@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import os
 import subprocess
 import sys
@@ -316,26 +314,3 @@ def until(process: subprocess.Popen[str], *words: str) -> str:
         if any(word in line for word in words):
             return output
     raise AssertionError(f"it ended without any of {words}")
-
-
-@pytest.mark.timeout(110)
-def test_grade_writes_a_table_of_a_class(tmp_path, capsys, monkeypatch):
-    """Two learners, the first two exercises of the list."""
-    some = dict(list(exercises().items())[:2])
-    monkeypatch.setattr("notebooks.exercises.grade_table.exercises", lambda: some)
-    monkeypatch.setattr("notebooks.exercises.exercise.exercises", lambda: some)
-    clone = tmp_path / "second" / "notebooks" / "exercises" / "answers"
-    for folder in (tmp_path / "first learner", clone):
-        folder.mkdir(parents=True)
-    (clone / FIRST.file).write_text(generate(FIRST, solved=True))
-    write(tmp_path / "first learner", "return [self.dataset[keys]]")
-    (tmp_path / "notes.txt").write_text("of the teacher")
-    assert commands.main(["grade", *map(str, sorted(tmp_path.iterdir()))]) == 0
-    captured = capsys.readouterr()
-    assert "notes.txt is not a folder: left out" in captured.err
-    header, *rows = csv.reader(io.StringIO(captured.out))
-    assert header == ["learner", "passed", *some]
-    assert rows == [
-        ["first learner", "0", "one sample in a list", "not attempted"],
-        ["second", "1", "passed", "not attempted"],
-    ]
