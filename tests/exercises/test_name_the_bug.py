@@ -55,3 +55,31 @@ def test_a_trace_does_not_contain_its_name(tmp_path):
         bugs.write(letter, tmp_path)
         text = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.suffix != ".png" and path.is_file())
         assert bugs.TRACES[letter].encode() not in text
+
+
+@pytest.mark.parametrize("letter", bugs.TRACES)
+def test_picture_and_report_of_a_trace_say_the_same(letter, tmp_path):
+    """How many batches in what time, of how much; and that a worker was killed."""
+    import tracing
+    from tracing.trace.words import duration
+
+    bugs.write(letter, tmp_path)
+    trace = tracing.load(tmp_path / f"{letter}.trace")
+    report = str(tracing.report(trace))
+    pictured = all_text(bugs.picture(trace))
+    title = next(line for line in pictured if line.startswith("DataLoader with"))
+    assert f"{(trace.tasks['yielded'] >= 0).sum()} batch" in title
+    assert title.endswith(duration(trace.duration))
+    killed = "worker 0 is killed" in pictured
+    assert killed == ("was killed" in report) == bool(trace.about["killed"])
+    assert killed == (letter == "b")
+    if killed:
+        assert "in the first 800 µs of 915 s" in title and "no batch was yielded in 915 s" in report
+    idle = [int(line.split()[-1].rstrip("%")) for line in report.splitlines() if line.startswith("  worker ")]
+    assert len(idle) == 2 and all(0 <= share <= 100 for share in idle)
+
+
+def all_text(figure) -> list[str]:
+    from matplotlib.text import Text
+
+    return [each.get_text() for each in figure.findobj(Text)]

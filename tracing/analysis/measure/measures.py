@@ -211,10 +211,12 @@ class Measures:
         return concatenate(found)
 
     def lived(self, worker: int) -> Intervals:
-        """From the first event of each process that was this worker to its last."""
+        """From the first event of each process that was this worker to its last; or to the end, if it waits then."""
         lanes = [self.trace.index.lane(each.number, Lane.WORKER, worker).array for each in self.iterators]
         ends = np.array([(lane[0], lane[-1]) for lane in lanes if len(lane)], np.int64).reshape(-1, 2)
-        return self.of_events(ends[:, 0], ends[:, 1])
+        lives = self.of_events(ends[:, 0], ends[:, 1])
+        waits = self.kind[ends[:, 1]] == Kind.WAIT
+        return Intervals(lives.begin, np.where(waits, self.until, lives.end), lives.first, lives.last)
 
     # ---- what happened at the same time
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 LEFT, RIGHT, TOP, RULER, GAP, STRIP, BOTTOM = 1.55, 0.2, 0.55, 0.30, 0.07, 0.34, 0.72  # inches
+PART = 0.01  # of a trace: the title of a picture that shows less says so
 
 
 def timeline(
@@ -128,7 +129,7 @@ def write_title(
         last = min(asked[1] - 1, int(view.tasks["task"].max()))
         what = f"batch {last}," if last == asked[0] else f"batches {asked[0]} to {last},"
     workers = {0: "no workers", 1: "1 worker"}.get(view.num_workers, f"{view.num_workers} workers")
-    title = f"DataLoader with {workers}: {what} {duration(view.end - view.begin)}"
+    title = f"DataLoader with {workers}: {what} {_window(view)}"
     figure.text(0.12 / figure.get_figwidth(), 1 - 0.22 / figure.get_figheight(), title, size=10, weight="bold")
     words = f"Main's time: {main_in_words(main, view.begin, view.end)}."
     if view.left_out:
@@ -141,6 +142,15 @@ def write_title(
     figure.text(
         0.12 / figure.get_figwidth(), 1 - 0.28 / figure.get_figheight(), words, size=7.5, va="top", color="#444444"
     )
+
+
+def _window(view: View) -> str:
+    """How long it is; of a trace that is much longer, how long that is, too."""
+    shown, whole = view.end - view.begin, view.trace.duration
+    if shown > PART * whole:
+        return duration(shown)
+    first = "the first " if view.begin <= view.trace.start else ""
+    return f"{first}{duration(shown)} of {duration(whole)}"
 
 
 def draw_legend(figure: Figure, view: View, rows: list[Row], followed: np.void | None, seen: list[Mark]) -> None:
