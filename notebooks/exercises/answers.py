@@ -113,6 +113,7 @@ def read(exercise: Exercise, path: Path) -> Answer:
         raise _refused("syntax error", path, str(error), "Python cannot parse the file.") from None
     _still_to_write(exercise, tree)
     _no_reference(exercise, tree, path)
+    _no_way_round(tree, path)
     module = types.ModuleType(f"answer_{exercise.id}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
@@ -183,6 +184,34 @@ def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:
             what = f"line {node.lineno}: {ast.unparse(node)}"
             cause = f"`{taken[0]}` is, or leads to, the solution. Write it yourself."
             raise _refused("imports the reference", path, what, cause, "an answer of your own")
+
+
+# What leads to the reference or the grader by another way. It keeps nobody out who wants to get in: an answer runs
+# in the process that judges it.
+MODULES = {"builtins", "ctypes", "gc", "importlib", "inspect", "marshal", "notebooks", "pkgutil", "runpy", "tests"}
+NAMES = {"__builtins__", "__import__", "eval", "exec"}
+SIMULATED = "minidl.world.simulated"
+ATTRIBUTES = {"__closure__", "__code__", "__globals__", "__subclasses__", "_getframe", "f_back", "modules"}
+
+
+def _no_way_round(tree: ast.Module, path: Path) -> None:
+    """Refused if it looks for the reference, the grader, or the simulated world."""
+    for node in ast.walk(tree):
+        wholes: list[str] = []
+        if isinstance(node, ast.Import):
+            wholes = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            wholes = [f"{node.module}.{each.name}" for each in node.names]
+        taken = [each for each in wholes if each.split(".")[0] in MODULES or each.startswith(SIMULATED)]
+        taken += [f"sys.{each[4:]}" for each in wholes if each.startswith("sys.") and each[4:] in ATTRIBUTES]
+        if isinstance(node, ast.Name) and node.id in NAMES:
+            taken.append(node.id)
+        if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
+            taken.append(node.attr)
+        if taken:
+            what = f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
+            cause = f"`{taken[0]}` leads to minidl's own code or to the grader: the exercise can be solved without."
+            raise _refused("goes round the exercise", path, what, cause, "an answer of your own")
 
 
 def _function(module: types.ModuleType, reference: str, path: Path) -> Any:

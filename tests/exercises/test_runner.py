@@ -69,6 +69,32 @@ MISTAKES = {
         "imports the reference",
         "minidl.data.fetch",
     ),
+    "a look into sys.modules": (
+        "return sys.modules['minidl.data.fetch'].__dict__['MapFetcher'].fetch(self, keys)",
+        "import sys",
+        "goes round the exercise",
+        "sys.modules",
+    ),
+    "the source of the reference": (
+        "return inspect.getsource(type(self))",
+        "import inspect",
+        "goes round the exercise",
+        "inspect",
+    ),
+    "a look for the function": ("return gc.get_objects()", "import gc", "goes round the exercise", "gc"),
+    "a patched grader": (
+        "return 1",
+        "import notebooks.exercises.uses as uses\nuses.judged = lambda answer: None",
+        "goes round the exercise",
+        "notebooks.exercises.uses",
+    ),
+    "the simulated world": (
+        "return 1",
+        "from minidl.world import simulated",
+        "goes round the exercise",
+        "from minidl.world import simulated",
+    ),
+    "a verdict of its own": ("print('passed')\nos._exit(0)", "import os", "ends the process", "exit code 0"),
     "an endless loop": ("while True:\n    pass", "", "never returns", "after 3 s of computing it was in line"),
     "an endless loop that catches everything": (
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
