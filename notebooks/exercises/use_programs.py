@@ -27,6 +27,13 @@ class Broken(Keys):
         return super().__getitem__(key)
 
 
+class Undecodable(Keys):
+    """Sample 1 is no text: the exception's class wants five arguments."""
+
+    def __getitem__(self, key: int) -> Any:
+        return bytes([255]).decode("utf-8") if key == 1 else super().__getitem__(key)
+
+
 class EndsInTheMiddle(Keys):
     """Map style; sample 2 raises StopIteration."""
 
@@ -133,6 +140,18 @@ def until_it_ends(dataset: Any, times: int, **options: Any) -> list[Any]:
     return found
 
 
+def goes_on(dataset: Any, tries: int, **options: Any) -> list[Any]:
+    """What so many calls of next() bring, whatever they raise."""
+    iterator, found = iter(loader_of(dataset, **options)), []
+    for _ in range(tries):
+        try:
+            found.append(next(iterator))
+        except Exception as error:
+            found.append(repr(error))
+    iterator._shutdown_workers()
+    return found
+
+
 def two_at_once() -> list[Any]:
     loader = loader_of(Keys(5))
     return [(one, other) for one, other in zip(loader, loader, strict=True)]
@@ -177,11 +196,13 @@ def choices_by_room() -> list[Any]:
     """Without order: whom `_choose_worker` chooses, by how many tasks each has."""
     iterator: Any = iter(loader_of(Keys(40), in_order=False))
     found = []
-    for tasks, turn in (([2, 0, 1], 0), ([1, 2, 2], 1), ([0, 1, 2], 2), ([2, 2, 2], 0), ([2, 1, 2], 2)):
+    of_six = ([2, 0, 1], 0), ([1, 2, 2], 1), ([0, 1, 2], 2), ([2, 2, 2], 0), ([2, 1, 2], 2)
+    of_nine = ([2, 1, 0], 0), ([1, 0, 2], 2)
+    for most, (tasks, turn) in [*((6, each) for each in of_six), *((9, each) for each in of_nine)]:
         iterator._workers_num_tasks, iterator._next_worker = list(tasks), turn
         chosen = []
         for _ in range(3):
-            worker_id = iterator._choose_worker(6)
+            worker_id = iterator._choose_worker(most)
             chosen.append(worker_id)
             if worker_id is not None:
                 iterator._workers_num_tasks[worker_id] += 1

@@ -29,6 +29,7 @@ from notebooks.exercises.use_programs import (
     ItsOwnIterator,
     Late,
     Streams,
+    Undecodable,
     WithNone,
     choices,
     choices_by_room,
@@ -36,6 +37,7 @@ from notebooks.exercises.use_programs import (
     epochs,
     fails_in_worker_1,
     fails_to_draw,
+    goes_on,
     in_any_order,
     loader_of,
     not_all_bring_batches,
@@ -171,6 +173,16 @@ TIMEOUT = Use(
     "timeout=1; sample 3 takes three seconds",
     "The user's timeout must still be raised: it comes from where main waits for the next message.",
 )
+TIMEOUT_AND_ON = Use(
+    use(goes_on, Late(5), 8, timeout=1),
+    "timeout=1; sample 3 takes three seconds, and next() is called again after each timeout",
+    "A timeout loses nothing: the batch that was late is still the next one. What may have changed by then?",
+)
+ODD_ERROR = Use(
+    use(until_it_ends, Undecodable(4), 1, num_workers=2),
+    "4 batches; sample 1 raises UnicodeDecodeError, whose constructor takes five arguments",
+    "An ExceptionWrapper knows how to raise what it holds, whatever its class wants.",
+)
 
 
 CHOICES = Use(
@@ -182,8 +194,8 @@ CHOICES = Use(
 )
 BY_ROOM = Use(
     use(choices_by_room),
-    "in_order=False, 3 workers with 0 to 2 tasks each, of 6 in all; `_choose_worker` asked three times",
-    "Each has room for two. Look from the worker whose turn it is, round and round, at all of them: the first with "
+    "in_order=False, 3 workers with 0 to 2 tasks each, of 6 or 9 in all; `_choose_worker` asked three times",
+    "Each has room for two, or three. Look from the worker whose turn it is, round and round, at all: the first with "
     "room is chosen, and after it the turn passes to the next. If none has room: None.",
 )
 RECEIVES = Use(
@@ -204,9 +216,12 @@ ONE_AT_A_TIME_IN_ANY_ORDER = Use(
     ONE_AT_A_TIME.cause,
 )
 NO_BATCHES_FIRST = Use(
-    use(not_all_bring_batches, in_order=False),
-    "in_order=False; the first two calls of `_receive` return None",
+    use(not_all_bring_batches),
+    "the first two calls of `_receive` return None",
     "Any number of messages may bring no batch, one after the other.",
+)
+NO_BATCHES_FIRST_IN_ANY_ORDER = Use(
+    use(not_all_bring_batches, in_order=False), f"in_order=False; {NO_BATCHES_FIRST.words}", NO_BATCHES_FIRST.cause
 )
 ENDS = Use(
     use(when_it_ends),
@@ -251,10 +266,13 @@ OF_STREAMS = (STREAMS, UNBATCHED, NONES, RESTARTS, STREAM_FAILS)
 USES: dict[int, tuple[Use, ...]] = {
     5: (CHOICES, FAILS_TO_DRAW, *IN_ORDER, *OF_STREAMS),
     6: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER, STOP_IN_A_MAP, STOP_IN_A_MAP_WITH_ITER),
-    7: (RECEIVES, RECEIVED_BEFORE, ONE_AT_A_TIME, ENDS, ENDS_PERSISTENT, *IN_ORDER),
+    7: (
+        *(RECEIVES, RECEIVED_BEFORE, NO_BATCHES_FIRST, TIMEOUT_AND_ON, ODD_ERROR),
+        *(ONE_AT_A_TIME, ENDS, ENDS_PERSISTENT, *IN_ORDER),
+    ),
     8: (
         BY_ROOM,
-        NO_BATCHES_FIRST,
+        NO_BATCHES_FIRST_IN_ANY_ORDER,
         RECEIVED_BEFORE_IN_ANY_ORDER,
         ONE_AT_A_TIME_IN_ANY_ORDER,
         ENDS_IN_ANY_ORDER,

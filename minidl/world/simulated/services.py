@@ -156,6 +156,9 @@ class SimulatedThread:
         self.thread = self._machine.new_thread(self._machine.running.process, self._name, run)
         self._machine.until()
 
+    def __repr__(self) -> str:
+        return f"<Thread({self._name})>"
+
     def is_alive(self) -> bool:
         return self.thread is not None and self.thread.alive
 

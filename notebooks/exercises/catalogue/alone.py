@@ -74,7 +74,12 @@ class Loader:
         def is_alive() -> bool:
             return self.now < self.told.get(number, NEVER) + self.ends[number]
 
-        return SimpleNamespace(join=join, is_alive=is_alive, exitcode=0)
+        class Worker:
+            exitcode = property(lambda self: None if is_alive() else 0)
+
+        worker: Any = Worker()
+        worker.join, worker.is_alive = join, is_alive
+        return worker
 
     def does(self, what: str, step: str = "") -> None:
         if what:

@@ -57,6 +57,8 @@ class Said:
         self.asked += 1
         if key == 99:
             raise IndexError("there is no sample 99")
+        if key == 98:
+            raise StopIteration  # as from next() on a file that has ended
         if key == 7:
             return None
         return ["sample", key, self.asked]
@@ -84,7 +86,11 @@ def _fetches() -> Iterator[tuple[str, Callable[[], Any]]]:
         for key in (12, 0, "", [3, 4], (3, 4), None):
             yield f"fetch({key!r}){also}, without automatic batching", functools.partial(fetched, kind, key, False)
         yield f"keys = [2, 0, 1]; fetch(keys){also}; keys", functools.partial(keys_afterwards, kind)
-    yield "fetch([8, 99, 10]), where sample 99 raises IndexError", functools.partial(fetched, Said, [8, 99, 10])
+    for key, error in ((99, "IndexError"), (98, "StopIteration")):
+        yield (
+            f"fetch([8, {key}, 10]), where sample {key} raises {error}",
+            functools.partial(fetched, Said, [8, key, 10]),
+        )
 
 
 # ---- exercise 2
@@ -155,6 +161,9 @@ def _collations() -> Iterator[tuple[str, Callable[[], Any]]]:
         table: dict[Any, Any] = {**numbers, kind: named(kind.__name__)}
         call = f"collate({[first, second]}, collate_fn_map={{int: ..., {kind.__name__}: ...}})"
         yield call, functools.partial(collated, [first, second], table)
+    pairs = [(1, [2]), (3, [4])]
+    call = f"collate({pairs}, collate_fn_map={{int: ..., list: ...}})"
+    yield call, functools.partial(collated, pairs, {**numbers, list: named("lists")})
     schools = [School(1), School(2)]  # each an instance of three types
     table = {Grade: named("grades"), School: named("schools"), int: named("ints")}
     for kinds in ((int, Grade), (Grade, int), (int, (str, Grade)), ((str, int), School), (int, Grade, School)):
@@ -179,6 +188,13 @@ class Endless:
 
     def __iter__(self) -> Iterator[int]:
         return itertools.count()
+
+
+class Backwards(list[int]):
+    """It has an order of its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        return reversed(self)
 
 
 class EqualToAll:
@@ -231,6 +247,11 @@ def left_and_begun_anew() -> list[Any]:
     return [*found, *batches, *batches]
 
 
+def two_at_once() -> list[Any]:
+    batches = BatchSampler(range(7), 2, False)
+    return [(one, other) for one, other in zip(batches, batches, strict=True)]
+
+
 def _lists() -> Iterator[tuple[str, Callable[[], Any]]]:
     for drop_last in (False, True):
         options = f"batch_size=2, drop_last={drop_last}"
@@ -246,7 +267,10 @@ def _lists() -> Iterator[tuple[str, Callable[[], Any]]]:
         for length, size in itertools.product(range(6), (1, 2, 3, 7)):
             call = f"BatchSampler(range({length}), batch_size={size}, drop_last={drop_last})"
             yield call, functools.partial(lists, range(length), size, drop_last)
+        call = f"BatchSampler of a list of keys 1 to 5 that is iterated backwards, {options}"
+        yield call, functools.partial(lists, Backwards([1, 2, 3, 4, 5]), 2, drop_last)
     yield "BatchSampler(range(7), 2, False), left after a list, and begun anew, twice", left_and_begun_anew
+    yield "BatchSampler(range(7), 2, False), iterated twice at the same time", two_at_once
 
 
 # ---- exercise 4
@@ -274,6 +298,9 @@ def _shares() -> Iterator[tuple[str, Callable[[], Any]]]:
             shares, length, ranks, None, None, 1, None, 0, shuffle=True, seed=3, drop_last=drop_last
         )
         yield f"{call}: five passes, in epochs 0, 0, 1, 1 and 0", one
+    for seed in (2**31 + 5, 2**40, -3):
+        call = f"DistributedSampler(range(9), num_replicas=2, shuffle=True, seed={seed}): epochs 0 and 7"
+        yield call, functools.partial(shares, 9, 2, 0, 7, shuffle=True, seed=seed)
 
 
 CALLS = {1: list(_fetches()), 2: list(_collations()), 3: list(_lists()), 4: list(_shares())}
