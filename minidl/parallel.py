@@ -77,6 +77,7 @@ class ParallelIterator(BaseIterator):
         self._pin_memory_thread_done_event = self._world.flag()
         self._ending_of: list[worlds.Waitable] = []  # for each worker: ready once its process has ended
         self._endings = self._world.waiter()  # waits for all of these
+        self._joined: set[int] = set()  # the workers whose end main has waited for
         self._worker_result_queue = Consumer(
             self._world, Queue.RESULT, self._epoch_id, until=self._pin_memory_thread_done_event
         )

@@ -51,6 +51,7 @@ def shut_down(iterator: ParallelIterator) -> None:
         return
     iterator._shutdown = True
     emit(SHUTDOWN_BEGIN, iterator._epoch_id, value=len(getattr(iterator, "_task_info", ())))
+    all_ended = False
     try:
         try:
             stop_pin_thread(iterator)
@@ -61,10 +62,12 @@ def shut_down(iterator: ParallelIterator) -> None:
             raise
         finally:
             use_force(iterator)
+            all_ended = True
     finally:  # also after Ctrl-C in use_force
         close_queues(iterator)
         signals.unwatch(iterator)
-        emit(SHUTDOWN_END, iterator._epoch_id)
+        if all_ended:
+            emit(SHUTDOWN_END, iterator._epoch_id)
 
 
 def stop_pin_thread(iterator: ParallelIterator) -> None:
@@ -81,7 +84,8 @@ def end_pin_thread(iterator: ParallelIterator) -> None:
     """Before step 5 closes what it reads: a thread that waits for something closed waits for ever."""
     thread = iterator._pin_memory_thread
     iterator._pin_memory_thread_done_event.set()
-    if thread is not None and not iterator._world.is_current(thread):  # garbage is collected in any thread
+    # (Garbage is collected in any thread; and after Ctrl-C in its start it may not run.)
+    if thread is not None and thread.is_alive() and not iterator._world.is_current(thread):
         thread.join(PATIENCE)
 
 
@@ -111,7 +115,15 @@ def wait_for_workers(iterator: ParallelIterator) -> None:
         emit(JOIN_BEGIN, iterator._epoch_id, worker=worker_id, value=int(patience * 1e9))
         worker.join(patience)
         if not worker.is_alive():
-            emit(WORKER_JOINED, iterator._epoch_id, worker=worker_id, value=worker.exitcode or 0)
+            note_joined(iterator, worker_id)
+
+
+def note_joined(iterator: ParallelIterator, worker_id: int) -> None:
+    """Once for each worker."""
+    if worker_id not in iterator._joined:
+        iterator._joined.add(worker_id)
+        exitcode = iterator._workers[worker_id].exitcode
+        emit(WORKER_JOINED, iterator._epoch_id, worker=worker_id, value=exitcode or 0)
 
 
 def use_force(iterator: ParallelIterator) -> None:
@@ -126,6 +138,8 @@ def use_force(iterator: ParallelIterator) -> None:
             emit(WORKER_KILLED, iterator._epoch_id, worker=worker_id)
             worker.kill()
             worker.join(PATIENCE)  # bounded, too: one that is stuck in the kernel does not even die of SIGKILL
+        elif worker_id not in late:  # Ctrl-C has cut step 3 short
+            note_joined(iterator, worker_id)
         if worker.pid and worker.exitcode is not None and (worker.exitcode or worker_id in late):
             iterator._world.remove_shared_memory_of(worker.pid)
 

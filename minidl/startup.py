@@ -97,6 +97,7 @@ def start_pin_thread(iterator: ParallelIterator) -> None:
     # Asked here: a new thread begins with the first device, whichever one main has chosen.
     device_index = None if device == HOST else accelerator.current_device_index()
     args = world, iterator._worker_result_queue, data_queue, device, device_index, epoch_id
-    thread = world.thread(pin_loop, args, "pin thread")
+    # Known before it starts: after Ctrl-C in the start it must be stopped like any other.
+    iterator._pin_memory_thread = thread = world.thread(pin_loop, args, "pin thread")
     thread.start()
-    iterator._pin_memory_thread, iterator._data_queue = thread, data_queue
+    iterator._data_queue = data_queue

@@ -22,7 +22,7 @@ from minidl.world.simulated.faults import Fault, Move, possible_faults
 from minidl.world.simulated.machine import BEGIN, Machine
 from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
-from minidl.world.simulated.simulation import Outcome, simulate
+from minidl.world.simulated.simulation import SETTLED, Outcome, simulate
 
 REPLAY_EVERY = 50  # schedules: one of so many is run a second time, and must do the same
 COLLECT_EVERY = 200  # schedules; Python's own garbage collection is off meanwhile
@@ -202,9 +202,9 @@ def shorten(outcome: Outcome, judge: Judge, options: dict[str, Any]) -> tuple[Ou
 # ---- what must hold
 
 
-def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True) -> list[str]:
+def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True, slow: bool = False) -> list[str]:
     """What must hold on every schedule, but does not in this outcome. `expected` is a run without faults,
-    `in_order` DataLoader's option."""
+    `in_order` DataLoader's option; `slow` says that the program makes somebody wait, so that a timeout may be due."""
     faults = [move for move in outcome.schedule.moves if move.what is not Fault.RUN]
     broken = []
     if outcome.deadlock:
@@ -229,9 +229,14 @@ def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True) -
         broken += [f"{outcome.open_pipes} ends of pipes are left open"] * bool(outcome.open_pipes)
         broken += [f"{name} is left when the program returns" for name in outcome.left]
     if not faults:
-        broken += [f"process {pid} ended with exit code {code}" for pid, code in outcome.exitcodes.items() if code]
+        usual = expected.exitcodes  # the program itself may kill
+        codes = outcome.exitcodes.items()
+        broken += [
+            f"process {pid} ended with exit code {code}" for pid, code in codes if code and code != usual.get(pid)
+        ]
     broken += _out_of_order(outcome) if in_order else []
-    return broken + _too_many(outcome) + _late(outcome, faults, expected)
+    broken += _too_many(outcome) + _late(outcome, faults, expected)
+    return broken if faults else broken + _too_few(outcome) + (_needless(outcome, expected) if not slow else [])
 
 
 ENDS_A_TASK = frozenset({Kind.YIELDED, Kind.TASK_SKIPPED})
@@ -266,6 +271,43 @@ def _too_many(outcome: Outcome) -> list[str]:
         elif kind in CHECKED_AT and epoch_id in limits and held[epoch_id] > limits[epoch_id]:
             return [f"{held[epoch_id]} tasks are outstanding or held, and {limits[epoch_id]} is the limit"]
     return []
+
+
+def _too_few(outcome: Outcome) -> list[str]:
+    """No worker idles while keys are left and there is room: whenever a batch is yielded, as many tasks are under way
+    as were sent at first."""
+    limits: dict[int, int | None] = {}  # of each epoch; None: there are no more keys
+    under_way: dict[int, int] = {}
+    for _, _, kind, epoch_id, _, _, _, value, _ in outcome.events:
+        if kind in UNDER_WAY:
+            under_way[epoch_id] = under_way.get(epoch_id, 0) + UNDER_WAY[kind]
+        if kind == PRIMED:
+            limits.setdefault(epoch_id, value)
+        elif kind in NO_MORE_KEYS:
+            limits[epoch_id] = None
+        elif kind == Kind.YIELDED and (most := limits.get(epoch_id)) is not None and under_way[epoch_id] < most:
+            return [f"{under_way[epoch_id]} tasks are under way, there are more keys, and {most} fit"]
+    return []
+
+
+# How each changes the number of tasks that were sent and have not come to an end. (Those that an exhausted worker will
+# not fulfil count, as in the loader.)
+UNDER_WAY = {Kind.DISPATCHED: 1, Kind.YIELDED: -1, Kind.ERROR_RAISED: -1, Kind.WORKER_EXHAUSTED: -1}
+NO_MORE_KEYS = frozenset({Kind.SAMPLER_END, Kind.NO_CAPACITY})
+SECOND_LINE = Kind.TIMED_OUT, Kind.HEALTH_CHECK, Kind.WORKER_DIED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED
+# Virtual seconds. A run in which nobody waits for a timeout takes thousands of steps of a microsecond; where a worker
+# is still about to end when the program returns, `simulate` gives it some time.
+PROMPT = 0.1 + SETTLED
+
+
+def _needless(outcome: Outcome, expected: Outcome) -> list[str]:
+    """Where nothing fails and nobody is slow, the first line of defence suffices: no timeout fires, nobody looks after
+    the workers or ends them by force. Otherwise the second line would hide that the first is broken."""
+    found = {event[2] for event in outcome.events}
+    broken = [f"nothing failed, and yet {kind.who} {kind.when}" for kind in SECOND_LINE if kind in found]
+    if outcome.lasted > expected.lasted + PROMPT:
+        broken.append(f"nothing failed, and it took {outcome.lasted - expected.lasted:.1f} s longer than it should")
+    return broken
 
 
 def _late(outcome: Outcome, faults: list[Move], expected: Outcome) -> list[str]:

@@ -27,6 +27,7 @@ import itertools
 import sys
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import greenlet
@@ -35,7 +36,7 @@ from minidl.events import CLOCKED
 from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.cores import SECOND, Cores
 from minidl.world.simulated.faults import TERMINATED, inject
-from minidl.world.simulated.processes import NO_DEADLINE, OWN, End, Memories, Pipe, Process, Thread, contents
+from minidl.world.simulated.processes import NO_DEADLINE, OWN, End, Memories, Pipe, Process, Thread
 from minidl.world.simulated.schedule import Schedule
 
 STEP = 1_000  # ns that a step takes: a loop that looks at the clock sees it move
@@ -48,12 +49,20 @@ class Machine:
     """One run of a program: `new_process` makes its first process, `run` runs them all to their end."""
 
     def __init__(
-        self, schedule: Schedule, capacity: int, cores: float, texts: bool, draws: bool, most_steps: int = TOO_MANY
+        self,
+        schedule: Schedule,
+        capacity: int,
+        cores: float,
+        texts: bool,
+        draws: bool,
+        most_steps: int = TOO_MANY,
+        preempts: bool = False,
     ) -> None:
         """`capacity` of a pipe in bytes; `cores` for threads that compute; with `texts` the events' texts are kept;
         with `draws` every process has its own random numbers."""
         self.schedule, self.capacity, self.texts, self.draws = schedule, capacity, texts, draws
         self.most_steps = most_steps
+        self.preempts = preempts  # whether other threads can run right after a put, too, and not only before it
         self.hub = greenlet.getcurrent()
         self.clock = BEGIN  # ns
         self.step = 0
@@ -65,7 +74,7 @@ class Machine:
         self.world: Any = None
         self.pipes: list[Pipe] = []
         self.numbers = itertools.count()  # for these:
-        self.memories: Memories = weakref.WeakValueDictionary()
+        self.memories = Memories()
         self.mailboxes: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.flags: list[bool] = []
         self.flag_makers: list[Process] = []  # of each flag
@@ -188,7 +197,7 @@ class Machine:
                 self._switch_to(chosen)
             # This thread is chosen, as it is ready, its wait has timed out, or it has a signal to handle.
             thread.ready, timed_out = None, thread.timed_out
-            thread.saw((call, timed_out, contents(thread.process.mapped)))
+            thread.saw((call, timed_out, thread.process.mapped.contents()))
             if thread.signals:
                 self._handle_signals(thread)
             is_ready = ready is None or bool(ready())
@@ -202,7 +211,7 @@ class Machine:
             raise greenlet.GreenletExit  # unwinds this thread's stack
 
     def _handle_signals(self, thread: Thread) -> None:
-        interrupted = outside(sys._getframe())
+        interrupted = Interrupted.in_the_program(sys._getframe())
         while thread.signals:
             handler = thread.signals.popleft()
             handler(interrupted)  # may raise
@@ -293,7 +302,7 @@ class Machine:
         pipes = tuple([(len(pipe.data), pipe.readers, pipe.writers) for pipe in self.pipes])
         codes = tuple([process.exitcode for process in self.processes])
         boxes = tuple([tuple(box.writers) for box in self.mailboxes.values()])
-        shared = boxes, contents(self.memories), tuple(self.flags), len(self.garbage)
+        shared = boxes, self.memories.contents(), tuple(self.flags), len(self.garbage)
         return hash((self.running.number, threads, pipes, codes, shared))
 
     # ---- events
@@ -318,11 +327,30 @@ class Machine:
         return current_machine, ()  # a worker's arguments include it, as the events' recorder: there is one machine
 
 
-def outside(frame: Any) -> Any:
-    """The first frame outside the simulated world: where a signal interrupted the program."""
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("minidl.world.simulated"):
-        frame = frame.f_back
-    return frame
+@dataclass
+class Interrupted:
+    """What a signal's handler is shown in the place of a frame: where the signal interrupted the program, and who
+    called that. The simulated world, which called the program, is none of it: a handler may look for the loader."""
+
+    f_globals: dict[str, Any]
+    f_code: Any
+    f_back: Interrupted | None = None
+
+    @staticmethod
+    def in_the_program(frame: Any) -> Interrupted | None:
+        while frame is not None and is_simulated(frame):
+            frame = frame.f_back
+        shown = []
+        while frame is not None and not is_simulated(frame):
+            shown.append(Interrupted(frame.f_globals, frame.f_code))
+            frame = frame.f_back
+        for each, caller in itertools.pairwise(shown):
+            each.f_back = caller
+        return shown[0] if shown else None
+
+
+def is_simulated(frame: Any) -> bool:
+    return frame.f_globals["__name__"].startswith("minidl.world.simulated")
 
 
 def chain(look: Callable[[Any], None], previous: Any) -> Callable[[Any], None]:

@@ -124,6 +124,8 @@ class SimulatedMailbox:
         if not self._machine.off:
             self._items.append(item)
             self.writers.append(self._machine.running.number)
+            if self._machine.preempts and not isinstance(item, weakref.ref):
+                self._machine.until()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if block and timeout is not None and timeout < 0:
@@ -197,7 +199,7 @@ class SimulatedProcess:
         inherits = machine.in_transit if spawned else machine.running.process.ends
         self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
         if not spawned:
-            self.process.mapped.update(machine.running.process.mapped)
+            self.process.mapped.refs.update(machine.running.process.mapped.refs)
         if spawned and machine.draws:  # seeded anew, not copied from its parent
             self.process.chance = Chance.spawned(self.process.number)
         for end in machine.received:

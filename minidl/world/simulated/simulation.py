@@ -80,6 +80,7 @@ def simulate(
     draws: bool = True,
     texts: bool = False,
     most_steps: int = machines.TOO_MANY,
+    preempts: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Run `program()`, which builds loaders and iterates, on a simulated machine.
@@ -87,16 +88,18 @@ def simulate(
     `schedule` is a token or a Schedule; `seed` chooses a random one instead, with at most `faults` faults. `capacity`
     is that of a pipe in bytes: a larger message takes several steps to write. `cpus` may be a fraction: other programs
     have the rest of the last core. Without `draws` all processes share their random numbers: faster, and the same to a
-    program that draws none. After `most_steps` a run is cut short, as endless. `environment`: the variables that the
-    program finds there. Raises ValueError for an invalid token, RuntimeError within a simulation; what the program
-    raises is in the outcome.
+    program that draws none. After `most_steps` a run is cut short, as endless. With `preempts` a thread that puts
+    something into another's mailbox can lose the processor right after that, as well as before: what threads of one
+    process share without the world shows its races then. `environment`: the variables that the program finds there.
+    Raises ValueError for an invalid token, RuntimeError within a simulation; what the program raises is in the
+    outcome.
     """
     if machines.is_running():
         raise RuntimeError("a simulation within a simulation")
     chosen = Random(seed, faults) if seed is not None else parse(schedule) if isinstance(schedule, str) else schedule
     options: dict[str, Any] = {"capacity": capacity, "start_method": start_method, "cpus": cpus, "draws": draws}
-    options |= {"most_steps": most_steps, "environment": environment}
-    machine = Machine(chosen, capacity, cpus, texts, draws, most_steps)
+    options |= {"most_steps": most_steps, "preempts": preempts, "environment": environment}
+    machine = Machine(chosen, capacity, cpus, texts, draws, most_steps, preempts)
     machine.world = SimulatedWorld(machine, start_method, math.ceil(cpus), environment or {})
     found: dict[str, Any] = {"result": None, "pipes": 0, "left": []}
 

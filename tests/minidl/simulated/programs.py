@@ -52,18 +52,26 @@ def load(dataset: Any = None, epochs: int = 1, **options: Any) -> list[list[Any]
 def epoch(loader: minidl.DataLoader[Any]) -> Iterator[Any]:
     """One pass over a loader, with a training step after each batch."""
     iterator = iter(loader)
-    try:
-        for batch in iterator:
-            step()
-            yield batch
-    except RuntimeError as error:
+    while True:
         try:
-            next(iterator)
-        except RuntimeError as second:
-            assert str(second) == str(error), f"raised {error!r} and then {second!r}"
-        else:
-            raise AssertionError(f"raised {error!r}, and then continued") from error
-        raise
+            batch = next(iterator)
+        except StopIteration:
+            return
+        except RuntimeError as error:
+            stays(iterator, error)
+            raise
+        step()  # here a death is raised, too: it may be that of another loader's worker
+        yield batch
+
+
+def stays(iterator: Any, error: RuntimeError) -> None:
+    """AssertionError: the iterator goes on after this error, which lost a task."""
+    try:
+        next(iterator)
+    except RuntimeError as second:
+        assert str(second) == str(error), f"raised {error!r} and then {second!r}"
+    else:
+        raise AssertionError(f"raised {error!r}, and then continued") from error
 
 
 TORCHS_WAY = {VARIABLE: "torch"}  # the environment in which loaders move batches as torch does: with feeders

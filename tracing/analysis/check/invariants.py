@@ -328,7 +328,10 @@ def shutdown_is_the_end(iterator: IteratorEvents) -> Broken:
     ends = iterator.all(Kind.SHUTDOWN_END)
     if not len(ends):
         return
-    lanes = {"main": iterator.of_thread(Lane.MAIN), "the pin thread": iterator.of_thread(Lane.PIN)}
+    lanes = {"main": iterator.of_thread(Lane.MAIN)}
+    joined = iterator.all(Kind.PIN_JOINED)
+    if not len(joined) or iterator.events["value"][joined[-1]]:  # 0: the bounded wait for it ran out
+        lanes["the pin thread"] = iterator.of_thread(Lane.PIN)
     for worker in iterator.workers:
         if iterator.all(Kind.FEEDER_BEGIN, Queue.INDEX, worker).size:  # torch's feeders do not record their end
             lanes[f"a feeder thread of worker {worker}"] = iterator.of_thread(Lane.FEEDER, worker)
