@@ -11,10 +11,11 @@ REQUIREMENTS := requirements.txt
 WILD := .venv-wild
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
+SCORE_ARGS ?=
 VERSIONS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest docs format explore course lab notebooks mutants bench wild pictures setup clean distclean versions
+.PHONY: help demo test lint types pytest docs format explore course lab notebooks mutants bench wild pictures score setup clean distclean versions
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -65,6 +66,9 @@ notebooks: setup ## run the notebooks of the course, and save their outputs
 
 mutants: setup ## known bugs put into minidl and found again: the pictures and the table of docs/simulation.md
 	@$(BIN)/python -m tests.minidl.simulated.gallery docs
+
+score: setup ## how many of thousands of small changes to minidl the simulated world notices; SCORE_ARGS="--every 10"
+	@$(BIN)/python -m tests.minidl.simulated.killing $(SCORE_ARGS)
 
 bench: setup ## speed beside torch's loader; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)

@@ -4,32 +4,38 @@
 
 For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not,
 slots or torch's way: every schedule with two delays, every schedule with a delay and a fault. For the programs that
-hold batches, which are longer (lending.py): every schedule with two delays, every schedule with a fault. Then N random
-ones in all, with up to two faults each.
+hold batches, which are longer (lending.py): every schedule with two delays, every schedule with a fault. For the
+programs worth exploring (worth_exploring.py): every schedule with a delay, every schedule with a fault. Then N random
+ones in all, with up to two faults each. The trace of one run in a hundred is checked for every invariant.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import itertools
 import multiprocessing
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
-from minidl.world.simulated import Exploration, explore, explore_by_chance
+from minidl.world.simulated import Exploration, Outcome, explore, explore_by_chance
+from tests.minidl.simulated import worth_exploring
 from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
+from tests.minidl.simulated.worth import Worth
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
 BOUNDS_OF_LENDINGS = [(2, 0), (0, 1)]
+BOUNDS_OF_OTHERS = [(1, 0), (0, 1)]
+CHECK_EVERY = 100  # schedules: of one in so many the trace is checked
 PIECE = 5_000  # random schedules that one job runs
 
 
@@ -50,25 +56,41 @@ class Job:
         return f"at most {self.delays or 'no'} delay{'s' * (self.delays > 1)} and {self.faults or 'no'} fault"
 
 
-def programs() -> dict[str, Callable[[], Any]]:
-    return {**configurations(), **lendings()}
+def programs() -> dict[str, Worth]:
+    """By name. (What depends on when something happens cannot be compared with another schedule.)"""
+    small = {**configurations(), **lendings()}
+    others = {name: each for name, each in worth_exploring.programs().items() if not each.timed}
+    return {name: Worth(program, options={"draws": False}) for name, program in small.items()} | others
+
+
+def bounds(name: str) -> list[tuple[int, int]]:
+    if name in lendings():
+        return BOUNDS_OF_LENDINGS
+    return BOUNDS if name in configurations() else BOUNDS_OF_OTHERS
 
 
 def run(job: Job) -> tuple[Job, str, int, int, float]:
     """Run in its own process. Returns the job, what was found ("": nothing), schedules run, pruned, and seconds."""
-    program, begin = programs()[job.program], time.perf_counter()
+    worth, begin = programs()[job.program], time.perf_counter()
+    expected, number = worth.run("0"), itertools.count(1)
+
+    def judge(outcome: Outcome) -> list[str]:
+        return worth.broken(outcome, expected, checks=next(number) % CHECK_EVERY == 0)
+
     found: Exploration
-    if job.schedules:
-        found = explore_by_chance(program, job.schedules, faults=job.faults, seed=job.seed, draws=False)
-    else:
-        found = explore(program, delays=job.delays, faults=job.faults, draws=False)
+    with worth.changed_world():
+        if job.schedules:
+            options: dict[str, Any] = {"faults": job.faults, "seed": job.seed, "judge": judge, **worth.options}
+            found = explore_by_chance(worth.program, job.schedules, **options)
+        else:
+            found = explore(worth.program, delays=job.delays, faults=job.faults, judge=judge, **worth.options)
     counterexample = str(found) if found.counterexample is not None else ""
     return job, counterexample, found.schedules, found.pruned, time.perf_counter() - begin
 
 
 def jobs(names: list[str], within_bounds: bool, chance: int) -> Iterator[Job]:
     for name in reversed(names) if within_bounds else ():  # the longest first
-        for delays, faults in reversed(BOUNDS_OF_LENDINGS if name in lendings() else BOUNDS):
+        for delays, faults in reversed(bounds(name)):
             yield Job(name, delays, faults)
     for number in range(0, -(-chance // PIECE)):
         size = min(PIECE, chance - number * PIECE)

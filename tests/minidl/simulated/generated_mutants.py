@@ -1,0 +1,302 @@
+"""Mutants without end: every function of the loader, with each of many small changes, one at a time.
+
+A change is made in the function's syntax tree; the function then gets the new code in place, so that whoever holds it
+has the bug, too. (mutmut and cosmic-ray, which know the usual changes, write each mutant to disk and start a test
+command for it. Here a mutant is tried in a fork of a process that has everything imported, thousands of times faster.)
+
+Not changed: `emit`, which only tells; the words of errors; annotations; what is at the level of a module or a class.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+MODULES = (
+    *("accelerator", "deaths", "events", "iterator", "loader", "messages", "parallel", "pickling", "pinning", "public"),
+    *("queues", "serial", "shutdown", "signals", "startup", "states", "transport", "worker"),
+)
+LIMITS = {"timeout", "patience", "deadline"}  # what such a name stands for ends a wait
+IDS = {"epoch_id", "_epoch_id", "task_id", "worker_id", "_worker_id", "slot"}
+
+Edit = Callable[[Any], None]  # changes a node of a copy of the tree, in place
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A mutant: the function `name` of a module, the line, and what is changed there."""
+
+    module: str
+    name: str  # "Producer.put"
+    line: int
+    words: str  # "`self._buffer.put(message)` is left out"
+    place: int  # of the changed node in the function, as ast.walk counts
+    edit: Edit
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}:{self.line}: {self.words}"
+
+
+def generated() -> Iterator[Generated]:
+    """All of them, in the order of the source."""
+    for module in MODULES:
+        for name, function in functions(tree_of(module)):
+            yield from of_function(module, name, function)
+
+
+@functools.cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(Path(imported(module).__file__ or "").read_text(encoding="utf-8"))
+
+
+def imported(module: str) -> ModuleType:
+    return importlib.import_module(f"minidl.{module}")
+
+
+def functions(tree: Any, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions of a module and the methods of its classes. (What is nested in one is changed as a part of it.)"""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield from functions(node, f"{node.name}.")
+        elif isinstance(node, ast.FunctionDef):
+            yield f"{prefix}{node.name}", node
+
+
+def of_function(module: str, name: str, function: ast.FunctionDef) -> Iterator[Generated]:
+    skipped = {id(each) for node in ast.walk(function) if only_tells(node) for each in ast.walk(node)}
+    for default in ast.walk(function.args):
+        skipped.add(id(default))
+    for place, node in enumerate(ast.walk(function)):
+        if id(node) not in skipped and node not in function.decorator_list:
+            for words, edit in (*of_statements(node, node is function), *of_expression(node)):
+                yield Generated(module, name, getattr(node, "lineno", function.lineno), words, place, edit)
+
+
+def only_tells(node: ast.AST) -> bool:
+    """An event, an annotation, the text of an error."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return True  # a docstring
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "emit":
+        return True
+    return isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom, ast.Global, ast.arg))
+
+
+# ---- what is changed
+
+
+def of_statements(node: ast.AST, is_function: bool) -> Iterator[tuple[str, Edit]]:
+    """Statements left out, exchanged, done twice; arms and guards taken away."""
+    if is_function:
+        yield "it returns at once", lambda node: node.body.insert(0, ast.Return(None))
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if not isinstance(block, list):
+            continue
+        for k, statement in enumerate(block):
+            if silent(statement) or isinstance(statement, ast.FunctionDef):
+                continue
+            if not isinstance(statement, (ast.If, ast.With)):  # there: the condition, the guard
+                yield f"`{brief(statement)}` is left out", functools.partial(put, field=field, k=k, new=[ast.Pass()])
+            if is_send(statement):
+                yield f"`{brief(statement)}` twice", functools.partial(twice, field=field, k=k)
+            if k + 1 < len(block) and depends(statement, block[k + 1]):
+                words = f"`{brief(statement)}` after `{brief(block[k + 1])}`"
+                yield words, functools.partial(exchange, field=field, k=k)
+    if isinstance(node, ast.Try):
+        for k, handler in enumerate(node.handlers):
+            what = ast.unparse(handler.type) if handler.type else ""
+            yield f"no `except {what}`", functools.partial(drop_handler, k=k)
+        if node.finalbody:
+            yield "no `finally`", lambda node: setattr(node, "finalbody", [ast.Pass()])
+    if isinstance(node, ast.With):
+        yield f"no `with {ast.unparse(node.items[0])}`", unguarded
+
+
+def of_expression(node: ast.AST) -> Iterator[tuple[str, Edit]]:
+    """Conditions negated, forced or thinned; numbers, ids, bounds and flags that are wrong."""
+    if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+        text = ast.unparse(node.test)
+        yield f"not `{text}`", lambda node: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test))
+        for value in (True, False):
+            yield f"`{text}` is always {value}", functools.partial(set_field, field="test", new=ast.Constant(value))
+    if isinstance(node, ast.comprehension) and node.ifs:
+        yield f"no `if {ast.unparse(node.ifs[0])}`", lambda node: setattr(node, "ifs", [])
+    if isinstance(node, ast.BoolOp):
+        for k, operand in enumerate(node.values):
+            yield f"`{ast.unparse(node)}` without `{ast.unparse(operand)}`", functools.partial(thin, k=k)
+        other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield f"the other of and, or in `{ast.unparse(node)}`", functools.partial(set_field, field="op", new=other)
+    if isinstance(node, ast.Compare):
+        for old, new in COMPARISONS:
+            if isinstance(node.ops[0], old):
+                words = f"`{ast.unparse(node)}` with {new.__name__}"
+                yield words, functools.partial(set_field, field="ops", new=[new(), *node.ops[1:]])
+    if isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in OPERATORS:
+        new_op = OPERATORS[type(node.op)]
+        yield f"`{ast.unparse(node)}` with {new_op.__name__}", functools.partial(set_field, field="op", new=new_op())
+    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+        values = [not node.value] if isinstance(node.value, bool) else [node.value + 1, node.value - 1]
+        for value in values:
+            yield f"{value} in place of {node.value}", functools.partial(set_field, field="value", new=value)
+    if isinstance(node, ast.Call):
+        yield from of_arguments(node)
+
+
+def of_arguments(node: ast.Call) -> Iterator[tuple[str, Edit]]:
+    for k, argument in enumerate(node.args):
+        text = ast.unparse(argument)
+        if name_of(argument) in IDS:
+            more = ast.BinOp(argument, ast.Add(), ast.Constant(1))
+            yield f"{text} + 1 in `{brief(node)}`", functools.partial(put, field="args", k=k, new=[more])
+        is_wait = isinstance(node.func, ast.Attribute) and node.func.attr in ("join", "wait", "get", "wait_for_feeder")
+        if is_wait and (LIMITS & {name_of(each) for each in ast.walk(argument)} or text.isupper()):
+            for new in (None, 0):
+                words = f"{new} in place of {text} in `{brief(node)}`"
+                yield words, functools.partial(put, field="args", k=k, new=[ast.Constant(new)])
+
+
+COMPARISONS: list[tuple[Any, Any]] = [
+    *((ast.Lt, ast.LtE), (ast.LtE, ast.Lt), (ast.Gt, ast.GtE), (ast.GtE, ast.Gt)),
+    *((ast.Eq, ast.NotEq), (ast.NotEq, ast.Eq), (ast.Is, ast.IsNot), (ast.IsNot, ast.Is)),
+    *((ast.In, ast.NotIn), (ast.NotIn, ast.In)),
+]
+OPERATORS: dict[Any, Any] = {
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult},
+    **{ast.Mod: ast.FloorDiv, ast.LShift: ast.RShift},
+}
+
+
+def silent(statement: ast.stmt) -> bool:
+    """Without it nothing is lost."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is None
+    return isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global)) or (
+        value is not None and only_tells(value if not isinstance(value, ast.Constant) else statement)
+    )
+
+
+def depends(first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether it can matter which comes first. Two assignments that call nothing and share no name are as good."""
+    if silent(second) or isinstance(first, ast.Return):
+        return False
+    both = (first, second)
+    if not all(isinstance(each, (ast.Assign, ast.AnnAssign)) for each in both):
+        return True
+    if any(isinstance(node, ast.Call) for each in both for node in ast.walk(each)):
+        return True
+    named = [{name_of(node) for node in ast.walk(each)} - {"", "self"} for each in both]
+    return bool(named[0] & named[1])
+
+
+def is_send(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and name_of(call.func) in ("put", "append", "add", "_send", "_write")
+
+
+def name_of(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def brief(node: ast.AST, limit: int = 60) -> str:
+    text = ast.unparse(node).split("\n")[0].rstrip(":")
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def set_field(node: Any, field: str, new: Any) -> None:
+    setattr(node, field, new)
+
+
+def put(node: Any, field: str, k: int, new: list[Any]) -> None:
+    getattr(node, field)[k : k + 1] = new
+
+
+def twice(node: Any, field: str, k: int) -> None:
+    block = getattr(node, field)
+    block.insert(k, copy.deepcopy(block[k]))
+
+
+def exchange(node: Any, field: str, k: int) -> None:
+    block = getattr(node, field)
+    block[k], block[k + 1] = block[k + 1], block[k]
+
+
+def thin(node: Any, k: int) -> None:
+    del node.values[k]
+    if len(node.values) == 1:  # neither and nor or has a single operand
+        node.values.append(node.values[0])
+
+
+def drop_handler(node: Any, k: int) -> None:
+    del node.handlers[k]
+    if not node.handlers and not node.finalbody:
+        node.finalbody = [ast.Pass()]
+    if not node.handlers and node.orelse:
+        node.body, node.orelse = [*node.body, *node.orelse], []
+
+
+def unguarded(node: Any) -> None:
+    """`with open(x) as y` becomes `if True`: the body alone. (What needs `y` fails at once.)"""
+    node.items = [ast.withitem(ast.parse("__import__('contextlib').nullcontext()", mode="eval").body)]
+
+
+# ---- putting it to work
+
+
+def source_of(mutant: Generated) -> ast.Module:
+    """The module with the change."""
+    tree = copy.deepcopy(tree_of(mutant.module))
+    (function,) = [each for name, each in functions(tree) if name == mutant.name and contains(each, mutant.line)]
+    for place, node in enumerate(ast.walk(function)):
+        if place == mutant.place:
+            mutant.edit(node)
+            break
+    if not ast.get_docstring(function):
+        function.body.insert(0, ast.Expr(ast.Constant("")))
+    if any(isinstance(node, ast.Name) and node.id == "super" for node in ast.walk(function)) or takes_class(mutant):
+        function.body.insert(1, ast.parse("__class__").body[0])  # as before, also where `super()` has been left out
+    return ast.fix_missing_locations(tree)
+
+
+def takes_class(mutant: Generated) -> bool:
+    return "__class__" in function_of(mutant).__code__.co_freevars
+
+
+def contains(function: ast.FunctionDef, line: int) -> bool:
+    first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+    return first <= line <= (function.end_lineno or first)
+
+
+def function_of(mutant: Generated) -> FunctionType:
+    owner: Any = imported(mutant.module)
+    *classes, name = mutant.name.split(".")
+    for each in classes:
+        owner = getattr(owner, each)
+    found = vars(owner)[name]
+    if isinstance(found, property):
+        getters = [each for each in (found.fget, found.fset) if each is not None]
+        found = next(each for each in getters if each.__code__.co_firstlineno <= mutant.line < end_of(each))
+    found = getattr(found, "__func__", found)  # of a classmethod or staticmethod
+    return getattr(found, "__wrapped__", found)
+
+
+def end_of(function: Any) -> int:
+    lines = [line for _, _, line in function.__code__.co_lines() if line]
+    return max(lines) + 1
+
+
+def at_work(mutant: Generated) -> None:
+    """Change the loader, for good: to be called in a process of its own."""
+    function, code = function_of(mutant), compile(source_of(mutant), f"<{mutant}>", "exec")
+    first = function.__code__.co_firstlineno
+    for name in mutant.name.split("."):
+        codes = [each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name]
+        code = next((each for each in codes if each.co_firstlineno == first), codes[0])
+    function.__code__ = code

@@ -1,0 +1,239 @@
+"""Which of the generated mutants the simulated world kills: `make score`, or
+
+    python -m tests.minidl.simulated.killing [--only parallel.] [--every 10] [--keep FILE] [--write docs/simulation.md]
+
+Each mutant runs the programs worth exploring, in a fork of this process: first each by the default schedule, its trace
+checked; then those that reach the changed function, by random schedules with up to two faults. The first run in which
+something does not hold kills it. So does one that never ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from minidl.world.simulated import Outcome
+from minidl.world.simulated.schedule import Priorities, Random, Schedule
+from tests.benchmarks.table import between_markers
+from tests.minidl.simulated import generated_mutants
+from tests.minidl.simulated.generated_mutants import Generated, generated
+from tests.minidl.simulated.survivors import REASONS
+from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_exploring import programs
+from tests.minidl.simulated.worth_killing import deaths
+
+COMMAND = "python -m tests.minidl.simulated.killing"
+LIMIT = 120.0  # seconds; a mutant that takes longer makes no progress
+SCHEDULES = 150  # random ones, of the programs that reach the function
+CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
+
+
+@dataclass
+class Judged:
+    """A program, what it does on the loader as it is, and the functions that it reaches."""
+
+    worth: Worth
+    expected: Outcome
+    reaches: frozenset[tuple[str, int]]  # (file, first line)
+
+    def breaks(self, schedule: str | Schedule, checks: bool) -> str:
+        """The first thing that does not hold; the empty string: all holds."""
+        return next(iter(self.worth.broken(self.worth.run(schedule), self.expected, checks)), "")
+
+    def schedules(self) -> Iterator[Schedule]:
+        """Random ones, without end; none where the result depends on when what happens."""
+        for number in itertools.count() if not self.worth.timed else ():
+            yield (Random, Priorities)[number % 2](number, 2, self.expected.steps)
+
+
+def judged() -> dict[str, Judged]:
+    """The programs worth exploring. What a program reaches also depends on what goes wrong."""
+    found = {}
+    for name, worth in {**programs(), **deaths()}.items():
+        reaches: set[tuple[str, int]] = set()
+
+        def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:
+            if event == "call":
+                reaches.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+        each = Judged(worth, worth.run("0"), frozenset())
+        sys.setprofile(note)
+        try:
+            for schedule in ("0", *itertools.islice(each.schedules(), 8)):
+                worth.run(schedule)
+        finally:
+            sys.setprofile(None)
+        each.reaches = frozenset(reaches)
+        found[name] = each
+    return found
+
+
+class Verdict(NamedTuple):
+    """What became of a mutant."""
+
+    program: str  # that kills it; empty: it lives
+    schedule: str
+    broken: str  # what does not hold
+
+    @property
+    def kind(self) -> str:
+        return "alive" if not self.program else "default" if self.schedule in ("0", "?") else "other"
+
+
+def kill(mutant: Generated, tried: dict[str, Judged]) -> Verdict:
+    """In a process of its own."""
+    code = generated_mutants.function_of(mutant).__code__
+    near = {name: each for name, each in tried.items() if (code.co_filename, code.co_firstlineno) in each.reaches}
+    if not near:
+        return Verdict("", "", "no program reaches it")
+    generated_mutants.at_work(mutant)
+    first = [(name, each, "0") for name, each in near.items()]
+    runs = itertools.chain(first, itertools.islice(in_turn(near), SCHEDULES))
+    for number, (name, each, schedule) in enumerate(runs):
+        if broken := each.breaks(schedule, checks=number < len(near) or number % CHECK_EVERY == 0):
+            return Verdict(name, schedule if isinstance(schedule, str) else schedule.token, broken)
+    return Verdict("", "", "")
+
+
+def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
+    """A random schedule of each program, and again, without end."""
+    drawn = [(name, each, each.schedules()) for name, each in near.items() if not each.worth.timed]
+    while drawn:
+        for name, each, schedules in drawn:
+            yield name, each, next(schedules)
+
+
+def in_a_fork(mutant: Generated, tried: dict[str, Judged], sender: Any) -> None:
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sender.send(kill(mutant, tried))
+    except BaseException as error:  # the simulated world itself, or the judge, trips over what the loader did
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        sender.send(Verdict("?", "?", f"{error!r} in {where.name}"))
+
+
+def verdicts(mutants: list[Generated], tried: dict[str, Judged], jobs: int) -> Iterator[tuple[Generated, Verdict]]:
+    """Each mutant and what became of it, as they end. At most so many jobs at a time, each with its time limit."""
+    context = multiprocessing.get_context("fork")
+    waiting, running = list(reversed(mutants)), {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop()
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=in_a_fork, args=(mutant, tried, sender), daemon=True)
+            process.start()
+            sender.close()
+            running[receiver] = mutant, process, time.monotonic() + LIMIT
+        first = min(deadline for _, _, deadline in running.values())
+        ready = multiprocessing.connection.wait(list(running), max(0.0, first - time.monotonic()))
+        for receiver in list(running):
+            mutant, process, deadline = running[receiver]
+            if receiver not in ready and time.monotonic() < deadline:
+                continue
+            verdict = Verdict("?", "?", "it never ends")
+            if receiver in ready:
+                try:
+                    verdict = receiver.recv()
+                except EOFError:
+                    verdict = Verdict("?", "?", "it ends the process")
+            else:
+                os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            del running[receiver]
+            receiver.close()
+            yield mutant, verdict
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Which generated mutants the simulated world kills.")
+    parser.add_argument("--only", default="", metavar="NAME", help='those whose name begins so: "parallel."')
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one in so many (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the score and the survivors into this page")
+    arguments = parser.parse_args()
+    chosen = [each for each in generated() if f"{each.module}.{each.name}".startswith(arguments.only)]
+    chosen = chosen[:: arguments.every]
+    if not chosen:
+        parser.error(f"no function is called {arguments.only!r}")
+    found = kept(arguments.keep)
+    try:
+        judge(chosen, found, arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    text = score(chosen, found)
+    if arguments.write:
+        page = arguments.write.read_text(encoding="utf-8")
+        arguments.write.write_text(between_markers(page, text, "score"), encoding="utf-8")
+    else:
+        print(text)
+    return 0
+
+
+def kept(file: Path | None) -> dict[str, Verdict]:
+    """The verdicts of an earlier run; one that was cut short leaves half a line."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
+    rows = [json.loads(line) for line in lines if line.endswith("]")]
+    return {name: Verdict(*verdict) for name, *verdict in rows}
+
+
+def judge(chosen: list[Generated], found: dict[str, Verdict], arguments: argparse.Namespace) -> None:
+    """Add a verdict on each of those that have none."""
+    console, begin, alive = Console(stderr=True, width=120), time.monotonic(), 0
+    missing = [each for each in chosen if str(each) not in found]
+    tried = judged() if missing else {}
+    with contextlib.ExitStack() as stack:
+        keep = stack.enter_context(arguments.keep.open("a", encoding="utf-8")) if arguments.keep else None
+        for number, (mutant, verdict) in enumerate(verdicts(missing, tried, arguments.jobs), 1):
+            found[str(mutant)] = verdict
+            alive += not verdict.program
+            if keep:
+                print(json.dumps([str(mutant), *verdict]), file=keep, flush=True)
+            if number % 20 == 0 or number == len(missing):
+                spent = time.monotonic() - begin
+                console.print(f"{number} of {len(missing)}, {alive} alive, {spent:.0f} s", highlight=False)
+
+
+def score(chosen: list[Generated], found: dict[str, Verdict]) -> str:
+    """For docs/simulation.md: how many of each module's mutants are killed, and which are not."""
+    lines = ["| module | mutants | by the default schedule | by another | alive | killed |", "|---|" + "---:|" * 5]
+    total = [0, 0, 0]
+    for module in generated_mutants.MODULES:
+        of_module = [found[str(each)] for each in chosen if each.module == module]
+        counts = [sum(each.kind == kind for each in of_module) for kind in ("default", "other", "alive")]
+        total = [a + b for a, b in zip(total, counts, strict=True)]
+        if of_module:
+            lines.append(row(f"`{module}`", counts))
+    lines += [row("all", total), "", "Alive:", ""]
+    for each in chosen:
+        if not found[str(each)].program:
+            why = (
+                REASONS.get(f"{each.module}.{each.name}: {each.words}") or found[str(each)].broken or "not looked into"
+            )
+            lines.append(f"- {each}: {why}")
+    return "\n".join(lines)
+
+
+def row(name: str, counts: list[int]) -> str:
+    killed = sum(counts[:2]) / sum(counts)
+    return f"| {name} | {sum(counts)} | {' | '.join(map(str, counts))} | {killed:.0%} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

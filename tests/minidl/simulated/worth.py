@@ -1,0 +1,85 @@
+"""What a program worth exploring is, and the lines of defence that can be taken away from the loader while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import tracing
+from minidl import parallel, shutdown
+from minidl.messages import Stop, Task
+from minidl.world.simulated import Outcome, services, simulate, what_must_hold
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Worth:
+    """A program, how to run it, and what of it is usual."""
+
+    program: Callable[[], Any]
+    slow: bool = False  # somebody is slow or stuck: a wait may time out, and force may be needed
+    timed: bool = False  # what it returns depends on when: only by the default schedule
+    without: tuple[str, ...] = ()  # lines of defence that are taken away: see LINES
+    in_order: bool = True
+    options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
+
+    @contextlib.contextmanager
+    def changed_world(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for name in self.without:
+                stack.enter_context(LINES[name]())
+            yield
+
+    def run(self, schedule: str | Schedule, most_steps: int = 20_000) -> Outcome:
+        with self.changed_world():
+            return simulate(self.program, schedule=schedule, most_steps=most_steps, **self.options)
+
+    def broken(self, outcome: Outcome, expected: Outcome, checks: bool = True) -> list[str]:
+        """What does not hold, compared with a run of the loader as it is. With `checks` also the trace's invariants,
+        which takes three times as long."""
+        found = what_must_hold(outcome, expected, self.in_order, self.slow)
+        if found or not checks:
+            return found
+        with self.changed_world():
+            return [str(each) for each in tracing.check(tracing.load(outcome))]
+
+
+# Lines of defence, and how each is taken away, so that the one before it has to hold.
+
+
+@contextlib.contextmanager
+def changed(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def nothing(*arguments: Any, **options: Any) -> None:
+    pass
+
+
+LINES: dict[str, Callable[[], Any]] = {
+    "SIGCHLD": lambda: changed(services.SimulatedWorld, "on_child_exit", lambda self, look: False),
+    "the waits": lambda: changed(services.SimulatedEnding, "is_ready", lambda self: False),
+    "the health check": lambda: changed(parallel, "STATUS_CHECK_INTERVAL", 1e6),
+    "force": lambda: changed(services.SimulatedProcess, "_end", nothing),
+    "the end of patience": lambda: changed(shutdown, "PATIENCE", 1e6),
+    "the end by force after main": lambda: changed(machines, "GRACE", 10**15),
+    "Stop": lambda: changed(shutdown, "Stop", Unheard),
+    "the done event": lambda: changed(services.SimulatedFlag, "is_set", lambda self: False),
+    "open files": lambda: changed(services.SimulatedWorld, "open_files_left", lambda self, at_least: False),
+    "memory to send": lambda: changed(services.SimulatedWorld, "can_send_memory", lambda self: False),
+    "page locking": lambda: changed(services.SimulatedWorld, "page_locked", lambda self, nbytes: None),
+}
+
+
+class Unheard(Stop):
+    """A Stop that wakes nobody: the worker takes it for a task that it may skip."""
+
+    __class__ = property(lambda self: Task)  # type: ignore[assignment]

@@ -1,0 +1,146 @@
+"""Programs in which a process dies: each line of defence is tried with the others taken away."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from minidl import world as worlds
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated import step
+from minidl.world.simulated.faults import KILLED
+from minidl.world.simulated.simulation import sleep
+from tests.minidl.simulated.programs import TORCHS_WAY, stays
+from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_exploring import Keys, Streams, dropped, exits, loader, seen
+
+
+def killed(how: str, after: int = 1, dataset: Any = None, again: bool = False, **options: Any) -> list[Any]:
+    """Worker 1 is ended from outside after some batches, and then the error, in full, and how long it took."""
+    world, load = worlds.current(), loader(dataset, **options)
+    iterator = iter(load)
+    found: list[Any] = [next(iterator) for _ in range(after)]
+    getattr(iterator._workers[1], how)()
+    begin = world.now()
+    try:
+        for batch in iterator:
+            found.append(batch)
+            sleep(0.1)
+    except RuntimeError as error:
+        stays(iterator, error)
+        found.append(str(error))
+    if again:  # a persistent loader's next epoch cannot begin
+        try:
+            found.append(seen(iter(load)))
+        except RuntimeError as error:
+            found.append(str(error))
+    return [*found, round(world.now() - begin, 1)]
+
+
+def killed_in_training(**options: Any) -> list[Any]:
+    """The signal of a child's end comes while main trains: it is raised there."""
+    iterator = iter(loader(Keys(9), **options))
+    found: list[Any] = [next(iterator)]
+    try:
+        iterator._workers[0].kill()
+        sleep(60)
+        found.append("it trained to the end")
+    except RuntimeError as error:
+        found.append(str(error))
+    return found
+
+
+class Large(Keys):
+    """Samples that fill a pipe."""
+
+    def __getitem__(self, key: int) -> Any:
+        return bytes(50_000)
+
+
+def killed_with_much_sent() -> str:
+    """What the worker had sent counts: its tasks are not called lost."""
+    iterator = iter(loader(Large(20), prefetch_factor=4))
+    next(iterator)
+    sleep(1)
+    iterator._workers[1].kill()
+    sleep(1)
+    try:
+        for _ in iterator:
+            pass
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+class Leaves(Keys):
+    """At sample 3 the worker's process exits."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(6)
+        self.code = code
+
+    def __getitem__(self, key: int) -> int:
+        if key == 3:
+            raise SystemExit(self.code)
+        return super().__getitem__(key)
+
+
+def left_by_a_worker(code: int, **options: Any) -> list[Any]:
+    iterator, found = iter(loader(Leaves(code), **options)), []
+    try:
+        for batch in iterator:
+            found.append(batch)
+            step()
+    except RuntimeError as error:
+        stays(iterator, error)
+        found.append(str(error))
+    return found
+
+
+def main_is_killed(**options: Any) -> None:
+    """The workers notice by themselves: none is left, and none needs force."""
+    iterator = iter(loader(Keys(20), **options))
+    next(iterator)
+    machine = machines.current_machine()
+    machine.end(machine.processes[0], -KILLED)
+    machine.until()
+
+
+def deaths() -> dict[str, Worth]:
+    """Each line of defence, with the others taken away."""
+    died = functools.partial(Worth, slow=True, timed=True)
+    part = functools.partial
+    others = ("SIGCHLD", "the health check")
+    return {
+        "a worker is killed": died(part(killed, "kill")),
+        "a worker is terminated, pinned": died(part(killed, "terminate", 2, pin_memory="host")),
+        "killed: the waits notice": died(part(killed, "kill"), without=others),
+        "killed: the waits notice, pinned": died(part(killed, "kill", pin_memory="host"), without=others),
+        "killed: the waits notice, torch's way": died(
+            part(killed, "kill", num_workers=3), without=others, options={"environment": TORCHS_WAY}
+        ),
+        "killed: the health check notices": died(part(killed, "kill"), without=("SIGCHLD", "the waits")),
+        "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
+        "killed in training: all": died(killed_in_training),
+        "killed in training: the next next()": died(part(killed_in_training, timeout=3), without=("SIGCHLD",)),
+        "killed with much sent": died(
+            killed_with_much_sent, without=others, options={"environment": TORCHS_WAY, "capacity": 1 << 20}
+        ),
+        "killed between epochs": died(part(killed, "kill", 7, again=True, persistent_workers=True), without=others),
+        "killed, streams": died(part(killed, "kill", 2, Streams((9, 9)), in_order=False), in_order=False),
+        "killed with its stream ended": died(part(killed, "kill", 4, Streams((9, 1)))),
+        "a worker exits": died(part(left_by_a_worker, 3)),
+        "a worker exits with 1": died(part(left_by_a_worker, 1, pin_memory="host")),
+        "a worker exits with 0": died(part(left_by_a_worker, 0, num_workers=3)),
+        "main is killed": died(main_is_killed, without=("the end by force after main",)),
+        "main is killed, torch's way": died(
+            part(main_is_killed, pin_memory="host"),
+            without=("the end by force after main",),
+            options={"environment": TORCHS_WAY},
+        ),
+        "dropped, without force": Worth(part(dropped, 1), without=("force", "the end of patience")),
+        "dropped, without Stop": Worth(part(dropped, 2, num_workers=3), slow=True, without=("Stop",)),
+        "dropped, without the done event": Worth(part(dropped, 1), without=("the done event", "force")),
+        "dropped while a worker is stuck": died(part(dropped, 1, dataset=Keys(7, slow={3: 1e4})), slow=True),
+        "exits, without force": Worth(part(exits, 1), without=("force", "the end of patience")),
+    }
