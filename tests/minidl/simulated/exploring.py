@@ -30,6 +30,7 @@ from tests.minidl.simulated import worth_exploring
 from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
 from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_moving import moving
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
@@ -59,7 +60,8 @@ class Job:
 def programs() -> dict[str, Worth]:
     """By name. (What depends on when something happens cannot be compared with another schedule.)"""
     small = {**configurations(), **lendings()}
-    others = {name: each for name, each in worth_exploring.programs().items() if not each.timed}
+    there = {**worth_exploring.programs(), **moving()}
+    others = {name: each for name, each in there.items() if not each.timed}
     return {name: Worth(program, options={"draws": False}) for name, program in small.items()} | others
 
 

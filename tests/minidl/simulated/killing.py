@@ -36,6 +36,7 @@ from tests.minidl.simulated.survivors import REASONS
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
+from tests.minidl.simulated.worth_moving import moving
 
 COMMAND = "python -m tests.minidl.simulated.killing"
 LIMIT = 120.0  # seconds; a mutant that takes longer makes no progress
@@ -64,7 +65,7 @@ class Judged:
 def judged() -> dict[str, Judged]:
     """The programs worth exploring. What a program reaches also depends on what goes wrong."""
     found = {}
-    for name, worth in {**programs(), **deaths()}.items():
+    for name, worth in {**programs(), **moving(), **deaths()}.items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:

@@ -14,8 +14,9 @@ from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.killing import Judged, judged, verdicts
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
+from tests.minidl.simulated.worth_moving import moving
 
-PROGRAMS = {**programs(), **deaths()}
+PROGRAMS = {**programs(), **moving(), **deaths()}
 ALL = list(generated())
 
 
