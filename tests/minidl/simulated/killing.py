@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from rich.console import Console
 
 from minidl.world.simulated import Outcome
@@ -40,7 +41,7 @@ from tests.minidl.simulated.worth_moving import moving
 
 COMMAND = "python -m tests.minidl.simulated.killing"
 LIMIT = 120.0  # seconds; a mutant that takes longer makes no progress
-SCHEDULES = 150  # random ones, of the programs that reach the function
+SCHEDULES = 100  # random ones, of the programs that reach the function
 CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
 
 
@@ -64,6 +65,7 @@ class Judged:
 
 def judged() -> dict[str, Judged]:
     """The programs worth exploring. What a program reaches also depends on what goes wrong."""
+    torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
     for name, worth in {**programs(), **moving(), **deaths()}.items():
         reaches: set[tuple[str, int]] = set()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
+import minidl
 from minidl.world.simulated.schedule import Random
 from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.generated_mutants import Generated, generated
@@ -35,8 +39,10 @@ def test_nothing_is_found_in_the_loader_as_it_is(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def tried() -> dict[str, Judged]:
-    return judged()
+def tried() -> Iterator[dict[str, Judged]]:
+    threads = torch.get_num_threads()
+    yield judged()
+    torch.set_num_threads(threads)
 
 
 def named(function: str, words: str) -> Generated:
@@ -94,9 +100,7 @@ def test_every_change_compiles_and_is_a_change() -> None:
 
 def test_every_module_of_the_loader_is_changed() -> None:
     """All but the datasets and the simulated world. (The real world is tried by real processes.)"""
-    import minidl
-
-    there = {name.removesuffix(".py") for name in __import__("os").listdir(minidl.__path__[0]) if name.endswith(".py")}
+    there = {name.removesuffix(".py") for name in os.listdir(minidl.__path__[0]) if name.endswith(".py")}
     assert there - {"__init__"} == set(generated_mutants.MODULES)
     assert {each.module for each in ALL} <= there
 

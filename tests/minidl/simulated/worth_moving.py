@@ -48,7 +48,7 @@ def read_only() -> np.ndarray:
 
 ODD: tuple[Callable[[], Any], ...] = (
     *(base, twice, read_only),
-    lambda: [base()[1:3], base()[:, 2], base().t(), base()[::2, ::3], torch.arange(100_000)[7:12]],
+    lambda: [base()[1:3], base()[:, 2], base().t(), base()[::2, ::3], torch.arange(1_000)[7:12]],
     lambda: [torch.empty(0), torch.empty(3, 0, 2), torch.tensor(5), torch.zeros(1, 4)[:, ::2], base()[:0].t()],
     lambda: [base().expand(3, 4, 6), torch.tensor(1.0).expand(5), base()[None], base().to(torch.bfloat16)],
     lambda: [base().requires_grad_(), torch.nn.Parameter(base()), base().to_sparse(), torch.zeros(2).conj()],
@@ -60,7 +60,7 @@ ODD: tuple[Callable[[], Any], ...] = (
     lambda: [np.array([1, "two", None], dtype=object), np.float32(3), np.zeros((0, 3)), np.datetime64("2020-01-01")],
     lambda: Point(base(), [base()[0], "text", b"bytes", None, 3, 2.5, {1, 2}]),
     lambda: Listed([base(), Mapped(a=base(), b=(1, base()))]),
-    lambda: [torch.full((DIRECT // 4,), 7.0), torch.full((DIRECT,), 3.0), torch.full((DIRECT // 4 - 1,), 1.0)],
+    lambda: [torch.full((DIRECT // 4,), 7.0), torch.full((DIRECT // 2,), 3.0), torch.full((DIRECT // 4 - 1,), 1.0)],
     lambda: [torch.arange(3).share_memory_(), torch.arange(10)[2:4].numpy()],
 )
 
@@ -156,7 +156,7 @@ def interrupt(frame: Any) -> None:
 
 def moving() -> dict[str, Worth]:
     part, torch_way = functools.partial, {"environment": TORCHS_WAY}
-    even, mixed = (100,) * 24, (10, 5000, 10, 90_000, 10, 0, 5000, *[10] * 40)
+    even, mixed = (100,) * 24, (10, 5000, 10, 40_000, 10, 0, 5000, *[10] * 40)
     once = functools.partial(Worth, timed=True)
     return {
         "odd batches": Worth(part(odd_batches)),
