@@ -326,15 +326,19 @@ class Index:
             yield SlotKey(*key), first + at[members]
 
     def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[LaneKey, np.ndarray]]:
-        roles = np.array(self.roles, np.int64).reshape(-1, len(Role._fields))
-        lane, serves, _, worker = roles[new["actor"]].T  # the fields of each event's Role
+        roles = np.array(self.roles, np.int32).reshape(-1, len(Role._fields))
+        actor = new["actor"].astype(np.intp)
+        lane, serves, worker = (roles[:, field].take(actor) for field in (0, 1, 3))  # of its Role
         iterator = self._iterators(new)
         # A worker that iterates over a loader of its own is main to that one.
         is_main = (lane == Lane.MAIN) | (serves != iterator)
+        lane[is_main], worker[is_main] = Lane.MAIN, -1
         # A fork, in whichever thread, retires slots beside what main is doing.
         at = np.flatnonzero(new["kind"] != Kind.SLOT_RETIRED)
-        rows = np.where(is_main, Lane.MAIN, lane), np.where(is_main, -1, worker)
-        for key, members in _alike(iterator[at], *(row[at] for row in rows)):
+        columns = [iterator, lane, worker]
+        if len(at) < len(new):
+            columns = [column[at] for column in columns]
+        for key, members in _alike(*columns):
             yield LaneKey(*key), first + at[members]
 
     def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, MadeHops]]:
@@ -363,10 +367,15 @@ def _alike(*columns: np.ndarray) -> Stream[tuple[tuple[int, ...], np.ndarray]]:
     """For each distinct row of these columns: the row, and its indices, ascending."""
     if len(columns[0]) == 0:
         return
+    rows, width = np.zeros(len(columns[0]), np.int64), 1  # each row as one number, in the order of the rows
+    for column in columns:
+        least, span = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if width * span >= 1 << 63:  # a damaged trace may have any values: those that occur, counted from 0
+            rows, column = (np.unique(each, return_inverse=True)[1] for each in (rows, column))
+            least, width, span = 0, len(rows), len(rows)
+        rows, width = rows * span + (column - least), width * span
     # numpy sorts a million numbers of 16 bits in some 10 ms (a radix sort), longer ones in 100.
-    narrow = [column.astype(np.int16) if abs(column).max() < 1 << 15 else column for column in columns]
-    order = np.lexsort(narrow[::-1])
-    rows = np.array([column[order] for column in narrow]).T
-    changes = 1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))
-    for members in np.split(order, changes):
+    order = np.argsort(rows.astype(np.uint16) if width <= 1 << 16 else rows, kind="stable")
+    rows = rows[order]
+    for members in np.split(order, 1 + np.flatnonzero(rows[1:] != rows[:-1])):
         yield tuple(int(column[members[0]]) for column in columns), members

@@ -24,7 +24,9 @@ class Positions:
     def extend(self, positions: np.ndarray) -> None:
         length = self._length + len(positions)
         if length > len(self._array):
-            self._array = np.concatenate([self.array, np.empty(max(length, 2 * self._length), np.int64)])
+            longer = np.empty(max(length, 2 * self._length), np.int64)
+            longer[: self._length] = self.array
+            self._array = longer
         self._array[self._length : length] = positions
         self._length = length
 

@@ -73,8 +73,9 @@ class TaskTable:
         epoch = index.epochs[epoch_id]
         rows = self._rows.get(epoch_id, np.empty(0, TASK_DTYPE))
         if len(rows) < epoch.length:
-            rows = np.concatenate([rows, np.empty(2 * epoch.length - len(rows), TASK_DTYPE)])
-            self._rows[epoch_id] = rows
+            longer = np.empty(2 * epoch.length, TASK_DTYPE)
+            longer[: len(rows)] = rows
+            rows = self._rows[epoch_id] = longer
         first = epoch.changed
         new = rows[first : epoch.length]
         _fill(new, epoch, first, events)

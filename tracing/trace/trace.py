@@ -314,7 +314,7 @@ class Trace:
         new = [self._read(files) for files in self._files.values()]
         events = np.concatenate(new) if new else np.empty(0, EVENT_DTYPE)
         if len(events):
-            self._insert(events[np.argsort(events["time"], kind="stable")])
+            self._insert(_in_time_order(events))
         return len(events)
 
     def _read(self, files: ProcessFiles) -> np.ndarray:
@@ -324,8 +324,9 @@ class Trace:
             if name != "actor":
                 events[name] = records[name]
         if len(records):
-            actors = np.zeros(int(records["actor"].max()) + 1, np.uint32)
-            for local in np.unique(records["actor"]).tolist():
+            there = np.flatnonzero(np.bincount(records["actor"]))
+            actors = np.zeros(int(there[-1]) + 1, np.uint32)
+            for local in there.tolist():
                 actors[local] = self._actor(files, local)
             events["actor"] = actors[records["actor"]]
         return events
@@ -344,15 +345,19 @@ class Trace:
         tail = self._buffer[first : self._length]
         if len(tail):
             self._index.remove(self._buffer[: self._length], first)
-            new = np.concatenate([tail, new])
-            new = new[np.argsort(new["time"], kind="stable")]
+            new = _in_time_order(np.concatenate([tail, new]))
         length = first + len(new)
         if length > len(self._buffer):
             more = np.empty(max(length, 2 * first) - first, EVENT_DTYPE)
-            self._buffer = np.concatenate([self._buffer[:first], more])
-        self._buffer[first:length] = new
+            self._buffer = np.concatenate([self._buffer[:first], more]) if first else new
+        if self._buffer is not new:
+            self._buffer[first:length] = new
         self._length = length
         if not self._index.add(self._buffer[:length], first, len(self._actors)):
             self._index = Index()
             self._index.add(self._buffer[:length], 0, len(self._actors))
             self._tasks = TaskTable()
+
+
+def _in_time_order(events: np.ndarray) -> np.ndarray:
+    return np.take(events, np.argsort(events["time"], kind="stable"))  # ten times as quick as events[...]

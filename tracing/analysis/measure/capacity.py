@@ -31,11 +31,13 @@ def cores(measures: Measures) -> int:
 def cores_used(measures: Measures) -> float:
     """How many cores the workers (and the pin thread) kept busy on average, from an epoch's first fetch to its last
     batch. What main uses is not counted."""
-    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    used = sum(int(np.maximum(rows[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
+    rows = measures.tasks
+    made = rows["collate_end"] >= 0
+    used = sum(int(np.maximum(rows[name], 0)[made].sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
     used += int(cpu.of_programs(measures))
-    epochs = (rows[rows["epoch"] == epoch] for epoch in np.unique(rows["epoch"]))
-    return used / max(1, sum(int(each["collate_end"].max() - each["fetch_begin"].min()) for each in epochs))
+    epoch, begin, end = (rows[name][made] for name in ("epoch", "fetch_begin", "collate_end"))
+    epochs = [epoch == each for each in np.unique(epoch)]
+    return used / max(1, sum(int(end[each].max() - begin[each].min()) for each in epochs))
 
 
 def cores_are_the_limit(measures: Measures) -> bool:
@@ -44,9 +46,10 @@ def cores_are_the_limit(measures: Measures) -> bool:
 
 def computing(measures: Measures) -> float:
     """The share of a core that a worker uses while it makes a batch, 0 to 1, were it never to wait for a core."""
-    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    used = int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum())
-    share = (used + cpu.of_programs(measures)) / max(1, int((rows["collate_end"] - rows["fetch_begin"]).sum()))
+    rows = measures.tasks
+    made = rows["collate_end"] >= 0
+    used = int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0))[made].sum())
+    share = (used + cpu.of_programs(measures)) / max(1, int((rows["collate_end"] - rows["fetch_begin"])[made].sum()))
     return min(1.0, share / max(0.01, 1 - cpu.without_core(measures)))
 
 

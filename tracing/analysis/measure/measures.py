@@ -72,14 +72,13 @@ class Measures:
 
     def between(self, rows: np.ndarray, begin: str, end: str) -> Intervals:
         """From one hop to another, for each of these tasks that made both."""
-        rows = rows[(rows[begin] >= 0) & (rows[end] >= 0)]
-        first, last = (self.positions(rows[hop], hop) for hop in (begin, end))
-        return Intervals(rows[begin], rows[end], first, last)
+        begins, ends = _of_both(rows, begin, end)
+        return Intervals(begins, ends, self.positions(begins, begin), self.positions(ends, end))
 
     def stage(self, begin: str, end: str) -> np.ndarray:
         """How long each task took from one hop to another, for those that made both (ns)."""
-        rows = self.tasks[(self.tasks[begin] >= 0) & (self.tasks[end] >= 0)]
-        return rows[end] - rows[begin]
+        begins, ends = _of_both(self.tasks, begin, end)
+        return ends - begins
 
     def of_events(self, first: np.ndarray, last: np.ndarray) -> Intervals:
         """From one event to another, given by their positions."""
@@ -283,6 +282,12 @@ class Measures:
     def spare(self) -> int:
         """How long workers were idle while main was away, weighted by how many: they could have worked ahead."""
         return int((self.grid.length * self.is_away * self.idle_share).sum())
+
+
+def _of_both(rows: np.ndarray, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
+    """The times of two hops, for those of these tasks that made both. (Column by column: a row has 47 numbers.)"""
+    both = (rows[begin] >= 0) & (rows[end] >= 0)
+    return rows[begin][both], rows[end][both]
 
 
 def measure(trace: Trace) -> list[Measures]:

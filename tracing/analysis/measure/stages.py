@@ -36,12 +36,13 @@ def percentiles(lengths: np.ndarray) -> dict[str, float]:
 
 def worker_time(measures: Measures, worker: int) -> dict[str, int]:
     """What a worker did between its first event and its last: batches, and times in ns."""
-    rows = measures.tasks[(measures.tasks["worker"] == worker) & (measures.tasks["collate_end"] >= 0)]
+    rows = measures.tasks
+    made = (rows["worker"] == worker) & (rows["collate_end"] >= 0)
     return {
-        "batches": len(rows),
+        "batches": int(made.sum()),
         "lived": measures.lived(worker).total,
-        "worked": int((rows["collate_end"] - rows["fetch_begin"]).sum()),
-        "cpu": int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum()),
+        "worked": int((rows["collate_end"] - rows["fetch_begin"])[made].sum()),
+        "cpu": int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0))[made].sum()),
         "idle": measures.idle[worker].total,
     }
 
@@ -88,8 +89,9 @@ def bottleneck(measures: Measures, queues: dict[str, dict[str, float]]) -> str:
 
 def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
     """The batches that took longest to make, with their keys."""
-    rows = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["fetch_begin"] >= 0)]
-    rows = rows[np.argsort(rows["fetch_begin"] - rows["collate_end"], kind="stable")[:SLOWEST]]
+    rows = measures.tasks
+    whole = np.flatnonzero((rows["collate_end"] >= 0) & (rows["fetch_begin"] >= 0))
+    rows = rows[whole[np.argsort((rows["fetch_begin"] - rows["collate_end"])[whole], kind="stable")[:SLOWEST]]]
     made = measures.between(rows, "fetch_begin", "collate_end")
     asked_for, asked, had = measures.requests
     found = []
@@ -132,10 +134,12 @@ def startup_parts(measures: Measures) -> dict[str, Intervals]:
 
 def first_batches(measures: Measures) -> np.ndarray:
     """The rows of the tasks that each worker process made first."""
-    made = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["worker"] >= 0)]
-    epochs, which = np.unique(made["epoch"], return_inverse=True)
+    tasks = measures.tasks
+    made = np.flatnonzero((tasks["collate_end"] >= 0) & (tasks["worker"] >= 0))
+    epochs, which = np.unique(tasks["epoch"][made], return_inverse=True)
     iterator_of = measures.trace.index.iterator_of  # a persistent one keeps its processes over several epochs
     iterators = np.array([iterator_of[measures.loader << 32 | epoch] for epoch in epochs.tolist()], np.int64)[which]
-    order = np.lexsort((made["fetch_begin"], made["worker"], iterators))
-    process = np.column_stack([iterators, made["worker"]])[order]
-    return made[order][np.append(True, (np.diff(process, axis=0) != 0).any(axis=1))[: len(made)]]
+    workers = tasks["worker"][made]
+    order = np.lexsort((tasks["fetch_begin"][made], workers, iterators))
+    process = np.column_stack([iterators, workers])[order]
+    return tasks[made[order][np.append(True, (np.diff(process, axis=0) != 0).any(axis=1))[: len(made)]]]

@@ -196,9 +196,10 @@ def _making(measures: Measures) -> float:
     """How long all workers together were making batches (s), without their first ones: another setting may have fewer
     of those."""
     first = first_batches(measures)["fetch_begin"]
-    rows = measures.tasks[(measures.tasks["worker"] >= 0) & (measures.tasks["yielded"] >= 0)]
-    rows = rows[(rows["fetch_begin"] >= 0) & (rows["collate_end"] >= 0) & ~np.isin(rows["fetch_begin"], first)]
-    return float((rows["collate_end"] - rows["fetch_begin"]).sum()) / SECOND
+    rows = measures.tasks
+    made = (rows["worker"] >= 0) & (rows["yielded"] >= 0) & (rows["fetch_begin"] >= 0) & (rows["collate_end"] >= 0)
+    made &= ~np.isin(rows["fetch_begin"], first)
+    return float((rows["collate_end"] - rows["fetch_begin"])[made].sum()) / SECOND
 
 
 def _without_what_means_nothing(setting: Setting) -> Setting:
