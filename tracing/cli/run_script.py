@@ -29,7 +29,7 @@ from pathlib import Path
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
 from tracing.recording.file_format import CAPACITY
-from tracing.recording.process_header import launch
+from tracing.recording.process_header import header, launch
 from tracing.recording.processes import RankRecording, children_record_into
 from tracing.recording.torch_loader.attach import everything
 from tracing.recording.trace_directory import whole
@@ -69,7 +69,7 @@ def run_script(
     if not begin(recording):
         return execute(target, args, module, minidl)
     pid = os.getpid()
-    terminal = TerminalHandover(recording.path) if live else None
+    terminal = terminal_for(recording) if live else None
     try:
         if terminal is not None:
             terminal.start()
@@ -120,6 +120,16 @@ def begin(recording: tracing.record) -> bool:
         words = f"tracing: {shown(wanted)} is being recorded into by another run; this one goes to {shown(used)}"
         print(words, file=sys.stderr, flush=True)
     return True
+
+
+def terminal_for(recording: tracing.record) -> TerminalHandover | None:
+    """The view of the whole run. Ranks that were started each by itself share a terminal, and none can hold what the
+    others print: the first on this host shows all of them, in lines."""
+    if not isinstance(recording, RankRecording):
+        return TerminalHandover(recording.path)
+    about = header()
+    first = about["rank"] if about["local_rank"] is None else about["local_rank"]
+    return TerminalHandover(recording.directory, lines=True) if first == 0 else None
 
 
 # ---- the script

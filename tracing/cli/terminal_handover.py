@@ -23,10 +23,11 @@ def is_terminal() -> bool:
 
 
 class TerminalHandover:
-    """`start()` and `end()`. Without a terminal the view prints plain lines on stderr, and no output is held."""
+    """`start()` and `end()`. Without a terminal, or with `lines`, the view prints plain lines on stderr, and no output
+    is held."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, lines: bool = False) -> None:
+        self.directory, self._lines = directory, lines
         self._view: subprocess.Popen[bytes] | None = None
         self._held: dict[int, int] = {}  # descriptor 1 or 2 -> a copy of what it was
         self._file = -1
@@ -36,7 +37,7 @@ class TerminalHandover:
     def start(self) -> None:
         command = [sys.executable, "-m", "tracing", "live", str(self.directory)]
         (self.directory / OUTPUT).unlink(missing_ok=True)
-        if not is_terminal():
+        if self._lines or not is_terminal():
             plain = {**os.environ, "TERM": "dumb"}
             self._view = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, env=plain)
             return

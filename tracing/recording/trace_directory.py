@@ -41,7 +41,7 @@ def claimed(directory: Path, launch: str | None = None) -> Iterator[Path]:
         used.mkdir(parents=True, exist_ok=True)
         with locked(used):
             joins = launch is not None and _is_of(launch, used)
-            if not joins and _being_recorded(used):
+            if not joins and being_recorded(used):
                 continue
             if not joins:
                 _empty(used)
@@ -70,7 +70,7 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _being_recorded(directory: Path) -> bool:
+def being_recorded(directory: Path) -> bool:
     """Whether a recording of a living process into it or one of its parts goes on. (After its stop, workers that live
     on may still write: nothing that is read again.)"""
     return any(_records(each) for each in (directory, *parts_of(directory)))

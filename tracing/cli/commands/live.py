@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 from tracing.cli.arguments import add_command, add_trace, positive, process_of
 from tracing.recording import file_format as fmt
-from tracing.recording.trace_directory import is_alive
+from tracing.recording.trace_directory import being_recorded
 from tracing.trace.parts import parts
 
 
@@ -37,6 +36,6 @@ def wait_for_first_event(directory: Path) -> None:
     events. (Its file exists a moment before the header, by which a file is recognised, is whole.)"""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() reports
         while not any(fmt.read_header(path) for part in parts(directory) for path in fmt.events_files(part.path)):
-            if not is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"])):
+            if not being_recorded(directory):
                 return
             time.sleep(0.05)
