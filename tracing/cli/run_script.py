@@ -20,11 +20,14 @@ import io
 import os
 import shutil
 import sys
+import time
 import types
 import warnings
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from linecache import getline
 from pathlib import Path
+from traceback import walk_tb
 
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
@@ -34,7 +37,8 @@ from tracing.recording.processes import RankRecording, children_record_into
 from tracing.recording.torch_loader.attach import everything
 from tracing.recording.trace_directory import whole
 from tracing.trace.parts import parts
-from tracing.trace.words import not_seen
+from tracing.trace.stacks import Line, Stack
+from tracing.trace.words import duration, not_seen
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 PATIENCE, SHARE = 1.0, 0.02  # the replays for the report may take so many seconds, or this share of the run
@@ -217,8 +221,24 @@ def exit_status_of(run: Callable[[], None]) -> int:
     except BaseException as error:
         forget_our_frames(error)
         sys.excepthook(type(error), error, error.__traceback__)
-        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        if not isinstance(error, KeyboardInterrupt):
+            return 1
+        _interrupted[:] = lines_of(error.__traceback__)
+        return INTERRUPTED
     return 0
+
+
+_interrupted: list[Line] = []  # where Ctrl-C found the script: the lines of main, innermost first
+
+
+def lines_of(traceback: types.TracebackType | None) -> list[Line]:
+    codes = [(frame.f_code, line) for frame, line in walk_tb(traceback)]
+    return [
+        Line(
+            code.co_filename, line, getattr(code, "co_qualname", code.co_name), getline(code.co_filename, line).strip()
+        )
+        for code, line in reversed(codes)
+    ]
 
 
 def forget_our_frames(error: BaseException | None) -> None:
@@ -245,17 +265,21 @@ def print_findings(recording: tracing.record) -> None:
     path = str(recording.path)
     try:
         directory = whole(recording.path)
-        path, found = shown(directory), parts(directory)
+        path, found, lines = shown(directory), parts(directory), list[str]()
         trace = tracing.load(directory)
         patience = max(PATIENCE, SHARE * trace.duration / 1e9)
+        if _interrupted and not trace.loaders:  # a hang before the first event: nothing else tells of it
+            lines += [before_any_loader(trace)]
         if recording.failure is not None:
-            lines = [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
+            lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
-            lines = [" ".join([f"{path} is empty.", *map(not_seen, trace.unseen)] if trace.unseen else [NOTHING, path])]
+            lines += [
+                " ".join([f"{path} is empty.", *map(not_seen, trace.unseen)] if trace.unseen else [NOTHING, path])
+            ]
         elif len(found) > 1:
-            lines = [f"{len(found)} processes in {path}: {', '.join(part.name for part in found)}"]
+            lines += [f"{len(found)} processes in {path}: {', '.join(part.name for part in found)}"]
         else:
-            lines = [f"{len(trace):,} events of {count(trace)} in {path}"]
+            lines += [f"{len(trace):,} events of {count(trace)} in {path}"]
         if trace.loaders:
             lines += tracing.report(directory, patience=patience).first_lines()
             lines += [f"look further: python -m tracing report {path}"]
@@ -264,6 +288,13 @@ def print_findings(recording: tracing.record) -> None:
         lines = [f"recorded into {path}, but there is no report: {error!r}"]
     text = "\n         ".join(lines)
     print("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), file=sys.stderr, flush=True)
+
+
+def before_any_loader(trace: tracing.Trace) -> str:
+    """Where main was at Ctrl-C, and when."""
+    since = trace.about.get("monotonic")
+    after = f", after {duration(time.monotonic_ns() - since)}" if isinstance(since, int) else ""
+    return f"main was at {Stack(0, os.getpid(), {'': _interrupted}).line()} when it was interrupted{after};"
 
 
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.

@@ -260,6 +260,38 @@ def test_live_has_a_line_for_each_rank_of_torchrun(command: list[str], views: in
     assert "2 processes in trace: rank 0, rank 1" in ended and "Verdict" in ended
 
 
+# ---- a hang before the first event
+
+
+HANGING = """
+    import time
+    from torch.utils.data import DataLoader
+
+    def hang():
+        print("hangs", flush=True); time.sleep(80)
+
+    class Rows:
+        def __init__(self):
+            hang()
+
+"""
+
+
+@pytest.mark.parametrize("code", ["list(DataLoader(Rows()))", "hang()"])
+def test_ctrl_c_tells_where_main_was_before_any_event(code: str, tmp_path: Path) -> None:
+    """In the dataset's constructor, and where there is no loader at all."""
+    write(tmp_path / "train.py", HANGING + "    " + code)
+    command = [sys.executable, "-m", "tracing", "run", "-o", "trace", "train.py"]
+    with in_terminal(command, tmp_path) as (process, terminal):
+        read_until(terminal, lambda shown: b"hangs" in shown)
+        os.write(terminal, b"\x03")
+        told = read_all(terminal).decode().rpartition("tracing: ")[2]
+        assert process.wait(30) == 130
+    first, second = told.splitlines()[:2]
+    assert first.startswith('main was at train.py:6, hang: print("hangs", flush=True); time.sleep(80) when it was ')
+    assert second.strip().startswith("no DataLoader was iterated")
+
+
 # ---- where nothing can be written
 
 LOADS = """
