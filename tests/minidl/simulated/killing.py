@@ -3,8 +3,8 @@
     python -m tests.minidl.simulated.killing [--only parallel.] [--every 10] [--keep FILE] [--write docs/simulation.md]
 
 Each mutant runs the programs worth exploring, in a fork of this process: first each by the default schedule, its trace
-checked; then those that reach the changed function, by random schedules with up to two faults. The first run in which
-something does not hold kills it. So does one that never ends.
+checked; then those that reach the changed function, by random schedules with up to two faults; then four small ones, by
+every schedule with a fault. The first run in which something does not hold kills it. So does one that never ends.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console
 
-from minidl.world.simulated import Outcome
+from minidl.world.simulated import Exploration, Outcome, explore
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from tests.benchmarks.table import between_markers
 from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.generated_mutants import Generated, generated
-from tests.minidl.simulated.survivors import REASONS
+from tests.minidl.simulated.programs import configurations
+from tests.minidl.simulated.survivors import reason
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
@@ -41,6 +42,7 @@ from tests.minidl.simulated.worth_moving import moving
 
 COMMAND = "python -m tests.minidl.simulated.killing"
 LIMIT = 120.0  # seconds; a mutant that takes longer makes no progress
+SMALL = ("keys", "stream pinned", "stream persistent torch", "keys pinned persistent torch")  # every fault is tried
 SCHEDULES = 100  # random ones, of the programs that reach the function
 CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
 
@@ -57,6 +59,14 @@ class Judged:
         """The first thing that does not hold; the empty string: all holds."""
         return next(iter(self.worth.broken(self.worth.run(schedule), self.expected, checks)), "")
 
+    def explored(self) -> Exploration:
+        """Every schedule with a fault."""
+
+        def judge(outcome: Outcome) -> list[str]:  # of an outcome it says the same whenever it is asked
+            return self.worth.broken(outcome, self.expected, checks=outcome.steps % CHECK_EVERY == 0)
+
+        return explore(self.worth.program, delays=0, faults=1, judge=judge, **self.worth.options)
+
     def schedules(self) -> Iterator[Schedule]:
         """Random ones, without end; none where the result depends on when what happens."""
         for number in itertools.count() if not self.worth.timed else ():
@@ -67,7 +77,8 @@ def judged() -> dict[str, Judged]:
     """The programs worth exploring. What a program reaches also depends on what goes wrong."""
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
-    for name, worth in {**programs(), **moving(), **deaths()}.items():
+    small = {name: Worth(configurations()[name], options={"draws": False}) for name in SMALL}
+    for name, worth in {**programs(), **moving(), **deaths(), **small}.items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:
@@ -105,12 +116,19 @@ def kill(mutant: Generated, tried: dict[str, Judged]) -> Verdict:
     if not near:
         return Verdict("", "", "no program reaches it")
     generated_mutants.at_work(mutant)
-    first = [(name, each, "0") for name, each in near.items()]
-    runs = itertools.chain(first, itertools.islice(in_turn(near), SCHEDULES))
-    for number, (name, each, schedule) in enumerate(runs):
+    for number, (name, each, schedule) in enumerate(runs(near)):
         if broken := each.breaks(schedule, checks=number < len(near) or number % CHECK_EVERY == 0):
             return Verdict(name, schedule if isinstance(schedule, str) else schedule.token, broken)
+    for name, each in near.items():
+        if name in SMALL and (found := each.explored()).counterexample is not None:
+            return Verdict(name, found.counterexample.token, found.broken[0])
     return Verdict("", "", "")
+
+
+def runs(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, str | Schedule]]:
+    """The default schedule of each program, and then random ones of all in turn."""
+    yield from ((name, each, "0") for name, each in near.items())
+    yield from itertools.islice(in_turn(near), SCHEDULES)
 
 
 def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
@@ -226,9 +244,7 @@ def score(chosen: list[Generated], found: dict[str, Verdict]) -> str:
     lines += [row("all", total), "", "Alive:", ""]
     for each in chosen:
         if not found[str(each)].program:
-            why = (
-                REASONS.get(f"{each.module}.{each.name}: {each.words}") or found[str(each)].broken or "not looked into"
-            )
+            why = reason(f"{each.module}.{each.name}: {each.words}") or found[str(each)].broken or "not looked into"
             lines.append(f"- {each}: {why}")
     return "\n".join(lines)
 
