@@ -115,10 +115,10 @@ def wait_for_workers(iterator: ParallelIterator) -> None:
         emit(JOIN_BEGIN, iterator._epoch_id, worker=worker_id, value=int(patience * 1e9))
         worker.join(patience)
         if not worker.is_alive():
-            note_joined(iterator, worker_id)
+            joined(iterator, worker_id)
 
 
-def note_joined(iterator: ParallelIterator, worker_id: int) -> None:
+def joined(iterator: ParallelIterator, worker_id: int) -> None:
     """Once for each worker."""
     if worker_id not in iterator._joined:
         iterator._joined.add(worker_id)
@@ -139,7 +139,7 @@ def use_force(iterator: ParallelIterator) -> None:
             worker.kill()
             worker.join(PATIENCE)  # bounded, too: one that is stuck in the kernel does not even die of SIGKILL
         elif worker_id not in late:  # Ctrl-C has cut step 3 short
-            note_joined(iterator, worker_id)
+            joined(iterator, worker_id)
         if worker.pid and worker.exitcode is not None and (worker.exitcode or worker_id in late):
             iterator._world.remove_shared_memory_of(worker.pid)
 

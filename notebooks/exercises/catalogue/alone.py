@@ -58,6 +58,7 @@ class Loader:
             _owner_pid=1 if self.own else 2,
             _epoch_id=7,
             _task_info={},
+            _joined=set(),
             _world=SimpleNamespace(pid=lambda: 1, now=lambda: self.now),
             _workers=[self.worker(k) for k in range(len(self.ends))],
             _workers_done_event=SimpleNamespace(

@@ -131,7 +131,7 @@ EXERCISE = Exercise(
 
     In step 2 a worker learns of the end in two ways. It checks `_workers_done_event` before each task: once that is
     set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends its loop. (You may leave out
-    the calls of `emit`.)
+    the calls of `emit`, and of `joined`, which emits.)
     """,
     legend={
         "iterator._shutdown": "False: there is something to shut down; True before anything is built",

@@ -14,7 +14,7 @@ gets the exception; after one in step 1 also call `end_pin_thread`.
 
 In step 2 a worker learns of the end in two ways. It checks `_workers_done_event` before each task:
 once that is set, it skips what is still in its queue. A Stop in its index_queue wakes it, and ends
-its loop. (You may leave out the calls of `emit`.)
+its loop. (You may leave out the calls of `emit`, and of `joined`, which emits.)
 
 Legend
     iterator._shutdown            False: there is something to shut down; True before anything is
@@ -39,9 +39,9 @@ It goes with notebooks/10-shutting-down.ipynb.
 from __future__ import annotations
 
 from minidl import signals
-from minidl.events import DONE_SET, JOIN_BEGIN, SHUTDOWN_BEGIN, SHUTDOWN_END, WORKER_JOINED, emit
+from minidl.events import DONE_SET, JOIN_BEGIN, SHUTDOWN_BEGIN, SHUTDOWN_END, emit
 from minidl.parallel import ParallelIterator
-from minidl.shutdown import PATIENCE, close_queues, end_pin_thread, stop_pin_thread, tell_to_stop, use_force
+from minidl.shutdown import PATIENCE, close_queues, end_pin_thread, joined, stop_pin_thread, tell_to_stop, use_force
 
 
 def shut_down(iterator: ParallelIterator) -> None:

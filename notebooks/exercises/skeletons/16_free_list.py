@@ -20,16 +20,17 @@ The slot is free when it comes back, but it is granted as `fresh`: the worker mu
 for it. It stays in `_fresh` until that memory has come: `unpack` takes it out, as the task it was
 granted to may be skipped.
 
-`reclaim` is called when the worker will answer no more of the tasks it was sent. What they were
-granted is free again; what is lent is not.
+`reclaim` is called when the worker will answer no more of the tasks it was sent: a new epoch has
+begun, and it has said so. What they were granted is free again; what is lent is not, and a late
+batch of theirs may still be.
 
-(You may leave out the calls of `emit` and of `forget`, and use the fields below in any way, or add
-some, but `_lent` and `_back` are filled by others. But without `emit(SLOT_GRANTED, ...)` and
-`emit(SLOT_FREE, ...)` a timeline does not show the slots.)
+(You may use `_count`, `_free` and `_out` in any way, or fields of your own; the other fields belong
+to others, too: `unpack`, which the pin thread may call, and whatever lets go of a batch. You may
+leave out the calls of `emit`, without which a timeline does not show the slots.)
 
 Legend
     self._count              how many slots there are so far: 0 at the beginning
-    self._most               how many there may be: 3
+    self._most               how many there may be: 3, or any other number
     self._free               [2, 0]: the slots that are free
     self._out                {1}: the others: granted or lent
     self._lent               {1: loan}: slot -> the loan that counts. `unpack` writes it when a
@@ -41,9 +42,6 @@ Legend
     loan                     a Loan: .slot, .retired, and for `emit` .epoch_id, .task_id
     emit(SLOT_GRANTED, ...)  ..., epoch_id, task_id, self._worker_id, value=slot) records a grant,
                              and SLOT_FREE, with the loan's epoch_id and task_id, that it is over
-    self._memories           {1: memory}: self._memories[slot].forget() lets the simulated world
-                             fill it with rubbish, so that a use after that shows; not if the loan
-                             is retired
 
 Check it with `python -m notebooks.exercises check 16`; `hint 16` helps.
 It goes with notebooks/14-what-moving-a-batch-costs.ipynb.

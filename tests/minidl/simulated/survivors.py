@@ -18,7 +18,7 @@ REASONS = (
     ),
     (r"start_workers: `index_reader, index_writer = ", "nobody knows of either pipe yet"),
     (r"worker\.run: `job\.world\.(report_crashes|name_thread)", "for the system's tools: real tests look"),
-    (r"shutdown\.note_joined: .*` after `", "nothing can come between the two lines that would see it"),
+    (r"shutdown\.joined: .*` after `", "nothing can come between the two lines that would see it"),
     (r"start: no `except \(TypeError", "a process always starts here: real tests look"),
 )
 
