@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -125,16 +126,21 @@ def wait_for(condition, seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture
+def short_directory():
+    with tempfile.TemporaryDirectory() as directory:
+        yield directory
+
+
 @pytest.mark.timeout(110)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody adopts a daemon")
-def test_a_grading_that_is_stopped_leaves_nothing(how, tmp_path):
+def test_a_grading_that_is_stopped_leaves_nothing(how, tmp_path, short_directory):
     pids = [tmp_path / name / "pid" for name in ("ada", "bob")]
     for pid in pids:
         text = DAEMON.format(pid=str(pid), then="while True:\n    time.sleep(0.01)\n    sum(range(1000))").strip()
         hand_in(pid.parent, first(text, "import os, signal, time"))
-    folder = tmp_path / "temporary"
-    folder.mkdir()
+    folder = Path(short_directory)  # sockets are made there, and the name of one has at most 107 characters
     command = [sys.executable, "-m", "notebooks.exercises", "grade", "--jobs", "2", *(str(pid.parent) for pid in pids)]
     environment = {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(

@@ -21,8 +21,10 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
 import tracing
+from minidl import DataLoader, Dataset
 from minidl.events import Kind
 from minidl.world.simulated import simulate
+from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import TORCHS_WAY, load
 from tests.tracing.traces import steady
 from tracing.trace.state import LoaderState, MainStatus, QueueState, SlotStatus
@@ -257,9 +259,21 @@ def test_arrows_lead_through_every_hop(recorded: Recorded) -> None:
     assert "Batch 2:" in all_text(figure)
 
 
-def test_an_arrow_does_not_cross_the_digits_of_a_lane(recorded: Recorded) -> None:
-    """They are upon it, each on its bar's colour."""
-    figure = timeline(recorded("pinned"), follow=2)
+class Slow(Dataset[int]):
+    """A tenth of a virtual second for each sample."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, key: int) -> int:
+        sleep(0.1)
+        return key
+
+
+def test_an_arrow_does_not_cross_the_digits_of_a_lane() -> None:
+    """They are upon it, each on its bar's colour. (Simulated: a real bar may be too narrow for its digits.)"""
+    outcome = simulate(lambda: list(DataLoader(Slow(), num_workers=2, pin_memory="host")))
+    figure = timeline(tracing.load(outcome), follow=2)
     lanes = figure.axes[0]
     digits = [text for text in lanes.texts if text.get_text().isdigit()]
     way = max(artist.get_zorder() for artist in find(figure, "way"))
