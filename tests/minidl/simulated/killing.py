@@ -109,7 +109,7 @@ class Verdict(NamedTuple):
         return "alive" if not self.program else "default" if self.schedule in ("0", "?") else "other"
 
 
-def kill(mutant: Generated, tried: dict[str, Judged]) -> Verdict:
+def kill(mutant: Generated, tried: dict[str, Judged], quick: bool) -> Verdict:
     """In a process of its own."""
     code = generated_mutants.function_of(mutant).__code__
     near = {name: each for name, each in tried.items() if (code.co_filename, code.co_firstlineno) in each.reaches}
@@ -119,7 +119,7 @@ def kill(mutant: Generated, tried: dict[str, Judged]) -> Verdict:
     for number, (name, each, schedule) in enumerate(runs(near)):
         if broken := each.breaks(schedule, checks=number < len(near) or number % CHECK_EVERY == 0):
             return Verdict(name, schedule if isinstance(schedule, str) else schedule.token, broken)
-    for name, each in near.items():
+    for name, each in near.items() if not quick else ():
         if name in SMALL and (found := each.explored()).counterexample is not None:
             return Verdict(name, found.counterexample.token, found.broken[0])
     return Verdict("", "", "")
@@ -139,16 +139,18 @@ def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
             yield name, each, next(schedules)
 
 
-def in_a_fork(mutant: Generated, tried: dict[str, Judged], sender: Any) -> None:
+def in_a_fork(mutant: Generated, tried: dict[str, Judged], quick: bool, sender: Any) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        sender.send(kill(mutant, tried))
+        sender.send(kill(mutant, tried, quick))
     except BaseException as error:  # the simulated world itself, or the judge, trips over what the loader did
         where = traceback.extract_tb(error.__traceback__)[-1]
         sender.send(Verdict("?", "?", f"{error!r} in {where.name}"))
 
 
-def verdicts(mutants: list[Generated], tried: dict[str, Judged], jobs: int) -> Iterator[tuple[Generated, Verdict]]:
+def verdicts(
+    mutants: list[Generated], tried: dict[str, Judged], jobs: int, quick: bool = False
+) -> Iterator[tuple[Generated, Verdict]]:
     """Each mutant and what became of it, as they end. At most so many jobs at a time, each with its time limit."""
     context = multiprocessing.get_context("fork")
     waiting, running = list(reversed(mutants)), {}
@@ -156,7 +158,7 @@ def verdicts(mutants: list[Generated], tried: dict[str, Judged], jobs: int) -> I
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
             receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=in_a_fork, args=(mutant, tried, sender), daemon=True)
+            process = context.Process(target=in_a_fork, args=(mutant, tried, quick, sender), daemon=True)
             process.start()
             sender.close()
             running[receiver] = mutant, process, time.monotonic() + LIMIT
@@ -184,6 +186,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Which generated mutants the simulated world kills.")
     parser.add_argument("--only", default="", metavar="NAME", help='those whose name begins so: "parallel."')
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one in so many (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="without the last step: every fault of the small programs")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the score and the survivors into this page")
@@ -221,7 +224,7 @@ def judge(chosen: list[Generated], found: dict[str, Verdict], arguments: argpars
     tried = judged() if missing else {}
     with contextlib.ExitStack() as stack:
         keep = stack.enter_context(arguments.keep.open("a", encoding="utf-8")) if arguments.keep else None
-        for number, (mutant, verdict) in enumerate(verdicts(missing, tried, arguments.jobs), 1):
+        for number, (mutant, verdict) in enumerate(verdicts(missing, tried, arguments.jobs, arguments.quick), 1):
             found[str(mutant)] = verdict
             alive += not verdict.program
             if keep:
@@ -241,12 +244,12 @@ def score(chosen: list[Generated], found: dict[str, Verdict]) -> str:
         total = [a + b for a, b in zip(total, counts, strict=True)]
         if of_module:
             lines.append(row(f"`{module}`", counts))
-    lines += [row("all", total), "", "Alive:", ""]
+    lines += [row("all", total), "", f"<details><summary>The {total[2]} that live</summary>", ""]
     for each in chosen:
         if not found[str(each)].program:
             why = reason(f"{each.module}.{each.name}: {each.words}") or found[str(each)].broken or "not looked into"
             lines.append(f"- {each}: {why}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "</details>"])
 
 
 def row(name: str, counts: list[int]) -> str:
