@@ -32,6 +32,7 @@ from minidl.world.simulated import Exploration, Outcome, explore
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from tests.benchmarks.table import between_markers
 from tests.minidl.simulated import generated_mutants
+from tests.minidl.simulated.exploring import end_with_parent
 from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.programs import configurations
 from tests.minidl.simulated.survivors import reason
@@ -140,6 +141,7 @@ def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
 
 
 def in_a_fork(mutant: Generated, tried: dict[str, Judged], quick: bool, sender: Any) -> None:
+    end_with_parent()
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sender.send(kill(mutant, tried, quick))
