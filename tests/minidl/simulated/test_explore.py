@@ -312,6 +312,19 @@ def test_a_worker_that_gets_no_memory(monkeypatch: pytest.MonkeyPatch, number: i
     assert (outcome.left, outcome.errors) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("name", "token"),
+    [
+        ("keys", "2.1-49.t0"),  # a wait for a worker ends early, as by Ctrl-C: no event said that it was reaped
+        ("keys", "17.0-62.i-66.i"),  # twice: the shutdown was said to be complete
+        ("keys pinned", "7.i"),  # in the start of the pin thread: it ran while the workers were stopped
+    ],
+)
+def test_an_interrupted_shutdown_or_start_breaks_no_invariant(name: str, token: str) -> None:
+    outcome = simulate(CONFIGURATIONS[name], schedule=token, draws=False)
+    assert tracing.check(tracing.load(outcome)) == []
+
+
 # ---- the explanation of a deadlock
 
 
