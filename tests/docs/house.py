@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.docs.drawing import ROUND, arrow, box, floor, picture, text, tube
 
-HEIGHT = 664
+HEIGHT = 692
 TRACING, MAIN, WORKER, WORLD = "#e4efe4", "#e6ecf6", "#f6e9e6", "#eeeeee"
 
 
@@ -40,7 +40,7 @@ def watching() -> list[str]:
 
 def main() -> list[str]:
     return [
-        *floor(20, 128, 400, 420, MAIN, "main: your process"),
+        *floor(20, 128, 400, 450, MAIN, "main: your process"),
         *box(45, 162, 160, 52, "sampler: which keys", "minidl/data/sampler.py"),
         *box(45, 256, 160, 150, "", ""),
         text(125, 280, "the iterator", "bold"),
@@ -62,7 +62,7 @@ STEPS = ("hand out tasks", "take in results", "reorder buffer", "hand over in or
 
 def worker(worker_id: int, y: int) -> list[str]:
     return [
-        *floor(600, y, 380, 186, WORKER, f"worker {worker_id}: a process"),
+        *floor(600, y, 380, 186 + 40 * worker_id, WORKER, f"worker {worker_id}: a process"),
         *box(622, y + 36, 130, 52, "the worker's loop", "minidl/worker.py"),
         *box(814, y + 36, 156, 52, "your dataset", "minidl/data/fetch.py", bold=True),
         *box(814, y + 118, 156, 52, "collation", "minidl/data/collate.py"),
@@ -83,15 +83,16 @@ def queues() -> list[str]:
         *tube((622, 508), pin[1]),
         text(488, 206, "index_queue 0"),
         text(496, 272, "index_queue 1"),
-        text(510, 512, "worker_result_queue:"),
-        text(510, 528, "a pipe for each worker"),
+        text(500, 505, "worker_result_queue:"),
+        text(500, 521, "a pipe for each worker"),
+        *box(412, 529, 196, 46, "slots: the tensors, shared", "minidl/transport.py"),
     ]
 
 
 def ground() -> list[str]:
-    parts = floor(20, 562, 960, 88, WORLD, "minidl/world: all that is asked of the operating system, on one page")
-    parts += box(60, 590, 400, 50, "real: multiprocessing, threading, torch's pickler", "minidl/world/real.py")
-    return parts + box(500, 590, 440, 50, "simulated: one thread, virtual time, any order", "minidl/world/simulated/")
+    parts = floor(20, 592, 960, 88, WORLD, "minidl/world: all that is asked of the operating system, on one page")
+    parts += box(60, 620, 400, 50, "real: multiprocessing, threading, torch's pickler", "minidl/world/real.py")
+    return parts + box(500, 620, 440, 50, "simulated: one thread, virtual time, any order", "minidl/world/simulated/")
 
 
 if __name__ == "__main__":
