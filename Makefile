@@ -94,8 +94,9 @@ endef
 export BUSY
 BROWSER ?= $(shell command -v chromium chromium-browser google-chrome | head -n 1)
 
-pictures: setup ## the other pictures in docs/, made by the tool itself; the step-through's needs Chromium
+pictures: setup ## the other pictures in docs/, made by the tool itself; those of the step-through need Chromium
 	@mkdir -p $(PICTURES)
+	@$(BIN)/python -m tests.docs.moving_picture $(PICTURES)/demo.gif
 	@$(BIN)/python -m tracing demo --no-live -o traces/pictures
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.png --batches 10:34 --follow 31
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.svg --batches 10:34 --follow 31

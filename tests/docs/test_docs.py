@@ -8,9 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import tracing
+from minidl.events import Kind
+from minidl.world.simulated import simulate
 from notebooks.exercises.exercise import exercises
-from tests.docs import diagrams, drawing, house, rooms
+from tests.docs import diagrams, drawing, house, moving_picture, rooms
 from tests.docs.pages import (
     PAGES,
     ROOT,
@@ -67,6 +71,17 @@ def test_a_picture_of_architecture_names_only_files_that_exist(name: str):
     named = re.findall(r">((?:minidl|tracing)/[^ <]+)<", DRAWN[name].draw())
     named += [f"tracing/{room}/{file}" for room, boxes in rooms.BOXES.items() for _, file in boxes]
     assert len(named) > 10 and not [each for each in named if not (ROOT / each).exists()]
+
+
+def test_the_moving_picture_shows_the_run_that_it_is_made_from():
+    path = ROOT / "docs/pictures/demo.gif"
+    with Image.open(path) as picture:
+        shown = getattr(picture, "n_frames", 1)
+    run = tracing.load(simulate(moving_picture.program))
+    assert shown == len(moving_picture.chosen(run)) > 50, "run `make pictures`"
+    early = run.events["task"][run.events["kind"] == Kind.STORED]
+    assert early.tolist() == [3, 5]  # as README.md says
+    assert path.stat().st_size < 2_000_000
 
 
 def test_a_box_that_is_too_narrow_for_its_words_is_not_drawn():
