@@ -22,6 +22,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
 
+from notebooks.predict import PLAIN
+
 COMMAND = "python -m notebooks.build"
 FOLDER = Path(__file__).parent
 LIMIT = 120  # seconds per cell; none takes long, but the machine may be busy
@@ -48,7 +50,7 @@ def executed(path: Path) -> Any:
         # Sockets that are files, not ports: no other user can listen in, and ipykernel has nothing to warn about. An
         # empty profile: what your own IPython runs at its start does not belong in these notebooks.
         config = Config(KernelManager={"transport": "ipc", "ip": str(Path(folder, "kernel"))})
-        environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "IPYTHONDIR": folder}
+        environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "IPYTHONDIR": folder, PLAIN: "1"}
         client = NotebookClient(
             notebook, config=config, timeout=LIMIT, kernel_name="python3", coalesce_streams=True, record_timing=False
         )
