@@ -45,8 +45,9 @@ PATIENCE = 5.0  # seconds for the pin thread, and for all workers together, to e
 
 
 def shut_down(iterator: ParallelIterator) -> None:
-    """Leave no process, thread or pipe behind. Called a second time, or in a process that merely inherited the
-    iterator by fork, it does nothing: the workers are another process's children."""
+    """Leave no process, thread or pipe behind. Called a second time, be it while the first call has not returned, or in
+    a process that merely inherited the iterator by fork, it does nothing: the workers are another process's children.
+    """
     if iterator._shutdown or iterator._world.pid() != iterator._owner_pid:
         return
     iterator._shutdown = True

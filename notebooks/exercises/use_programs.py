@@ -74,6 +74,10 @@ class WithNone(Streams):
         return [None if number % 2 else number for number in range(5)]
 
 
+def nothing(samples: list[Any]) -> None:
+    """A collate_fn: what it is there for has happened."""
+
+
 class FailsInTheMiddle(Streams):
     """The third sample raises."""
 

@@ -41,6 +41,7 @@ from notebooks.exercises.use_programs import (
     in_any_order,
     loader_of,
     not_all_bring_batches,
+    nothing,
     received_before,
     receives,
     two_at_once,
@@ -139,6 +140,16 @@ NONES = Use(
     use(in_any_order, lambda: [list(loader_of(WithNone(), batch_size=2))]),
     "streams in which some samples are None",
     "Any object can be a sample. Only StopIteration means that the stream has ended.",
+)
+UNBATCHED_NONES = Use(
+    use(in_any_order, lambda: [list(loader_of(WithNone(), batch_size=None, collate_fn=None))]),
+    "batch_size=None, streams in which some samples are None",
+    NONES.cause,
+)
+NONE_BATCHES = Use(
+    use(load, Keys(7), 2, num_workers=3, collate_fn=nothing, persistent_workers=True),
+    "3 persistent workers, two epochs, collate_fn returns None",
+    "Any object can be a batch, None, too. Whether there is one must be known in another way.",
 )
 RESTARTS = Use(
     use(in_any_order, lambda: [list(loader_of(ItsOwnIterator(4, 0, 3), batch_size=3))]),
@@ -260,8 +271,8 @@ TWO_EPOCHS = Use(
     HALF_DONE,
 )
 
-IN_ORDER = (ERRORS, LEFT, FEW, COUNTS, INIT_FAILS, TWO_AT_ONCE, TIMEOUT)
-OF_STREAMS = (STREAMS, UNBATCHED, NONES, RESTARTS, STREAM_FAILS)
+IN_ORDER = (ERRORS, LEFT, FEW, COUNTS, INIT_FAILS, TWO_AT_ONCE, TIMEOUT, NONE_BATCHES)
+OF_STREAMS = (STREAMS, UNBATCHED, NONES, UNBATCHED_NONES, RESTARTS, STREAM_FAILS)
 # By exercise: what its text leaves to another exercise is not among them.
 USES: dict[int, tuple[Use, ...]] = {
     5: (CHOICES, FAILS_TO_DRAW, *IN_ORDER, *OF_STREAMS),

@@ -161,6 +161,11 @@ def _collations() -> Iterator[tuple[str, Callable[[], Any]]]:
         table: dict[Any, Any] = {**numbers, kind: named(kind.__name__)}
         call = f"collate({[first, second]}, collate_fn_map={{int: ..., {kind.__name__}: ...}})"
         yield call, functools.partial(collated, [first, second], table)
+    derived: list[tuple[type, Any, Any]]
+    derived = [(dict, Record(a=1), Record(a=2)), (list, Rows([1]), Rows([2])), (tuple, Pair(1, 2), Pair(3, 4))]
+    for base, first, second in derived:
+        call = f"collate({[first, second]}, collate_fn_map={{int: ..., {base.__name__}: ...}})"
+        yield call, functools.partial(collated, [first, second], {**numbers, base: named(base.__name__)})
     pairs = [(1, [2]), (3, [4])]
     call = f"collate({pairs}, collate_fn_map={{int: ..., list: ...}})"
     yield call, functools.partial(collated, pairs, {**numbers, list: named("lists")})
@@ -221,9 +226,12 @@ class NotComparable(EqualToAll):
 
 
 class FailsLate:
+    def __init__(self, error: type[Exception]) -> None:
+        self.error = error
+
     def __iter__(self) -> Iterator[int]:
         yield from range(5)
-        raise ValueError("the sixth key cannot be read")
+        raise self.error("the sixth key cannot be read")
 
 
 def lists(sampler: Any, size: int, drop_last: bool, most: int = 9) -> list[Any]:
@@ -232,8 +240,8 @@ def lists(sampler: Any, size: int, drop_last: bool, most: int = 9) -> list[Any]:
     try:
         for keys in itertools.islice(BatchSampler(sampler, size, drop_last), most):
             found.append(list(keys))
-    except ValueError as error:
-        found.append(f"ValueError: {error}")
+    except (ValueError, RuntimeError, TypeError) as error:
+        found.append(f"{type(error).__name__}: {error}")
     return found
 
 
@@ -256,10 +264,9 @@ def _lists() -> Iterator[tuple[str, Callable[[], Any]]]:
     for drop_last in (False, True):
         options = f"batch_size=2, drop_last={drop_last}"
         yield f"BatchSampler of an endless sampler, {options}", functools.partial(lists, Endless(), 2, drop_last, 3)
-        yield (
-            f"BatchSampler of a sampler that raises at its sixth key, {options}",
-            functools.partial(lists, FailsLate(), 2, drop_last),
-        )
+        for error in (ValueError, RuntimeError, TypeError):
+            call = f"BatchSampler of a sampler that raises {error.__name__} at its sixth key, {options}"
+            yield call, functools.partial(lists, FailsLate(error), 2, drop_last)
         keys: tuple[Any, ...] = (EqualToAll(), NotComparable(), None, [])
         for key in keys:
             call = f"BatchSampler of a sampler with three keys {key!r}, {options}"

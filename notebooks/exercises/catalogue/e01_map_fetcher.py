@@ -99,7 +99,8 @@ EXERCISE = Exercise(
 
     With automatic batching a task has a list of keys, and `fetch` returns a list of samples. Without it
     (`batch_size=None`) a task has one key, and `fetch` returns its sample as it is. If the dataset has a method
-    `__getitems__`, call it once with the whole list of keys; otherwise ask for the keys one by one.
+    `__getitems__`, call it once with the whole list of keys; otherwise ask for the keys one by one. Whatever the
+    dataset raises goes on to the caller as it is; so does a StopIteration, which must not cut the list short.
     """,
     legend={
         "keys": "[12, 13, 14, 15] with automatic batching; 12 without. It is the sampler's: do not change the list",

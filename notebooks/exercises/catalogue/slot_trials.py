@@ -4,6 +4,7 @@ Legend
     steps   "grant, batch 0, drop 0, grant"     a trial; the numbers are tasks
     batch 0      the batch of task 0 comes, and is lent to the caller; twice: Ctrl-C, and it is unpacked again
     unused 0     an exception comes in its place: the slot was granted and not used
+    again 0      the number of its slot comes back again, as Ctrl-C has interrupted what put it there
     drop 0       the last object in it is gone
     fork         main forks: what is lent is retired
     reclaim      the worker has answered all that it will: the other tasks were skipped
@@ -41,6 +42,7 @@ STEPS = (
     "grant, batch 0 twice, fill",
     "grant, batch 0 twice, drop 0, fill",
     "grant, unused 0 twice, fill",
+    "grant, unused 0, grant, batch 1, again 0, fill",
     "grant, batch 0, fork, drop 0, fill",
     "grant, batch 0, fork, drop 0, grant, batch 1, drop 1, fill",
     "grant, batch 0, fork, reclaim, drop 0, grant, batch 1, drop 1, fill",
@@ -96,6 +98,7 @@ class Table:
         self.mistake: Mistake | None = None
         self.slots: dict[int, Slot] = {}
         self.granted: dict[int, tuple[int, bool]] = {}  # task -> what was granted
+        self.slot_of: dict[int, int] = {}  # task -> the slot that its message came with
         self.batches: dict[int, Any] = {}  # task -> its batch, if the caller has it
         self.unused = False  # a slot that was not used has come back
         self.child: list[tuple[Any, Any]] = []  # memory that a forked child sees, and what was in it
@@ -191,9 +194,13 @@ class Table:
             retired = None if self.slots[slot].retired is not False else False  # has the worker given up its memory?
             self.slots[slot] = Slot(State.FREE, task_id, "unused", retired)
 
+    def _again(self, task_id: int) -> None:
+        self.unpacker._back.put(self.slot_of[task_id])
+
     def _come(self, task_id: int, data: Any, twice: bool) -> int:
         """A worker answers: its side packs the message, and main's unpacks it."""
         slot, fresh = self.granted.pop(task_id)
+        self.slot_of[task_id] = slot
         room = self.packer.room(slot, fresh)
         pieces, memory = self.packer.pack(Result(0, task_id, 0, data, room))
         for _ in range(1 + twice):

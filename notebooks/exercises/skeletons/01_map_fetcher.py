@@ -6,7 +6,8 @@ fetcher for map-style datasets: `fetch(keys)` returns the samples of `keys`, not
 With automatic batching a task has a list of keys, and `fetch` returns a list of samples. Without it
 (`batch_size=None`) a task has one key, and `fetch` returns its sample as it is. If the dataset has
 a method `__getitems__`, call it once with the whole list of keys; otherwise ask for the keys one by
-one.
+one. Whatever the dataset raises goes on to the caller as it is; so does a StopIteration, which must
+not cut the list short.
 
 Legend
     keys                 [12, 13, 14, 15] with automatic batching; 12 without. It is the sampler's:

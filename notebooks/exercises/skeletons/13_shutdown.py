@@ -45,8 +45,8 @@ from minidl.shutdown import PATIENCE, close_queues, end_pin_thread, joined, stop
 
 
 def shut_down(iterator: ParallelIterator) -> None:
-    """Leave no process, thread or pipe behind. Called a second time, or in a process that merely inherited the
-    iterator by fork, it does nothing: the workers are another process's children.
+    """Leave no process, thread or pipe behind. Called a second time, be it while the first call has not returned, or in
+    a process that merely inherited the iterator by fork, it does nothing: the workers are another process's children.
     """
     raise NotImplementedError
 
