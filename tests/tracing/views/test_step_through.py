@@ -56,15 +56,6 @@ OpenPage = Callable[..., Page]
 READING = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = browser.find()
-    if program is None:
-        pytest.skip("no chromium or chrome on this machine")
-    with Browser(program, tmp_path_factory.mktemp("chromium")) as running:
-        yield running
-
-
 @pytest.fixture
 def open_page(chromium: Browser, tmp_path: Path) -> Iterator[OpenPage]:
     """Opens the page of a trace. At the end the page has logged no error, and has requested nothing but its file."""

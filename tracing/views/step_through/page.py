@@ -7,8 +7,6 @@ page.css    the looks             board.js      draws one state
 
 from __future__ import annotations
 
-import importlib.resources
-import json
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,7 @@ import numpy as np
 from tracing.trace.event_index import Lane
 from tracing.trace.positions import NOWHERE
 from tracing.trace.state_after_event import LABELS
-from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
+from tracing.views.html_page import COLOURS, as_data, made
 from tracing.views.step_through.event_columns import EventColumns
 from tracing.views.step_through.state_changes import StateChanges
 
@@ -121,7 +119,6 @@ def _note(trace: Trace, first: int, last: int, asked: int) -> str:
 
 def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
     """The page as HTML."""
-    files = importlib.resources.files(__package__)
     columns, changes = EventColumns(trace, excerpt.first, excerpt.last), StateChanges(trace)
     for k in range(excerpt.first, excerpt.last + 1):
         changes.add(trace.state(k))
@@ -138,21 +135,12 @@ def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
         "kinds": columns.kinds(),
         "iterators": iterators(trace),
         "labels": {str(task): name for task, name in LABELS.items()},
-        "colours": [[colour, "#ffffff" if colour in DARK_ON_PAPER else "#000000"] for colour in ON_PAPER],
+        "colours": COLOURS,
         "changes": changes.as_json(),
         "sites": columns.code.sites,
         "functions": columns.code.functions,
     }
-    pieces = {
-        "title": escape(title),
-        "style": files.joinpath("page.css").read_text(encoding="utf-8"),
-        # A text in a trace may be anything, "</script>" too.
-        "data": json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=repr).replace("<", "\\u003c"),
-        "script": "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
-    }
-    page = files.joinpath("page.html").read_text(encoding="utf-8")
-    before, *parts = page.split("{{")
-    return before + "".join(pieces[name] + rest for name, _, rest in (part.partition("}}") for part in parts))
+    return made(__package__, SCRIPTS, {"title": escape(title), "data": as_data(data)})
 
 
 def iterators(trace: Trace) -> list[dict[str, Any]]:

@@ -1,0 +1,368 @@
+"""The playground: its model takes the steps of minidl's loader, and its page, in a real browser, shows what it says."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tracing.views.browser import Browser, Page
+from tests.tracing.views.playground_world import compare, random_setting
+from tracing.views.html_page import file_text
+from tracing.views.playground.page import SCRIPTS, render
+
+pytestmark = pytest.mark.timeout(120)
+ROOT = Path(__file__).parents[3]
+MODEL = file_text("tracing.views.playground", "model.js")
+SETTINGS = 30
+UNTIL = "new Promise((done) => { const look = () => (WHAT ? done() : requestAnimationFrame(look)); look(); })"
+ALL = "[...document.querySelectorAll('{}')].filter((each) => {}).map((each) => each.outerHTML.slice(0, 80))"
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(chromium: Browser, tmp_path: Path) -> Iterator[OpenPage]:
+    """Opens the page. At the end it has logged no error, and has requested nothing but its file."""
+    (tmp_path / "page.html").write_text(render(), encoding="utf-8")
+    opened: list[str] = []
+    chromium.page.forget()
+
+    def open_(link: str = "", still: bool = True, **size: int) -> Page:
+        opened.append(f"{(tmp_path / 'page.html').as_uri()}?{len(opened)}")
+        chromium.page.open(opened[-1] + link, still=still, **size)
+        return chromium.page
+
+    yield open_
+    assert chromium.page.complaints == []
+    assert [url.partition("#")[0] for url in chromium.page.requests] == opened
+
+
+def with_model(page: Page, model: str, tmp_path: Path) -> Page:
+    """A page with nothing in it but this model."""
+    path = tmp_path / "model.html"
+    path.write_text(f"<!doctype html><link rel='icon' href='data:,'><script>{model}</script>", encoding="utf-8")
+    page.open(path.as_uri())
+    return page
+
+
+# ---- the model
+
+
+def test_the_model_takes_the_loaders_steps_in_the_same_order_at_the_same_times(chromium: Browser, tmp_path: Path):
+    page = with_model(chromium.page, MODEL, tmp_path)
+    ties = 0
+    for seed in range(SETTINGS):
+        setting = random_setting(random.Random(seed))
+        found = compare(page, setting)
+        assert not found.difference, (seed, setting)
+        ties += found.ties
+    assert ties > 1000  # so the rule for ties is compared, too
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("(running + turn) % count", "turn % count"),  # ties: after a thread comes the first one, not the next
+        ("moments.indexOf(", "moments.lastIndexOf("),  # ... and of those that wake, the last one
+        ("this.turn = (worker + 1) % workers;", "this.turn = 0;"),  # the pipes are not served in turn
+        ("< this.setting.prefetch) return", "<= this.setting.prefetch) return"),  # one worker too many tasks
+        ("setting.prefetch * setting.workers", "setting.workers"),
+        ("setting.in_order && task !== this.received", "task !== this.received"),
+        ("yield* machine.spend(this.times.move); // packs it", ""),
+        ("yield* this.pin(task, worker);\n      this.machine", "this.machine"),  # the pin thread does not pin
+        ("YIELDED\", task);", "YIELDED\", task); if (setting.workers) this.putIndex();"),  # two tasks for one batch
+    ],
+)  # fmt: skip
+def test_a_model_with_another_rule_is_told_apart(right: str, wrong: str, chromium: Browser, tmp_path: Path):
+    assert MODEL.count(right) == 1
+    page = with_model(chromium.page, MODEL.replace(right, wrong), tmp_path)
+    assert any(compare(page, random_setting(random.Random(seed))).difference for seed in range(SETTINGS))
+
+
+def places(events: list[list[Any]], time: int) -> dict[str, list[int]]:
+    """What the queues hold once everything has happened that happens at this time, by puts and gets alone."""
+    ways = {
+        "PUT INDEX": ("", "index"), "GOT INDEX": ("index", ""), "SENT RESULT": ("", "result"),
+        "ARRIVED RESULT": ("result", ""), "PUT DATA": ("", "data"), "GOT DATA": ("data", ""),
+        "STORED": ("", "reorder"), "RELEASED": ("reorder", ""),
+    }  # fmt: skip
+    held: dict[str, set[tuple[int, int]]] = {"index": set(), "result": set(), "data": set(), "reorder": set()}
+    makers: dict[int, int] = {}
+    for at, kind, task, worker in events:
+        if at > time:
+            break
+        if worker >= 0:
+            makers[task] = worker
+        source, target = ways.get(kind, ("", ""))
+        of = makers.get(task, -1) if (source or target) in ("index", "result") else 0
+        if source:
+            held[source].remove((task, of))
+        if target:
+            held[target].add((task, of))
+    return {
+        f"{name} {of}": sorted(task for task, its in tasks if its == of)
+        for name, tasks in held.items()
+        for of in {o for _, o in tasks}
+    }
+
+
+def test_what_is_drawn_in_the_queues_is_what_the_events_put_there(open_page: OpenPage):
+    page, seen = open_page(), set[str]()
+    script = """((setting, times) => { const run = makeRun(setting); return [run.events, times.map((share) => {
+      const time = run.times[Math.floor(share * (run.times.length - 1))], found = {};
+      for (const history of run.histories) { const [name, of] = placeOf(history, time) ?? ["nowhere", 0];
+        (found[`${name} ${of}`] ??= []).push(history.task); }
+      return [time, found]; })]; })"""
+    for seed in range(SETTINGS):
+        setting = random_setting(random.Random(seed))
+        shares = [number / 12 for number in range(13)]
+        events, moments = page.evaluate(f"{script}({json.dumps(setting)}, {shares})")
+        for time, found in moments:
+            queues = {
+                name: tasks
+                for name, tasks in found.items()
+                if name.split()[0] in ("index", "result", "data", "reorder")
+            }
+            assert queues == places(events, time), (seed, time)
+            seen |= {name.split()[0] for name in queues}
+    assert seen == {"index", "result", "data", "reorder"}
+
+
+def test_the_numbers_are_those_of_the_events(open_page: OpenPage):
+    page = open_page()
+    for seed in range(SETTINGS):
+        setting = random_setting(random.Random(seed))
+        run = page.evaluate(f"makeRun({json.dumps(setting)})")
+        events, end = run["events"], run["events"][-1][0]
+        asked, yielded = ([at for at, each, *_ in events if each == kind] for kind in ("ASKED", "YIELDED"))
+        assert run["rate"] == pytest.approx(setting["batches"] / (end / 10_000) if end else 0)
+        assert run["waits"] + run["unpacks"] == pytest.approx((sum(yielded) - sum(asked[:-1])) / end if end else 1)
+        held = most = 0
+        for _, kind, *_ in sorted(events, key=lambda event: (event[0], event[1] != "YIELDED")):
+            held += (kind == "COLLATE_END") - (kind == "YIELDED")
+            most = max(most, held + 1)
+        assert most - 1 <= run["peak"] <= most, seed  # one more while main has one in its variable
+
+
+# ---- the page
+
+
+def text(page: Page, name: str) -> str:
+    return page.evaluate(f"document.getElementById({name!r}).textContent")
+
+
+def shown(page: Page) -> dict[str, Any]:
+    """The setting as the controls show it."""
+    read = "ALL.map(([name]) => [name, $(name).type === 'checkbox' ? $(name).checked : $(name).value])"
+    return dict(page.evaluate(read))
+
+
+def now(page: Page) -> float:
+    return float(page.evaluate("$('scrub').value"))
+
+
+def drawn(page: Page) -> str:
+    """The picture, after the next frame."""
+    return page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => setTimeout(() => done($('picture').toDataURL()))))"
+    )
+
+
+def test_the_page_in_docs_is_what_the_command_makes():
+    assert (ROOT / "docs" / "playground.html").read_text(encoding="utf-8") == render(), "run `make docs`"
+
+
+def test_the_page_needs_nothing_but_itself():
+    html = render()
+    assert re.findall(r"""\b(?:src|href)=["']?([^"'\s>]*)""", html) == ["data:,", "#"]
+    assert not re.search(r"url\(|@import|https?://|fetch\(|XMLHttpRequest|import\(", html)
+    assert len(html.encode()) < 100_000
+
+
+def test_every_story_is_told_and_its_changes_do_what_it_says(open_page: OpenPage):
+    page = open_page()
+    stories = page.evaluate("STORIES")
+    script = (
+        "((setting) => { const { rate, peak } = makeRun(sane({ ...DEFAULTS, ...setting })); return [rate, peak]; })"
+    )
+    pictures = set()
+    for story in stories:
+        page.click(f"#choices [data-id='{story['id']}']")
+        assert text(page, "story") == story["text"]
+        assert page.evaluate("[...$('choices').children].filter((each) => each.ariaPressed === 'true').length") == 1
+        before = text(page, "summary")
+        rate, peak = page.evaluate(f"{script}({json.dumps(story['setting'])})")
+        assert before.startswith(f"{rate:.1f} batches a second")
+        pictures.add(drawn(page))
+        for number, change in enumerate(story["tries"], start=1):
+            page.click(f"#tries button:nth-of-type({number})")
+            other, most = page.evaluate(f"{script}({json.dumps({**story['setting'], **change['change']})})")
+            assert text(page, "summary").startswith(f"{other:.1f} batches a second")
+            does = {
+                "faster": other > 1.1 * rate,
+                "same": abs(other / rate - 1) < 0.01,
+                "more": most > peak,
+                "less": most < peak,
+            }
+            assert all(does[gain] for gain in change["gain"]), (story["id"], change, rate, other, peak, most)
+            page.click(f"#tries button:nth-of-type({number})")  # and back
+            assert text(page, "summary") == before
+    assert len(pictures) == len(stories) > 4
+
+
+def test_every_control_changes_the_setting_and_the_numbers(open_page: OpenPage):
+    """By real keys. Each begins with a setting in which it matters."""
+    page = open_page()
+    matters = {
+        "in_order": "#shape=slow_worker", "every": "#shape=slow_sample&train=5", "factor": "#shape=slow_worker",
+        "pinning": "#pin=1&pinning=12&move=5", "pin": "#move=8",
+    }  # fmt: skip
+    for name in page.evaluate("ALL.map(([name]) => name)"):
+        link = matters.get(name, "#prefetch=1&shape=varied&sample=16")
+        page.evaluate(f"location.hash = {link!r}; new Promise((done) => setTimeout(done))")
+        before, words = shown(page), text(page, "summary")
+        page.evaluate(f"$({name!r}).focus()")
+        key = {"checkbox": " ", "range": "ArrowRight", "select-one": "ArrowDown"}[page.evaluate(f"$({name!r}).type")]
+        for _ in range(3 if key == "ArrowRight" else 1):
+            page.press(key)
+        after = shown(page)
+        assert {each for each in after if after[each] != before[each]} == {name}
+        assert text(page, "summary") != words, name
+        assert now(page) <= float(page.evaluate("$('scrub').max"))
+
+
+def test_a_link_keeps_the_setting(open_page: OpenPage):
+    page = open_page("#workers=7&in_order=0&shape=slow_worker&sample=12.5&pin=1")
+    before, words = shown(page), text(page, "summary")
+    assert (before["workers"], before["in_order"], before["shape"], before["sample"]) == (
+        "7",
+        False,
+        "slow_worker",
+        "12.5",
+    )
+    page.evaluate("$('train').focus()")
+    page.press("ArrowRight")
+    changed, other, link = shown(page), text(page, "summary"), page.evaluate("location.hash")
+    assert link == page.evaluate("$('link').hash") and other != words
+    page = open_page(link)
+    assert (shown(page), text(page, "summary")) == (changed, other)
+    page = open_page("#workers=999&prefetch=x&shape=__proto__&in_order=maybe&sample=&train=-3&nonsense=1")
+    assert shown(page) | {"workers": "16", "train": "0", "in_order": False} == shown(page)
+    assert shown(page)["prefetch"] == "2" and shown(page)["shape"] == "constant" and shown(page)["sample"] == "10"
+
+
+def test_keys_move_through_time(open_page: OpenPage):
+    page = open_page("#workers=2&shape=varied")
+    times = page.evaluate("run.times")
+    page.press("Home")
+    pictures = [drawn(page)]
+    for key, at in [
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowRight", 3),
+        ("ArrowLeft", 2),
+        ("End", -1),
+        ("ArrowLeft", -2),
+    ]:
+        page.press(key)
+        assert now(page) == times[at], key
+        pictures.append(drawn(page))
+        assert text(page, "sentence").startswith("At ")
+    assert pictures[2] == pictures[4] and len(set(pictures)) == 6
+    assert text(page, "sentence").startswith(f"At {times[-2] / 10:.1f} ms")
+    page.press("End")
+    assert drawn(page) and text(page, "sentence").endswith("the epoch is over.")
+    page.press("?")
+    assert page.evaluate("$('help').open") is True
+    page.press("Home")  # the page behind it stays as it is
+    assert now(page) == times[-1]
+    page.press("Escape")
+    assert page.evaluate("$('help').open") is False
+
+
+def test_play_goes_on_with_time_and_stops_at_the_end(open_page: OpenPage):
+    page = open_page("#workers=2", still=False)
+    label = "$('play').ariaLabel"
+    assert page.evaluate(label) == "Pause"  # it plays by itself
+    page.evaluate(UNTIL.replace("WHAT", "now > 0"))
+    page.press(" ")
+    assert page.evaluate(label) == "Play" and not page.evaluate("playing")
+    held = now(page)
+    drawn(page)
+    assert now(page) == held > 0
+    page.evaluate(f"go(run.end - 1), play(true), {UNTIL.replace('WHAT', '!playing')}")
+    assert now(page) == page.evaluate("run.end") and page.evaluate(label) == "Play"
+
+
+def test_it_stands_still_for_those_who_prefer_that(open_page: OpenPage):
+    page = open_page("#workers=2", still=True)
+    assert page.evaluate("$('play').ariaLabel") == "Play"
+    begin = now(page)
+    assert drawn(page) == drawn(page) and now(page) == begin > 0
+
+
+def test_each_control_has_a_name_and_what_changes_is_read_out(open_page: OpenPage):
+    page = open_page()
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "slider", "checkbox", "combobox"}
+    named = [
+        (node["role"]["value"], node["name"]["value"])
+        for node in nodes
+        if not node.get("ignored") and node["role"]["value"] in roles
+    ]
+    assert all(name for _, name in named) and len(set(named)) == len(named)
+    assert len(named) > 25 and {role for role, _ in named} == roles
+    (picture,) = (
+        node for node in nodes if node["role"]["value"] == "image" and node["name"]["value"].startswith("The lanes")
+    )
+    assert picture["description"]["value"] == text(page, "sentence") != ""
+    assert page.evaluate("[$('summary').role || $('summary').getAttribute('role'), $('sentence').ariaLive]") == [
+        "status",
+        "polite",
+    ]
+    assert page.evaluate("$('sample').getAttribute('aria-valuetext')") == "8 ms"
+
+
+def test_tab_reaches_every_control_that_is_in_use(open_page: OpenPage):
+    page = open_page("#pin=1")
+    controls = "[...document.querySelectorAll('input, select, button')].filter((each) => WHICH)"
+    used = controls.replace("WHICH", "!each.disabled && each.checkVisibility()")
+    wanted = set(page.evaluate(f"{used}.map((each) => each.id || each.textContent)"))
+    reached = set()
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(len(wanted) + 2):
+        page.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert wanted <= reached
+
+
+@pytest.mark.parametrize("link", ["", "#workers=16&prefetch=8&pin=1&shape=slow_worker", "#workers=0"])
+@pytest.mark.parametrize("width", [360, 700, 1280])
+def test_nothing_is_wider_than_the_screen(width: int, link: str, open_page: OpenPage):
+    page = open_page(link, width=width, height=740)
+    drawn(page)
+    assert page.evaluate(ALL.format("body *", f"each.getBoundingClientRect().right > {width + 0.5}")) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    squeezed = "each.clientWidth && each.scrollWidth > each.clientWidth + 1"
+    assert page.evaluate(ALL.format("button, label, dt, dd, legend", squeezed)) == []
+
+
+def test_light_and_dark_are_drawn_in_colours_of_their_own(open_page: OpenPage):
+    page = open_page("#workers=2")
+    light, ground = drawn(page), "getComputedStyle(document.body).backgroundColor"
+    was = page.evaluate(ground)
+    page.click("#theme")
+    assert drawn(page) != light and page.evaluate(ground) != was
+    page.click("#theme")
+    assert drawn(page) == light and page.evaluate(ground) == was
+
+
+def test_the_scripts_are_short():
+    for name in (*SCRIPTS, "page.html", "page.css"):
+        lines = file_text("tracing.views.playground", name).splitlines()
+        assert len(lines) <= 300, name
