@@ -45,6 +45,7 @@ docs: setup ## rewrite the pages and pictures in docs/ that are made from the co
 	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
 	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
 	@$(BIN)/python -m tests.docs.rooms docs
+	@$(BIN)/python -m tracing.views.playground.page > docs/playground.html
 
 format: setup ## reformat the code, and mend what the linter can
 	@$(BIN)/python -m ruff check --fix

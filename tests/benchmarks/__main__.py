@@ -39,6 +39,7 @@ from tests.benchmarks import (
     loading,
     moving,
     overhead,
+    playing,
     recording,
     simulating,
     stepping,
@@ -349,12 +350,17 @@ def main() -> int:
     if sys.argv[1:2] == ["promises"]:
         return measuring.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
-    parser.add_argument("only", nargs="?", choices=("moving", "programs"), help="only these tables")
+    parser.add_argument("only", nargs="?", choices=("moving", "programs", "playground"), help="only these tables")
     parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write the tables into this page of markdown")
     arguments = parser.parse_args()
     effort = QUICK if arguments.quick else FULL
-    only = {"moving": moving_costs, "programs": lambda effort: iter([whole_programs(effort)]), None: measure}
+    only = {
+        "moving": moving_costs,
+        "programs": lambda effort: iter([whole_programs(effort)]),
+        "playground": lambda effort: iter([playing.table(effort.steps // 10)]),
+        None: measure,
+    }
     measured = only[arguments.only](effort)
     page, markers = "", arguments.only or "benchmarks"
     if arguments.write:

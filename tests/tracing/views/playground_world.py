@@ -91,8 +91,9 @@ class Batch:
         return self
 
 
-def in_the_world(setting: Setting, times: dict[str, Any]) -> tuple[list[Event], float]:
-    """The events of minidl's loader, and how late within its tick the latest was, as a share of a tick."""
+def in_the_world(setting: Setting, times: dict[str, Any]) -> tuple[list[Event], int, float]:
+    """The events of minidl's loader; how many are ties: at the same time as the one before, but of another thread; and
+    how late within its tick the latest event was, as a share of a tick."""
 
     def collate(samples: list[int]) -> Batch:
         spend(times["collate"])
@@ -111,13 +112,15 @@ def in_the_world(setting: Setting, times: dict[str, Any]) -> tuple[list[Event], 
 
     outcome = simulate(program, capacity=1 << 22, draws=False, most_steps=10**7)
     assert outcome.error is None and not outcome.deadlock and not outcome.endless, outcome.error
-    found, latest = list[Event](), 0.0
-    for time, _, kind, _, task, worker, queue, *_ in outcome.events:
+    found, ties, latest, before = list[Event](), 0, 0.0, (-1, -1)
+    for time, thread, kind, _, task, worker, queue, *_ in outcome.events:
         if (kind, queue) in COMPARED and task >= NO_TASK:  # no STOP, with which the shutdown begins
             tick, rest = divmod(time - BEGIN, TICK)
             latest = max(latest, rest / TICK)
+            ties += tick == before[0] and thread != before[1]
+            before = tick, thread
             found.append((tick, f"{Kind(kind).name} {Queue(queue).name if queue else ''}".strip(), task, worker))
-    return found, latest
+    return found, ties, latest
 
 
 def in_the_model(page: Page, setting: Setting) -> tuple[list[Event], dict[str, Any]]:
@@ -133,14 +136,14 @@ class Comparison:
     """Of one setting."""
 
     events: int  # that the loader emitted
-    ties: int  # of those, at the same time as the one before, by another thread
+    ties: int  # of those
     latest: float  # share of a tick
     difference: str  # "" if there is none
 
 
 def compare(page: Page, setting: Setting) -> Comparison:
     theirs, times = in_the_model(page, setting)
-    ours, latest = in_the_world(setting, times)
+    ours, ties, latest = in_the_world(setting, times)
     difference = ""
     if latest >= TOLERANCE:
         difference = f"{latest:.2f} of a tick is too late to tell one tick from the next"
@@ -148,7 +151,6 @@ def compare(page: Page, setting: Setting) -> Comparison:
         if our != their:
             difference = f"event {number}: the loader's is {our}, the model's {their}"
             break
-    ties = sum(one[0] == other[0] and one[3] != other[3] for one, other in itertools.pairwise(ours))
     return Comparison(len(ours), ties, latest, difference)
 
 

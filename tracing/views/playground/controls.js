@@ -189,7 +189,7 @@ let story = null; // the one that was chosen last
 
 function stories() {
   for (const each of $("choices").children) each.setAttribute("aria-pressed", String(each.dataset.id === story?.id));
-  $("story").textContent = story?.text ?? "Choose a story, or move the sliders: what is the least that keeps main training?";
+  $("story").textContent = story?.text ?? "Choose a story, or move the sliders: what does it take to keep main training?";
   $("tries").replaceChildren(...(story ? ["Try:"] : []));
   for (const { name, change } of story?.tries ?? []) {
     const on = Object.entries(change).every(([key, value]) => setting[key] === value);
@@ -251,7 +251,7 @@ const KEYS = {
 
 function pressed(event) {
   const { target, key } = event, modified = event.ctrlKey || event.metaKey || event.altKey;
-  const takes = key === " " ? "select, input, button, a" : "select, input[type=range]"; // a control that has its own use for it
+  const takes = key === " " ? "select, input, button, a" : "select, input[type=range]"; // what uses this key itself
   if (modified || !KEYS[key] || (key !== "?" && (target.closest?.(takes) || $("help").open))) return;
   event.preventDefault();
   KEYS[key]();

@@ -108,7 +108,7 @@ function numbersOf(run) {
     peak: Math.max(...run.depths.map((depth) => depth[1])), // batches in memory
   };
   numbers.waits = Math.max(0, 1 - numbers.trains - numbers.unpacks); // without workers: makes batches
-  const held = of(sum(order.map((each) => heldWithin(run, each.asked, each.yielded)))); // waited, though others were there
+  const held = of(sum(order.map((each) => heldWithin(run, each.asked, each.yielded)))); // waits, though others are there
   return { ...numbers, limit: limitOf(setting, { ...numbers, held }) };
 }
 
