@@ -80,17 +80,19 @@ class Board {
     if (!box) return;
     const since = { index: "put", result: "sent", data: "putData", reorder: "task" }[name] ?? "task";
     tasks.sort((one, other) => one[since] - other[since] || one.task - other.task);
-    const room = box.until - box.from - 6 - CHIP, most = 1 + Math.floor(room / LEAST), more = tasks.length - most;
-    const gap = Math.min(CHIP + 3, room / Math.max(1, Math.min(most, tasks.length) - 1));
+    const whole = box.until - box.from - 6 - CHIP, full = tasks.length > 1 + whole / LEAST;
+    const room = full ? whole - CHIP - 4 : whole, most = full ? 1 + Math.floor(room / LEAST) : tasks.length;
+    const gap = Math.min(CHIP + 3, room / Math.max(1, most - 1));
     const height = Math.min(22, box.bottom - box.top - 2), y = (box.top + box.bottom - height) / 2;
     const single = name === "worker" || name === "main" || name === "pin";
-    if (more > 0) this.counts.push([`+${more + 1}`, name === "data" ? box.until - 3 - CHIP : box.from + 3, y, height]);
-    tasks.forEach((history, number) => {
-      const at = Math.min(number, most - 1); // the rest lie under the last one, and under their count
+    const end = name === "data" ? box.until - 3 - CHIP : box.from + 3;
+    if (full) this.counts.push([`+${tasks.length - most}`, end, y, height]);
+    tasks.forEach((history, at) => {
       let x = box.until - 3 - CHIP - at * gap;
       if (name === "data") x = box.from + 3 + at * gap;
       if (single) x = (box.from + box.until - CHIP) / 2 + (at - (tasks.length - 1) / 2) * Math.min(gap, CHIP);
-      targets.set(history.task, { x, y, height, waiting: name === "index", order: -number });
+      if (at >= most) x = end; // under their count
+      targets.set(history.task, { x, y, height, waiting: name === "index", order: -at });
     });
   }
 
