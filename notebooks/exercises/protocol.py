@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from notebooks.exercises.heartbeat import beat
 
 FIELDS = ("time", "thread", "kind", "epoch", "task", "worker", "queue", "value")
 CHANCE = 150  # random schedules for each program
+LABEL = 60  # characters beside the line in a picture
 
 
 @dataclass
@@ -78,6 +80,11 @@ class Breach:
     what: str  # "batch 2 was yielded where batch 1 was due"
     events: list[int] = field(default_factory=list)  # that show it
 
+    @property
+    def label(self) -> str:
+        """What happened, as short as a picture needs it."""
+        return textwrap.shorten(self.what.partition("\n")[0], LABEL, placeholder=" …")
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -124,7 +131,7 @@ class Broken:
         path.mkdir(parents=True)
         simulated.write(outcome, path)
         self.trace = path
-        notes = [(event, self.rule) for event in self.breach.events[-1:]]
+        notes = [(event, self.breach.label) for event in self.breach.events[-1:]]
         try:
             tracing.timeline(tracing.load(path), notes=notes).savefig(folder / f"{name}.png", dpi=110)
         except ValueError:  # nothing to draw: it failed before there was a loader

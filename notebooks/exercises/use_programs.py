@@ -187,6 +187,9 @@ def choices() -> list[Any]:
     ):
         iterator._workers_status, iterator._next_worker = statuses, turn
         found.append([iterator._choose_worker(6) for _ in range(4)])
+    iterator._workers_status, iterator._next_worker, iterator._tasks_outstanding = [active, ended, active], 1, 1
+    iterator._try_put_index()
+    found.append([*iterator._workers_num_tasks, *(info.worker_id for info in iterator._task_info.values())])
     iterator._workers_status, iterator._tasks_outstanding = [ended] * 3, 1
     before = iterator._send_idx, sorted(iterator._task_info), list(iterator._workers_num_tasks)
     iterator._try_put_index()

@@ -198,10 +198,10 @@ ODD_ERROR = Use(
 
 CHOICES = Use(
     use(choices),
-    "3 workers, of which one or two have ended, and `_choose_worker` asked four times; then all have, and "
-    "`_try_put_index` is called",
+    "3 workers, of which one or two have ended, and `_choose_worker` asked four times; `_try_put_index` called when "
+    "one has ended, and when all have",
     "The turn passes to the next worker that is ACTIVE, round and round, and from there on: 0, 2, 0, 2 if worker 1 has "
-    "ended. If none is left nothing is sent, counted or numbered.",
+    "ended. The task is counted for the worker that gets it. If none is left nothing is sent, counted or numbered.",
 )
 BY_ROOM = Use(
     use(choices_by_room),

@@ -18,6 +18,7 @@ from notebooks.exercises import __main__ as commands
 from notebooks.exercises import check, feedback, grading, progress
 from notebooks.exercises.exercise import exercise, exercises
 from notebooks.exercises.grading import grade
+from notebooks.exercises.protocol import Breach
 from notebooks.exercises.skeleton import generate
 from notebooks.exercises.verdict import Status
 from tests.exercises.wrong.edits import wrong_answers
@@ -186,6 +187,12 @@ def test_a_run_is_shown_up_to_the_first_long_wait(tmp_path):
     events = tracing.load(path.with_suffix(".trace")).events
     assert len(events) > 100 and events["time"][-1] - events["time"][0] < 0.01e9  # ns
     assert np.diff(events["time"]).max() < 0.001e9
+
+
+def test_the_line_in_the_picture_says_what_happened():
+    assert Breach("batch 2 was yielded where batch 1 was due").label == "batch 2 was yielded where batch 1 was due"
+    long = Breach(f"it returned {list(range(40))}, not {list(range(41))}\nand more").label
+    assert len(long) <= 60 and long.startswith("it returned [0, 1,") and long.endswith(" …")
 
 
 @pytest.mark.timeout(60)
