@@ -260,8 +260,9 @@ class ParallelIterator(BaseIterator):
                 if not self._persistent_workers:
                     self._shutdown_workers()
                 raise StopIteration
-            if self._task_info[self._rcvd_idx].arrived:
-                return self._rcvd_idx
+            for there in [self._rcvd_idx] if self._in_order else self._task_info:  # looking for deaths took it in
+                if self._task_info[there].arrived:
+                    return there
             if self._shutdown:
                 raise AssertionError("Invalid iterator state: shutdown when fetching next data")
             task_id = self._receive(self._timeout)

@@ -88,6 +88,31 @@ class FailsInTheMiddle(Streams):
             yield sample
 
 
+class GoesOnAfterAnError(Streams):
+    """The third sample raises, and the others come."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.rest = list(self.samples())
+        return self
+
+    def __next__(self) -> Any:
+        let_others_run()
+        if not self.rest:
+            raise StopIteration
+        if (sample := self.rest.pop(0)) % 10 == 2:
+            raise ValueError("this sample cannot be read")
+        return sample
+
+
+class FirstIsSlow(Keys):
+    """Sample 0 takes a second."""
+
+    def __getitem__(self, key: int) -> int:
+        if key == 0:
+            sleep(1.0)
+        return super().__getitem__(key)
+
+
 class ItsOwnIterator(Streams):
     """It begins anew whenever it is iterated, and whenever it has ended."""
 
@@ -240,6 +265,13 @@ def received_before(**options: Any) -> list[Any]:
     for _ in range(2):
         iterator._receive(0)
     return list(iterator)
+
+
+def there_already() -> list[Any]:
+    """Without order: batch 1 has been taken in, batch 0 is being made, and none of the others may be waited for."""
+    iterator: Any = iter(loader_of(FirstIsSlow(6), num_workers=2, in_order=False))
+    iterator._receive(0.5)
+    return [next(iterator), *sorted(iterator)]
 
 
 def not_all_bring_batches(**options: Any) -> list[Any]:

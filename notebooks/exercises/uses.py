@@ -26,6 +26,7 @@ from notebooks.exercises.use_programs import (
     EndsInTheMiddle,
     EndsInTheMiddleOfItself,
     FailsInTheMiddle,
+    GoesOnAfterAnError,
     ItsOwnIterator,
     Late,
     Streams,
@@ -44,6 +45,7 @@ from notebooks.exercises.use_programs import (
     nothing,
     received_before,
     receives,
+    there_already,
     two_at_once,
     until_it_ends,
     when_it_ends,
@@ -156,6 +158,21 @@ RESTARTS = Use(
     "streams that begin anew when they are iterated again, or asked again after their end",
     "Take samples with next(), and after a StopIteration do not ask again.",
 )
+UNBATCHED_RESTARTS = Use(
+    use(in_any_order, lambda: [list(loader_of(ItsOwnIterator(4, 0, 3), batch_size=None, collate_fn=None))]),
+    "batch_size=None, streams that begin anew when they are asked again after their end",
+    "Remember that a stream has ended, in every way in which it can: it must not be asked again.",
+)
+STREAM_GOES_ON = Use(
+    use(
+        lambda: [
+            sorted(batches_or_errors(iter(loader_of(GoesOnAfterAnError(1, 5, 4), batch_size=size))), key=str)
+            for size in (1, 2)
+        ]
+    ),
+    "3 workers; the third sample of two streams raises ValueError, and the samples after it can be read",
+    "A sample that raises is not the end of its stream: the next task gets the samples after it.",
+)
 STREAM_FAILS = Use(
     use(in_any_order, lambda: [list(batches_or_errors(iter(loader_of(FailsInTheMiddle(1, 4, 2), batch_size=2))))]),
     "3 workers; the second one's stream raises ValueError at its third sample",
@@ -256,6 +273,11 @@ RECEIVED_BEFORE_IN_ANY_ORDER = Use(
     f"in_order=False; {RECEIVED_BEFORE.words}",
     RECEIVED_BEFORE.cause,
 )
+THERE_ALREADY = Use(
+    use(there_already),
+    "in_order=False, 2 workers; batch 1 has been received before the first next(), and batch 0 takes a second",
+    "Any batch that is there can be handed out, not only that of `_rcvd_idx`: look at all before you wait.",
+)
 FAILS_TO_DRAW = Use(
     use(fails_to_draw),
     "a sampler that raises ValueError after eight keys",
@@ -272,7 +294,7 @@ TWO_EPOCHS = Use(
 )
 
 IN_ORDER = (ERRORS, LEFT, FEW, COUNTS, INIT_FAILS, TWO_AT_ONCE, TIMEOUT, NONE_BATCHES)
-OF_STREAMS = (STREAMS, UNBATCHED, NONES, UNBATCHED_NONES, RESTARTS, STREAM_FAILS)
+OF_STREAMS = (STREAMS, UNBATCHED, NONES, UNBATCHED_NONES, UNBATCHED_RESTARTS, STREAM_GOES_ON, RESTARTS, STREAM_FAILS)
 # By exercise: what its text leaves to another exercise is not among them.
 USES: dict[int, tuple[Use, ...]] = {
     5: (CHOICES, FAILS_TO_DRAW, *IN_ORDER, *OF_STREAMS),
@@ -285,6 +307,7 @@ USES: dict[int, tuple[Use, ...]] = {
         BY_ROOM,
         NO_BATCHES_FIRST_IN_ANY_ORDER,
         RECEIVED_BEFORE_IN_ANY_ORDER,
+        THERE_ALREADY,
         ONE_AT_A_TIME_IN_ANY_ORDER,
         ENDS_IN_ANY_ORDER,
         ENDS_PERSISTENT_IN_ANY_ORDER,

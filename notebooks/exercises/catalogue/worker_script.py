@@ -139,6 +139,7 @@ SCRIPTS: tuple[tuple[str, Any, Callable[[Alone], None], tuple[Any, ...]], ...] =
     ("main shuts down: two tasks, then Stop", Samples, counts, (task(0, 0), when_done(task(1, 1)), task(2, 2), STOP)),
     ("main shuts down, and dies", Samples, counts, (task(0, 0), when_done(task(1, 1)), Died(EPOCH, WORKER), STOP)),
     ("Ctrl-C during a task", Samples, counts, (task(0, 8), task(1, 1), STOP)),
+    ("Ctrl-C during a Resume", Samples, counts, (task(0, 0), at_ctrl_c(Resume(EPOCH)), task(0, 1), STOP)),
     ("Ctrl-C in worker_init_fn", Samples, ctrl_c, (task(0, 0), STOP)),
     ("worker_init_fn raises; two tasks", Samples, fails, (task(0, 0), task(1, 1), STOP)),
     ("keys that could not be pickled", Samples, counts, (Task(EPOCH, 0, UNSENT), task(1, 1), STOP)),

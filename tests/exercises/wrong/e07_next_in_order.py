@@ -2,7 +2,7 @@
 
 from tests.exercises.wrong.edits import Wrong
 
-IF_ARRIVED = "if self._task_info[self._rcvd_idx].arrived:"
+IF_ARRIVED = "if self._task_info[there].arrived:"
 IF_ANY = "if task_id is not None and not self._in_order:"
 IF_DUE = "if task_id == self._rcvd_idx:"
 REFILL = "self._try_put_index()"

@@ -15,7 +15,7 @@ from minidl import world as worlds
 from minidl.events import Kind, Queue
 from minidl.messages import Stop
 from minidl.queues import Producer
-from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate, step
+from minidl.world.simulated import Outcome, explore, explore_by_chance, simulate, sleep, step
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.schedule import Recorded
@@ -344,3 +344,28 @@ def test_a_deadlock_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
         "[event ",
     ):
         assert part in explanation
+
+
+class FirstIsSlow(minidl.Dataset[int]):
+    """Sample 0 takes ten seconds."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, key: int) -> int:
+        if key == 0:
+            sleep(10.0)
+        return key
+
+
+def test_without_order_main_does_not_wait_beside_a_batch_that_is_there() -> None:
+    """Looking for deaths takes in batches, too; one of them may be all that the other workers have to give."""
+
+    def program() -> tuple[int, float]:
+        loader = minidl.DataLoader(FirstIsSlow(), num_workers=2, prefetch_factor=1, in_order=False)
+        iterator: Any = iter(loader)
+        iterator._receive(timeout=0)  # as `notice_deaths` does
+        return int(next(iterator)), worlds.current().now()
+
+    batch, when = simulate(program).result
+    assert batch == 1 and when < 2  # the clock begins at 1, and the wait would end at 11
