@@ -4,14 +4,21 @@ show.source(ParallelIterator._try_put_index)    the function as it is in the pac
 run = show.run(program)                         simulated: the same run, to the byte, every time
 show.timeline(run), show.step(run), show.report(run)
 show.journey(run, 5)                            all events of batch 5, in words
+trace = show.record(program)                    real processes, for a limited time; they are gone afterwards
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import io
+import multiprocessing
+import re
+import signal
+import tempfile
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from IPython.display import Image, Markdown, display
@@ -26,16 +33,37 @@ from tracing.views.step_through.source_code import EmittingLines
 DPI = 110
 
 
-def source(*things: Any) -> None:
-    """The source of functions, methods and classes of minidl, each headed by its file's name."""
+def source(*things: Any, events: bool = True) -> None:
+    """The source of functions, methods, classes and modules, each headed by its file's name; if asked, without the
+    lines that emit events."""
     for thing in things:
         module = inspect.getmodule(thing)
         assert module is not None
         text = textwrap.dedent(inspect.getsource(thing)).rstrip()
+        text = text if events else without_events(text)
         code = f"```python\n# {module.__name__.replace('.', '/')}.py\n\n{text}\n```"
         # Markdown, not HTML: it is highlighted wherever a notebook is shown, and short in a diff. The frame is for
         # nbconvert, whose style sheet sets no font for code in an output.
         display(Markdown(f'<div style="font-family: monospace">\n\n{code}\n\n</div>'))
+
+
+def without_events(text: str) -> str:
+    """A source without the statements that only report to the tracer: those that name `emit` or `events`, and the
+    conditions upon nothing else."""
+    lines: list[str | None] = list(text.splitlines())
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt) and _only_reports(node):
+            lines[node.lineno - 1 : node.end_lineno] = [None] * ((node.end_lineno or 0) - node.lineno + 1)
+    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(line for line in lines if line is not None))
+
+
+def _only_reports(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If):
+        return not node.orelse and all(map(_only_reports, node.body))
+    if isinstance(node, ast.ImportFrom):
+        return str(node.module).partition(".")[0] == "minidl"
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return isinstance(node, (ast.Expr, ast.Assign)) and bool(names & {"emit", "events"})
 
 
 def run(program: Callable[[], Any], transport: str = "torch", **options: Any) -> Outcome:
@@ -45,6 +73,40 @@ def run(program: Callable[[], Any], transport: str = "torch", **options: Any) ->
     if outcome.error is not None:
         raise outcome.error
     return outcome
+
+
+def record(program: Callable[[], Any], limit: float = 20.0) -> tracing.Trace:
+    """The trace of a program, run with real processes. It is stopped after so many seconds, and whatever workers it
+    leaves behind are ended; it says so if there was need."""
+    previous = signal.signal(signal.SIGALRM, _raise_timeout)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.trace")
+        try:
+            with tracing.record(path):
+                signal.setitimer(signal.ITIMER_REAL, limit)
+                program()
+        except TimeoutError:
+            print(f"stopped after {limit:g} s: it would wait for ever")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+            left = end_children()
+        if left:
+            print(f"workers left behind: {left}")
+        return tracing.load(path)
+
+
+def _raise_timeout(*_: Any) -> None:
+    raise TimeoutError
+
+
+def end_children() -> int:
+    """Ends the processes that this one has started with multiprocessing. Returns how many there were."""
+    children = multiprocessing.active_children()
+    for child in children:
+        child.kill()
+        child.join()
+    return len(children)
 
 
 def timeline(run: Outcome | tracing.Trace, **options: Any) -> Image:

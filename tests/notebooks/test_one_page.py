@@ -1,0 +1,143 @@
+"""notebooks/one_page.py: torch's batches, in order, with a bounded number under way, and nothing left behind; also
+without the lines that emit events. And what the notebooks run it with: show.record."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing
+import types
+from typing import Any
+
+import matplotlib.figure
+import pytest
+import torch
+import torch.utils.data
+
+import tracing
+from minidl.events import Kind
+from notebooks import one_page, show
+
+pytestmark = pytest.mark.timeout(60)  # whatever waits for ever ends here
+PLAIN = show.without_events(inspect.getsource(one_page))
+
+
+class Squares:
+    """Sample k is {"key": k, "square": [k * k] * 3}."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, key: int) -> dict[str, Any]:
+        return {"key": key, "square": torch.full((3,), key * key)}
+
+
+def plain() -> Any:
+    """The page as a module, without its events."""
+    module = types.ModuleType("plain_page")
+    exec(compile(PLAIN, "plain_page", "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def as_lists(batches: Any) -> list[Any]:
+    return [{name: value.tolist() for name, value in batch.items()} for batch in batches]
+
+
+class LateFirst(Squares):
+    """Sample 0 is done after sample 3."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.three_is_made = multiprocessing.get_context("fork").Event()
+
+    def __getitem__(self, key: int) -> dict[str, Any]:
+        if key == 3:
+            self.three_is_made.set()
+        return super().__getitem__(key) if key or self.three_is_made.wait(30) else {}
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch's: it counts the cores
+@pytest.mark.parametrize("page", [one_page, plain()], ids=["as it is", "without events"])
+@pytest.mark.parametrize(
+    ("count", "options"),
+    [
+        (10, {"batch_size": 2}),
+        (10, {"batch_size": 3, "num_workers": 2}),
+        (10, {"num_workers": 3, "prefetch_factor": 1}),
+        (10, {"batch_size": 2, "num_workers": 1, "prefetch_factor": 4}),
+        (3, {"batch_size": 2, "num_workers": 4}),
+        (10, {"batch_size": 4, "num_workers": 2, "sampler": [7, 1, 8, 2, 8, 1, 0]}),
+        (10, {"batch_size": 2, "num_workers": 2, "collate_fn": lambda samples: {"key": samples[-1]["square"]}}),
+        (0, {"num_workers": 2}),
+    ],
+    ids=str,
+)
+def test_it_gives_torchs_batches_in_every_epoch(page: Any, count: int, options: dict[str, Any]):
+    ours = page.DataLoader(Squares(count), **options)
+    options = {"multiprocessing_context": "fork" if options.get("num_workers") else None, **options}
+    theirs = as_lists(torch.utils.data.DataLoader(Squares(count), **options))  # type: ignore[arg-type]
+    assert [as_lists(ours) for _ in range(2)] == [theirs, theirs]
+    assert not multiprocessing.active_children()
+
+
+def test_it_has_80_lines_and_those_that_report():
+    assert len(PLAIN.splitlines()) <= 80
+    assert "emit" not in PLAIN.partition('"""\n')[2] and "minidl" not in PLAIN
+    assert all(len(line) <= 120 for line in PLAIN.splitlines())
+
+
+def load(**options: Any) -> Any:
+    return lambda: list(one_page.DataLoader(Squares(12), num_workers=2, **options))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_its_trace_keeps_the_rules_and_can_be_drawn(workers: int):
+    trace = show.record(lambda: list(one_page.DataLoader(Squares(12), num_workers=workers)))
+    assert tracing.check(trace) == []
+    assert trace.tasks["task"].tolist() == list(range(12)) and (trace.tasks["yielded"] > 0).all()
+    assert isinstance(tracing.timeline(trace), matplotlib.figure.Figure)
+
+
+def test_a_batch_that_comes_early_waits_for_its_turn():
+    seen: list[int] = []
+    loader = one_page.DataLoader(LateFirst(8), num_workers=2)
+    trace = show.record(lambda: seen.extend(batch["key"].item() for batch in loader))
+    assert seen == list(range(8)) and tracing.check(trace) == []
+    first_yield = trace.tasks["yielded"][0]
+    assert 0 < trace.tasks["stored"][1] < first_yield  # 3 may still be on its way when 0 is there
+
+
+@pytest.mark.parametrize("prefetch_factor", [1, 3])
+def test_no_more_is_under_way_than_was_asked_for(prefetch_factor: int):
+    kinds = show.record(load(prefetch_factor=prefetch_factor)).events["kind"]
+    under_way = (kinds == Kind.DISPATCHED).cumsum() - (kinds == Kind.YIELDED).cumsum()
+    # A batch's successor is sent before it is handed out: one more for that moment.
+    assert under_way.max() == 2 * prefetch_factor + 1
+
+
+# ---- what the notebooks run it with
+
+
+def test_a_recorded_program_that_waits_for_ever_is_stopped(capsys: pytest.CaptureFixture[str]):
+    trace = show.record(lambda: multiprocessing.get_context("fork").Queue().get(), limit=0.2)
+    assert len(trace) == 0
+    assert capsys.readouterr().out == "stopped after 0.2 s: it would wait for ever\n"
+
+
+def test_workers_that_a_recorded_program_leaves_behind_are_counted_and_ended(capsys: pytest.CaptureFixture[str]):
+    show.record(lambda: next(iter(one_page.DataLoader(Squares(12), num_workers=2))))
+    assert capsys.readouterr().out == "workers left behind: 2\n"
+    assert not multiprocessing.active_children()
+
+
+def test_what_a_recorded_program_raises_is_raised_and_leaves_nothing():
+    with pytest.raises(IndexError):
+        show.record(lambda: list(one_page.DataLoader(Squares(4), sampler=[0], num_workers=1)) and [][0])
+    assert not multiprocessing.active_children()
+
+
+def test_only_what_reports_is_left_out_of_a_source():
+    source = "from minidl import events\n\nx = 1\nif x:\n    emit(x)\nif x:\n    y = 2\n    emit(\n        y,\n    )\n"
+    assert show.without_events(source) == "\nx = 1\nif x:\n    y = 2"
