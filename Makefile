@@ -45,6 +45,7 @@ docs: setup ## rewrite the pages and pictures in docs/ that are made from the co
 	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
 	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
 	@$(BIN)/python -m tests.docs.rooms docs
+	@$(BIN)/python -m tests.docs.one_page docs/architecture.md
 	@$(BIN)/python -m tracing.views.playground.page > docs/playground.html
 
 format: setup ## reformat the code, and mend what the linter can
@@ -60,7 +61,7 @@ course: setup ## the exercises of the course: which are done, and the next one
 
 lab: setup ## the notebooks of the course, in JupyterLab
 	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
-	@$(BIN)/jupyter lab notebooks/01-a-batchs-journey.ipynb
+	@$(BIN)/jupyter lab notebooks/00-a-dataloader-on-one-page.ipynb
 
 notebooks: setup ## run the notebooks of the course, and save their outputs
 	@$(BIN)/python -m notebooks.build

@@ -140,10 +140,10 @@ def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
     return Markdown("\n".join(rows))
 
 
-def report(run: Outcome | tracing.Trace, until: str = "Look") -> None:
-    """The report, up to the line that begins with this word."""
-    text = str(tracing.report(_trace(run)))
-    print(text.partition(f"\n{until}")[0])
+def report(run: Outcome | tracing.Trace, since: str = "", until: str = "Look") -> None:
+    """The report, from the line that begins with `since`, up to the one that begins with `until`."""
+    text = f"\n{tracing.report(_trace(run))}"
+    print(text[text.index(f"\n{since}") + 1 :].partition(f"\n{until}")[0])
 
 
 def _trace(run: Outcome | tracing.Trace) -> tracing.Trace:

@@ -14,7 +14,7 @@ import tracing
 from minidl.events import Kind
 from minidl.world.simulated import simulate
 from notebooks.exercises.exercise import exercises
-from tests.docs import diagrams, drawing, house, moving_picture, rooms
+from tests.docs import diagrams, drawing, house, moving_picture, one_page, rooms
 from tests.docs.pages import (
     PAGES,
     ROOT,
@@ -92,6 +92,12 @@ def test_a_box_that_is_too_narrow_for_its_words_is_not_drawn():
 def test_the_tables_of_the_rooms_are_what_their_modules_say():
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     assert tuple(rooms.BOXES) == ROOMS and rooms.rewritten(text) == text, "run `make docs`"
+
+
+def test_architecture_begins_with_the_loader_of_one_page():
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    assert one_page.rewritten(text) == text, "run `make docs`"
+    assert blocks(text, "python")[0].count("\n") <= 80
 
 
 def test_the_page_names_the_modules_that_use_more_of_minidl_than_its_events():

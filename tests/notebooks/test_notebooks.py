@@ -28,7 +28,7 @@ from tests.minidl.test_structure import exists
 ROOT = Path(__file__).parents[2]
 PATHS = build.notebooks()
 EXERCISES = {  # of each notebook
-    "01": [], "02": ["01", "03", "04"], "03": ["02"], "04": ["05", "14"], "05": ["06"], "06": ["07", "08"],
+    "00": [], "01": [], "02": ["01", "03", "04"], "03": ["02"], "04": ["05", "14"], "05": ["06"], "06": ["07", "08"],
     "07": ["09"], "08": ["10"], "09": ["11"], "10": ["12", "13", "15"], "11": [], "12": ["15"], "13": [], "14": ["16"],
 }  # fmt: skip
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.name[:2] for path in PATHS])
@@ -245,8 +245,8 @@ def test_the_course_is_complete():
 
 
 def test_a_name_that_is_no_notebook_is_reported():
-    assert build.notebooks(["01", "notebooks/02"]) == PATHS[:2]
-    with pytest.raises(ValueError, match="no notebook's name begins with '99': there are 01-a-batchs-journey"):
+    assert build.notebooks(["00", "notebooks/01"]) == PATHS[:2]
+    with pytest.raises(ValueError, match="no notebook's name begins with '99': there are 00-a-dataloader-on-one-page"):
         build.notebooks(["99"])
 
 
