@@ -13,14 +13,17 @@ import ast
 import inspect
 import io
 import multiprocessing
+import os
 import re
 import signal
+import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 from IPython.display import Image, Markdown, display
 from matplotlib.figure import Figure
 
@@ -107,6 +110,38 @@ def end_children() -> int:
         child.kill()
         child.join()
     return len(children)
+
+
+def after_signal(number: int, loader: Any, group: bool) -> tuple[int, int]:
+    """A program begins to iterate a loader, and gets a signal: its whole group, as from a terminal, or main alone. How
+    many tracebacks it prints, and how many of its workers are still there five seconds later (then they are ended)."""
+    fork = multiprocessing.get_context("fork")
+    with tempfile.TemporaryFile("w+") as errors:
+        begun = fork.Semaphore(0)
+        main = fork.Process(target=_iterate, args=(loader, begun, errors))
+        main.start()
+        for _ in range(2 * loader.num_workers):  # then all workers are at work
+            begun.acquire(timeout=30)
+        workers = psutil.Process(main.pid).children()
+        (os.killpg if group else os.kill)(main.pid or 0, number)
+        left = psutil.wait_procs(workers, timeout=5)[1]
+        alive = [worker for worker in left if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+        for worker in alive:
+            worker.kill()
+        main.join(20)  # not before: as long as its workers live, they hold open what shows its end
+        errors.seek(0)
+        return errors.read().count("Traceback ("), len(alive)
+
+
+def _iterate(loader: Any, begun: Any, errors: Any) -> None:
+    os.setsid()  # as a terminal starts it: with a group of its own
+    sys.stderr = errors
+    try:
+        for _ in loader:
+            begun.release()
+    finally:  # main would end its workers before they have printed all
+        for worker in multiprocessing.active_children():
+            worker.join()
 
 
 def timeline(run: Outcome | tracing.Trace, **options: Any) -> Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import multiprocessing
+import signal
 import types
 from typing import Any
 
@@ -45,17 +46,21 @@ def as_lists(batches: Any) -> list[Any]:
     return [{name: value.tolist() for name, value in batch.items()} for batch in batches]
 
 
-class LateFirst(Squares):
-    """Sample 0 is done after sample 3."""
+SOMETHING_CAME = multiprocessing.get_context("fork").Event()
 
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.three_is_made = multiprocessing.get_context("fork").Event()
+
+class LateFirst(Squares):
+    """Sample 0 is done when main has received another batch."""
 
     def __getitem__(self, key: int) -> dict[str, Any]:
-        if key == 3:
-            self.three_is_made.set()
-        return super().__getitem__(key) if key or self.three_is_made.wait(30) else {}
+        return super().__getitem__(key) if key or SOMETHING_CAME.wait(30) else {}
+
+
+class Telling(one_page.DataLoader):
+    def receive(self) -> tuple[int, Any]:
+        received = super().receive()
+        SOMETHING_CAME.set()
+        return received
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch's: it counts the cores
@@ -102,11 +107,10 @@ def test_its_trace_keeps_the_rules_and_can_be_drawn(workers: int):
 
 def test_a_batch_that_comes_early_waits_for_its_turn():
     seen: list[int] = []
-    loader = one_page.DataLoader(LateFirst(8), num_workers=2)
+    loader = Telling(LateFirst(8), num_workers=2)
     trace = show.record(lambda: seen.extend(batch["key"].item() for batch in loader))
     assert seen == list(range(8)) and tracing.check(trace) == []
-    first_yield = trace.tasks["yielded"][0]
-    assert 0 < trace.tasks["stored"][1] < first_yield  # 3 may still be on its way when 0 is there
+    assert 0 < trace.tasks["stored"][1] < trace.tasks["received"][0]
 
 
 @pytest.mark.parametrize("prefetch_factor", [1, 3])
@@ -141,3 +145,10 @@ def test_what_a_recorded_program_raises_is_raised_and_leaves_nothing():
 def test_only_what_reports_is_left_out_of_a_source():
     source = "from minidl import events\n\nx = 1\nif x:\n    emit(x)\nif x:\n    y = 2\n    emit(\n        y,\n    )\n"
     assert show.without_events(source) == "\nx = 1\nif x:\n    y = 2"
+
+
+def test_a_program_with_the_page_prints_a_traceback_for_each_process_and_leaves_orphans_when_it_is_killed():
+    loader = one_page.DataLoader(range(10**9), num_workers=2, collate_fn=list)
+    assert show.after_signal(signal.SIGINT, loader, group=True) == (3, 0)
+    assert show.after_signal(signal.SIGKILL, loader, group=False) == (0, 2)
+    assert not multiprocessing.active_children()
