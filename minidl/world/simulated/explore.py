@@ -157,7 +157,9 @@ def _run(
 
     found = Exploration(0, 0, 0, None, [])
     gc.collect()
-    gc.freeze()  # the collections below skip what exists already
+    frozen = gc.get_freeze_count()  # a server of many explorations has done it once for all
+    if not frozen:
+        gc.freeze()  # the collections below skip what exists already
     try:
         for schedule in itertools.islice(schedules, most):
             outcome = simulate(program, schedule=schedule, **options)
@@ -173,7 +175,8 @@ def _run(
                 if progress is not None:
                     progress(found.schedules)
     finally:
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
     found.pruned = getattr(schedules, "pruned", 0)
     return found
 
