@@ -35,7 +35,8 @@ from tracing.recording.simulated_run import NoEvent
 
 COMPUTES = 3.0  # seconds of CPU time since the last beat
 WAITS = 3.0  # seconds in which no process has computed or wanted to
-LOOK = 0.05  # seconds between two looks
+LOOK = 0.15  # seconds between two looks at processes that seem to wait
+SELDOM = 0.5  # and at those that compute: each look goes through all processes of the system
 
 
 class Stopped(Exception):
@@ -186,10 +187,11 @@ class _Family:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self.last, self.next_look = -1.0, 0.0
         self.beat()
 
     def beat(self) -> None:
-        self.at_beat, self.last, self.since = self._used()[0], -1.0, time.monotonic()
+        self.at_beat, self.since = -1.0, time.monotonic()  # -1: what was used until then is seen at the next look
 
     def _used(self) -> tuple[float, bool]:
         """CPU seconds, and whether one of them wants a core now."""
@@ -204,12 +206,19 @@ class _Family:
         return used, wants
 
     def stuck(self) -> str:
+        now = time.monotonic()
+        if now < self.next_look:
+            return ""
         used, wants = self._used()
-        if used != self.last or wants:
-            self.last, self.since = used, time.monotonic()
+        goes_on = used != self.last or wants
+        if goes_on:
+            self.last, self.since = used, now
+        if self.at_beat < 0:
+            self.at_beat = used
+        self.next_look = now + (SELDOM if goes_on else LOOK)
         if used - self.at_beat > COMPUTES:
             return "computes"
-        return "waits" if time.monotonic() - self.since > WAITS else ""
+        return "waits" if now - self.since > WAITS else ""
 
 
 def _line(pid: int, path: Path, stacks: Path) -> tuple[int, str] | None:

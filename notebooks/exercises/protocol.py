@@ -164,9 +164,10 @@ def play(
     rules = list(rules)
     options.setdefault("draws", False)
     beat("a run of the program")
-    first = _judged(simulate(program, **options), rules)
-    if first is not None:
-        return first
+    first = simulate(program, **options)
+    broken = _judged(first, rules)
+    if broken is not None:
+        return broken
     for token in schedules:
         beat(f"a run with the schedule {token}")
         broken = _judged(simulate(program, schedule=token, **options), rules)
@@ -177,11 +178,11 @@ def play(
         beat("a run with another schedule")
         return [rule.name for rule in rules for _ in itertools.islice(rule.look(Run(outcome)), 1)]
 
-    for number in range(1, len(simulate(program, **options).threads)):
+    for number in range(1, len(first.threads)):
         outcome = simulate(program, schedule=OneSlowThread(number), **options)
         if judge(outcome):
             return _judged(shorten(outcome, judge, options)[0], rules)
-    found = explore_by_chance(program, chance, faults=faults, judge=judge, **options)
+    found = explore_by_chance(program, chance, faults=faults, judge=judge, usual=first.steps, **options)
     return None if found.counterexample is None else _judged(found.counterexample, rules)
 
 

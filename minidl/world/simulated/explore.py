@@ -111,10 +111,12 @@ def explore_by_chance(
     seed: int = 0,
     judge: Judge | None = None,
     progress: Callable[[int], None] | None = None,
+    usual: int = 0,
     **options: Any,
 ) -> Exploration:
-    """Run this many random `schedules`, of Random and Priorities in turn, each with at most `faults`."""
-    usual = simulate(program, **options).steps
+    """Run this many random `schedules`, of Random and Priorities in turn, each with at most `faults`. `usual`: the steps
+    of a run with the default schedule, if there has been one."""
+    usual = usual or simulate(program, **options).steps
     kinds = itertools.cycle((Random, Priorities))
     drawn = (kind(seed + number, faults, usual) for number, kind in zip(range(schedules), kinds, strict=False))
     return _run(program, drawn, judge, progress, None, options)
@@ -157,8 +159,7 @@ def _run(
 
     found = Exploration(0, 0, 0, None, [])
     gc.collect()
-    frozen = gc.get_freeze_count()  # a server of many explorations has done it once for all
-    if not frozen:
+    if not _frozen:
         gc.freeze()  # the collections below skip what exists already
     try:
         for schedule in itertools.islice(schedules, most):
@@ -175,10 +176,22 @@ def _run(
                 if progress is not None:
                     progress(found.schedules)
     finally:
-        if not frozen:
+        if not _frozen:
             gc.unfreeze()
     found.pruned = getattr(schedules, "pruned", 0)
     return found
+
+
+_frozen = False
+
+
+def freeze() -> None:
+    """Leave what exists now out of all garbage collections, here and in the processes forked from here: looking through
+    torch at the beginning of each exploration takes longer than most explorations."""
+    global _frozen
+    gc.collect()
+    gc.freeze()
+    _frozen = True
 
 
 def repeat(outcome: Outcome, options: dict[str, Any]) -> Outcome:
