@@ -114,8 +114,8 @@ def explore_by_chance(
     usual: int = 0,
     **options: Any,
 ) -> Exploration:
-    """Run this many random `schedules`, of Random and Priorities in turn, each with at most `faults`. `usual`: the steps
-    of a run with the default schedule, if there has been one."""
+    """Run this many random `schedules`, of Random and Priorities in turn, each with at most `faults`. `usual`: the
+    steps of a run with the default schedule, if there has been one."""
     usual = usual or simulate(program, **options).steps
     kinds = itertools.cycle((Random, Priorities))
     drawn = (kind(seed + number, faults, usual) for number, kind in zip(range(schedules), kinds, strict=False))

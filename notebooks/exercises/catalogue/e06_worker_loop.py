@@ -8,6 +8,7 @@ import minidl
 from minidl.events import Kind
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
+from notebooks.exercises.catalogue.alone import works_alone
 from notebooks.exercises.catalogue.worker_rules import (
     ALL_HAVE_ENDED,
     LEAVES,
@@ -17,7 +18,6 @@ from notebooks.exercises.catalogue.worker_rules import (
     SAME_TASK,
     unanswered_resume,
 )
-from notebooks.exercises.catalogue.worker_script import alone
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.heartbeat import beat
@@ -130,7 +130,7 @@ def grade(answer: Answer) -> Finding | None:
             broken = play(program, rules, chance=chance, schedules=schedules, most_steps=4000)
         if broken is not None:
             return explained(answer, broken, _mistake(broken, program), words, CAUSES)
-    return alone(answer) or with_real_processes(answer, damaged, DAMAGED)
+    return works_alone(answer) or with_real_processes(answer, damaged, DAMAGED)
 
 
 def _mistake(broken: Broken, program: Any) -> str:

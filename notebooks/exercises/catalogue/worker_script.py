@@ -13,9 +13,6 @@ from torch._utils import ExceptionWrapper
 import minidl
 from minidl.messages import Died, Result, Resume, Resumed, Stop, StreamEnd, Task
 from minidl.worker import Worker
-from notebooks.exercises.answers import Answer
-from notebooks.exercises.attempts import attempt
-from notebooks.exercises.exercise import Finding
 
 WORKER, EPOCH = 1, 7  # the worker's number, and the epoch's id
 
@@ -166,19 +163,3 @@ def run(dataset: Any, init: Callable[[Alone], None], messages: tuple[Any, ...]) 
     around.worker = Worker(job, surroundings, surroundings, surroundings)  # type: ignore[arg-type]
     end = around.worker.loop()
     return [*around.did, f"leaves: {end!r}"]
-
-
-def alone(answer: Answer) -> Finding | None:
-    for words, dataset, init, messages in SCRIPTS:
-        expected = run(dataset, init, messages)
-        tried = attempt(answer, f"a worker alone: {words}", lambda: run(dataset, init, messages))  # noqa: B023
-        if tried.value == expected:
-            continue
-        if tried.error is not None:
-            return tried.finding("a worker alone", "; ".join(expected), "It should do this, and nothing raises.")
-        same = next((k for k, pair in enumerate(zip(tried.value, expected)) if pair[0] != pair[1]), len(expected) - 1)  # noqa: B905
-        tried.got = "; ".join(["...", *tried.value[max(0, same - 1) : same + 2]])
-        right = "; ".join(["...", *expected[max(0, same - 1) : same + 2]])
-        cause = "The text says what to do with each kind of message, in which order, and what is looked at before."
-        return tried.finding("a worker alone", right, cause)
-    return None
