@@ -14,7 +14,8 @@ import pytest
 # handler here is back to its default there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")  # these live as long as pytest
+# These live as long as pytest.
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker", "examination_server")
 PATIENCE = 5.0  # seconds for a process that is about to end
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import io
+import json
 import multiprocessing
 import os
 import re
@@ -28,14 +29,17 @@ import psutil
 
 from notebooks.exercises import heartbeat, uses
 from notebooks.exercises.answers import NotAttempted, Refused, read
+from notebooks.exercises.examination import Silent, examined
 from notebooks.exercises.exercise import Exercise, Finding, exercise
 from notebooks.exercises.keeper import ENDING, keep
-from notebooks.exercises.verdict import PRINTED, Status, Verdict
+from notebooks.exercises.verdict import PRINTED, Status, Verdict, plain, understood
 from tracing.recording.simulated_run import NoEvent
 
 COMPUTES = 3.0  # seconds of CPU time since the last beat
+IN_ALL = 120.0  # and from the beginning: an answer could go on sending beats
 WAITS = 3.0  # seconds in which no process has computed or wanted to
 LOOK = 0.15  # seconds between two looks at processes that seem to wait
+LONGEST = 1 << 20  # bytes of what the answer's process sends at once
 SELDOM = 0.5  # and at those that compute: each look goes through all processes of the system
 
 
@@ -66,6 +70,9 @@ def grade(which: Exercise, path: Path, cwd: Path | None = None, stop: threading.
         finally:
             _end(process)
             ours.close()
+        if verdict.passed:  # says the answer's own process, where the answer can do anything
+            finding = examined(which, path, Path(folder), said, _Patience(stop))
+            verdict = verdict if finding is None else Verdict(which.id, Status.FAILED, finding)
         verdict.printed = _printed(said)
     verdict.seconds = time.perf_counter() - begin
     return verdict
@@ -84,7 +91,9 @@ def _printed(said: Path) -> list[str]:
 
 
 def _keep(*args: Any) -> None:
-    code = keep(_work, *args)
+    grader = multiprocessing.parent_process()
+    assert grader is not None
+    code = keep(grader.sentinel, _work, *args)
     if code < 0:  # it ended by a signal, and so does this one
         with contextlib.suppress(OSError):
             signal.signal(-code, signal.SIG_DFL)  # SIGKILL has no other
@@ -93,7 +102,10 @@ def _keep(*args: Any) -> None:
 
 
 def _work(number: str, path: Path, connection: Connection, said: Path, stacks: Path, cwd: Path | None) -> None:
-    connection.send(os.getpid())
+    def send(**message: Any) -> None:
+        connection.send_bytes(json.dumps(message).encode())
+
+    send(pid=os.getpid())
     if cwd is not None:
         os.chdir(cwd)
     multiprocessing.set_start_method("fork", force=True)  # the learner's functions are in the workers, too
@@ -102,8 +114,8 @@ def _work(number: str, path: Path, connection: Connection, said: Path, stacks: P
         os.dup2(out.fileno(), 2)
         sys.stdout = sys.stderr = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), line_buffering=True)
         faulthandler.register(signal.SIGUSR1, dump, all_threads=False)
-        heartbeat.listen(lambda what: connection.send(what))
-        connection.send(_judge(exercise(number), path))
+        heartbeat.listen(lambda what: send(doing=what))
+        send(verdict=plain(_judge(exercise(number), path)))
         connection.close()
 
 
@@ -158,20 +170,18 @@ def _watch(
             raise Stopped
         try:
             if connection.poll(LOOK):
-                while connection.poll():
-                    message = connection.recv()
-                    if isinstance(message, Verdict):
-                        return message
-                    if isinstance(message, int):
-                        pid = message
-                    else:
-                        doing = message
+                message = json.loads(connection.recv_bytes(LONGEST))
+                if "verdict" in message:
+                    return understood(message["verdict"], which.id, path)
+                doing, pid = str(message.get("doing", doing)), int(message.get("pid", pid))
                 family.beat()
         except EOFError:
             return _ended(which, _exit_code(process), doing)
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            return _forged(which, doing, error)
         stuck = family.stuck()
         if stuck:
-            return _stopped(which, path, stuck, doing, _line(pid, path, stacks))
+            return _stopped(which, path, stuck, doing, _line(pid if family.has(pid) else process.pid, path, stacks))
 
 
 def _exit_code(process: Any) -> int | None:
@@ -192,6 +202,11 @@ class _Family:
 
     def beat(self) -> None:
         self.at_beat, self.since = -1.0, time.monotonic()  # -1: what was used until then is seen at the next look
+
+    def has(self, pid: int) -> bool:
+        with contextlib.suppress(psutil.Error):
+            return any(parent.pid == self.pid for parent in psutil.Process(pid).parents())
+        return False
 
     def _used(self) -> tuple[float, bool]:
         """CPU seconds, and whether one of them wants a core now."""
@@ -216,9 +231,30 @@ class _Family:
         if self.at_beat < 0:
             self.at_beat = used
         self.next_look = now + (SELDOM if goes_on else LOOK)
-        if used - self.at_beat > COMPUTES:
+        if used - self.at_beat > COMPUTES or used > IN_ALL:
             return "computes"
         return "waits" if now - self.since > WAITS else ""
+
+
+class _Patience:
+    """With a process that is examined: raises once it is to be waited for no more."""
+
+    def __init__(self, stop: threading.Event | None) -> None:
+        self.stop = stop
+        self.family: _Family | None = None
+
+    def beat(self) -> None:
+        if self.family is not None:
+            self.family.beat()
+
+    def look(self, pid: int) -> None:
+        if self.stop is not None and self.stop.is_set():
+            raise Stopped
+        if self.family is None or self.family.pid != pid:
+            self.family = _Family(pid)
+        stuck = self.family.stuck() if pid else ""
+        if stuck:
+            raise Silent(f"no end: it {stuck}")
 
 
 def _line(pid: int, path: Path, stacks: Path) -> tuple[int, str] | None:
@@ -252,6 +288,13 @@ def _ended(which: Exercise, code: int | None, doing: str) -> Verdict:
     got = f"the process that tried it has ended ({how})" if code is not None else "its connection to the grader closed"
     cause = "Does your code call os._exit, kill a process, or close files that it has not opened? Its output is below."
     return Verdict(which.id, Status.FAILED, Finding("ends the process", doing, got, "a verdict", cause))
+
+
+def _forged(which: Exercise, doing: str, error: Exception) -> Verdict:
+    """Something else than the grader has written into the connection."""
+    cause = "Does your code write into files or connections that it has not opened?"
+    finding = Finding("speaks for the grader", doing, f"what is no verdict: {error}", "a verdict", cause)
+    return Verdict(which.id, Status.FAILED, finding)
 
 
 def _end(process: Any) -> None:

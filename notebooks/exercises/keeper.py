@@ -24,8 +24,9 @@ LOOK = 0.05  # seconds between two looks
 ENDING = 5.0  # seconds, at most
 
 
-def keep(work: Callable[..., Any], *args: Any) -> int:
-    """Run work(*args) in a process of its own until it ends. Its exit code, as `multiprocessing` has it."""
+def keep(grader: int, work: Callable[..., Any], *args: Any) -> int:
+    """Run work(*args) in a process of its own until it ends, or `grader` is readable: what has died is at the other
+    end. Its exit code, as `multiprocessing` has it."""
     os.setsid()  # Ctrl-C is the grader's affair
     if sys.platform == "linux":  # elsewhere a daemon of the answer survives it
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -35,9 +36,7 @@ def keep(work: Callable[..., Any], *args: Any) -> int:
     for each in args:
         if hasattr(each, "fileno"):
             each.close()  # so that the grader's end closes with the answer's process
-    grader = multiprocessing.parent_process()
-    assert grader is not None
-    while process.exitcode is None and not wait([grader.sentinel], LOOK):  # the sentinel: it has died
+    while process.exitcode is None and not wait([grader], LOOK):
         pass
     _end_all()
     return process.exitcode or 0

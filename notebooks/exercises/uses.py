@@ -15,7 +15,8 @@ from typing import Any
 from minidl.world.simulated import simulate
 from minidl.world.simulated.explore import what_must_hold
 from notebooks.exercises.answers import Answer
-from notebooks.exercises.catalogue.as_minidl_does import CALLS, compared
+from notebooks.exercises.attempts import attempt, short
+from notebooks.exercises.catalogue.as_minidl_does import CALLS, outcome_of
 from notebooks.exercises.exercise import Finding
 from notebooks.exercises.failed_runs import explained
 from notebooks.exercises.heartbeat import beat
@@ -82,6 +83,17 @@ def judged(answer: Answer, chance: int = 3) -> Finding | None:
             broken = play(use.program, [whatever_happens(use)], faults=1, chance=INTERRUPTS, most_steps=STEPS)
         if broken is not None:
             return explained(answer, broken, broken.rule, use.words, {broken.rule: use.cause})
+    return None
+
+
+def compared(answer: Answer, number: int) -> Finding | None:
+    """Calls that no known mistake is behind."""
+    for words, call in CALLS[number]:
+        expected = outcome_of(call)
+        tried = attempt(answer, words, functools.partial(outcome_of, call))
+        if tried.error is not None or tried.value != expected:
+            cause = "Read the text once more with this case in mind: it says what to do here."
+            return tried.finding("another case", short(expected), cause)
     return None
 
 

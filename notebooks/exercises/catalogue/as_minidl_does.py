@@ -12,23 +12,9 @@ import minidl
 from minidl.data import collate
 from minidl.data.fetch import MapFetcher
 from minidl.data.sampler import BatchSampler
-from notebooks.exercises.answers import Answer
-from notebooks.exercises.attempts import attempt, short
-from notebooks.exercises.exercise import Finding
-
-CAUSE = "Read the text once more with this case in mind: it says what to do here."
 
 
-def compared(answer: Answer, number: int) -> Finding | None:
-    for words, call in CALLS[number]:
-        expected = _outcome(call)
-        tried = attempt(answer, words, functools.partial(_outcome, call))
-        if tried.error is not None or tried.value != expected:
-            return tried.finding("another case", short(expected), CAUSE)
-    return None
-
-
-def _outcome(call: Callable[[], Any]) -> str:
+def outcome_of(call: Callable[[], Any]) -> str:
     """What comes of a call, with the types of containers, or what it raises."""
     try:
         return _typed(call())
