@@ -9,6 +9,7 @@ import functools
 import json
 import multiprocessing
 import os
+import random
 import threading
 import warnings
 from collections import deque
@@ -69,6 +70,15 @@ def lists(length: int, size: int, drop_last: bool) -> list[Any]:
 
 def shares(length: int, ranks: int, epochs: list[int], seed: int, drop_last: bool) -> list[Any]:
     return calls.shares(length, ranks, *epochs, shuffle=True, seed=seed, drop_last=drop_last)
+
+
+def late(length: int, ranks: int, seed: int) -> list[Any]:
+    """The epoch is set after the iterator is made; and the default generators are left as they were."""
+    sampler: Any = minidl.DistributedSampler(range(length), ranks, 0, shuffle=True, seed=seed)
+    states = torch.get_rng_state().tolist(), random.getstate()
+    keys = iter(sampler)
+    sampler.set_epoch(3)
+    return [list(keys), states == (torch.get_rng_state().tolist(), random.getstate())]
 
 
 def ranks(length: int, ranks: int, batch_size: int) -> list[Any]:
@@ -315,7 +325,20 @@ def named(answer: Any) -> Any:
 PROGRAMS: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        *(known_calls, fetched, collated, lists, shares, ranks, dispatched, out_of_order, epochs, any_epochs, streams),
+        *(
+            known_calls,
+            fetched,
+            collated,
+            lists,
+            shares,
+            late,
+            ranks,
+            dispatched,
+            out_of_order,
+            epochs,
+            any_epochs,
+            streams,
+        ),
         *(restarts, stop_in_a_map, worker_alone, pinned, shaken, health, struck, shut_down_alone, interrupted, ends),
         *(queue, kept, slots, named, uses.choices, uses.choices_by_room, uses.receives, uses.received_before),
         *(uses.not_all_bring_batches, uses.when_it_ends, uses.two_at_once, uses.fails_to_draw, scripted.passed_on),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ def _shares(chance: random.Random) -> Iterator[Question]:
         length, epochs = chance.randint(ranks, 40), [chance.randrange(50) for _ in range(2)]
         args = {"length": length, "ranks": ranks, "epochs": epochs, "seed": chance.randrange(2**31)}
         yield Question("shares", {**args, "drop_last": drop_last})
+        yield Question("late", {"length": length, "ranks": ranks, "seed": chance.randrange(2**31)})
     yield Question("ranks", {"length": chance.randint(5, 11), "ranks": 2, "batch_size": 2})
 
 
@@ -194,7 +196,7 @@ def _handshakes(chance: random.Random) -> Iterator[Question]:
 
 
 def _deaths(chance: random.Random) -> Iterator[Question]:
-    for lost in (True, False) * 3:
+    for lost in (True, False) * 12:
         states = [chance.choice("AEed") for _ in range(3)]
         states[chance.randrange(3)] = "a" if lost else "A"
         args = {"states": "".join(states), "exitcode": chance.choice((-9, 0, 1))}
@@ -209,12 +211,12 @@ def _deaths(chance: random.Random) -> Iterator[Question]:
 
 
 def _shutdowns(chance: random.Random) -> Iterator[Question]:
-    for own in (True, True, True, False):
-        waits = [round(chance.choice((0.2, 1.0, 3.0)) * (1 + chance.random()), 1) for _ in range(chance.randint(1, 4))]
+    for own in (*(True,) * 5, False):
+        waits = [round(chance.choice((0.2, 1.0, 3.0)) * (1 + chance.random()), 1) for _ in range(chance.randint(2, 5))]
         pin_takes = chance.choice((0.0, 2.5))
         yield Question("shut_down_alone", {"ends": waits, "pin_takes": pin_takes, "own": own})
-    for error in ("KeyboardInterrupt", "OSError", "SystemExit"):
-        yield Question("interrupted", {"ends": [0.1, 0.2], "step": chance.choice(STEPS), "error": error})
+    for error, step in itertools.product(("KeyboardInterrupt", "OSError", "SystemExit"), STEPS):
+        yield Question("interrupted", {"ends": [0.1, 0.2], "step": step, "error": error})
     length = chance.randint(6, 11)
     yield Question("ends", {"length": length, "taken": length, "num_workers": 2})
     yield Question("ends", {"length": length, "taken": chance.randint(0, 4), "num_workers": 2, "pin_memory": "host"})
@@ -278,8 +280,8 @@ class _Replayed(slot_trials.Table):
 
 
 def _replayed(steps: list[list[Any]], found: Any) -> tuple[str, str] | None:
-    table = _Replayed(found)
     try:
+        table = _Replayed(found)
         table.run(", ".join(" ".join(map(str, step)) for step in steps))
     except (StopIteration, TypeError, ValueError) as error:
         return f"{found!r}, which cannot be read: {error!r}", "what each step grants"
