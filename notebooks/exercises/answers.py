@@ -186,8 +186,8 @@ def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:
             raise _refused("imports the reference", path, what, cause, "an answer of your own")
 
 
-# What leads to the reference or the grader by another way. It keeps nobody out who wants to get in: an answer runs
-# in the process that judges it.
+# What leads to the reference or the grader by another way. It keeps nobody out who wants to get in, which is the
+# examination's affair; but it says early, and in which line, what is not allowed.
 MODULES = {"builtins", "ctypes", "gc", "importlib", "inspect", "marshal", "notebooks", "pkgutil", "runpy", "tests"}
 NAMES = {"__builtins__", "__import__", "eval", "exec"}
 SIMULATED = "minidl.world.simulated"

@@ -118,7 +118,8 @@ class _Server:
     """The process that the answers' processes are forked from. It ends when this process does."""
 
     def __init__(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="examination-"))  # which it removes
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="examination-"))  # which it removes
+        self.is_ready = False
         program = folder / "examination_server.py"
         program.write_bytes((FOLDER / "examinee.py").read_bytes())
         (folder / "keeper.py").write_bytes((FOLDER / "keeper.py").read_bytes())
@@ -137,33 +138,46 @@ class _Server:
         atexit.register(self.close)
         elsewhere = [each for each in sys.path if each and not (Path(each) / "minidl" / "__init__.py").exists()]
         self.socket.sendall(json.dumps([str(folder), *elsewhere]).encode())
-        self.socket.settimeout(STARTS)
-        try:
-            ready = self.socket.recv(1)
-        except TimeoutError:
-            ready = b""
-        if not ready:
-            self.close()
-            shutil.rmtree(folder, ignore_errors=True)
-            raise RuntimeError("the server of the examination has not started")
+
+    def fork(self, order: dict[str, Any], *descriptors: int) -> None:
+        """Have an answer's process started. RuntimeError: the server has not come so far."""
+        if not self.is_ready:
+            self.socket.settimeout(STARTS)
+            with contextlib.suppress(OSError):
+                self.is_ready = self.socket.recv(1) == b"!"
+            if not self.is_ready:
+                raise RuntimeError("the server of the examination has not started")
+        socket.send_fds(self.socket, [json.dumps(order).encode()], list(descriptors))
 
     def close(self) -> None:
         self.socket.close()
         self.process.kill()
         self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)  # if it has not come so far
 
 
-_lock = threading.Lock()  # of these two, and of what starts a process
+starts_or_ends = threading.Lock()  # multiprocessing looks after all children of this process whenever it starts one
+_lock = threading.Lock()  # of the server
+_drawing = threading.Lock()  # of the papers
 _servers: list[_Server] = []  # the one that was started last
 _papers: dict[str, list[tuple[Question, Any]]] = {}
 
 
-def _fork(order: dict[str, Any], *descriptors: int) -> None:
-    """Have an answer's process started."""
+def prepare() -> None:
+    """Have the server start meanwhile: it imports torch."""
     with _lock:
-        if not _servers or _servers[0].process.poll() is not None:
-            _servers[:] = [_Server()]
-        socket.send_fds(_servers[0].socket, [json.dumps(order).encode()], list(descriptors))
+        _started()
+
+
+def _started() -> _Server:
+    if not _servers or _servers[0].process.poll() is not None:
+        _servers[:] = [_Server()]
+    return _servers[0]
+
+
+def _fork(order: dict[str, Any], *descriptors: int) -> None:
+    with _lock:
+        _started().fork(order, *descriptors)
 
 
 class Patience(Protocol):
@@ -181,7 +195,8 @@ class Examinee:
         for name, content in copy_without(which.references).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-        order = {"folder": str(folder), "file": str(path), "references": which.references}
+        (folder / which.file).write_bytes(path.read_bytes())  # where it is may lead to the grader
+        order = {"folder": str(folder), "file": str(folder / which.file), "references": which.references}
         self.patience, self.pid = patience, 0
         self.control, control = socket.socketpair()
         self.talk, talk = socket.socketpair()
@@ -276,7 +291,7 @@ def _finding(question: Question, got: str, expected: str) -> Finding:
 
 def paper(which: Exercise) -> list[tuple[Question, Any]]:
     """The questions, and what is right. Drawn once by each process that grades: all its answers are asked the same."""
-    with _lock:
+    with _drawing:
         if which.id not in _papers:
             questions = drawn(which.number, random.Random())
             _papers[which.id] = list(zip(questions, _with_minidls_own(questions), strict=True))
@@ -287,12 +302,14 @@ def _with_minidls_own(questions: list[Question]) -> list[Any]:
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=([(each.program, each.args) for each in questions], theirs))
-    process.start()
+    with starts_or_ends:
+        process.start()
     theirs.close()
     try:
         return list(ours.recv())
     finally:
-        process.join()
+        with starts_or_ends:
+            process.join()
 
 
 def _run(questions: list[tuple[str, dict[str, Any]]], connection: Any) -> None:

@@ -1,6 +1,7 @@
 """Try an answer in its own process, which can be stopped: whatever a learner's code does, a verdict comes back.
 
-The processes are forked from a server that has already imported torch, so a check need not wait for that. The grader
+The processes are forked from a server that has already imported torch, so a check need not wait for that. In its own
+process an answer can do anything, also to its judge: so one that passes there is examined (examination.py). The grader
 announces each thing that it tries (a beat). An answer is stopped if it has computed for COMPUTES seconds since the last
 beat, or if it and all its children have slept for WAITS. What counts is CPU time: on a busy machine the clock means
 little.
@@ -29,7 +30,7 @@ import psutil
 
 from notebooks.exercises import heartbeat, uses
 from notebooks.exercises.answers import NotAttempted, Refused, read
-from notebooks.exercises.examination import Silent, examined
+from notebooks.exercises.examination import Silent, examined, prepare, starts_or_ends
 from notebooks.exercises.exercise import Exercise, Finding, exercise
 from notebooks.exercises.keeper import ENDING, keep
 from notebooks.exercises.verdict import PRINTED, Status, Verdict, plain, understood
@@ -47,20 +48,18 @@ class Stopped(Exception):
     """Whoever asked for the verdict does not want it any more."""
 
 
-_starts_or_ends = threading.Lock()  # multiprocessing looks after all children of this process whenever it starts one
-
-
 def grade(which: Exercise, path: Path, cwd: Path | None = None, stop: threading.Event | None = None) -> Verdict:
     """The verdict on the answer in this file, which is tried in the folder `cwd`. The trace and timeline of a failing
     run are written beside it. Threads may call it side by side; raises Stopped soon after `stop` is set."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["notebooks.exercises.preloaded"])
     begin = time.perf_counter()
+    prepare()
     path.with_suffix(".png").unlink(missing_ok=True)  # of a run that failed before
     shutil.rmtree(path.with_suffix(".trace"), ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="exercise-") as folder:
         said, stacks = Path(folder, "said"), Path(folder, "stacks")
-        with _starts_or_ends:
+        with starts_or_ends:
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(target=_keep, args=(which.id, path, theirs, said, stacks, cwd))
             process.start()
@@ -186,7 +185,7 @@ def _watch(
 
 def _exit_code(process: Any) -> int | None:
     """None: it has closed the connection, but goes on."""
-    with _starts_or_ends:
+    with starts_or_ends:
         process.join(WAITS)
         code: int | None = process.exitcode
     return code
@@ -299,7 +298,7 @@ def _forged(which: Exercise, doing: str, error: Exception) -> Verdict:
 
 def _end(process: Any) -> None:
     """End it, and all that the answer has started."""
-    with _starts_or_ends:
+    with starts_or_ends:
         process.terminate()  # the keeper ends the rest first
         process.join(ENDING)
         process.kill()
