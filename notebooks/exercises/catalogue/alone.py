@@ -46,6 +46,7 @@ def works_alone(answer: Answer) -> Finding | None:
 AT = ("stop_pin_thread", "sets the done event", "tell_to_stop", "join")
 ENDINGS: tuple[tuple[str, Callable[[Loader, Answer], list[str]], Callable[[], Loader]], ...] = (
     ("3 workers, which end within a second; called twice", in_order, lambda: Loader((0.1, 0.3, 0.2))),
+    ("3 workers; called again while the first call has not returned", in_order, lambda: Loader((0.1,) * 3, again=True)),
     ("3 workers, which end after 2, 3 and 4 s", in_order, lambda: Loader((2.0, 3.0, 4.0))),
     ("2 workers; the first never ends", in_order, lambda: Loader((NEVER, 0.5))),
     ("2 workers, which have ended before", in_order, lambda: Loader((-NEVER, -NEVER))),

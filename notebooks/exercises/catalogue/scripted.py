@@ -258,9 +258,11 @@ class Loader:
     error: type[BaseException] = KeyboardInterrupt
     own: bool = True  # it was built by this process
     pin_takes: float = 0.0  # seconds until the pin thread has ended
+    again: bool = False  # in the first join it is shut down once more, as by a finalizer
     did: list[str] = field(default_factory=list)
     now: float = 100.0
     told: dict[int, float] = field(default_factory=dict)
+    built: Any = None
 
     def iterator(self) -> Any:
         return SimpleNamespace(
@@ -279,6 +281,9 @@ class Loader:
     def worker(self, number: int) -> Any:
         def join(timeout: float | None = None) -> None:
             self.does("", "join")
+            if self.again:
+                self.again = False
+                shutdown.shut_down(self.built)
             until = self.told.get(number, NEVER) + self.ends[number]
             self.now = max(self.now, min(until, self.now + (NEVER if timeout is None else timeout)))
 
@@ -308,7 +313,7 @@ class Loader:
         steps = ("stop_pin_thread", "use_force", "close_queues", "end_pin_thread")
         recorded = {step: lambda _, step=step: self.does(step) for step in steps}
         signals = SimpleNamespace(unwatch=lambda _: self.does("signals.unwatch"))
-        iterator = self.iterator()
+        iterator = self.built = self.iterator()
         with instead(answer, shutdown, tell_to_stop=self.tell, signals=signals, **recorded):
             for _ in range(2):
                 try:
