@@ -1,4 +1,4 @@
-"""The command line of the exercises: python -m notebooks.exercises list | check | watch | hint | reset | grade."""
+"""The command line: python -m notebooks.exercises list | check | watch | hint | reset | together | grade."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from notebooks.exercises import class_run, feedback, grade_table, progress
 from notebooks.exercises.answers import ANSWERS, provide, provide_all
 from notebooks.exercises.exercise import Exercise, exercise, exercises
 from notebooks.exercises.grading import grade
+from notebooks.exercises.together_load import FILES
 from notebooks.exercises.verdict import Verdict
 
 
@@ -38,6 +39,7 @@ EXAMPLES = f"""examples:
   {COMMAND} watch                  try each file when you save it; watch 07: only that one
   {COMMAND} hint 07                one more hint each time, three in all
   {COMMAND} reset 07               start again from the skeleton; your file is kept as .old
+  {COMMAND} together               all your answers at once, beside torch's loader
   {COMMAND} grade class/* > grades.csv    for teachers: one row per learner"""
 GRADE_EXAMPLES = f"""example:
   {COMMAND} grade class/* --jobs 4 --summary mistakes.txt > grades.csv"""
@@ -61,6 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
             "number", nargs="?" if name in ("check", "watch") else None, metavar="NN", help="for example 07"
         )
         command.set_defaults(run=run)
+    together = commands.add_parser("together", help="run a real load with all your answers, beside torch's loader")
+    together.add_argument("--check", action="store_true", help="first grade every answer that is written")
+    together.add_argument("--files", type=int, default=FILES, metavar="N", help=f"files an epoch ({FILES})")
+    together.set_defaults(run=run_together)
     _add_grade(commands)
     args = parser.parse_args(arguments)
     try:
@@ -209,6 +215,35 @@ def run_reset(args: argparse.Namespace) -> int:
     progress.forget(ANSWERS, which.id)
     console.print(f"{path.name} is the skeleton again; your version is in {old.name}.")
     return 0
+
+
+def run_together(args: argparse.Namespace) -> int:
+    """Answers that are marked as done are put to work; a table and a picture are shown, and kept beside them."""
+    from notebooks.exercises import together, together_shown  # draws
+
+    if args.files < 1:
+        raise ValueError(f"--files {args.files}: at least one file an epoch")
+    provide_all()
+    if args.check:
+        for each in together.rewritten():
+            if (ANSWERS / each.file).read_bytes() != each.skeleton.read_bytes():
+                _check(each)
+    try:
+        with console.status("") as status:
+            ours, torchs = together.run_both(ANSWERS, status.update, args.files)
+    except together.Failed as failed:
+        console.print(Text(str(failed)), soft_wrap=True)
+        console.print(f"[dim]To grade each answer first: {COMMAND} together --check[/]", soft_wrap=True)
+        return 1
+    folder = ANSWERS / "together"
+    table = together_shown.table(ours, torchs, ANSWERS)
+    console.print(table)
+    with open(folder / "table.txt", "w", encoding="utf-8") as file:
+        Console(file=file, width=140).print(table)
+    together_shown.save_picture(ours, torchs, ANSWERS, folder / "timelines.png")
+    console.print(f"\ntimelines  {feedback.short_path(folder / 'timelines.png')}", soft_wrap=True)
+    console.print(f"table      {feedback.short_path(folder / 'table.txt')}", soft_wrap=True)
+    return 0 if together_shown.same(ours, torchs).startswith("yes") else 1
 
 
 def run_grade(args: argparse.Namespace) -> int:
