@@ -102,9 +102,8 @@ def _warm_up() -> None:
     """What happens once in a process, such as imports, is in neither time: both are forked, or go on, from here."""
     torch.set_num_threads(1)
     beat("importing")
-    with tempfile.TemporaryDirectory(prefix="recordings-") as name:
-        with everything(), tracing.record(Path(name, "trace")):
-            list(torch.utils.data.DataLoader(range(2), num_workers=1))  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory(prefix="recordings-") as name, tracing.record(Path(name, "trace")), everything():
+        list(torch.utils.data.DataLoader(range(2), num_workers=1))  # type: ignore[arg-type]
     size = given.BATCH_SIZE
     labels = torch.zeros(size, dtype=torch.int64)
     given.step(labels, torch.zeros(size, given.CHANNELS * given.LENGTH), labels)
