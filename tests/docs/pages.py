@@ -30,7 +30,7 @@ PACKAGES = ("minidl", "tracing", "notebooks", "tests")
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-EXERCISES = {"list", "check", "watch", "hint", "reset", "grade"}
+EXERCISES = {"list", "check", "watch", "hint", "reset", "together", "grade"}
 IN_WORDS = {"DIR", "FILE", "NN", "COMMAND", "NAME", "PYTHON", "TODO"}  # capitals that stand for something else
 
 
