@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import minidl
 from minidl.world.simulated import simulate
@@ -21,6 +22,7 @@ from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Schedule, parse
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import MISSPELT, SLIPS
+from notebooks.exercises.departure import departure
 from notebooks.exercises.exercise import Finding
 from notebooks.exercises.protocol import COMES_TO_AN_END, RAISES_NOTHING, Broken
 from notebooks.exercises.waiting_lines import lines_that_wait
@@ -41,6 +43,7 @@ def explained(answer: Answer, broken: Broken, mistake: str, call: str, causes: M
     with answer.at_work():  # the run is repeated
         waits = lines_that_wait(broken, answer.path)
         broken = cut(replace(broken, waits="\n".join([*waits.values(), *who_waits(broken.waits, set(waits))])))
+    broken.replaced = departure(answer, broken.run.outcome)
     got = broken.breach.what.split("\n")[0]
     if broken.rule == COMES_TO_AN_END.name and broken.waits:
         got = f"it never ends: {broken.waits.splitlines()[0]}"
@@ -49,7 +52,15 @@ def explained(answer: Answer, broken: Broken, mistake: str, call: str, causes: M
         cause = MISSPELT if isinstance(error, SLIPS) else RAISES
         return Finding("raises", call, answer.raised(error), broken.sentence, cause, broken)
     seen = [f"It {answer.raised(error)}."] if error is not None else []
+    seen += _departs(broken.replaced)
     return Finding(mistake, call, got, broken.sentence, causes.get(mistake, FOLLOW), broken, seen)
+
+
+def _departs(replaced: dict[str, Any]) -> list[str]:
+    if replaced["departs"] < 0:
+        return []
+    where = f"Event {replaced['departs']} is the first that minidl's own functions do not emit under this schedule"
+    return [f"{where}: {replaced['instead']}."]
 
 
 def raised(answer: Answer, broken: Broken) -> BaseException | None:

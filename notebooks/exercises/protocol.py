@@ -109,6 +109,7 @@ class Broken:
     outcome: Outcome | None = None
     trace: Path | None = None  # once it is saved
     picture: Path | None = None
+    replaced: dict[str, Any] | None = None  # what the trace is to say of the answer: see departure.py
 
     @property
     def run(self) -> Run:
@@ -129,7 +130,7 @@ class Broken:
         path = folder / f"{name}.trace"
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
-        simulated.write(outcome, path)
+        simulated.write(outcome, path, self.replaced)
         self.trace = path
         notes = [(event, self.breach.label) for event in self.breach.events[-1:]]
         try:

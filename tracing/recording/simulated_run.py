@@ -38,8 +38,9 @@ def write_temporary(outcome: Outcome) -> Path:
     return directory
 
 
-def write(outcome: Outcome, directory: Path) -> None:
+def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = None) -> None:
     """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run.
+    `replaced` describes functions that were at work in place of minidl's: see Trace.replaced.
 
     The run is repeated, for the events' texts: RuntimeError if it does not do the same again. NoEvent: an event has
     something other than numbers where they belong."""
@@ -60,6 +61,8 @@ def write(outcome: Outcome, directory: Path) -> None:
     }
     if repeated.deadlock or repeated.endless:  # a reader would ask the operating system for the processes' status
         about["processes"] = {pid: "closed" if code is None else "gone" for pid, code in repeated.exitcodes.items()}
+    if replaced is not None:
+        about["replaced"] = replaced
     (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
     (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
     for pid in repeated.parents:

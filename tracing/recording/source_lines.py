@@ -37,8 +37,16 @@ def emit_sites() -> dict[str, list[Site]]:
         source = path.read_text(encoding="utf-8")
         if "emit(" in source:
             file = path.relative_to(package.parent).as_posix()
-            for kind, site in _calls(ast.parse(source), file, []):
-                sites.setdefault(kind, []).append(site)
+            for kind, found in sites_in(source, file).items():
+                sites.setdefault(kind, []).extend(found)
+    return sites
+
+
+def sites_in(source: str, file: str) -> dict[str, list[Site]]:
+    """The same for the text of one file. SyntaxError: it is no Python."""
+    sites: dict[str, list[Site]] = {}
+    for kind, site in _calls(ast.parse(source), file, []):
+        sites.setdefault(kind, []).append(site)
     return sites
 
 

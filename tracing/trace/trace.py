@@ -258,6 +258,13 @@ class Trace:
         return self._read_json(fmt.SOURCES)
 
     @property
+    def replaced(self) -> dict[str, Any] | None:
+        """Of a simulated run in which other functions were at work than minidl's: "file" and "text" that they are in,
+        "functions" (qualified names), and the first event that minidl's own would not have emitted: "departs", -1 if
+        there is none, and "instead", what they emitted there. None: there are none."""
+        return self.about.get("replaced")
+
+    @property
     def start(self) -> int:
         """Time of the first event (ns); 0 for a trace without events."""
         return int(self._buffer["time"][0]) if self._length else 0

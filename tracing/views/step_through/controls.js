@@ -44,6 +44,7 @@ function drawMarks() {
   mark(DATA.marks.epochs, "epoch", 0, 1, 2);
   mark(DATA.marks.early, "early", 0.35, 1, 1.5);
   mark(DATA.marks.errors, "bad", 0, 1, 2.5);
+  mark(DATA.marks.departs, "departs", 0, 1, 3);
 }
 
 // ---- the link to an event

@@ -37,7 +37,7 @@ class EventColumns:
     """Events `first` to `last`."""
 
     def __init__(self, trace: Trace, first: int, last: int) -> None:
-        self.trace, self.code = trace, EmittingLines(trace.sources)
+        self.trace, self.code = trace, EmittingLines(trace.sources, trace.replaced)
         self.events = trace.events[first : last + 1]
         self.first = first
         self.names = [thread_name(actor) for actor in trace.actors]
@@ -60,14 +60,21 @@ class EventColumns:
             "site": [self.code.site(KINDS[kind], queue) for kind, queue in events[["kind", "queue"]].tolist()],
             "phrases": list(self._phrases),
             "texts": {number: self.trace.text(event) for number, event in enumerate(events) if event["text"]},
-            "values": {number: meaning for number, meaning in enumerate(self._values()) if meaning},
+            "values": {number: meaning for number, meaning in enumerate(self._meanings()) if meaning},
         }
 
     def marks(self) -> dict[str, list[int]]:
         """Positions of what a reader looks for: errors, batches that came early, beginnings of epochs."""
         kinds = {"errors": ERRORS, "early": {Kind.STORED}, "epochs": {Kind.EPOCH_BEGIN}}
         of = self.events["kind"].tolist()
-        return {name: [self.first + n for n, kind in enumerate(of) if kind in some] for name, some in kinds.items()}
+        found = {name: [self.first + n for n, kind in enumerate(of) if kind in some] for name, some in kinds.items()}
+        departs = (self.trace.replaced or {}).get("departs", -1)
+        return found | {"departs": [departs] if self.first <= departs < self.first + len(of) else []}
+
+    def _meanings(self) -> Iterator[str]:
+        """Each event's value in words, and where a run departs from another, how."""
+        for number, value in enumerate(self._values()):
+            yield "; ".join(filter(None, [value, departure(self.trace, self.first + number)]))
 
     def _values(self) -> Iterator[str]:
         """Each event's value in words; for the end of work, the time it took, and how much of that was CPU time."""
@@ -88,6 +95,12 @@ class EventColumns:
     def kinds(self) -> dict[int, str]:
         """Number -> name of the kinds that occur."""
         return {kind: KINDS[kind].name for kind in sorted(set(self.events["kind"].tolist()))}
+
+
+def departure(trace: Trace, k: int) -> str:
+    """What minidl's own functions do instead of event k, if that is the first in which they differ; else ""."""
+    about = trace.replaced
+    return f"here minidl's own functions go another way: {about['instead']}" if about and about["departs"] == k else ""
 
 
 def value_of(event: Any) -> str:

@@ -18,7 +18,7 @@ from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Operator, String
 
 from minidl.events import Kind, Queue
-from tracing.recording.source_lines import Site, emit_sites
+from tracing.recording.source_lines import Site, emit_sites, sites_in
 
 TAGS = {Keyword: "b", Operator.Word: "b", Comment: "i", String: "u"}  # what page.css colours
 IN_ONE_PROCESS = "ThreadQueue."  # data_queue, which has no pipe, has lines of its own
@@ -27,8 +27,11 @@ IN_ONE_PROCESS = "ThreadQueue."  # data_queue, which has no pipe, has lines of i
 class EmittingLines:
     """Finds the line that emitted an event, and keeps the functions that are needed."""
 
-    def __init__(self, recorded: dict[str, list[dict[str, Any]]]) -> None:
+    def __init__(self, recorded: dict[str, list[dict[str, Any]]], replaced: dict[str, Any] | None = None) -> None:
         self.recorded = recorded  # trace.sources
+        # trace.replaced: the file whose functions were at work in place of minidl's of the same names
+        self.file, self.text = (replaced[name] if replaced else "" for name in ("file", "text"))
+        self.functions_of_file = set(replaced["functions"]) if replaced else set()
         self.sites: list[list[Any]] = []  # [function, line, whether it has moved since the recording]
         self.functions: list[dict[str, Any]] = []
         self._sites: dict[tuple[Kind, bool], int] = {}
@@ -45,18 +48,34 @@ class EmittingLines:
         sites = emit_sites().get(kind.name, [])
         of_queue = [site for site in sites if site.function.startswith(IN_ONE_PROCESS) == in_one_process]
         for site in of_queue or sites:
+            if site.function in self.functions_of_file and (own := self._own(kind)) is not None:
+                self.sites.append([self._function(own), own.line, False])
+                return len(self.sites) - 1
             if _still_emits(site, kind):
                 recorded = [(each["file"], each["line"]) for each in self.recorded.get(kind.name, [site._asdict()])]
                 self.sites.append([self._function(site), site.line, (site.file, site.line) not in recorded])
                 return len(self.sites) - 1
         return -1
 
+    def _own(self, kind: Kind) -> Site | None:
+        """The line in the file whose functions were at work. None: what emitted this was not one of them."""
+        found = sites_in(self.text, self.file).get(kind.name, [])
+        return found[0] if found else None
+
+    def line(self, site: int) -> tuple[str, int, str]:
+        """File, line, and what stands there."""
+        function, line, _ = self.sites[site]
+        file = self.functions[function]["file"]
+        text = self.text if file == self.file else text_of(file)
+        return file, line, text.splitlines()[line - 1].strip()
+
     def _function(self, site: Site) -> int:
         key = site.file, site.first
         if key not in self._functions:
             self._functions[key] = len(self.functions)
             about = {"file": site.file, "name": site.function, "first": site.first}
-            self.functions.append({**about, "lines": coloured(site.file)[site.first - 1 : site.last]})
+            text = self.text if site.file == self.file else text_of(site.file)
+            self.functions.append({**about, "lines": coloured(text)[site.first - 1 : site.last]})
         return self._functions[key]
 
 
@@ -76,9 +95,9 @@ def text_of(file: str) -> str:
 
 
 @functools.cache
-def coloured(file: str) -> list[str]:
-    """Its lines as HTML: <b> around keywords, <i> around comments, <u> around strings."""
-    tokens = PythonLexer(stripnl=False).get_tokens(text_of(file))
+def coloured(source: str) -> list[str]:
+    """A file's lines as HTML: <b> around keywords, <i> around comments, <u> around strings."""
+    tokens = PythonLexer(stripnl=False).get_tokens(source)
     html = ""
     for tag, run in itertools.groupby(tokens, key=lambda token: _tag(token[0])):
         text = escape("".join(text for _, text in run), quote=False)

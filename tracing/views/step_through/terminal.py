@@ -18,9 +18,9 @@ from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.views.live.moment import BusiestMoment, Moment
 from tracing.views.live.outputs import FullScreen
 from tracing.views.live.recent import recent
-from tracing.views.step_through.event_columns import ERRORS, value_of
+from tracing.views.step_through.event_columns import ERRORS, departure, value_of
 from tracing.views.step_through.page import Excerpt
-from tracing.views.step_through.source_code import EmittingLines, text_of
+from tracing.views.step_through.source_code import EmittingLines
 from tracing.views.terminal.batch_cells import cell
 from tracing.views.terminal.keyboard import Keyboard
 from tracing.views.terminal.layout import BAD, BOLD, DIM, Frame, Line, text
@@ -50,7 +50,7 @@ class Steps:
     """Which event of a part is shown, and what is shown of it."""
 
     def __init__(self, trace: Trace, shown: Excerpt) -> None:
-        self.trace, self.code = trace, EmittingLines(trace.sources)
+        self.trace, self.code = trace, EmittingLines(trace.sources, trace.replaced)
         self.first, self.last, self.k = shown.first, shown.last, shown.at
         self.playing = False
         kinds = trace.events["kind"][self.first : self.last + 1]
@@ -84,7 +84,7 @@ class Steps:
         before, batch, after = sentence(event)
         who = thread_name(self.trace.actors[int(event["actor"])])
         style = BAD if self.k in self.errors else BOLD
-        value = value_of(event)
+        value = "; ".join(filter(None, [value_of(event), departure(self.trace, self.k)]))
         words = [text(f" {who} ", style), text(before), *([] if batch is None else [cell(batch)]), text(after)]
         return words + ([text(f"  {value}", DIM)] if value else [])
 
@@ -94,9 +94,8 @@ class Steps:
         site = self.code.site(kind, int(event["queue"]))
         if site < 0:
             return [text(f" {kind.name}", DIM)]
-        function, line, _ = self.code.sites[site]
-        file = self.code.functions[function]["file"]
-        return [text(f" {file}:{line}  ", DIM), text(text_of(file).splitlines()[line - 1].strip())]
+        file, line, source = self.code.line(site)
+        return [text(f" {file}:{line}  ", DIM), text(source)]
 
 
 def run(trace: Trace, console: Console | None, part: Excerpt) -> None:
