@@ -59,7 +59,9 @@ class Order:
 
 def start(connection: Connection, order: Order) -> None:
     """The target of the process."""
-    sys.exit(keep(_work, connection, order) and 1)
+    command = multiprocessing.parent_process()
+    assert command is not None
+    sys.exit(keep(command.sentinel, _work, connection, order) and 1)
 
 
 def _work(connection: Connection, order: Order) -> None:
