@@ -110,6 +110,8 @@ class Machine:
                 run()
             except greenlet.GreenletExit:
                 raise
+            except SystemExit:  # ends a thread without a word
+                pass
             except BaseException as error:  # Python would print it; the process continues
                 thread.error = error
             thread.alive = False

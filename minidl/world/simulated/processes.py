@@ -103,6 +103,7 @@ class Process:
         self.before_fork = WeakSet()
         self.mapped = Memories()  # that it shares with others
         self.watches_parent = False
+        self.forced = self.swept = False  # was sent a signal; and its parent removed what shared memory it had made
         self.on_child_exit: Callable[[Any], None] | None = None
         self.on_interrupt: Callable[[], None] | None = None
 

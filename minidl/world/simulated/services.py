@@ -83,6 +83,7 @@ class SimulatedWaiter:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._things: dict[int, tuple[Any, Any]] = {}
+        self._closed = False
 
     def add(self, thing: Any, label: Any) -> None:
         thing.check()
@@ -94,6 +95,8 @@ class SimulatedWaiter:
         del self._things[id(thing)]
 
     def wait(self, timeout: float | None) -> list[Any]:
+        if self._closed:
+            raise ValueError("I/O operation on closed epoll object")
         self._machine.until(self._any_ready, timeout)
         ready = [thing.is_ready() for thing, _ in self._things.values()]
         self._machine.running.saw(tuple(ready))
@@ -107,6 +110,7 @@ class SimulatedWaiter:
 
     def close(self) -> None:
         self._things.clear()
+        self._closed = True
 
 
 class SimulatedMailbox:
@@ -226,6 +230,7 @@ class SimulatedProcess:
     def _end(self, exitcode: int) -> None:
         assert self.process is not None, "it was not started"
         self._world.machine.until()
+        self.process.forced = True
         self._world.machine.send_end(self.process, exitcode)
 
 
@@ -337,7 +342,10 @@ class SimulatedWorld:
         return copyreg.dispatch_table
 
     def remove_shared_memory_of(self, pid: int) -> None:
-        pass  # tensors travel by value here
+        """Tensors travel by value here; but it is noted."""
+        (process,) = [each for each in self.machine.processes if each.pid == pid]
+        assert process.ended, f"{process.name} may still make shared memory"
+        process.swept = True
 
     def open_files_left(self, at_least: int) -> bool:
         return True

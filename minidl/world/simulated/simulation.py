@@ -50,6 +50,7 @@ class Outcome:
     endless: bool  # it was cut short after `most_steps`
     open_pipes: int  # ends of pipes, when the program had returned and its process had not exited
     left: list[str]  # threads and processes that the program had started and that had not ended then
+    unswept: list[str]  # processes that were ended by force, and whose shared memory nobody has removed by then
     steps: int
 
     @property
@@ -101,13 +102,15 @@ def simulate(
     options |= {"most_steps": most_steps, "preempts": preempts, "environment": environment}
     machine = Machine(chosen, capacity, cpus, texts, draws, most_steps, preempts)
     machine.world = SimulatedWorld(machine, start_method, math.ceil(cpus), environment or {})
-    found: dict[str, Any] = {"result": None, "pipes": 0, "left": []}
+    found: dict[str, Any] = {"result": None, "pipes": 0, "left": [], "unswept": []}
 
     def main() -> None:
         found["result"] = program()
         if leftovers(machine) or machine.processes[0].ends:  # it may be about to end by itself
             machine.until(never, SETTLED)
         found["pipes"], found["left"] = len(machine.processes[0].ends), leftovers(machine)
+        children = [each for each in machine.processes if each.parent is machine.processes[0] and each.ended]
+        found["unswept"] = [each.name for each in children if (each.forced or each.exitcode) and not each.swept]
 
     with on(machine):
         machine.new_process("main", main, [])
@@ -130,6 +133,7 @@ def simulate(
             machine.endless,
             found["pipes"],
             found["left"],
+            found["unswept"],
             machine.step,
         )
         found.clear()

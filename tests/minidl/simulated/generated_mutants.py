@@ -5,6 +5,7 @@ has the bug, too. (mutmut and cosmic-ray, which know the usual changes, write ea
 command for it. Here a mutant is tried in a fork of a process that has everything imported, thousands of times faster.)
 
 Not changed: `emit`, which only tells; the words of errors; annotations; what is at the level of a module or a class.
+Some changes are known to be none (`alike`): they are listed, so that a sample stays the same, and not tried.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Generated:
     words: str  # "`self._buffer.put(message)` is left out"
     place: int  # of the changed node in the function, as ast.walk counts
     edit: Edit
+    alike: str = ""  # why nobody can tell it from the loader
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}:{self.line}: {self.words}"
@@ -73,10 +75,32 @@ def of_function(module: str, name: str, function: ast.FunctionDef) -> Iterator[G
     skipped = {id(each) for node in ast.walk(function) if only_tells(node) for each in ast.walk(node)}
     for default in ast.walk(function.args):
         skipped.add(id(default))
+    never = never_seen(name, function)
     for place, node in enumerate(ast.walk(function)):
         if id(node) not in skipped and node not in function.decorator_list:
-            for words, edit in (*of_statements(node, node is function), *of_expression(node)):
-                yield Generated(module, name, getattr(node, "lineno", function.lineno), words, place, edit)
+            for words, edit, *alike in (*of_statements(node, function), *of_expression(node)):
+                why = never.get(id(node)) or never.get(id(function)) or "".join(alike)
+                yield Generated(module, name, getattr(node, "lineno", function.lineno), words, place, edit, why)
+
+
+def never_seen(name: str, function: ast.FunctionDef) -> dict[int, str]:
+    """Nodes of which no change is seen, and why."""
+    found: dict[int, str] = {}
+    body = [each for each in function.body if not only_tells(each)]
+    if not body or (len(body) == 1 and isinstance(body[0], ast.Raise) and isinstance(body[0].exc, ast.Name)):
+        found[id(function)] = "it has no body: another one's runs in its place"
+    if name.endswith(".__new__"):
+        found[id(function)] = "it has run before: when the enum was made"
+    told = {id(each) for node in ast.walk(function) if is_event(node) for each in ast.walk(node)}
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    used = {node.id for node in names if id(node) not in told}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and name_of(node.targets[0]) not in used | {""}:
+            if isinstance(node.targets[0], ast.Name) and any(name_of(node.targets[0]) == each.id for each in names):
+                found |= {id(each): "it only goes into an event" for each in ast.walk(node.value)}
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            found[id(node.value)] = "`strict` only asserts what is so"
+    return found
 
 
 def only_tells(node: ast.AST) -> bool:
@@ -88,12 +112,16 @@ def only_tells(node: ast.AST) -> bool:
     return isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom, ast.Global, ast.arg))
 
 
+def is_event(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and name_of(node.func) in ("emit", "emit_failed", "_emit_send_failed")
+
+
 # ---- what is changed
 
 
-def of_statements(node: ast.AST, is_function: bool) -> Iterator[tuple[str, Edit]]:
-    """Statements left out, exchanged, done twice; arms and guards taken away."""
-    if is_function:
+def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[Any]:
+    """Statements left out, exchanged, done twice; arms and guards taken away. With a third item: why it is alike."""
+    if node is function:
         yield "it returns at once", lambda node: node.body.insert(0, ast.Return(None))
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
@@ -103,16 +131,19 @@ def of_statements(node: ast.AST, is_function: bool) -> Iterator[tuple[str, Edit]
             if silent(statement) or isinstance(statement, ast.FunctionDef):
                 continue
             if not isinstance(statement, (ast.If, ast.With)):  # there: the condition, the guard
-                yield f"`{brief(statement)}` is left out", functools.partial(put, field=field, k=k, new=[ast.Pass()])
+                alike = "it only tells" if isinstance(statement, ast.Expr) and is_event(statement.value) else ""
+                yield f"`{brief(statement)}` is left out", functools.partial(put, field=field, k=k, new=[ast.Pass()]), alike
             if is_send(statement):
                 yield f"`{brief(statement)}` twice", functools.partial(twice, field=field, k=k)
             if k + 1 < len(block) and depends(statement, block[k + 1]):
                 words = f"`{brief(statement)}` after `{brief(block[k + 1])}`"
-                yield words, functools.partial(exchange, field=field, k=k)
+                alike = as_good(statement, block[k + 1], function)
+                yield words, functools.partial(exchange, field=field, k=k), alike
     if isinstance(node, ast.Try):
         for k, handler in enumerate(node.handlers):
             what = ast.unparse(handler.type) if handler.type else ""
-            yield f"no `except {what}`", functools.partial(drop_handler, k=k)
+            alike = "it only tells, and raises again" * all(map(only_raises_again, node.handlers[k:]))
+            yield f"no `except {what}`", functools.partial(drop_handler, k=k), alike
         if node.finalbody:
             yield "no `finally`", lambda node: setattr(node, "finalbody", [ast.Pass()])
     if isinstance(node, ast.With):
@@ -173,6 +204,9 @@ OPERATORS: dict[Any, Any] = {
 }
 
 
+COMPUTES = {"len", "max", "min", "sum", "set", "dict", "list", "tuple", "range", "int", "bool", "deque", "map", "zip"}
+
+
 def silent(statement: ast.stmt) -> bool:
     """Without it nothing is lost."""
     value = statement.value if isinstance(statement, ast.Expr) else None
@@ -194,6 +228,45 @@ def depends(first: ast.stmt, second: ast.stmt) -> bool:
         return True
     named = [{name_of(node) for node in ast.walk(each)} - {"", "self"} for each in both]
     return bool(named[0] & named[1])
+
+
+def as_good(first: ast.stmt, second: ast.stmt, function: ast.FunctionDef) -> str:
+    """Why nobody can tell in which order these two are: neither uses what the other changes, and nobody looks between
+    them. Empty: somebody might."""
+    assigned = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+    if not isinstance(first, assigned) or not isinstance(second, assigned):
+        return ""
+    writes, reads, calls = zip(*map(used_by, (first, second)), strict=True)
+    if writes[0] & (writes[1] | reads[1]) or writes[1] & reads[0]:
+        return ""
+    if not any(calls):
+        local = any(all(name.isidentifier() for name in each) for each in writes)
+        return "neither uses the other, and one of them is local" if local else ""
+    if function.name == "__init__" and not all(calls):
+        return "nobody has the object between the two"
+    return ""
+
+
+def used_by(statement: ast.stmt) -> tuple[set[str], set[str], bool]:
+    """What an assignment writes, what it reads, and whether it calls what may do more than compute."""
+    writes, reads = set(), set()
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            text = ast.unparse(node)
+            (reads if isinstance(node.ctx, ast.Load) else writes).add(text)
+    if isinstance(statement, ast.AugAssign):
+        reads |= writes
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    for node in (each for target in targets for each in ast.walk(target) if isinstance(each, ast.Subscript)):
+        writes.add(ast.unparse(node.value))
+    called = [node.func for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    return writes, reads, any(name_of(func) not in COMPUTES for func in called)
+
+
+def only_raises_again(handler: ast.ExceptHandler) -> bool:
+    *told, last = handler.body
+    again = isinstance(last, ast.Raise) and last.exc is None
+    return again and all(isinstance(each, ast.Expr) and is_event(each.value) for each in told)
 
 
 def is_send(statement: ast.stmt) -> bool:

@@ -21,6 +21,7 @@ def killed(how: str, after: int = 1, dataset: Any = None, again: bool = False, *
     iterator = iter(load)
     found: list[Any] = [next(iterator) for _ in range(after)]
     getattr(iterator._workers[1], how)()
+    iterator._workers[1].process.forced = False  # not by main
     begin = world.now()
     try:
         for batch in iterator:
