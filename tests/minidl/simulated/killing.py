@@ -37,6 +37,7 @@ from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.programs import configurations
 from tests.minidl.simulated.survivors import reason
 from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_asking import asking
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
@@ -79,7 +80,7 @@ def judged() -> dict[str, Judged]:
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
     small = {name: Worth(configurations()[name], options={"draws": False}) for name in SMALL}
-    for name, worth in {**programs(), **moving(), **deaths(), **small}.items():
+    for name, worth in {**programs(), **moving(), **deaths(), **asking(), **small}.items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:
@@ -188,13 +189,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Which generated mutants the simulated world kills.")
     parser.add_argument("--only", default="", metavar="NAME", help='those whose name begins so: "parallel."')
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one in so many (%(default)s)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="beginning with this one (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="without the last step: every fault of the small programs")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the score and the survivors into this page")
     arguments = parser.parse_args()
     chosen = [each for each in generated() if f"{each.module}.{each.name}".startswith(arguments.only)]
-    chosen = chosen[:: arguments.every]
+    chosen = [each for each in chosen[arguments.first :: arguments.every] if not each.alike]
     if not chosen:
         parser.error(f"no function is called {arguments.only!r}")
     found = kept(arguments.keep)

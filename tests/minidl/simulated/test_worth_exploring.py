@@ -16,11 +16,12 @@ from minidl.world.simulated.schedule import Random
 from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.killing import Judged, judged, verdicts
+from tests.minidl.simulated.worth_asking import asking
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
 
-PROGRAMS = {**programs(), **moving(), **deaths()}
+PROGRAMS = {**programs(), **moving(), **deaths(), **asking()}
 ALL = list(generated())
 
 

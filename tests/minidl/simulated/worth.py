@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 import tracing
 from minidl import parallel, shutdown
+from minidl.accelerator import accelerator
 from minidl.events import STOP
 from minidl.messages import Task
 from minidl.world.simulated import Outcome, pipes, services, simulate, what_must_hold
@@ -84,6 +87,26 @@ def last_first(self: Any, timeout: float | None) -> list[Any]:
     return waits(self, timeout)[::-1]
 
 
+@contextlib.contextmanager
+def a_device() -> Iterator[None]:
+    """Main has several accelerators. A thread begins with the first of them."""
+    chosen: dict[int, int] = {}
+
+    def number() -> int:
+        return machines.current_machine().running.number
+
+    has = {
+        "is_available": lambda: True,
+        "current_accelerator": lambda: torch.device("cuda"),
+        "current_device_index": lambda: chosen.get(number(), 0),
+        "set_device_index": lambda index: chosen.update({number(): index}),
+    }
+    with contextlib.ExitStack() as stack:
+        for name, value in has.items():
+            stack.enter_context(changed(accelerator, name, value))
+        yield
+
+
 LINES: dict[str, Callable[[], Any]] = {
     "SIGCHLD": lambda: changed(services.SimulatedWorld, "on_child_exit", lambda self, look: False),
     "the waits": lambda: changed(services.SimulatedEnding, "is_ready", lambda self: False),
@@ -93,6 +116,8 @@ LINES: dict[str, Callable[[], Any]] = {
     "the end by force after main": lambda: changed(machines, "GRACE", 10**15),
     "Stop": lambda: changed(shutdown, "Stop", unheard),
     "the done event": lambda: changed(services.SimulatedFlag, "is_set", lambda self: False),
+    "no device": a_device,
+    "no Mac": lambda: changed(accelerator, "current_accelerator", lambda: torch.device("mps")),
     "SIGTERM": lambda: changed(services.SimulatedProcess, "terminate", nothing),
     "exit codes": lambda: changed(services.SimulatedProcess, "exitcode", None),  # the program has reaped the child
     "threads": lambda: changed(services.SimulatedThread, "start", no_thread),

@@ -347,6 +347,7 @@ def invalid() -> list[str]:
         *((None, {"num_workers": -1, "timeout": -1}), (None, {"timeout": -1, "prefetch_factor": -1})),
         *((None, {"batch_sampler": [[1]], "sampler": [1]}), (None, {"batch_sampler": [[1]], "shuffle": True})),
         *((None, {"sampler": [1], "shuffle": True, "batch_sampler": [[1]]}), (stream, {"shuffle": False})),
+        *((stream, {"sampler": [1], "shuffle": True}), (None, {"batch_sampler": [[1]], "batch_size": 2})),
     ):
         try:
             minidl.DataLoader(Keys() if dataset is None else dataset, **options)
@@ -377,8 +378,9 @@ def lengths_and_attributes() -> list[Any]:
         ),
     ):
         load = minidl.DataLoader(Keys() if dataset is None else dataset, **options)
-        with contextlib.suppress(TypeError):
-            found += [len(load), len(iter(load))]
+        for thing in (load, iter(load)):
+            with contextlib.suppress(TypeError):
+                found.append(len(thing))
         try:
             load.multiprocessing_context = "fork"
         except ValueError as error:
@@ -486,7 +488,7 @@ def programs() -> dict[str, Worth]:
         "slots and a fork": Worth(a_fork_while_batches_are_held),
         "serial": Worth(part(epochs, Keys(5, (2,)), 2, num_workers=0)),
         "serial streams, pinned": Worth(part(epochs, Streams((3,)), num_workers=0, pin_memory="host")),
-        "a stream longer than it said": Worth(part(warned, dataset=Longer((3, 3)))),
+        "a stream longer than it said": Worth(part(warned, dataset=Longer((5,)), num_workers=1)),
         "a stream longer than it said, serial": Worth(part(warned, dataset=Longer((5,)), num_workers=0)),
         "too many workers": Worth(part(warned, dataset=Keys(3), num_workers=5)),
         "nothing to pin for": Worth(part(warned, dataset=Keys(3), pin_memory=True)),

@@ -121,6 +121,11 @@ def deaths() -> dict[str, Worth]:
             part(killed, "kill", num_workers=3), without=others, options={"environment": TORCHS_WAY}
         ),
         "killed: the health check notices": died(part(killed, "kill"), without=("SIGCHLD", "the waits")),
+        "killed: the health check notices, in time": died(
+            part(killed, "kill", timeout=3), without=("SIGCHLD", "the waits")
+        ),
+        "killed, and reaped by the program": died(part(killed, "terminate"), without=("exit codes",)),
+        "killed: its end is seen before its bytes": died(part(killed, "kill", dataset=Keys(20)), without=("order",)),
         "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
         "killed in training: all": died(killed_in_training),
         "killed in training: the next next()": died(part(killed_in_training, timeout=3), without=("SIGCHLD",)),
@@ -144,4 +149,8 @@ def deaths() -> dict[str, Worth]:
         "dropped, without the done event": Worth(part(dropped, 1), without=("the done event", "force")),
         "dropped while a worker is stuck": died(part(dropped, 1, dataset=Keys(7, slow={3: 1e4})), slow=True),
         "exits, without force": Worth(part(exits, 1), without=("force", "the end of patience")),
+        "exits, where no thread starts any more": Worth(
+            part(exits, 0, dataset=Keys(2), num_workers=4),
+            without=("threads",),
+        ),
     }

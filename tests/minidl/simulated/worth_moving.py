@@ -46,6 +46,10 @@ def read_only() -> np.ndarray:
     return array
 
 
+def far_apart(whole: torch.Tensor) -> list[torch.Tensor]:
+    return [whole[400:410], whole[100:103], whole[700:702]]
+
+
 ODD: tuple[Callable[[], Any], ...] = (
     *(base, twice, read_only),
     lambda: [base()[1:3], base()[:, 2], base().t(), base()[::2, ::3], torch.arange(1_000)[7:12]],
@@ -62,22 +66,33 @@ ODD: tuple[Callable[[], Any], ...] = (
     lambda: Listed([base(), Mapped(a=base(), b=(1, base()))]),
     lambda: [torch.full((DIRECT // 4,), 7.0), torch.full((DIRECT // 2,), 3.0), torch.full((DIRECT // 4 - 1,), 1.0)],
     lambda: [torch.arange(3).share_memory_(), torch.arange(10)[2:4].numpy()],
+    # Views of a small part, the later one first; a storage of one byte; strides that no contiguous tensor needs.
+    lambda: far_apart(torch.arange(1_000)),
+    lambda: [torch.arange(1_000)[300:900], torch.arange(1_000)[300:700], torch.tensor([7], dtype=torch.uint8)[None]],
+    lambda: [torch.empty(0).as_strided((3, 0, 2), (7, 5, 3)), torch.zeros(6).as_strided((1, 6), (99, 1))],
+    lambda: torch.zeros(6).as_strided((6, 1), (1, 9)),
 )
 
 
+def bare() -> Any:
+    return torch.tensor([7], dtype=torch.uint8).untyped_storage()
+
+
 class Odd(Keys):
-    def __init__(self) -> None:
-        super().__init__(len(ODD))
+    def __init__(self, makes: tuple[Callable[[], Any], ...]) -> None:
+        super().__init__(len(makes))
+        self.makes = makes
 
     def __getitem__(self, key: int) -> Any:
         step()
-        return ODD[key]()
+        return self.makes[key]()
 
 
 def described(thing: Any) -> Any:
     """What can be told of a batch, its values and how they lie."""
     if isinstance(thing, torch.Tensor):
-        layout = (tuple(thing.stride()), thing.storage_offset()) if thing.layout is torch.strided else None
+        strided = thing.layout is torch.strided
+        layout = (tuple(thing.stride()), thing.storage_offset(), len(thing.untyped_storage())) if strided else None
         flags = thing.requires_grad, thing.is_conj(), thing.is_neg(), thing.is_quantized
         values = thing.detach().dequantize() if thing.is_quantized else thing.detach().to_dense()
         shown = values.resolve_conj().resolve_neg().reshape(-1)[:30].tolist()
@@ -100,8 +115,8 @@ def shared(batch: Any) -> Any:
     return [storages.index(each) for each in storages]
 
 
-def odd_batches(**options: Any) -> list[Any]:
-    batches = list(loader(Odd(), collate_fn=one, **options))
+def odd_batches(makes: tuple[Callable[[], Any], ...] = ODD, **options: Any) -> list[Any]:
+    batches = list(loader(Odd(makes), collate_fn=one, **options))
     return [(described(batch), shared(batch)) for batch in batches]
 
 
@@ -160,6 +175,7 @@ def moving() -> dict[str, Worth]:
     once = functools.partial(Worth, timed=True)
     return {
         "odd batches": Worth(part(odd_batches)),
+        "a bare storage": Worth(part(odd_batches, (bare,))),
         "odd batches, torch's way": Worth(part(odd_batches, num_workers=1), options=torch_way),
         "odd batches, pinned": once(part(odd_batches, pin_memory="host")),
         "odd batches, serial, pinned": once(part(odd_batches, num_workers=0, pin_memory="host")),
@@ -171,6 +187,7 @@ def moving() -> dict[str, Worth]:
         "memory for batches of all sizes": once(part(memory_made, mixed)),
         "memory for batches of all sizes, held": once(part(memory_made, mixed, 50, prefetch_factor=1)),
         "memory, large ones": once(part(memory_made, (DIRECT,) * 12, 3)),
+        "memory after batches that need none": once(part(memory_made, (0,) * 12 + even)),
         "interrupted while it waits": Worth(interrupted_while_it_waits, slow=True, timed=True),
         "interrupted while it waits, pinned": Worth(
             part(interrupted_while_it_waits, pin_memory="host"), slow=True, timed=True

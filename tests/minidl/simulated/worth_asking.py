@@ -1,0 +1,626 @@
+"""Programs that ask for what the small print promises: ends that are bounded, errors that come where they should, what
+is left when it is over, what a loader says of itself.
+
+Those with a clock in them are `timed`: only by the default schedule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pickle
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+import minidl
+from minidl import world as worlds
+from minidl.accelerator import accelerator
+from minidl.events import Kind, Queue
+from minidl.messages import Died, Result
+from minidl.queues import Consumer, DirectProducer, Producer
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated import step
+from minidl.world.simulated.simulation import leftovers, sleep
+from tests.minidl.simulated.programs import TORCHS_WAY
+from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_exploring import Cannot, Keys, Streams, fails_in_worker_1, loader, one, seen, told
+
+HELD: list[Any] = []  # what outlives a program's frame, as a global variable does
+
+
+def left() -> list[Any]:
+    """What a loader has left in main: ends of pipes, threads, processes."""
+    machine = machines.current_machine()
+    return [len(machine.processes[0].ends), *leftovers(machine)]
+
+
+def at(*seconds: float, do: Any) -> None:
+    """Another thread does it, so many seconds from now, until it returns True."""
+
+    def run() -> None:
+        before = 0.0
+        for second in seconds:
+            sleep(second - before)
+            before = second
+            if do():
+                return
+
+    worlds.current().thread(run, (), "does it").start()
+
+
+def press() -> None:
+    """Ctrl-C for main alone."""
+
+    def interrupt(frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    machines.current_machine().threads[0].signals.append(interrupt)
+
+
+def tries(what: Any, *others: type[BaseException]) -> Any:
+    """What becomes of it."""
+    try:
+        return what()
+    except (Exception, *others) as error:
+        return told(error)
+
+
+def takes(what: Any) -> tuple[Any, float]:
+    """What becomes of it, and how many seconds later."""
+    begin = worlds.current().now()
+    return tries(what, KeyboardInterrupt), round(worlds.current().now() - begin, 1)
+
+
+# ---- the end
+
+
+def over(**options: Any) -> list[Any]:
+    """When an epoch is over nothing is left, though its iterator is still there; and so after an error at the start."""
+    load = loader(**options)
+    iterator = iter(load)
+    found: list[Any] = [seen(iterator), left(), len(iterator._workers)]
+    del iterator
+    return found
+
+
+class Second:
+    """A sampler that fails when it is iterated for the second time."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.count += 1
+        if self.count == 2:
+            raise LookupError("a second time")
+        return iter(range(5))
+
+
+def never_began() -> list[Any]:
+    """The error is kept, and with it the frame that made the iterator: it has been shut down nevertheless."""
+    try:
+        iter(loader(sampler=Second()))
+    except LookupError as error:
+        HELD[:] = [error]
+    found = left()
+    HELD.clear()
+    return found
+
+
+STUCK = {key: 99.0 for key in (3, 4, 5)}  # each of three workers is in one of these
+
+
+def stuck(presses: tuple[float, ...] = (), **options: Any) -> list[Any]:
+    """How long the shutdown takes while all workers are busy. They end by themselves in the end."""
+    iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3, **options))
+    next(iterator)
+    sleep(0.5)
+    if presses:
+        at(*presses, do=press)
+    found = [takes(iterator._shutdown_workers)]
+    kinds = [event[2] for event in machines.current_machine().events]
+    found += [kinds.count(kind) for kind in (Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.SHUTDOWN_END)]
+    found.append(tries(lambda: next(iterator)))
+    sleep(120)
+    return found
+
+
+class SlowToPin:
+    def __init__(self, samples: list[Any]) -> None:
+        self.key = samples[0]
+
+    def pin_memory(self) -> Any:
+        sleep(20 if self.key == 2 else 0.5)
+        return self.key
+
+
+def stuck_in_the_pin_thread() -> list[Any]:
+    iterator = iter(loader(pin_memory="host", collate_fn=SlowToPin))
+    next(iterator)
+    sleep(2)
+    found = [takes(iterator._shutdown_workers)]
+    sleep(60)
+    return found
+
+
+class Exits:
+    """The pin thread ends over batch 1."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.key = samples[0]
+
+    def pin_memory(self) -> Any:
+        if self.key == 1:
+            raise SystemExit
+        return self.key
+
+
+class Drops(Exits):
+    """The garbage collector runs in the pin thread, and finds an iterator."""
+
+    def pin_memory(self) -> Any:
+        if self.key == 4:  # its task is sent when the first batch has been yielded
+            machines.current_machine().garbage.clear()
+        return self.key
+
+
+def dropped_in_the_pin_thread() -> list[Any]:
+    """It must not wait for itself."""
+    iterator = iter(loader(pin_memory="host", collate_fn=Drops))
+    found = [next(iterator)]
+    machines.current_machine().garbage.append(iterator)
+    begin = worlds.current().now()
+    del iterator
+    sleep(1)
+    ended = [each.ended_at for each in machines.current_machine().processes[1:]]
+    return [found, left(), max(ended) / 1e9 - begin < 0.1]
+
+
+def exits_with_it(**options: Any) -> None:
+    """The interpreter exits while a global variable has the iterator."""
+    HELD[:] = [iter(loader(**options))]
+    next(HELD[0])
+    raise SystemExit(0)
+
+
+def shut_down_by_hand(**options: Any) -> list[Any]:
+    iterator = iter(loader(**options))
+    found = [next(iterator)]
+    iterator._shutdown_workers()
+    iterator._shutdown_workers()
+    return [found, left(), tries(lambda: next(iterator)), tries(lambda: next(iterator))]
+
+
+# ---- deaths, and where they are raised
+
+
+def another_waits() -> list[Any]:
+    """A worker of one loader dies while main waits for another: the error comes where it belongs."""
+    one, other = iter(loader(Keys(5, slow={0: 2.0}))), iter(loader())
+    at(1.0, do=lambda: other._workers[1].kill())
+    return [tries(lambda: next(one)), tries(lambda: next(other)), tries(lambda: seen(one))]
+
+
+def in_another_thread(shuts_down: bool = False) -> list[Any]:
+    """Main trains, and another thread loads, or shuts the loader down by force: what happens there is no business of
+    main's."""
+    found: list[Any] = []
+    iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3))
+
+    def loads() -> None:
+        found.append(takes(iterator._shutdown_workers) if shuts_down else tries(lambda: seen(iterator)))
+
+    next(iterator)
+    if not shuts_down:
+        at(2.0, do=lambda: iterator._workers[1].kill())
+    sleep(0.5)
+    worlds.current().thread(loads, (), "loads").start()
+    found.append(takes(lambda: sleep(60)))
+    return found
+
+
+class Finalized:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __del__(self) -> None:
+        sleep(self.seconds)
+
+
+def killed_in_a_finalizer() -> list[Any]:
+    """An error raised there would be lost."""
+    iterator = iter(loader())
+    found = [next(iterator)]
+    at(1.0, do=lambda: iterator._workers[0].kill())
+    thing = Finalized(2.0)
+    del thing
+    return [found, tries(lambda: seen(iterator))]
+
+
+def killed_after_another(epochs: int = 1, **options: Any) -> list[Any]:
+    """A loader's worker dies in the training step, after other epochs whose iterators are still there."""
+    load = loader(**options)
+    found: list[Any] = []
+    for _ in range(epochs):
+        HELD.append(iter(load))
+        found.append(seen(HELD[-1]))
+    iterator = iter(load)
+    iterator._workers[0].kill()
+    found.append(takes(lambda: sleep(60)))
+    HELD.clear()
+    return [*found, tries(lambda: next(iterator))]
+
+
+class Leaves(Keys):
+    """At sample 4 the worker's process exits, without an error."""
+
+    def __getitem__(self, key: int) -> Any:
+        if key == 4:
+            raise SystemExit
+        return key
+
+
+def left_in_training() -> list[Any]:
+    """That is no reason to interrupt the training step, as it may be the end of all: the next next() raises."""
+    iterator = iter(loader(Leaves()))
+    found = [next(iterator)]
+    return [found, takes(lambda: sleep(9)), tries(lambda: seen(iterator))]
+
+
+def replaced(how: str = "kill", dataset: Any = None, batches: int = 2, **options: Any) -> list[Any]:
+    """Persistent workers: an epoch fails, the next one has new workers."""
+    load = loader(dataset, persistent_workers=True, **options)
+    iterator = iter(load)
+    found: list[Any] = [[next(iterator) for _ in range(batches)]]
+    sleep(0.1)
+    with contextlib.suppress(RuntimeError):
+        getattr(iterator._workers[1], how)()
+        sleep(0.1)
+    found += [tries(lambda: seen(iterator)), tries(lambda: seen(iter(load))), tries(lambda: seen(iter(load)))]
+    return [*found, tries(lambda: next(iterator))]
+
+
+def not_resumed() -> list[Any]:
+    """A worker is too slow for the new epoch."""
+    load = loader(Keys(5, slow={2: 9.0}), persistent_workers=True, timeout=3)
+    iterator = iter(load)
+    found: list[Any] = [next(iterator), next(iterator), takes(lambda: iter(load)), tries(lambda: next(iterator))]
+    load.timeout = 20
+    return [*found, takes(lambda: seen(iter(load)))]
+
+
+class Asks(Keys):
+    """A worker asks an iterator that it inherited."""
+
+    def __getitem__(self, key: int) -> Any:
+        return tries(lambda: next(HELD[0]))
+
+
+def inherited() -> list[Any]:
+    HELD[:] = [iter(loader(Keys(2)))]
+    found = [seen(iter(loader(Asks(3)))), seen(HELD[0])]
+    HELD.clear()
+    return found
+
+
+# ---- Ctrl-C
+
+
+def pressed(seconds: tuple[float, ...], dataset: Any, **options: Any) -> list[Any]:
+    """What main has, though Ctrl-C comes again and again: while it waits nothing is lost, and elsewhere it says so."""
+    iterator, found = iter(loader(dataset, **options)), []
+    over = "end", "RuntimeError"
+    at(*seconds, do=lambda: found[-1:] and found[-1] in over or press())
+    while not found or found[-1] not in over:
+        try:
+            found.append(next(iterator))
+        except (KeyboardInterrupt, RuntimeError) as error:
+            found.append(type(error).__name__)
+        except StopIteration:
+            found.append("end")
+    return found
+
+
+class Presses:
+    """A sampler that is interrupted."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(8):
+            if number == self.after:
+                raise KeyboardInterrupt
+            yield number
+
+
+# ---- what crosses
+
+
+def sends(world: Any, reader: Any, writer: Any, kind: Any, sizes: tuple[int, ...]) -> None:
+    world.parent()
+    reader.close()  # main's
+    queue = kind(world, writer, Queue.RESULT, 0)
+    for number, size in enumerate(sizes):
+        queue.put(Result(0, number, 0, bytes(size)))
+        with contextlib.suppress(OSError):  # it may raise here
+            step()
+    queue.close()
+    queue.close()
+    queue.join_thread()
+
+
+def a_queue_alone(kind: Any, sizes: tuple[int, ...] = (300, 1, 2, 500, 3) * 3) -> list[Any]:
+    """Every message arrives, whole and in its turn, though the process that sent it ends at once."""
+    world = worlds.current()
+    reader, writer = world.pipe()
+    child = world.process(sends, (world, reader, writer, kind, sizes), "sends")
+    child.start()
+    writer.close()
+    queue = Consumer(world, Queue.RESULT, 0)
+    queue.add(0, reader, world.end_of(child))
+    found = []
+    while not isinstance(message := queue.get(), Died):
+        found.append((message.task_id, len(message.data)))
+        step()
+    queue.close()
+    if len(found) < len(sizes):
+        raise RuntimeError("it died before the end")
+    child.join()
+    return found
+
+
+class Unspeakable(Keys):
+    """Sample 1 cannot be pickled, and nor can the error."""
+
+    def __getitem__(self, key: int) -> Any:
+        return Nor() if key == 1 else key
+
+
+class Nor:
+    def __reduce__(self) -> Any:
+        class Local(LookupError):
+            pass
+
+        raise Local("not to be pickled")
+
+
+def neither() -> list[Any]:
+    iterator = iter(loader(Unspeakable(3), collate_fn=one))
+    return [tries(lambda: next(iterator)) for _ in range(3)]
+
+
+class Tensors(minidl.Dataset[Any]):
+    """Sample k consists of two tensors full of k, of so many bytes each."""
+
+    def __init__(self, sizes: tuple[int, ...] = (5_000, 40), tasks: int = 7) -> None:
+        self.sizes, self.tasks = sizes, tasks
+
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __getitem__(self, key: int) -> Any:
+        step()
+        return [torch.full((size,), key, dtype=torch.uint8) for size in self.sizes]
+
+
+class Keeps:
+    """A collate_fn that keeps so many of the batches that it returned last, and looks at them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.kept: list[Any] = []
+
+    def __call__(self, samples: list[Any]) -> Any:
+        batch = minidl.default_collate(samples)
+        self.kept = [*self.kept, (batch, int(samples[0][0][0]))][-self.most :]
+        for tensors, key in self.kept:
+            assert {int(each[0][0]) for each in tensors} == {key}, f"what it kept of batch {key} has changed"
+        return batch
+
+
+class GoesOn:
+    """A collate_fn that leaves a thread behind, which collates when the batch is on its way."""
+
+    def __call__(self, samples: list[Any]) -> Any:
+        worlds.current().thread(self.collates, (samples,), "collates").start()
+        return minidl.default_collate(samples)
+
+    def collates(self, samples: list[Any]) -> None:
+        for _ in range(4):
+            with contextlib.suppress(OSError):  # it may raise here
+                step()
+            minidl.default_collate(samples)
+
+
+def collated(dataset: Any = None, keep: int = 0, **options: Any) -> list[Any]:
+    """Batches of several samples, made by default_collate; with `keep` also the memory that was made for them."""
+    options = {"batch_size": 2, "collate_fn": Keeps(keep) if keep else None, **options}
+    load = minidl.DataLoader(Tensors() if dataset is None else dataset, **{"num_workers": 2, **options})
+    found = [[each.tolist()[-1][-2:] + [len(each)] for each in batch] for batch in load]
+    return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE and keep]]
+
+
+def memory_after_a_fork() -> list[Any]:
+    """Memory that another process has is given up once, and not again."""
+    load = minidl.DataLoader(Tensors(tasks=24), num_workers=1)
+    iterator = iter(load)
+    held = [next(iterator) for _ in range(2)]
+    other = iter(loader(Keys(2)))
+    found = [seen(other), len(held)]
+    held.clear()
+    for batch in iterator:
+        del batch
+        step()
+    return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE]]
+
+
+# ---- what it says
+
+
+class Odd:
+    """A sampler that raises when it is asked for what it has."""
+
+    @property
+    def num_replicas(self) -> int:
+        raise LookupError("not to be asked")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+class Wraps:
+    """A batch sampler that has another in it."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.batch_sampler = minidl.BatchSampler(sampler, 2, False)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.batch_sampler)
+
+
+def of_itself() -> list[Any]:
+    """What a loader says of itself in the trace."""
+    share = minidl.DistributedSampler(Keys(6), num_replicas=2, rank=1, seed=4)
+    share.set_epoch(3)
+    for load in (
+        *(loader(sampler=share), loader(batch_sampler=Wraps(share)), loader(sampler=Odd())),
+        *(loader(num_workers=0), loader(Streams((1, 1))), loader(shuffle=True, drop_last=True, batch_size=2)),
+        *(loader(in_order=False, pin_memory="host", timeout=3), loader(prefetch_factor=1, persistent_workers=True)),
+        loader(batch_size=None, collate_fn=None),
+    ):
+        for _ in range(2):
+            iter(load)
+    return [event[8] for event in machines.current_machine().events if event[2] == Kind.LOADER]
+
+
+def refused() -> list[Any]:
+    """What an iterator does not do, and when it says so."""
+    found: list[Any] = []
+    for options in ({}, {"num_workers": 0}):
+        iterator = tries(lambda options=options: iter(loader(**options)))
+        found.append(iterator if isinstance(iterator, str) else tries(lambda iterator=iterator: pickle.dumps(iterator)))
+    # An iterable dataset is not iterated before the timeout is refused.
+    for dataset in (None, Streams((2,), refuses=(0,))):
+        found.append(tries(lambda dataset=dataset: iter(loader(dataset, num_workers=0, timeout=1))))
+    found += [loader()._dataset_kind, loader(Streams((1, 1)))._dataset_kind]
+    return found
+
+
+def not_picklable() -> list[Any]:
+    """A worker that is spawned is given everything by pickle."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        result = tries(lambda: iter(loader(collate_fn=lambda samples: samples)))
+    return [result, [str(each.message) for each in heard], left()]
+
+
+def profiled(**options: Any) -> list[str]:
+    """What torch's profiler shows of it."""
+    with torch.autograd.profiler.profile() as profile:
+        list(loader(**options))
+    names = [event.name for event in profile.function_events]
+    return [name for name in names if name.startswith("enumerate")]
+
+
+class Nested(Keys):
+    """A worker iterates over a loader that main has iterated over before."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(3)
+        self.inner = inner
+
+    def __getitem__(self, key: int) -> Any:
+        return seen(iter(self.inner))
+
+
+def nested() -> list[Any]:
+    inner = loader(Keys(2), num_workers=0)
+    return [seen(iter(inner)), seen(iter(loader(Nested(inner)))), seen(iter(inner))]
+
+
+class OnDevice:
+    """Which device it is pinned for; batch 1 cannot be."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.key = samples[0]
+
+    def pin_memory(self) -> Any:
+        if self.key == 1:
+            raise LookupError("not to be pinned")
+        return self.key, accelerator.current_device_index()
+
+
+def on_a_device(**options: Any) -> list[Any]:
+    """Main has chosen the second of its devices."""
+    accelerator.set_device_index(1)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        load = loader(Keys(4), pin_memory=True, collate_fn=OnDevice, **options)
+        found = [each if isinstance(each, (str, tuple)) else "as it was" for each in seen(iter(load))]
+    return [found, [str(each.message) for each in heard]]
+
+
+def asking() -> dict[str, Worth]:
+    """By name."""
+    part, torch_way = functools.partial, {"environment": TORCHS_WAY}
+    narrow = {"capacity": 128}
+    once = functools.partial(Worth, slow=True, timed=True)
+    presses = tuple(0.17 * number for number in range(1, 24))
+    return {
+        "over": Worth(part(over)),
+        "over, torch's way, pinned": Worth(part(over, pin_memory="host"), options=torch_way),
+        "over, streams": Worth(part(over, dataset=Streams((1, 3)))),
+        "never began": Worth(never_began),
+        "stuck": once(stuck),
+        "stuck, and deaf to SIGTERM": once(stuck, without=("SIGTERM",)),
+        "stuck for good": once(stuck, without=("force",)),
+        "stuck, interrupted": once(part(stuck, (1.0,))),
+        "stuck, interrupted twice": once(part(stuck, (1.0, 3.0)), without=("SIGTERM",)),
+        "stuck in the pin thread": once(stuck_in_the_pin_thread),
+        "the pin thread exits": once(lambda: takes(lambda: seen(iter(loader(pin_memory="host", collate_fn=Exits))))),
+        "dropped in the pin thread": once(dropped_in_the_pin_thread),
+        "exits with it": Worth(part(exits_with_it)),
+        "exits with it, torch's way": Worth(
+            part(exits_with_it, pin_memory="host", persistent_workers=True), options=torch_way
+        ),
+        "shut down by hand": Worth(part(shut_down_by_hand)),
+        "another waits": once(another_waits),
+        "loads in another thread": once(in_another_thread),
+        "shut down in another thread": once(part(in_another_thread, True), without=("SIGTERM",)),
+        "killed in a finalizer": once(killed_in_a_finalizer),
+        "killed after another": once(killed_after_another),
+        "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),
+        "left in training": once(left_in_training),
+        "replaced": once(replaced),
+        "replaced, with its stream ended": once(part(replaced, "kill", Streams((9, 1)), 6)),
+        "not resumed": once(not_resumed),
+        "inherited": Worth(inherited, options={"draws": False}),
+        "pressed": once(part(pressed, presses, Keys(6, slow={1: 0.4, 2: 0.9, 5: 0.7}))),
+        "pressed, streams, pinned": once(
+            part(pressed, presses, Streams((1, 4, 4)), num_workers=3, pin_memory="host", collate_fn=SlowToPin)
+        ),
+        "pressed in the sampler": once(part(pressed, (), Keys(8), sampler=Presses(6))),
+        "a queue alone": Worth(part(a_queue_alone, Producer), options=narrow),
+        "a direct queue alone": Worth(part(a_queue_alone, DirectProducer), options=narrow),
+        "neither it nor its error can be pickled": once(neither, options=torch_way),
+        "worker_init_fn and keys fail": Worth(
+            lambda: seen(iter(loader(sampler=[0, Cannot(1), Cannot(2), 3], worker_init_fn=fails_in_worker_1)))
+        ),
+        "collated": Worth(part(collated)),
+        "collated, torch's way": Worth(part(collated), options=torch_way),
+        "collated, the second does not fit": once(part(collated, Tensors((5_000, 30_000)), 1, num_workers=1)),
+        "collated and kept": once(part(collated, Tensors((5_000, 4_096), 40), 6)),
+        "collated in two threads": Worth(part(collated, collate_fn=GoesOn())),
+        "memory after a fork": once(memory_after_a_fork),
+        "what it says of itself": once(of_itself, options={"texts": True}),
+        "what it refuses": Worth(refused),
+        "it cannot be spawned": Worth(not_picklable, options={"start_method": "spawn"}),
+        "profiled": Worth(part(profiled, num_workers=0)),
+        "nested": Worth(nested),
+        "pinned for a device": Worth(part(on_a_device), without=("no device",)),
+        "pinned for a device, serial": Worth(part(on_a_device, num_workers=0), without=("no device",)),
+        "nothing is pinned on a Mac": Worth(part(on_a_device), without=("no device", "no Mac")),
+    }
