@@ -29,7 +29,13 @@ def test_a_recorder_that_raises_is_removed_and_reported_once(capsys: pytest.Capt
         emit(Kind.ASKED)
         assert events.installed() is None
     printed = capsys.readouterr().err
-    assert printed.count("ZeroDivisionError: in the recorder") == 1 and "the load goes on" in printed
+    assert printed.startswith("minidl: ") and "the load goes on" in printed
+    assert printed.count("ZeroDivisionError: in the recorder") == 1
+
+
+def test_without_a_recorder_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(Kind.ASKED)
+    assert events.installed() is None and capsys.readouterr().err == ""
 
 
 def test_an_epoch_id_holds_both_its_halves() -> None:

@@ -121,6 +121,13 @@ class Process:
             del self.ends[pipe, side]
             setattr(pipe, side, getattr(pipe, side) - 1)
 
+    def inherit(self, parent: Process) -> None:
+        """By a fork, from the running process: memory, and the handler of SIGCHLD with what it looks after."""
+        self.mapped.refs.update(parent.mapped.refs)
+        self.on_child_exit = parent.on_child_exit
+        place = [name for _, name, _ in OWN].index("_watched")
+        self.own[place].update(signals._watched)
+
     def map(self, number: int, memory: Any) -> None:
         self.mapped[number] = memory
 

@@ -203,7 +203,7 @@ class SimulatedProcess:
         inherits = machine.in_transit if spawned else machine.running.process.ends
         self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
         if not spawned:
-            self.process.mapped.refs.update(machine.running.process.mapped.refs)
+            self.process.inherit(machine.running.process)
         if spawned and machine.draws:  # seeded anew, not copied from its parent
             self.process.chance = Chance.spawned(self.process.number)
         for end in machine.received:

@@ -239,12 +239,10 @@ def as_good(first: ast.stmt, second: ast.stmt, function: ast.FunctionDef) -> str
     writes, reads, calls = zip(*map(used_by, (first, second)), strict=True)
     if writes[0] & (writes[1] | reads[1]) or writes[1] & reads[0]:
         return ""
-    if not any(calls):
-        local = any(all(name.isidentifier() for name in each) for each in writes)
-        return "neither uses the other, and one of them is local" if local else ""
     if function.name == "__init__" and not all(calls):
         return "nobody has the object between the two"
-    return ""
+    local = not any(calls) and any(all(name.isidentifier() for name in each) for each in writes)
+    return "neither uses the other, and one of them is local" if local else ""
 
 
 def used_by(statement: ast.stmt) -> tuple[set[str], set[str], bool]:
@@ -363,6 +361,11 @@ def function_of(mutant: Generated) -> FunctionType:
 def end_of(function: Any) -> int:
     lines = [line for _, _, line in function.__code__.co_lines() if line]
     return max(lines) + 1
+
+
+def named(text: str) -> Generated:
+    """The mutant that is printed so."""
+    return next(each for each in generated() if str(each) == text)
 
 
 def at_work(mutant: Generated) -> None:

@@ -17,10 +17,11 @@ import torch
 
 import minidl
 from minidl import world as worlds
-from minidl.accelerator import accelerator
+from minidl.accelerator import CudaOnly, accelerator
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result
 from minidl.queues import Consumer, DirectProducer, Producer
+from minidl.transport import Room
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 from minidl.world.simulated.simulation import leftovers, sleep
@@ -101,7 +102,7 @@ class Second:
 def never_began() -> list[Any]:
     """The error is kept, and with it the frame that made the iterator: it has been shut down nevertheless."""
     try:
-        iter(loader(sampler=Second()))
+        iter(loader(sampler=Second(), batch_size=None, collate_fn=None))
     except LookupError as error:
         HELD[:] = [error]
     found = left()
@@ -207,18 +208,42 @@ def in_another_thread(shuts_down: bool = False) -> list[Any]:
     """Main trains, and another thread loads, or shuts the loader down by force: what happens there is no business of
     main's."""
     found: list[Any] = []
-    iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3))
+    world = worlds.current()
+    box = world.mailbox()
 
     def loads() -> None:
+        iterator = box.get()
         found.append(takes(iterator._shutdown_workers) if shuts_down else tries(lambda: seen(iterator)))
 
+    world.thread(loads, (), "loads").start()  # before the workers, so that after their deaths main is the first to run
+    iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3))
     next(iterator)
     if not shuts_down:
         at(2.0, do=lambda: iterator._workers[1].kill())
     sleep(0.5)
-    worlds.current().thread(loads, (), "loads").start()
+    box.put(iterator)
     found.append(takes(lambda: sleep(60)))
     return found
+
+
+def forked() -> list[Any]:
+    """A process that main has forked has inherited the handler of SIGCHLD: that a worker of main's has died is none of
+    its business."""
+    world = worlds.current()
+    iterator, slow = iter(loader()), iter(loader(Keys(5, slow={0: 4.0})))
+
+    def forks() -> None:
+        sleep(2)
+        child = world.process(sleep, (0.5,), "grandchild")
+        child.start()
+        sleep(1)
+
+    process = world.process(forks, (), "child")
+    process.start()
+    at(1.0, do=lambda: iterator._workers[1].kill())
+    found = [tries(lambda: next(slow)), tries(lambda: seen(iterator))]
+    process.join()
+    return [*found, process.exitcode]
 
 
 class Finalized:
@@ -321,6 +346,30 @@ def pressed(seconds: tuple[float, ...], dataset: Any, **options: Any) -> list[An
         except StopIteration:
             found.append("end")
     return found
+
+
+def whole_in_the_end(**options: Any) -> list[Any]:
+    """Ctrl-C for main alone, once, at any time. Whatever it interrupts, a later epoch is whole."""
+    load, presses = loader(Keys(4), **options), worlds.current().thread(press_once, (), "presses")
+    for attempt in range(4):
+        try:
+            if attempt == 0:
+                presses.start()
+            found = seen(iter(load))
+            presses.join()
+            return found
+        except KeyboardInterrupt:
+            step()
+        except RuntimeError as error:
+            if "interrupted" not in str(error) and "Interrupt" not in str(error):
+                raise
+    return ["interrupted again and again"]
+
+
+def press_once() -> None:
+    with contextlib.suppress(OSError):  # it may raise here
+        step()
+    press()
 
 
 class Presses:
@@ -505,6 +554,9 @@ def refused() -> list[Any]:
     # An iterable dataset is not iterated before the timeout is refused.
     for dataset in (None, Streams((2,), refuses=(0,))):
         found.append(tries(lambda dataset=dataset: iter(loader(dataset, num_workers=0, timeout=1))))
+    room = Room(0, None, lambda nbytes: room.close())  # it is closed while a piece is taken
+    found.append(tries(lambda: room.reserve(100)))
+    found.append(str(CudaOnly.current_accelerator()))
     found += [loader()._dataset_kind, loader(Streams((1, 1)))._dataset_kind]
     return found
 
@@ -576,6 +628,7 @@ def asking() -> dict[str, Worth]:
         "never began": Worth(never_began),
         "stuck": once(stuck),
         "stuck, and deaf to SIGTERM": once(stuck, without=("SIGTERM",)),
+        "stuck, with much to send": once(part(stuck, prefetch_factor=4), options={**torch_way, "capacity": 64}),
         "stuck for good": once(stuck, without=("force",)),
         "stuck, interrupted": once(part(stuck, (1.0,))),
         "stuck, interrupted twice": once(part(stuck, (1.0, 3.0)), without=("SIGTERM",)),
@@ -590,6 +643,7 @@ def asking() -> dict[str, Worth]:
         "another waits": once(another_waits),
         "loads in another thread": once(in_another_thread),
         "shut down in another thread": once(part(in_another_thread, True), without=("SIGTERM",)),
+        "forked": once(forked),
         "killed in a finalizer": once(killed_in_a_finalizer),
         "killed after another": once(killed_after_another),
         "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),
@@ -601,6 +655,10 @@ def asking() -> dict[str, Worth]:
         "pressed": once(part(pressed, presses, Keys(6, slow={1: 0.4, 2: 0.9, 5: 0.7}))),
         "pressed, streams, pinned": once(
             part(pressed, presses, Streams((1, 4, 4)), num_workers=3, pin_memory="host", collate_fn=SlowToPin)
+        ),
+        "whole in the end": Worth(part(whole_in_the_end, persistent_workers=True), slow=True, traced=False),
+        "whole in the end, pinned": Worth(
+            part(whole_in_the_end, pin_memory="host"), slow=True, traced=False, options=torch_way
         ),
         "pressed in the sampler": once(part(pressed, (), Keys(8), sampler=Presses(6))),
         "a queue alone": Worth(part(a_queue_alone, Producer), options=narrow),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import copyreg
 import functools
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 
 from minidl import world as worlds
 from minidl.events import Kind
+from minidl.pickling import Pickled
 from minidl.transport import DIRECT
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
@@ -86,6 +89,17 @@ class Odd(Keys):
     def __getitem__(self, key: int) -> Any:
         step()
         return self.makes[key]()
+
+
+def without_its_memory() -> list[str]:
+    """A pickle alone does not give a tensor."""
+    found = []
+    for thing in (base(), base()[1:3], bare()):
+        try:
+            pickle.loads(Pickled(thing, copyreg.dispatch_table).stream.getvalue())
+        except pickle.UnpicklingError as error:
+            found.append(str(error))
+    return found
 
 
 def described(thing: Any) -> Any:
@@ -175,6 +189,7 @@ def moving() -> dict[str, Worth]:
     once = functools.partial(Worth, timed=True)
     return {
         "odd batches": Worth(part(odd_batches)),
+        "a pickle without its memory": Worth(without_its_memory),
         "a bare storage": Worth(part(odd_batches, (bare,))),
         "odd batches, torch's way": Worth(part(odd_batches, num_workers=1), options=torch_way),
         "odd batches, pinned": once(part(odd_batches, pin_memory="host")),
