@@ -30,6 +30,7 @@ from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_asking import asking
+from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_moving import moving
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
@@ -60,7 +61,7 @@ class Job:
 def programs() -> dict[str, Worth]:
     """By name. (What depends on when something happens cannot be compared with another schedule.)"""
     small = {**configurations(), **lendings()}
-    there = {**worth_exploring.programs(), **moving(), **asking()}
+    there = {**worth_exploring.programs(), **moving(), **ending(), **asking()}
     others = {name: each for name, each in there.items() if not each.timed}
     return {name: Worth(program, options={"draws": False}) for name, program in small.items()} | others
 

@@ -95,9 +95,9 @@ def never_seen(name: str, function: ast.FunctionDef) -> dict[int, str]:
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     used = {node.id for node in names if id(node) not in told}
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and name_of(node.targets[0]) not in used | {""}:
-            if isinstance(node.targets[0], ast.Name) and any(name_of(node.targets[0]) == each.id for each in names):
-                found |= {id(each): "it only goes into an event" for each in ast.walk(node.value)}
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Name) and target.id in {each.id for each in names} - used:
+            found |= {id(each): "it only goes into an event" for each in ast.walk(node.value)}
         if isinstance(node, ast.keyword) and node.arg == "strict":
             found[id(node.value)] = "`strict` only asserts what is so"
     return found
@@ -132,7 +132,11 @@ def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[Any]:
                 continue
             if not isinstance(statement, (ast.If, ast.With)):  # there: the condition, the guard
                 alike = "it only tells" if isinstance(statement, ast.Expr) and is_event(statement.value) else ""
-                yield f"`{brief(statement)}` is left out", functools.partial(put, field=field, k=k, new=[ast.Pass()]), alike
+                yield (
+                    f"`{brief(statement)}` is left out",
+                    functools.partial(put, field=field, k=k, new=[ast.Pass()]),
+                    alike,
+                )
             if is_send(statement):
                 yield f"`{brief(statement)}` twice", functools.partial(twice, field=field, k=k)
             if k + 1 < len(block) and depends(statement, block[k + 1]):

@@ -17,6 +17,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -35,9 +36,10 @@ from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.exploring import end_with_parent
 from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.programs import configurations
-from tests.minidl.simulated.survivors import reason
+from tests.minidl.simulated.survivors import killed_by, reason
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_asking import asking
+from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
@@ -46,6 +48,8 @@ COMMAND = "python -m tests.minidl.simulated.killing"
 LIMIT = 120.0  # seconds; a mutant that takes longer makes no progress
 SMALL = ("keys", "stream pinned", "stream persistent torch", "keys pinned persistent torch")  # every fault is tried
 SCHEDULES = 100  # random ones, of the programs that reach the function
+MUTANT = "MINIDL_MUTANT"  # what tests.minidl.simulated.mutated reads
+FAILED = 1  # pytest's exit status if tests have failed
 CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
 
 
@@ -57,7 +61,7 @@ class Judged:
     expected: Outcome
     reaches: frozenset[tuple[str, int]]  # (file, first line)
 
-    def breaks(self, schedule: str | Schedule, checks: bool) -> str:
+    def breaks(self, schedule: Schedule, checks: bool) -> str:
         """The first thing that does not hold; the empty string: all holds."""
         return next(iter(self.worth.broken(self.worth.run(schedule), self.expected, checks)), "")
 
@@ -80,7 +84,7 @@ def judged() -> dict[str, Judged]:
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
     small = {name: Worth(configurations()[name], options={"draws": False}) for name in SMALL}
-    for name, worth in {**programs(), **moving(), **deaths(), **asking(), **small}.items():
+    for name, worth in {**programs(), **moving(), **deaths(), **ending(), **asking(), **small}.items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:
@@ -118,19 +122,28 @@ def kill(mutant: Generated, tried: dict[str, Judged], quick: bool) -> Verdict:
     if not near:
         return Verdict("", "", "no program reaches it")
     generated_mutants.at_work(mutant)
-    for number, (name, each, schedule) in enumerate(runs(near)):
-        if broken := each.breaks(schedule, checks=number < len(near) or number % CHECK_EVERY == 0):
-            return Verdict(name, schedule if isinstance(schedule, str) else schedule.token, broken)
+    if by_default := killed_by_default(near):
+        return by_default
+    for number, (name, each, schedule) in enumerate(itertools.islice(in_turn(near), SCHEDULES)):
+        if broken := each.breaks(schedule, checks=number % CHECK_EVERY == 0):
+            return Verdict(name, schedule.token, broken)
     for name, each in near.items() if not quick else ():
         if name in SMALL and (found := each.explored()).counterexample is not None:
             return Verdict(name, found.counterexample.token, found.broken[0])
     return Verdict("", "", "")
 
 
-def runs(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, str | Schedule]]:
-    """The default schedule of each program, and then random ones of all in turn."""
-    yield from ((name, each, "0") for name, each in near.items())
-    yield from itertools.islice(in_turn(near), SCHEDULES)
+def killed_by_default(near: dict[str, Judged]) -> Verdict | None:
+    """By the default schedule of a program: the short ones first, and their traces, which take longest, at the end."""
+    outcomes = {}
+    for name, each in sorted(near.items(), key=lambda item: item[1].expected.steps):
+        outcomes[name] = each.worth.run("0")
+        if broken := each.worth.broken(outcomes[name], each.expected, checks=False):
+            return Verdict(name, "0", broken[0])
+    for name, outcome in outcomes.items():
+        if broken := near[name].worth.broken(outcome, near[name].expected):
+            return Verdict(name, "0", broken[0])
+    return None
 
 
 def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
@@ -194,11 +207,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the score and the survivors into this page")
+    parser.add_argument("--tests", action="store_true", help="instead: run the tests that survivors.py names")
     arguments = parser.parse_args()
     chosen = [each for each in generated() if f"{each.module}.{each.name}".startswith(arguments.only)]
     chosen = [each for each in chosen[arguments.first :: arguments.every] if not each.alike]
     if not chosen:
         parser.error(f"no function is called {arguments.only!r}")
+    if arguments.tests:
+        return by_tests(chosen)
     found = kept(arguments.keep)
     try:
         judge(chosen, found, arguments)
@@ -212,6 +228,25 @@ def main() -> int:
     else:
         print(text)
     return 0
+
+
+def by_tests(chosen: list[Generated]) -> int:
+    """Run each test that is said to kill a mutant with that mutant at work; it must fail."""
+    lives = 0
+    for mutant in chosen:
+        if test := killed_by(short(mutant)):
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.minidl.simulated.mutated", test]
+            environment = {**os.environ, MUTANT: str(mutant)}
+            ended = subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT, check=False)
+            killed = ended.returncode == FAILED
+            lives += not killed
+            print(f"{mutant}: {'killed' if killed else 'NOT killed'} by {test}")
+    return 1 if lives else 0
+
+
+def short(mutant: Generated) -> str:
+    """Without the line: as survivors.py describes it."""
+    return f"{mutant.module}.{mutant.name}: {mutant.words}"
 
 
 def kept(file: Path | None) -> dict[str, Verdict]:
@@ -251,7 +286,7 @@ def score(chosen: list[Generated], found: dict[str, Verdict]) -> str:
     lines += [row("all", total), "", f"<details><summary>The {total[2]} that live</summary>", ""]
     for each in chosen:
         if not found[str(each)].program:
-            why = reason(f"{each.module}.{each.name}: {each.words}") or found[str(each)].broken or "not looked into"
+            why = reason(short(each)) or found[str(each)].broken or "not looked into"
             lines.append(f"- {each}: {why}")
     return "\n".join([*lines, "", "</details>"])
 

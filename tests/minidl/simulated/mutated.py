@@ -1,4 +1,4 @@
-"""A pytest plugin: the tests run with a mutant at work, `-p tests.minidl.simulated.mutated` with its name in MINIDL_MUTANT.
+"""A pytest plugin, `-p tests.minidl.simulated.mutated`: the tests run with the mutant that MINIDL_MUTANT names at work.
 
 Forked workers have the mutant, too. (Under spawn and forkserver they import the loader as it is.)
 """
@@ -9,6 +9,4 @@ import os
 
 from tests.minidl.simulated import generated_mutants
 
-VARIABLE = "MINIDL_MUTANT"
-
-generated_mutants.at_work(generated_mutants.named(os.environ[VARIABLE]))
+generated_mutants.at_work(generated_mutants.named(os.environ["MINIDL_MUTANT"]))

@@ -1,4 +1,4 @@
-"""Why nobody could see some of the generated mutants that live, or nobody in the simulated world."""
+"""Why nobody could see some of the generated mutants that live, or which test with real processes sees them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,97 @@ import re
 
 # A pattern of "module.function: what is changed", and the reason. The first that matches counts.
 REASONS = (
-    (r"__init__: `self\.\w+(: [^=]+)? = [^`]*` after `self\.\w+(: [^=]+)? = ", "nobody has the object between the two"),
-    (r"^accelerator\.|set_device_index|'mps'", "only with an accelerator"),
-    (r"^events\.Kind\.__new__", "it has run before: when the enum was made"),
-    (r"^events\.emit: .*(print|traceback)", "only after the recorder has failed: real tests see what is printed"),
-    (r"_profiler_enabled", "only torch's profiler shows it: real tests do"),
-    (r"_try_put_index: .*(assert|_tasks_outstanding < max_tasks)", "the assertion states what its callers see to"),
+    # Nobody looks between the two, or neither depends on the other.
     (
-        r"use_force: .*(exitcode|worker_id in late)",
-        "shared memory has no names here: real tests look",
+        r"__init__: `self\.\w+(: [^=]+)? = [^`]*` after `self\.(\w+(: [^=]+)? = |_use)",
+        "nobody has the object between the two",
     ),
     (r"start_workers: `index_reader, index_writer = ", "nobody knows of either pipe yet"),
-    (r"worker\.run: `job\.world\.(report_crashes|name_thread)", "for the system's tools: real tests look"),
+    (
+        r"start_workers: `iterator\._index_queues\.append.* after `worker = world\.process",
+        "neither waits, nor can fail",
+    ),
+    (r"start_workers: `iterator\._ending_of\.append", "it is looked up only for an end that has been waited for"),
     (r"shutdown\.joined: .*` after `", "nothing can come between the two lines that would see it"),
-    (r"start: no `except \(TypeError", "a process always starts here: real tests look"),
+    (r"close_queues: `deadline = .*` after `for", "closing waits for nothing"),
+    (r"close_queues: `if thread is None.*` after `iterator\._endings", "each closes something else, and neither waits"),
+    (r"_new_epoch: `self\._numbered = .* after `self\._epoch = -1`", "new_loader() does not look at the epoch"),
+    (r"pin_device: .* after `found = ", "one warns, the other asks torch: neither depends on the other"),
+    (r"explain_death: `if code is not None and code < 0` after", "if the second is true, the first sets `text` alone"),
+    (r"check_worker_options: `if prefetch_factor is not None.* after `if prefetch_factor == 0", "never are both true"),
+    (r"reducer_override: `if isinstance\(thing, np\.ndarray\).* after `if type\(thing\)", "never are both true"),
+    (r"worker\.run: `job\.world\.(report_crashes|name_thread)", "for the system's tools, in either order"),
+    (r"worker\.run: `index_queue\.add.* after `seed_everything", "seeding takes nothing from the queue"),
+    (r"seed_everything: `torch\.set_num_threads\(1\)` after `seed = ", "one number does not depend on the other"),
+    (
+        r"room: `if slot in self\._slots` after `_room = _room or Room",
+        "a Room without memory costs nothing; it is replaced",
+    ),
+    (r"room: `memory\.forget\(\)` after `_room = Room", "nothing is written between the two"),
+    (r"reclaim: `self\._take_back\(\)` after `self\._out = ", "what has come back is not lent: it is free either way"),
+    (r"before_fork: `if self\._world\.pid\(\) != self\._pid` after", "in a child nobody grants its copy's slots"),
+    (r"_worker_exhausted: .* after `self\._try_put_index", "the Stop is sent a little later, and nobody waits for it"),
+    (
+        r"_take: `if task_id == self\._rcvd_idx` after",
+        "_skip_unfulfilled moves past it, first thing in the next next()",
+    ),
+    (
+        r"check_health: `if iterator\._failure.* after `for",
+        "next() raises either way; of two deaths it names the other",
+    ),
+    (
+        r"Consumer\.add: .* after `self\._waiter\.add\(peer",
+        'they may be ready in any order: see the line "order" in worth.py',
+    ),
+    (r"_wait: `if not ready` after `self\._take_in", "there is nothing to be taken in of nothing"),
+    # It is the same.
+    (
+        r"(Consumer\._wait|signals\._look|notice_deaths|_death_unnoticed): -1(\.0)? in place of 0",
+        "a wait for less than no time looks once, as well",
+    ),
+    (r"lay_out: -?1 in place of 0", "nothing lies in an empty range, wherever it begins"),
+    (r"Producer\.close: `self\._buffer\.put\(LAST\)` twice", "the feeder ends at the first"),
+    (r"_try_put_index: .*(assert|_tasks_outstanding < max_tasks)", "the assertion states what its callers see to"),
+    (
+        r"(reducer_override: `number == count and .*`|_is_row_major: `not tensor\.is_contiguous\(\)`) is always ",
+        "only slower: `part` builds the same tensor as `whole`",
+    ),
+    (
+        r"tell_to_stop: `index_queue\.cancel_join_thread\(\)` is left",
+        "main joins no feeder of an index queue: it only tells",
+    ),
+    (
+        r"StreamEnd\(worker_id\)",
+        "the Result around it says which worker; nobody reads this but exercise 6, which compares",
+    ),
+    (
+        r"close_queues: (-?1\.0|2\.0) in place of 0\.0",
+        "only if several feeders are blocked, in pipes that others have inherited",
+    ),
+    # Only elsewhere.
+    (r"^accelerator\.|set_device_index", "only with an accelerator"),
+)
+
+# The same, and the test that kills it: `python -m tests.minidl.simulated.killing --tests` runs these.
+KILLED_BY = (
+    (
+        r"^events\.emit: `_recorder is None` is always False",
+        "tests/minidl/test_events.py::test_without_a_recorder_nothing_is_reported",
+    ),
+    (
+        r"^events\.emit: .*print.* after `traceback",
+        "tests/minidl/test_events.py::test_a_recorder_that_raises_is_removed_and_reported_once",
+    ),
 )
 
 
 def reason(mutant: str) -> str | None:
     """`mutant` is "module.function: what is changed"."""
+    if test := killed_by(mutant):
+        return f"killed by {test}"
     return next((why for pattern, why in REASONS if re.search(pattern, mutant)), None)
+
+
+def killed_by(mutant: str) -> str | None:
+    """The test with real processes that fails with it."""
+    return next((test for pattern, test in KILLED_BY if re.search(pattern, mutant)), None)

@@ -17,11 +17,12 @@ from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.killing import Judged, judged, verdicts
 from tests.minidl.simulated.worth_asking import asking
+from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
 
-PROGRAMS = {**programs(), **moving(), **deaths(), **asking()}
+PROGRAMS = {**programs(), **moving(), **deaths(), **ending(), **asking()}
 ALL = list(generated())
 
 

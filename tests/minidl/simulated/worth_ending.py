@@ -1,0 +1,422 @@
+"""Programs about the end: a shutdown that is bounded, deaths that are raised where they should be, Ctrl-C, and what is
+left when it is over. Those with a clock in them are `timed`: only by the default schedule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from minidl import world as worlds
+from minidl.events import Kind
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated import step
+from minidl.world.simulated.simulation import leftovers, sleep
+from tests.minidl.simulated.programs import TORCHS_WAY
+from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_exploring import Keys, Streams, loader, seen, told
+
+HELD: list[Any] = []  # what outlives a program's frame, as a global variable does
+
+
+def left() -> list[Any]:
+    """What a loader has left in main: ends of pipes, threads, processes."""
+    machine = machines.current_machine()
+    return [len(machine.processes[0].ends), *leftovers(machine)]
+
+
+def at(*seconds: float, do: Any) -> None:
+    """Another thread does it, so many seconds from now, until it returns True."""
+
+    def run() -> None:
+        before = 0.0
+        for second in seconds:
+            sleep(second - before)
+            before = second
+            if do():
+                return
+
+    worlds.current().thread(run, (), "does it").start()
+
+
+def press() -> None:
+    """Ctrl-C for main alone."""
+
+    def interrupt(frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    machines.current_machine().threads[0].signals.append(interrupt)
+
+
+def tries(what: Any, *others: type[BaseException]) -> Any:
+    """What becomes of it."""
+    try:
+        return what()
+    except (Exception, *others) as error:
+        return told(error)
+
+
+def takes(what: Any) -> tuple[Any, float]:
+    """What becomes of it, and how many seconds later."""
+    begin = worlds.current().now()
+    return tries(what, KeyboardInterrupt), round(worlds.current().now() - begin, 1)
+
+
+# ---- the end
+
+
+def over(**options: Any) -> list[Any]:
+    """When an epoch is over nothing is left, though its iterator is still there; and so after an error at the start."""
+    load = loader(**options)
+    iterator = iter(load)
+    found: list[Any] = [seen(iterator), left(), len(iterator._workers)]
+    del iterator
+    return found
+
+
+class Second:
+    """A sampler that fails when it is iterated for the second time."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.count += 1
+        if self.count == 2:
+            raise LookupError("a second time")
+        return iter(range(5))
+
+
+def never_began() -> list[Any]:
+    """The error is kept, and with it the frame that made the iterator: it has been shut down nevertheless."""
+    try:
+        iter(loader(sampler=Second(), batch_size=None, collate_fn=None))
+    except LookupError as error:
+        HELD[:] = [error]
+    found = left()
+    HELD.clear()
+    return found
+
+
+STUCK = dict.fromkeys((3, 4, 5), 99.0)  # each of three workers is in one of these
+
+
+def stuck(presses: tuple[float, ...] = (), **options: Any) -> list[Any]:
+    """How long the shutdown takes while all workers are busy. They end by themselves in the end."""
+    iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3, **options))
+    next(iterator)
+    sleep(0.5)
+    if presses:
+        at(*presses, do=press)
+    found = [takes(iterator._shutdown_workers)]
+    kinds = [event[2] for event in machines.current_machine().events]
+    found += [kinds.count(kind) for kind in (Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.SHUTDOWN_END)]
+    found.append(tries(lambda: next(iterator)))
+    sleep(120)
+    return found
+
+
+class SlowToPin:
+    def __init__(self, samples: list[Any]) -> None:
+        self.key = samples[0]
+
+    def pin_memory(self) -> Any:
+        sleep(20 if self.key == 2 else 0.5)
+        return self.key
+
+
+def stuck_in_the_pin_thread() -> list[Any]:
+    iterator = iter(loader(pin_memory="host", collate_fn=SlowToPin))
+    next(iterator)
+    sleep(2)
+    found = [takes(iterator._shutdown_workers)]
+    sleep(60)
+    return found
+
+
+class Exits:
+    """The pin thread ends over batch 1."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.key = samples[0]
+
+    def pin_memory(self) -> Any:
+        if self.key == 1:
+            raise SystemExit
+        return self.key
+
+
+class Drops(Exits):
+    """The garbage collector runs in the pin thread, and finds an iterator."""
+
+    def pin_memory(self) -> Any:
+        if self.key == 4:  # its task is sent when the first batch has been yielded
+            machines.current_machine().garbage.clear()
+        return self.key
+
+
+def dropped_in_the_pin_thread() -> list[Any]:
+    """It must not wait for itself."""
+    iterator = iter(loader(pin_memory="host", collate_fn=Drops))
+    found = [next(iterator)]
+    machines.current_machine().garbage.append(iterator)
+    begin = worlds.current().now()
+    del iterator
+    sleep(1)
+    ended = [each.ended_at for each in machines.current_machine().processes[1:]]
+    return [found, left(), max(ended) / 1e9 - begin < 0.1]
+
+
+def exits_with_it(**options: Any) -> None:
+    """The interpreter exits while a global variable has the iterator."""
+    HELD[:] = [iter(loader(**options))]
+    next(HELD[0])
+    raise SystemExit(0)
+
+
+def shut_down_by_hand(**options: Any) -> list[Any]:
+    iterator = iter(loader(**options))
+    found = [next(iterator)]
+    iterator._shutdown_workers()
+    iterator._shutdown_workers()
+    return [found, left(), tries(lambda: next(iterator)), tries(lambda: next(iterator))]
+
+
+# ---- deaths, and where they are raised
+
+
+def another_waits() -> list[Any]:
+    """A worker of one loader dies while main waits for another: the error comes where it belongs."""
+    one, other = iter(loader(Keys(5, slow={0: 2.0}))), iter(loader())
+    at(1.0, do=lambda: other._workers[1].kill())
+    return [tries(lambda: next(one)), tries(lambda: next(other)), tries(lambda: seen(one))]
+
+
+def in_another_thread(shuts_down: bool = False) -> list[Any]:
+    """Main trains, and another thread loads, or shuts the loader down by force: what happens there is no business of
+    main's."""
+    found: list[Any] = []
+    world = worlds.current()
+    box = world.mailbox()
+
+    def loads() -> None:
+        iterator = box.get()
+        found.append(takes(iterator._shutdown_workers) if shuts_down else tries(lambda: seen(iterator)))
+
+    world.thread(loads, (), "loads").start()  # before the workers, so that after their deaths main is the first to run
+    iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3))
+    next(iterator)
+    if not shuts_down:
+        at(2.0, do=lambda: iterator._workers[1].kill())
+    sleep(0.5)
+    box.put(iterator)
+    found.append(takes(lambda: sleep(60)))
+    return found
+
+
+def forked() -> list[Any]:
+    """A process that main has forked has inherited the handler of SIGCHLD: that a worker of main's has died is none of
+    its business."""
+    world = worlds.current()
+    iterator, slow = iter(loader()), iter(loader(Keys(5, slow={0: 4.0})))
+
+    def forks() -> None:
+        sleep(2)
+        child = world.process(sleep, (0.5,), "grandchild")
+        child.start()
+        sleep(1)
+
+    process = world.process(forks, (), "child")
+    process.start()
+    at(1.0, do=lambda: iterator._workers[1].kill())
+    found = [tries(lambda: next(slow)), tries(lambda: seen(iterator))]
+    process.join()
+    return [*found, process.exitcode]
+
+
+class Finalized:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __del__(self) -> None:
+        sleep(self.seconds)
+
+
+def killed_in_a_finalizer() -> list[Any]:
+    """An error raised there would be lost."""
+    iterator = iter(loader())
+    found = [next(iterator)]
+    at(1.0, do=lambda: iterator._workers[0].kill())
+    thing = Finalized(2.0)
+    del thing
+    return [found, tries(lambda: seen(iterator))]
+
+
+def killed_after_another(epochs: int = 1, **options: Any) -> list[Any]:
+    """A loader's worker dies in the training step, after other epochs whose iterators are still there."""
+    load = loader(**options)
+    found: list[Any] = []
+    for _ in range(epochs):
+        HELD.append(iter(load))
+        found.append(seen(HELD[-1]))
+    iterator = iter(load)
+    iterator._workers[0].kill()
+    found.append(takes(lambda: sleep(60)))
+    HELD.clear()
+    return [*found, tries(lambda: next(iterator))]
+
+
+class Leaves(Keys):
+    """At sample 4 the worker's process exits, without an error."""
+
+    def __getitem__(self, key: int) -> Any:
+        if key == 4:
+            raise SystemExit
+        return key
+
+
+def left_in_training() -> list[Any]:
+    """That is no reason to interrupt the training step, as it may be the end of all: the next next() raises."""
+    iterator = iter(loader(Leaves()))
+    found = [next(iterator)]
+    return [found, takes(lambda: sleep(9)), tries(lambda: seen(iterator))]
+
+
+def replaced(how: str = "kill", dataset: Any = None, batches: int = 2, **options: Any) -> list[Any]:
+    """Persistent workers: an epoch fails, the next one has new workers."""
+    load = loader(dataset, persistent_workers=True, **options)
+    iterator = iter(load)
+    found: list[Any] = [[next(iterator) for _ in range(batches)]]
+    sleep(0.1)
+    with contextlib.suppress(RuntimeError):
+        getattr(iterator._workers[1], how)()
+        sleep(0.1)
+    found += [tries(lambda: seen(iterator)), tries(lambda: seen(iter(load))), tries(lambda: seen(iter(load)))]
+    return [*found, tries(lambda: next(iterator))]
+
+
+def not_resumed() -> list[Any]:
+    """A worker is too slow for the new epoch."""
+    load = loader(Keys(5, slow={2: 9.0}), persistent_workers=True, timeout=3)
+    iterator = iter(load)
+    found: list[Any] = [next(iterator), next(iterator), takes(lambda: iter(load)), tries(lambda: next(iterator))]
+    load.timeout = 20
+    return [*found, takes(lambda: seen(iter(load)))]
+
+
+class Asks(Keys):
+    """A worker asks an iterator that it inherited."""
+
+    def __getitem__(self, key: int) -> Any:
+        return tries(lambda: next(HELD[0]))
+
+
+def inherited() -> list[Any]:
+    HELD[:] = [iter(loader(Keys(2)))]
+    found = [seen(iter(loader(Asks(3)))), seen(HELD[0])]
+    HELD.clear()
+    return found
+
+
+# ---- Ctrl-C
+
+
+def pressed(seconds: tuple[float, ...], dataset: Any, **options: Any) -> list[Any]:
+    """What main has, though Ctrl-C comes again and again: while it waits nothing is lost, and elsewhere it says so."""
+    iterator, found = iter(loader(dataset, **options)), []
+    over = "end", "RuntimeError"
+    at(*seconds, do=lambda: (found[-1:] and found[-1] in over) or press())
+    while not found or found[-1] not in over:
+        try:
+            found.append(next(iterator))
+        except (KeyboardInterrupt, RuntimeError) as error:
+            found.append(type(error).__name__)
+        except StopIteration:
+            found.append("end")
+    return found
+
+
+def whole_in_the_end(**options: Any) -> list[Any]:
+    """Ctrl-C for main alone, once, at any time. Whatever it interrupts, a later epoch is whole."""
+    load, presses = loader(Keys(4), **options), worlds.current().thread(press_once, (), "presses")
+    for attempt in range(4):
+        try:
+            if attempt == 0:
+                presses.start()
+            found = seen(iter(load))
+            presses.join()
+            return found
+        except KeyboardInterrupt:
+            step()
+        except RuntimeError as error:
+            if "interrupted" not in str(error) and "Interrupt" not in str(error):
+                raise
+    return ["interrupted again and again"]
+
+
+def press_once() -> None:
+    with contextlib.suppress(OSError):  # it may raise here
+        step()
+    press()
+
+
+class Presses:
+    """A sampler that is interrupted."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(8):
+            if number == self.after:
+                raise KeyboardInterrupt
+            yield number
+
+
+def ending() -> dict[str, Worth]:
+    """By name."""
+    part, torch_way = functools.partial, {"environment": TORCHS_WAY}
+    once = functools.partial(Worth, slow=True, timed=True)
+    presses = tuple(0.17 * number for number in range(1, 24))
+    return {
+        "over": Worth(part(over)),
+        "over, torch's way, pinned": Worth(part(over, pin_memory="host"), options=torch_way),
+        "over, streams": Worth(part(over, dataset=Streams((1, 3)))),
+        "never began": Worth(never_began),
+        "stuck": once(stuck),
+        "stuck, and deaf to SIGTERM": once(stuck, without=("SIGTERM",)),
+        "stuck, with much to send": once(part(stuck, prefetch_factor=4), options={**torch_way, "capacity": 64}),
+        "stuck for good": once(stuck, without=("force",)),
+        "stuck, interrupted": once(part(stuck, (1.0,))),
+        "stuck, interrupted twice": once(part(stuck, (1.0, 3.0)), without=("SIGTERM",)),
+        "stuck in the pin thread": once(stuck_in_the_pin_thread),
+        "the pin thread exits": once(lambda: takes(lambda: seen(iter(loader(pin_memory="host", collate_fn=Exits))))),
+        "dropped in the pin thread": once(dropped_in_the_pin_thread),
+        "exits with it": Worth(part(exits_with_it)),
+        "exits with it, torch's way": Worth(
+            part(exits_with_it, pin_memory="host", persistent_workers=True), options=torch_way
+        ),
+        "shut down by hand": Worth(part(shut_down_by_hand)),
+        "another waits": once(another_waits),
+        "loads in another thread": once(in_another_thread),
+        "shut down in another thread": once(part(in_another_thread, True), without=("SIGTERM",)),
+        "forked": once(forked),
+        "killed in a finalizer": once(killed_in_a_finalizer),
+        "killed after another": once(killed_after_another),
+        "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),
+        "left in training": once(left_in_training),
+        "replaced": once(replaced),
+        "replaced, with its stream ended": once(part(replaced, "kill", Streams((9, 1)), 6)),
+        "not resumed": once(not_resumed),
+        "inherited": Worth(inherited, options={"draws": False}),
+        "pressed": once(part(pressed, presses, Keys(6, slow={1: 0.4, 2: 0.9, 5: 0.7}))),
+        "pressed, streams, pinned": once(
+            part(pressed, presses, Streams((1, 4, 4)), num_workers=3, pin_memory="host", collate_fn=SlowToPin)
+        ),
+        "whole in the end": Worth(part(whole_in_the_end, persistent_workers=True), slow=True, traced=False),
+        "whole in the end, pinned": Worth(
+            part(whole_in_the_end, pin_memory="host"), slow=True, traced=False, options=torch_way
+        ),
+        "pressed in the sampler": once(part(pressed, (), Keys(8), sampler=Presses(6))),
+    }
