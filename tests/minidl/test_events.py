@@ -47,7 +47,9 @@ def test_the_loaders_of_a_worker_have_numbers_that_fit(pid: int) -> None:
     before = events._loaders
     try:
         events.number_loaders_from(pid)
-        assert 0 < events.epoch_id(events.new_loader(), (1 << 32) - 1) < 1 << 63
+        first, second = events.new_loader(), events.new_loader()
+        assert 0 < events.epoch_id(second, (1 << 32) - 1) < 1 << 63
+        assert (first >> 10, second) == (pid & 0x1FFFFF, first + 1)  # 1,024 loaders until the next pid's
     finally:
         events._loaders = before
 

@@ -114,6 +114,22 @@ def test_a_fork_of_main_takes_nothing_from_it() -> None:
     assert take_all(iterator, seen) == "" and seen == batches(40)
 
 
+def test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader() -> None:
+    loader = loader_of(Keys(12), persistent_workers=True)
+    seen = [next(iter(loader)).tolist()]
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)  # its end, if it waits for the workers of main
+            assert [batch.tolist() for batch in loader] == batches(12)
+            loader._iterator._shutdown_workers()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert take_all(loader._iterator, seen) == "" and seen == batches(12)
+
+
 class CtrlC:
     """Within it Ctrl-C comes when next() calls its n-th function: there, and at jumps backwards, Python looks for
     signals. `came` tells whether there were that many."""

@@ -23,7 +23,7 @@ from minidl.world.simulated.machine import Machine
 from minidl.world.simulated.pipes import Closable, SimulatedMemory, SimulatedReader, SimulatedWriter
 from minidl.world.simulated.processes import Pipe, Process, Thread
 
-SIGNALS = {9: ("SIGKILL", "Killed"), 15: ("SIGTERM", "Terminated")}
+SIGNALS = {1: ("SIGHUP", "Hangup"), 9: ("SIGKILL", "Killed"), 15: ("SIGTERM", "Terminated")}
 
 
 class SimulatedFlag(Closable):

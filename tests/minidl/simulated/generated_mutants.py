@@ -245,8 +245,7 @@ def as_good(first: ast.stmt, second: ast.stmt, function: ast.FunctionDef) -> str
         return ""
     if function.name == "__init__" and not all(calls):
         return "nobody has the object between the two"
-    local = not any(calls) and any(all(name.isidentifier() for name in each) for each in writes)
-    return "neither uses the other, and one of them is local" if local else ""
+    return "" if any(calls) else "neither uses the other, and there is no call between them"
 
 
 def used_by(statement: ast.stmt) -> tuple[set[str], set[str], bool]:

@@ -49,6 +49,19 @@ REASONS = (
         'they may be ready in any order: see the line "order" in worth.py',
     ),
     (r"_wait: `if not ready` after `self\._take_in", "there is nothing to be taken in of nothing"),
+    (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after", "one flag is as good as another"),
+    (r"__init__: `shut_down_at_exit.* after `self\._reset", "an exit between the two shuts down in the `except` arm"),
+    (r"_reset: `self\._begin_epoch.* after `self\._send_idx", "it does not look at the number"),
+    (r"_reset: `self\._workers_num_tasks = .* after `if not first_iter`", "the handshake counts no tasks"),
+    (r"_resume_workers: `self\._workers_status = .* after `for index_queue", "`put` notices no death"),
+    (
+        r"explain_death: `process\.join.* after `code = ",
+        "asking for the code reaps as well, where an end is seen by a pidfd",
+    ),
+    (
+        r"check_health: `raise RuntimeError",
+        "two threads must meet between two lines of _next_data where none can lose its turn",
+    ),
     # It is the same.
     (
         r"(Consumer\._wait|signals\._look|notice_deaths|_death_unnoticed): -1(\.0)? in place of 0",
@@ -79,6 +92,14 @@ REASONS = (
 
 # The same, and the test that kills it: `python -m tests.minidl.simulated.killing --tests` runs these.
 KILLED_BY = (
+    (
+        r"^loader\.DataLoader\.__iter__: .* without `iterator\._owner_pid",
+        "tests/minidl/test_signals.py::test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader",
+    ),
+    (
+        r"^events\.number_loaders_from: (9|11) in place of 10",
+        "tests/minidl/test_events.py::test_the_loaders_of_a_worker_have_numbers_that_fit",
+    ),
     (
         r"^events\.emit: `_recorder is None` is always False",
         "tests/minidl/test_events.py::test_without_a_recorder_nothing_is_reported",

@@ -119,6 +119,7 @@ LINES: dict[str, Callable[[], Any]] = {
     "the done event": lambda: changed(services.SimulatedFlag, "is_set", lambda self: False),
     "no device": a_device,
     "no Mac": lambda: changed(accelerator, "current_accelerator", lambda: torch.device("mps")),
+    "cores": lambda: changed(services.SimulatedWorld, "cpu_count", lambda self: None),
     "SIGTERM": lambda: changed(services.SimulatedProcess, "terminate", nothing),
     "exit codes": lambda: changed(services.SimulatedProcess, "exitcode", None),  # the program has reaped the child
     "threads": lambda: changed(services.SimulatedThread, "start", no_thread),

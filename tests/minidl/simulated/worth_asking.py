@@ -199,6 +199,10 @@ def refused() -> list[Any]:
         found.append(tries(lambda dataset=dataset: iter(loader(dataset, num_workers=0, timeout=1))))
     room = Room(0, None, lambda nbytes: room.close())  # it is closed while a piece is taken
     found.append(tries(lambda: room.reserve(100)))
+    found.append(loader(multiprocessing_context="spawn").multiprocessing_context.get_start_method())
+    load = loader(persistent_workers=True)
+    load.num_workers = 0  # it may be set, as in torch
+    found += [seen(iter(load)), seen(iter(load))]
     found.append(str(CudaOnly.current_accelerator()))
     found += [loader()._dataset_kind, loader(Streams((1, 1)))._dataset_kind]
     return found

@@ -16,7 +16,7 @@ from minidl.world.simulated import step
 from minidl.world.simulated.simulation import leftovers, sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_exploring import Keys, Streams, loader, seen, told
+from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Streams, loader, seen, told
 
 HELD: list[Any] = []  # what outlives a program's frame, as a global variable does
 
@@ -235,6 +235,22 @@ def forked() -> list[Any]:
     return [*found, process.exitcode]
 
 
+class NotBack(Keys):
+    """Sample 2 cannot be unpickled."""
+
+    def __getitem__(self, key: int) -> Any:
+        return CannotBack() if key == 2 else key
+
+
+def unreadable(dies: bool) -> Any:
+    """If its worker has died, or does so a little later, that is why."""
+    iterator = iter(loader(NotBack()))
+    found = [next(iterator), next(iterator)]
+    if dies:
+        at(0.3, do=lambda: iterator._workers[0].kill())
+    return [found, takes(lambda: next(iterator)), tries(lambda: next(iterator))]
+
+
 class Finalized:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -402,6 +418,8 @@ def ending() -> dict[str, Worth]:
         "loads in another thread": once(in_another_thread),
         "shut down in another thread": once(part(in_another_thread, True), without=("SIGTERM",)),
         "forked": once(forked),
+        "unreadable": once(part(unreadable, False)),
+        "unreadable, as its worker dies": once(part(unreadable, True), without=("SIGCHLD",)),
         "killed in a finalizer": once(killed_in_a_finalizer),
         "killed after another": once(killed_after_another),
         "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),

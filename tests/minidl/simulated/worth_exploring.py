@@ -312,6 +312,13 @@ def draws(**options: Any) -> list[Any]:
     return [*found, float(torch.rand(())), epochs(Draws(3), generator=torch.Generator().manual_seed(7), **options)]
 
 
+class DrawsAtOnce:
+    """A sampler that draws as soon as it is iterated."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(4).tolist())
+
+
 def tensors(samples: list[Any]) -> Any:
     return {"key": torch.tensor(samples), "many": torch.full((LARGE // 4,), samples[0]), "array": np.array(samples)}
 
@@ -476,6 +483,10 @@ def programs() -> dict[str, Worth]:
         "random numbers": Worth(draws),
         "random numbers, persistent": Worth(part(draws, persistent_workers=True)),
         "random numbers, serial": Worth(part(draws, num_workers=0)),
+        "random numbers, drawn at once": Worth(
+            lambda: epochs(Draws(4), sampler=DrawsAtOnce(), batch_size=None, collate_fn=None)
+        ),
+        "one persistent worker": Worth(part(epochs, Keys(4), 2, num_workers=1, persistent_workers=True)),
         "spawned": Worth(part(draws), options={"start_method": "spawn"}),
         "narrow pipes": Worth(part(held_tensors, 2, persistent_workers=True), options=narrow),
         "narrow pipes, torch's way": Worth(part(held_tensors), options={**narrow, **torch_way}),
@@ -491,6 +502,7 @@ def programs() -> dict[str, Worth]:
         "a stream longer than it said": Worth(part(warned, dataset=Longer((5,)), num_workers=1)),
         "a stream longer than it said, serial": Worth(part(warned, dataset=Longer((5,)), num_workers=0)),
         "too many workers": Worth(part(warned, dataset=Keys(3), num_workers=5)),
+        "nobody knows how many cores": Worth(part(warned, dataset=Keys(3)), without=("cores",)),
         "nothing to pin for": Worth(part(warned, dataset=Keys(3), pin_memory=True)),
         "nothing to pin for, named": Worth(part(warned, dataset=Keys(3), pin_memory=True, pin_memory_device="cuda")),
         "no memory to send": Worth(part(held_tensors, 2), without=("memory to send",)),

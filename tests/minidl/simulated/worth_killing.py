@@ -20,8 +20,12 @@ def killed(how: str, after: int = 1, dataset: Any = None, again: bool = False, *
     world, load = worlds.current(), loader(dataset, **options)
     iterator = iter(load)
     found: list[Any] = [next(iterator) for _ in range(after)]
-    getattr(iterator._workers[1], how)()
-    iterator._workers[1].process.forced = False  # not by main
+    worker = iterator._workers[1]
+    if how == "hang up":
+        machines.current_machine().send_end(worker.process, -1)
+    else:
+        getattr(worker, how)()
+        worker.process.forced = False  # not by main
     begin = world.now()
     try:
         for batch in iterator:
@@ -133,6 +137,13 @@ def deaths() -> dict[str, Worth]:
         "killed: the health check notices, in time": died(
             part(killed, "kill", timeout=3), without=("SIGCHLD", "the waits")
         ),
+        "killed, with many tasks": died(
+            part(killed, "kill", 1, Keys(20, slow={1: 5.0}), prefetch_factor=5), without=others
+        ),
+        "killed, with long keys": died(
+            part(killed, "kill", 1, Keys(999, slow={150: 5.0}), batch_size=150, collate_fn=len), without=others
+        ),
+        "killed by another signal": died(part(killed, "hang up")),
         "killed, and reaped by the program": died(part(killed, "terminate"), without=("exit codes",)),
         "killed: its end is seen before its bytes": died(part(killed, "kill", 2, Forks(9)), without=("order",)),
         "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
