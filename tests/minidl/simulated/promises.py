@@ -41,14 +41,15 @@ def promises(outcome: Outcome, expected: Outcome, in_order: bool, slow: bool) ->
 
 def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
     """Each epoch begins once; an event is of an epoch that a loader has named, and of a task whose keys it has drawn;
-    what failed is not pinned."""
+    what failed is not pinned; who acknowledges a new epoch has resumed."""
     epochs = {event[3] for event in events if event[2] == Kind.LOADER}
     if not epochs:
         return  # parts of the loader alone
     begun: set[int] = set()
     tasks: set[tuple[int, int]] = set()
     failed: set[tuple[int, int]] = set()
-    for _, _, kind, epoch_id, task, *_ in events:
+    resumed: set[tuple[int, int]] = set()
+    for _, _, kind, epoch_id, task, worker, *_ in events:
         if kind == Kind.EPOCH_BEGIN:
             if epoch_id in begun:
                 yield f"epoch {epoch_id} begins twice"
@@ -61,6 +62,10 @@ def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
         elif task >= 0 and (epoch_id, task) not in tasks:
             yield f"{Kind(kind).name} is of task {task}, whose keys nobody has drawn"
             return
+        if kind == Kind.WORKER_RESUMED:
+            resumed.add((epoch_id, worker))
+        elif kind == Kind.RESUME_ACKNOWLEDGED and (epoch_id, worker) not in resumed:
+            yield f"worker {worker} has not resumed, and this is acknowledged"
         if kind in FAILED:
             failed.add((epoch_id, task))
         elif kind == Kind.PIN_BEGIN and (epoch_id, task) in failed:

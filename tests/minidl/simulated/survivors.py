@@ -62,7 +62,28 @@ REASONS = (
         r"check_health: `raise RuntimeError",
         "two threads must meet between two lines of _next_data where none can lose its turn",
     ),
+    (r"_forward: `queue, worker_id = self\._name` after", "only the feeder's name depends on it"),
+    (r"_forward: `self\._feeder = None` after", "what is sent meanwhile does not look at the feeder"),
+    (r"_read_to_the_end: `if channel\.open` after", "each takes off something else"),
+    (
+        r"ThreadQueue\.get: `self\.waiting = False` after",
+        "Python looks for signals where it calls a function of its own or jumps back: not between these two",
+    ),
+    (r"start_pin_thread: `data_queue = .* after `device = ", "the queue does not depend on the device"),
+    (r"worker\.run: `if slots` after `worker = Worker", "what stacks batches is asked for later, by the first of them"),
+    (
+        r"end_pin_thread: .* without `thread\.is_alive",
+        "Ctrl-C would have to come inside `start`, before there is a thread",
+    ),
     # It is the same.
+    (r"_is_plain: .* without `tensor\._is_zerotensor", "its memory cannot be had either way: the same error"),
+    (r"Packer\.__init__: (-1|1) in place of 0", "only the largest counts"),
+    (r"pack: `not taken and needed .* without `not taken`", "what lies in the slot is copied once more, and sent"),
+    (r"ThreadQueue\.__init__: `self\.waiting = False` is left out", "every next() sets it before anybody asks"),
+    (r"_read_to_the_end: `channel\.open` is always False", "a pipe that others keep open is silent until its end"),
+    (r"_write: `sum\(.* < ONE_WRITE` is always False", "only more system calls"),
+    (r"DirectProducer\._send: `self\._unwritten\.get\(\)` is left", "only slower: the feeder writes all from then on"),
+    (r"(_is_row_major: .* without `tensor\.stride|_strides: `return .* is left)", "only slower: `part` for `whole`"),
     (
         r"(Consumer\._wait|signals\._look|notice_deaths|_death_unnoticed): -1(\.0)? in place of 0",
         "a wait for less than no time looks once, as well",
@@ -92,6 +113,10 @@ REASONS = (
 
 # The same, and the test that kills it: `python -m tests.minidl.simulated.killing --tests` runs these.
 KILLED_BY = (
+    (
+        r"^worker\.run: `job\.world\.on_interrupt.* (after|is left out)",
+        "tests/minidl/test_worker.py::test_a_worker_ends_at_an_interrupt_that_python_swallowed",
+    ),
     (
         r"^loader\.DataLoader\.__iter__: .* without `iterator\._owner_pid",
         "tests/minidl/test_signals.py::test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader",

@@ -20,12 +20,13 @@ from minidl.accelerator import CudaOnly, accelerator
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result
 from minidl.queues import Consumer, DirectProducer, Producer
-from minidl.transport import Room
+from minidl.transport import NO_SLOT, Packer, Room, Unpacker
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
+from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_ending import left, tries
+from tests.minidl.simulated.worth_ending import HELD, left, tries
 from tests.minidl.simulated.worth_exploring import Cannot, Keys, Streams, fails_in_worker_1, loader, one, seen
 
 # ---- what crosses
@@ -135,6 +136,59 @@ def collated(dataset: Any = None, keep: int = 0, **options: Any) -> list[Any]:
     return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE and keep]]
 
 
+def unpacked_twice(thing: Any) -> list[int]:
+    """A message that is unpacked again, after Ctrl-C, gives its slot back once. Which slots are granted after that."""
+    world = worlds.current()
+    packer, unpacker = Packer(world, 0), Unpacker(world, 0, 2)
+    slot, fresh = unpacker.grant(1, 0)
+    pieces, memory = packer.pack(Result(1, 0, 0, thing, packer.room(slot, fresh)))
+    data = b"".join(map(bytes, pieces))
+    messages = [unpacker.unpack(data, memory) for _ in range(2)]
+    granted = [unpacker.grant(1, 1)[0]]
+    messages.clear()
+    return [*granted, *(unpacker.grant(1, task_id)[0] for task_id in (2, 3, 4))]
+
+
+def memory_of_its_own() -> list[int]:
+    """How many pieces of memory there are while such a batch is held, and when it is gone."""
+    world, machine = worlds.current(), machines.current_machine()
+    packer, unpacker = Packer(world, 0), Unpacker(world, 0, 2)
+    pieces, memory = packer.pack(Result(1, 0, 0, torch.arange(9), packer.room(NO_SLOT, False)))
+    message = unpacker.unpack(b"".join(map(bytes, pieces)), memory)
+    packer.room(NO_SLOT, False)  # the worker's next batch
+    del memory
+    found = [len(machine.memories)]
+    del message
+    return [*found, len(machine.memories)]
+
+
+class Fails(Tensors):
+    """Some samples cannot be pickled."""
+
+    def __getitem__(self, key: int) -> Any:
+        return [Cannot(key)] if key < 12 and key % 2 else super().__getitem__(key)
+
+
+def memory_made(iterators: Any) -> list[Any]:
+    """The memory that is made for the batches of some iterators: so many of each."""
+    found = []
+    for iterator, batches in iterators:
+        for _ in range(batches):
+            found.append(type(tries(lambda iterator=iterator: next(iterator))).__name__)
+            step()
+    return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE]]
+
+
+def memory_after_errors() -> list[Any]:
+    load = loader(Fails(tasks=30), collate_fn=one, num_workers=1)
+    return memory_made([(iter(load), 30)])
+
+
+def memory_after_halves() -> list[Any]:
+    load = loader(Tensors(tasks=12), collate_fn=one, persistent_workers=True, num_workers=1)
+    return memory_made((iter(load), batches) for batches in (1, 2, 1, 3, 12))
+
+
 def memory_after_a_fork() -> list[Any]:
     """Memory that another process has is given up once, and not again."""
     load = minidl.DataLoader(Tensors(tasks=24), num_workers=1)
@@ -240,6 +294,29 @@ def nested() -> list[Any]:
     return [seen(iter(inner)), seen(iter(loader(Nested(inner)))), seen(iter(inner))]
 
 
+class Noted:
+    """It notes in main that it is gone."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.key = samples[0]
+
+    def pin_memory(self) -> int:
+        return self.key
+
+    def __del__(self) -> None:
+        if machines.current_machine().running.process.number == 0:
+            HELD.append(self.key)
+
+
+def let_go() -> list[Any]:
+    """Nobody in main keeps a batch that has been pinned."""
+    HELD.clear()
+    iterator = iter(loader(Keys(3), pin_memory="host", collate_fn=Noted))
+    found = [next(iterator) for _ in range(3)]
+    sleep(1)
+    return [found, sorted(HELD)]
+
+
 class OnDevice:
     """Which device it is pinned for; batch 1 cannot be."""
 
@@ -279,11 +356,17 @@ def asking() -> dict[str, Worth]:
         "collated, the second does not fit": once(part(collated, Tensors((5_000, 30_000)), 1, num_workers=1)),
         "collated and kept": once(part(collated, Tensors((5_000, 4_096), 40), 6)),
         "collated in two threads": Worth(part(collated, collate_fn=GoesOn())),
+        "unpacked twice": Worth(part(unpacked_twice, "text")),
+        "unpacked twice, in memory": Worth(part(unpacked_twice, torch.arange(9))),
+        "memory of its own": Worth(memory_of_its_own),
+        "memory after errors": once(memory_after_errors),
+        "memory after halves of epochs": once(memory_after_halves),
         "memory after a fork": once(memory_after_a_fork),
         "what it says of itself": once(of_itself, options={"texts": True}),
         "what it refuses": Worth(refused),
         "it cannot be spawned": Worth(not_picklable, options={"start_method": "spawn"}),
         "profiled": Worth(part(profiled, num_workers=0)),
+        "let go": once(let_go),
         "nested": Worth(nested),
         "pinned for a device": Worth(part(on_a_device), without=("no device",)),
         "pinned for a device, serial": Worth(part(on_a_device, num_workers=0), without=("no device",)),

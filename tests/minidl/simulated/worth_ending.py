@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from minidl import events
 from minidl import world as worlds
 from minidl.events import Kind
 from minidl.world.simulated import machine as machines
@@ -71,7 +72,9 @@ def over(**options: Any) -> list[Any]:
     """When an epoch is over nothing is left, though its iterator is still there; and so after an error at the start."""
     load = loader(**options)
     iterator = iter(load)
-    found: list[Any] = [seen(iterator), left(), len(iterator._workers)]
+    found: list[Any] = [seen(iterator), left()]
+    closable = iterator._endings, iterator._workers_done_event, iterator._pin_memory_thread_done_event
+    found.append([each._closed for each in closable])
     del iterator
     return found
 
@@ -102,9 +105,18 @@ def never_began() -> list[Any]:
 STUCK = dict.fromkeys((3, 4, 5), 99.0)  # each of three workers is in one of these
 
 
-def stuck(presses: tuple[float, ...] = (), **options: Any) -> list[Any]:
+class Clings(Keys):
+    """A worker that gets stuck has a child, which keeps the pipe open from which the worker does not read any more."""
+
+    def __getitem__(self, key: int) -> int:
+        if key in STUCK:
+            worlds.current().process(sleep, (60.0,), "child").start()
+        return super().__getitem__(key)
+
+
+def stuck(presses: tuple[float, ...] = (), kind: Any = Keys, **options: Any) -> list[Any]:
     """How long the shutdown takes while all workers are busy. They end by themselves in the end."""
-    iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3, **options))
+    iterator = iter(loader(kind(9, slow=STUCK), num_workers=3, **options))
     next(iterator)
     sleep(0.5)
     if presses:
@@ -126,11 +138,13 @@ class SlowToPin:
         return self.key
 
 
-def stuck_in_the_pin_thread() -> list[Any]:
+def stuck_in_the_pin_thread(*presses: float) -> list[Any]:
     iterator = iter(loader(pin_memory="host", collate_fn=SlowToPin))
     next(iterator)
     sleep(2)
-    found = [takes(iterator._shutdown_workers)]
+    if presses:
+        at(*presses, do=press)
+    found: list[Any] = [takes(iterator._shutdown_workers), left()]
     sleep(60)
     return found
 
@@ -377,6 +391,25 @@ def press_once() -> None:
     press()
 
 
+def resumed_twice(**options: Any) -> list[Any]:
+    """Ctrl-C comes when one worker has been told of the new epoch, and the other has not."""
+    load = loader(persistent_workers=True, **options)
+    found: list[Any] = [seen(iter(load))]
+    recorder = events.installed()
+    assert recorder is not None
+
+    def presses(kind: int, epoch_id: int, task: int, worker: int, *others: Any) -> None:
+        recorder(kind, epoch_id, task, worker, *others)
+        if (kind, task, worker) == (Kind.PUT, events.RESUME, 1):
+            events.install(recorder)
+            press()
+
+    events.install(presses)
+    found.append(tries(lambda: iter(load), KeyboardInterrupt))
+    sleep(0.1)  # its answer is on the way
+    return [*found, seen(iter(load))]
+
+
 class Presses:
     """A sampler that is interrupted."""
 
@@ -402,11 +435,14 @@ def ending() -> dict[str, Worth]:
         "never began": Worth(never_began),
         "stuck": once(stuck),
         "stuck, and deaf to SIGTERM": once(stuck, without=("SIGTERM",)),
-        "stuck, with much to send": once(part(stuck, prefetch_factor=4), options={**torch_way, "capacity": 64}),
+        "stuck, with much to send": once(
+            part(stuck, kind=Clings, prefetch_factor=4), traced=False, options={**torch_way, "capacity": 64}
+        ),
         "stuck for good": once(stuck, without=("force",)),
         "stuck, interrupted": once(part(stuck, (1.0,))),
         "stuck, interrupted twice": once(part(stuck, (1.0, 3.0)), without=("SIGTERM",)),
         "stuck in the pin thread": once(stuck_in_the_pin_thread),
+        "stuck in the pin thread, interrupted": once(part(stuck_in_the_pin_thread, 1.0), traced=False),
         "the pin thread exits": once(lambda: takes(lambda: seen(iter(loader(pin_memory="host", collate_fn=Exits))))),
         "dropped in the pin thread": once(dropped_in_the_pin_thread),
         "exits with it": Worth(part(exits_with_it)),
@@ -436,5 +472,7 @@ def ending() -> dict[str, Worth]:
         "whole in the end, pinned": Worth(
             part(whole_in_the_end, pin_memory="host"), slow=True, traced=False, options=torch_way
         ),
+        "resumed twice": once(resumed_twice, traced=False),
+        "resumed twice, torch's way": once(resumed_twice, traced=False, options=torch_way),
         "pressed in the sampler": once(part(pressed, (), Keys(8), sampler=Presses(6))),
     }

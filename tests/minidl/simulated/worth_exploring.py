@@ -489,6 +489,7 @@ def programs() -> dict[str, Worth]:
         "one persistent worker": Worth(part(epochs, Keys(4), 2, num_workers=1, persistent_workers=True)),
         "spawned": Worth(part(draws), options={"start_method": "spawn"}),
         "narrow pipes": Worth(part(held_tensors, 2, persistent_workers=True), options=narrow),
+        "narrow pipes, many tasks": Worth(part(held_tensors, prefetch_factor=8, dataset=Keys(24)), options=narrow),
         "narrow pipes, torch's way": Worth(part(held_tensors), options={**narrow, **torch_way}),
         "tensors held": Worth(part(held_tensors, 2)),
         "tensors held, pinned": Worth(part(held_tensors, 2, pin_memory="host", persistent_workers=True)),

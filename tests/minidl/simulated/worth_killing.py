@@ -15,17 +15,21 @@ from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_exploring import Keys, Streams, dropped, exits, loader, seen
 
 
-def killed(how: str, after: int = 1, dataset: Any = None, again: bool = False, **options: Any) -> list[Any]:
+def killed(
+    how: str, after: int = 1, dataset: Any = None, again: bool = False, rest: float = 0, **options: Any
+) -> list[Any]:
     """Worker 1 is ended from outside after some batches, and then the error, in full, and how long it took."""
     world, load = worlds.current(), loader(dataset, **options)
     iterator = iter(load)
     found: list[Any] = [next(iterator) for _ in range(after)]
+    sleep(rest)
     worker = iterator._workers[1]
     if how == "hang up":
         machines.current_machine().send_end(worker.process, -1)
     else:
         getattr(worker, how)()
         worker.process.forced = False  # not by main
+    sleep(rest)
     begin = world.now()
     try:
         for batch in iterator:
@@ -145,7 +149,9 @@ def deaths() -> dict[str, Worth]:
         ),
         "killed by another signal": died(part(killed, "hang up")),
         "killed, and reaped by the program": died(part(killed, "terminate"), without=("exit codes",)),
-        "killed: its end is seen before its bytes": died(part(killed, "kill", 2, Forks(9)), without=("order",)),
+        "killed: its end is seen before its bytes": died(
+            part(killed, "kill", 2, Forks(9), rest=0.1), without=("order", "SIGCHLD")
+        ),
         "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
         "killed in training: all": died(killed_in_training),
         "killed in training: the next next()": died(part(killed_in_training, timeout=3), without=("SIGCHLD",)),

@@ -21,7 +21,7 @@ from minidl.world.simulated import step
 from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_exploring import Keys, loader, one
+from tests.minidl.simulated.worth_exploring import Keys, loader, lost_in_full, one
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -49,8 +49,13 @@ def read_only() -> np.ndarray:
     return array
 
 
+def two_views(whole: torch.Tensor) -> list[torch.Tensor]:
+    """Each fills the storage."""
+    return [whole, whole.view(24), whole.view(2, 12)]
+
+
 def far_apart(whole: torch.Tensor) -> list[torch.Tensor]:
-    return [whole[400:410], whole[100:103], whole[700:702]]
+    return [whole[400:410], whole[100:103], whole[700:702], whole[40:41]]
 
 
 ODD: tuple[Callable[[], Any], ...] = (
@@ -71,6 +76,8 @@ ODD: tuple[Callable[[], Any], ...] = (
     lambda: [torch.arange(3).share_memory_(), torch.arange(10)[2:4].numpy()],
     # Views of a small part, the later one first; a storage of one byte; strides that no contiguous tensor needs.
     lambda: far_apart(torch.arange(1_000)),
+    lambda: far_apart(torch.arange(1_000))[::-1],
+    lambda: two_views(base()),
     lambda: [torch.arange(1_000)[300:900], torch.arange(1_000)[300:700], torch.tensor([7], dtype=torch.uint8)[None]],
     lambda: [torch.empty(0).as_strided((3, 0, 2), (7, 5, 3)), torch.zeros(6).as_strided((1, 6), (99, 1))],
     lambda: torch.zeros(6).as_strided((6, 1), (1, 9)),
@@ -125,7 +132,7 @@ def shared(batch: Any) -> Any:
     tensors = [each for each in batch if isinstance(each, torch.Tensor)] if isinstance(batch, list) else []
     if len(tensors) < 2 or any(each.layout is not torch.strided or each.requires_grad for each in tensors):
         return None
-    storages = [each.untyped_storage().data_ptr() for each in tensors]
+    storages = [each.untyped_storage()._cdata for each in tensors]
     return [storages.index(each) for each in storages]
 
 
@@ -202,6 +209,7 @@ def moving() -> dict[str, Worth]:
         "memory for batches of all sizes": once(part(memory_made, mixed)),
         "memory for batches of all sizes, held": once(part(memory_made, mixed, 50, prefetch_factor=1)),
         "memory, large ones": once(part(memory_made, (DIRECT,) * 12, 3)),
+        "memory that cannot be mapped": once(part(lost_in_full, Sized(even)), slow=True, without=("mapping",)),
         "memory after batches that need none": once(part(memory_made, (0,) * 12 + even)),
         "interrupted while it waits": Worth(interrupted_while_it_waits, slow=True, timed=True),
         "interrupted while it waits, pinned": Worth(
