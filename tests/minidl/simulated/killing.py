@@ -210,7 +210,8 @@ def main() -> int:
     parser.add_argument("--tests", action="store_true", help="instead: run the tests that survivors.py names")
     arguments = parser.parse_args()
     chosen = [each for each in generated() if f"{each.module}.{each.name}".startswith(arguments.only)]
-    chosen = [each for each in chosen[arguments.first :: arguments.every] if not each.alike]
+    sample = chosen[arguments.first :: arguments.every]
+    chosen = [each for each in sample if not each.alike]
     if not chosen:
         parser.error(f"no function is called {arguments.only!r}")
     if arguments.tests:
@@ -221,7 +222,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    text = score(chosen, found)
+    text = score(chosen, found, len(sample) - len(chosen))
     if arguments.write:
         page = arguments.write.read_text(encoding="utf-8")
         arguments.write.write_text(between_markers(page, text, "score"), encoding="utf-8")
@@ -273,7 +274,7 @@ def judge(chosen: list[Generated], found: dict[str, Verdict], arguments: argpars
                 console.print(f"{number} of {len(missing)}, {alive} alive, {spent:.0f} s", highlight=False)
 
 
-def score(chosen: list[Generated], found: dict[str, Verdict]) -> str:
+def score(chosen: list[Generated], found: dict[str, Verdict], alike: int) -> str:
     """For docs/simulation.md: how many of each module's mutants are killed, and which are not."""
     lines = ["| module | mutants | by the default schedule | by another | alive | killed |", "|---|" + "---:|" * 5]
     total = [0, 0, 0]
@@ -283,7 +284,8 @@ def score(chosen: list[Generated], found: dict[str, Verdict]) -> str:
         total = [a + b for a, b in zip(total, counts, strict=True)]
         if of_module:
             lines.append(row(f"`{module}`", counts))
-    lines += [row("all", total), "", f"<details><summary>The {total[2]} that live</summary>", ""]
+    lines += [row("all", total), "", f"Not counted: {alike} that nobody can tell from the loader.", ""]
+    lines += [f"<details><summary>The {total[2]} that live</summary>", ""]
     for each in chosen:
         if not found[str(each)].program:
             why = reason(short(each)) or found[str(each)].broken or "not looked into"

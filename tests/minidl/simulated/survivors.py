@@ -49,7 +49,6 @@ REASONS = (
         'they may be ready in any order: see the line "order" in worth.py',
     ),
     (r"_wait: `if not ready` after `self\._take_in", "there is nothing to be taken in of nothing"),
-    (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after", "one flag is as good as another"),
     (r"__init__: `shut_down_at_exit.* after `self\._reset", "an exit between the two shuts down in the `except` arm"),
     (r"_reset: `self\._begin_epoch.* after `self\._send_idx", "it does not look at the number"),
     (r"_reset: `self\._workers_num_tasks = .* after `if not first_iter`", "the handshake counts no tasks"),
@@ -76,6 +75,7 @@ REASONS = (
         "Ctrl-C would have to come inside `start`, before there is a thread",
     ),
     # It is the same.
+    (r"pin_loop: `torch\.set_num_threads\(1\)` is left", "how many cores a copy takes, only real time shows"),
     (r"_is_plain: .* without `tensor\._is_zerotensor", "its memory cannot be had either way: the same error"),
     (r"Packer\.__init__: (-1|1) in place of 0", "only the largest counts"),
     (r"pack: `not taken and needed .* without `not taken`", "what lies in the slot is copied once more, and sent"),
@@ -113,6 +113,10 @@ REASONS = (
 
 # The same, and the test that kills it: `python -m tests.minidl.simulated.killing --tests` runs these.
 KILLED_BY = (
+    (
+        r"^pickling\.Pickled\.__init__: `self\.dispatch_table = reducers` is left",
+        "tests/minidl/test_transport.py::test_every_kind_of_data_arrives_as_by_torchs_transport",
+    ),
     (
         r"^worker\.run: `job\.world\.on_interrupt.* (after|is left out)",
         "tests/minidl/test_worker.py::test_a_worker_ends_at_an_interrupt_that_python_swallowed",

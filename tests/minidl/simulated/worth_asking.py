@@ -189,6 +189,39 @@ def memory_after_halves() -> list[Any]:
     return memory_made((iter(load), batches) for batches in (1, 2, 1, 3, 12))
 
 
+class TensorStream(Streams):
+    def samples(self, worker_id: int) -> Iterator[Any]:
+        for number in super().samples(worker_id):
+            yield torch.full((5_000,), number, dtype=torch.uint8)
+
+
+def memory_after_streams() -> list[Any]:
+    """In each epoch a worker is sent tasks that it skips, as its stream has ended."""
+    load = loader(TensorStream((3,)), collate_fn=one, persistent_workers=True, num_workers=1)
+    return memory_made((iter(load), 4) for _ in range(6))
+
+
+class Stumbles:
+    """A sampler that raises once, in the second epoch, and goes on."""
+
+    epochs = 0  # it is iterated twice in the first
+
+    def __iter__(self) -> Iterator[int]:
+        self.epochs, self.numbers = self.epochs + 1, iter(range(6))
+        return self
+
+    def __next__(self) -> int:
+        if (number := next(self.numbers)) == 2 and self.epochs == 3:
+            raise LookupError("once")
+        return number
+
+
+def stumbled() -> list[Any]:
+    """The turns of the workers go on where they were."""
+    load = loader(Keys(6), sampler=Stumbles(), batch_size=None, collate_fn=None, persistent_workers=True, num_workers=3)
+    return [seen(iter(load)), tries(lambda: iter(load)), seen(load._iterator)]
+
+
 def memory_after_a_fork() -> list[Any]:
     """Memory that another process has is given up once, and not again."""
     load = minidl.DataLoader(Tensors(tasks=24), num_workers=1)
@@ -300,8 +333,8 @@ class Noted:
     def __init__(self, samples: list[Any]) -> None:
         self.key = samples[0]
 
-    def pin_memory(self) -> int:
-        return self.key
+    def pin_memory(self) -> Noted:
+        return self
 
     def __del__(self) -> None:
         if machines.current_machine().running.process.number == 0:
@@ -312,7 +345,7 @@ def let_go() -> list[Any]:
     """Nobody in main keeps a batch that has been pinned."""
     HELD.clear()
     iterator = iter(loader(Keys(3), pin_memory="host", collate_fn=Noted))
-    found = [next(iterator) for _ in range(3)]
+    found = [next(iterator).key for _ in range(3)]
     sleep(1)
     return [found, sorted(HELD)]
 
@@ -361,6 +394,8 @@ def asking() -> dict[str, Worth]:
         "memory of its own": Worth(memory_of_its_own),
         "memory after errors": once(memory_after_errors),
         "memory after halves of epochs": once(memory_after_halves),
+        "memory after streams": once(memory_after_streams),
+        "a sampler that stumbles": Worth(stumbled),
         "memory after a fork": once(memory_after_a_fork),
         "what it says of itself": once(of_itself, options={"texts": True}),
         "what it refuses": Worth(refused),
