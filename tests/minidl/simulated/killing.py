@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -45,9 +46,11 @@ from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
 
 COMMAND = "python -m tests.minidl.simulated.killing"
-LIMIT = 120.0  # seconds; a mutant that takes longer makes no progress
+LIMIT = 120.0  # seconds of a processor; a mutant that takes longer makes no progress
+BLOCKED = 5  # times as long by the clock: it may wait for something real, or the machine may be busy
 SMALL = ("keys", "stream pinned", "stream persistent torch", "keys pinned persistent torch")  # every fault is tried
 SCHEDULES = 100  # random ones, of the programs that reach the function
+ENDED = {-signal.SIGXCPU: "it never ends"}
 MUTANT = "MINIDL_MUTANT"  # what tests.minidl.simulated.mutated reads
 FAILED = 1  # pytest's exit status if tests have failed
 CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
@@ -156,6 +159,7 @@ def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
 
 def in_a_fork(mutant: Generated, tried: dict[str, Judged], quick: bool, sender: Any) -> None:
     end_with_parent()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(LIMIT), int(LIMIT) + 1))
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sender.send(kill(mutant, tried, quick))
@@ -177,7 +181,7 @@ def verdicts(
             process = context.Process(target=in_a_fork, args=(mutant, tried, quick, sender), daemon=True)
             process.start()
             sender.close()
-            running[receiver] = mutant, process, time.monotonic() + LIMIT
+            running[receiver] = mutant, process, time.monotonic() + BLOCKED * LIMIT
         first = min(deadline for _, _, deadline in running.values())
         ready = multiprocessing.connection.wait(list(running), max(0.0, first - time.monotonic()))
         for receiver in list(running):
@@ -189,7 +193,8 @@ def verdicts(
                 try:
                     verdict = receiver.recv()
                 except EOFError:
-                    verdict = Verdict("?", "?", "it ends the process")
+                    process.join()
+                    verdict = Verdict("?", "?", ENDED.get(process.exitcode, "it ends the process"))
             else:
                 os.kill(process.pid, signal.SIGKILL)
             process.join()

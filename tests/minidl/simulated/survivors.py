@@ -7,10 +7,8 @@ import re
 # A pattern of "module.function: what is changed", and the reason. The first that matches counts.
 REASONS = (
     # Nobody looks between the two, or neither depends on the other.
-    (
-        r"__init__: `self\.\w+(: [^=]+)? = [^`]*` after `self\.(\w+(: [^=]+)? = |_use)",
-        "nobody has the object between the two",
-    ),
+    (r"Room\.__init__: .* after `self\._use", "nobody has the object between the two"),
+    (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after", "one flag is as good as another"),
     (r"start_workers: `index_reader, index_writer = ", "nobody knows of either pipe yet"),
     (
         r"start_workers: `iterator\._index_queues\.append.* after `worker = world\.process",
@@ -102,10 +100,6 @@ REASONS = (
     (
         r"StreamEnd\(worker_id\)",
         "the Result around it says which worker; nobody reads this but exercise 6, which compares",
-    ),
-    (
-        r"close_queues: (-?1\.0|2\.0) in place of 0\.0",
-        "only if several feeders are blocked, in pipes that others have inherited",
     ),
     # Only elsewhere.
     (r"^accelerator\.|set_device_index", "only with an accelerator"),
