@@ -52,6 +52,8 @@ class Exploration:
 class Exploring(Schedule):
     """A schedule that notes what else could have happened after its last move."""
 
+    compares = True
+
     def __init__(self, moves: Iterable[Move], delays: int, faults: int) -> None:
         """`delays` and `faults`: how many more it may get."""
         super().__init__(moves)

@@ -189,8 +189,10 @@ class Machine:
         thread = self.running
         waits = timeout is None or timeout > 0
         deadline = NO_DEADLINE if timeout is None else self.clock + int(timeout * SECOND)
-        caller = sys._getframe(2)  # the line of the loader that asks for the service: where this thread is
-        call = id(caller.f_code), caller.f_lasti
+        call: Any = None
+        if self.schedule.compares:
+            caller = sys._getframe(2)  # the line of the loader that asks for the service: where this thread is
+            call = id(caller.f_code), caller.f_lasti
         while True:
             # What the scheduler looks at: whether this thread can run, and when its wait times out.
             thread.ready, thread.deadline, thread.timed_out = ready if waits else None, deadline, False
@@ -199,7 +201,8 @@ class Machine:
                 self._switch_to(chosen)
             # This thread is chosen, as it is ready, its wait has timed out, or it has a signal to handle.
             thread.ready, timed_out = None, thread.timed_out
-            thread.saw((call, timed_out, thread.process.mapped.contents()))
+            if call is not None:
+                thread.saw((call, timed_out, thread.process.mapped.contents()))
             if thread.signals:
                 self._handle_signals(thread)
             is_ready = ready is None or bool(ready())
@@ -314,7 +317,8 @@ class Machine:
         if self.off or self.running is None:
             return
         self.clock += 1
-        self.running.saw((kind, epoch_id, task, worker, value))
+        if self.schedule.compares:
+            self.running.saw((kind, epoch_id, task, worker, value))
         if kind < CLOCKED:
             value = self.running.cpu
         kept = text if self.texts else text is not None

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Schedule:
     """Decides what a machine does at each step."""
 
+    compares = False  # states: if so, what each thread has seen is hashed, step by step
+
     def __init__(self, moves: Iterable[Move] = ()) -> None:
         self.moves = sorted(moves, key=lambda move: move.step)
         self._threads = {move.step: move.number for move in self.moves if move.what is Fault.RUN}
