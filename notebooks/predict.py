@@ -30,31 +30,30 @@ class Prediction:
 
     def __init__(self, question: str, choices: tuple[str, ...], mine: str) -> None:
         self.question, self.choices, self.mine = question, choices, mine
-        self._shown: Any = None  # the display to unfold
-        self._parts: tuple[Any, ...] = ()
-        self._came = ""
+        self._revealed: list[tuple[Any, tuple[Any, ...], str]] = []  # the display to unfold, its parts, what came
 
     def choose(self, answer: str) -> None:
         """The reader's answer; what has been revealed already unfolds."""
         self.mine = answer
-        if self._shown is not None:
-            self._shown.update(HTML(self._html()))
+        for shown, parts, came in self._revealed:
+            shown.update(HTML(self._html(parts, came)))
 
     def reveal(self, *parts: Any, came: Any = "") -> None:
         """Show these, folded until there is a prediction: pictures, step-throughs, texts. `came` is what was asked for,
-        as the run has it."""
-        self._parts, self._came = parts, str(came)
-        self._shown = display(HTML(self._html()), display_id=f"prediction-{next(_numbers)}")
+        as the run has it; without it, this belongs to what another cell reveals."""
+        text = str(came)
+        shown = display(HTML(self._html(parts, text)), display_id=f"prediction-{next(_numbers)}")
+        self._revealed.append((shown, parts, text))
 
-    def _html(self) -> str:
-        inside = "\n".join(map(as_html, self._parts))
+    def _html(self, parts: tuple[Any, ...], came: str) -> str:
+        inside = "\n".join(map(as_html, parts))
         if not self.mine:
-            came = f"<p>What came: <b>{escape(self._came)}</b></p>\n" if self._came else ""
-            return f"<details><summary>{CLOSED}</summary>\n{came}{inside}\n</details>"
-        same = self.mine.strip().casefold() == self._came.strip().casefold()
-        mark = "as you said" if same else "not as you said"
-        words = f"<p>You predicted: <b>{escape(self.mine)}</b>. "
-        words += f"What came: <b>{escape(self._came)}</b>, {mark}.</p>" if self._came else "</p>"
+            words = f"<p>What came: <b>{escape(came)}</b></p>\n" if came else ""
+            return f"<details><summary>{CLOSED}</summary>\n{words}{inside}\n</details>"
+        if not came:
+            return f"<details open><summary>What belongs to it</summary>\n{inside}\n</details>"
+        mark = "as you said" if self.mine.strip().casefold() == came.strip().casefold() else "not as you said"
+        words = f"<p>You predicted: <b>{escape(self.mine)}</b>. What came: <b>{escape(came)}</b>, {mark}.</p>"
         return f"<details open><summary>Your prediction, and what came</summary>\n{words}\n{inside}\n</details>"
 
 
@@ -95,7 +94,7 @@ def as_html(part: Any) -> str:
     if png := getattr(part, "_repr_png_", lambda: None)():
         data = png[0] if isinstance(png, tuple) else png
         encoded = data if isinstance(data, str) else base64.b64encode(data).decode()
-        return f'<img alt="what the run shows" src="data:image/png;base64,{encoded.strip()}">'
+        return f'<img alt="what the run shows" style="max-width: 100%" src="data:image/png;base64,{encoded.strip()}">'
     if html := getattr(part, "_repr_html_", lambda: None)():
         return str(html)
     return f"<pre>{escape(str(part))}</pre>"

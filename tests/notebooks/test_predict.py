@@ -18,6 +18,7 @@ PIXEL = (
 )
 ASK = 'from notebooks.predict import predict\nguess = predict("How many?", "two", "four"{mine})'
 REVEAL = 'guess.reveal("2 workers, 2 each", came="four")'
+MORE = 'guess.reveal("and a picture of it")'
 
 
 def executed(*sources: str) -> list[list[Any]]:
@@ -28,15 +29,14 @@ def executed(*sources: str) -> list[list[Any]]:
 
 
 def html(prediction: Prediction, *parts: Any, came: str = "") -> str:
-    prediction._parts, prediction._came = parts, came
-    return prediction._html()
+    return prediction._html(parts, came)
 
 
 def test_what_came_is_folded_until_there_is_a_prediction():
     guess = Prediction("How many?", ("two", "four"), "")
     shown = html(guess, Image(PIXEL, format="png"), "<b>", came="four")
     assert shown.startswith(f"<details><summary>{CLOSED}</summary>") and "&lt;b&gt;" in shown
-    assert re.search(r'<img alt="[^"]+" src="data:image/png;base64,iVBOR[\w+/=]+">', shown)
+    assert re.search(r'<img alt="[^"]+" style="max-width: 100%" src="data:image/png;base64,iVBOR[\w+/=]+">', shown)
     guess.choose("two")
     shown = html(guess, came="four")
     assert shown.startswith("<details open>")
@@ -52,10 +52,11 @@ def test_an_answer_that_is_none_of_the_choices_is_refused():
 
 @pytest.mark.timeout(120)
 def test_in_a_kernel_a_click_unfolds_what_was_revealed():
-    (asked,), (closed, *_), _ = executed(ASK.format(mine=""), REVEAL, 'guess.choose("two")')
+    (asked,), (closed, *_), (more, *_), _ = executed(ASK.format(mine=""), REVEAL, MORE, 'guess.choose("two")')
     assert "application/vnd.jupyter.widget-view+json" in asked.data
     assert "<details open>" in closed.data["text/html"]  # this very output has been updated
     assert "You predicted: <b>two</b>" in closed.data["text/html"]
+    assert "<details open>" in more.data["text/html"] and "a picture of it" in more.data["text/html"]
 
 
 @pytest.mark.timeout(120)
