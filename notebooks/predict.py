@@ -97,4 +97,5 @@ def as_html(part: Any) -> str:
         return f'<img alt="what the run shows" style="max-width: 100%" src="data:image/png;base64,{encoded.strip()}">'
     if html := getattr(part, "_repr_html_", lambda: None)():
         return str(html)
-    return f"<pre>{escape(str(part))}</pre>"
+    # The font is for nbconvert, whose style sheet sets none for HTML in an output.
+    return f'<pre style="font-family: monospace">{escape(str(part))}</pre>'

@@ -1,6 +1,6 @@
 """What the notebooks show: minidl's source, and runs of the simulated world as pictures, step-throughs and reports.
 
-show.source(ParallelIterator._try_put_index)    the function as it is in the package
+show.source(ParallelIterator._try_put_index)    the function as it is in the package; folded if an exercise asks for it
 run = show.run(program)                         simulated: the same run, to the byte, every time
 show.timeline(run), show.step(run), show.report(run)
 show.journey(run, 5)                            all events of batch 5, in words
@@ -38,16 +38,33 @@ DPI = 110
 
 def source(*things: Any, events: bool = True) -> None:
     """The source of functions, methods, classes and modules, each headed by its file's name; if asked, without the
-    lines that emit events."""
+    lines that emit events. What an exercise asks its reader to write is folded."""
     for thing in things:
-        module = inspect.getmodule(thing)
-        assert module is not None
-        text = textwrap.dedent(inspect.getsource(thing)).rstrip()
-        text = text if events else without_events(text)
-        code = f"```python\n# {module.__name__.replace('.', '/')}.py\n\n{text}\n```"
-        # Markdown, not HTML: it is highlighted wherever a notebook is shown, and short in a diff. The frame is for
-        # nbconvert, whose style sheet sets no font for code in an output.
-        display(Markdown(f'<div style="font-family: monospace">\n\n{code}\n\n</div>'))
+        display(Markdown(source_markdown(thing, events)))
+
+
+def source_markdown(thing: Any, events: bool = True) -> str:
+    """Markdown, not HTML: it is highlighted wherever a notebook is shown, and short in a diff."""
+    module = inspect.getmodule(thing)
+    assert module is not None
+    text = textwrap.dedent(inspect.getsource(thing)).rstrip()
+    text = text if events else without_events(text)
+    code = f"```python\n# {module.__name__.replace('.', '/')}.py\n\n{text}\n```"
+    if numbers := exercises_that_ask_for(thing):
+        asks = f"exercise {numbers[0]} asks" if len(numbers) == 1 else f"exercises {' and '.join(numbers)} ask"
+        summary = f"<code>{thing.__name__}</code>: {asks} you to write it. Open when you have."
+        code = f"<details><summary>{summary}</summary>\n\n{code}\n\n</details>"  # a fence needs the empty lines
+    # The frame is for nbconvert, whose style sheet sets no font for code in an output.
+    return f'<div style="font-family: monospace">\n\n{code}\n\n</div>'
+
+
+def exercises_that_ask_for(thing: Any) -> list[str]:
+    """The numbers of the exercises whose reference it is, or holds."""
+    from notebooks.exercises.exercise import exercises  # not above: a picture needs no graders
+
+    place = f"{thing.__name__}:" if inspect.ismodule(thing) else f"{thing.__module__}:{thing.__qualname__}."
+    found = [each for each in exercises().values() if any(f"{one}.".startswith(place) for one in each.references)]
+    return [str(each.number) for each in found]
 
 
 def without_events(text: str) -> str:

@@ -21,7 +21,10 @@ import pytest
 import torch.utils.data
 from nbclient.exceptions import CellExecutionError
 
+from minidl.data.fetch import IterableFetcher, MapFetcher
+from minidl.parallel import ParallelIterator
 from notebooks import build, show
+from notebooks.predict import BOX, CLOSED
 from tests.docs import pages
 from tests.minidl.test_structure import exists
 
@@ -32,6 +35,7 @@ EXERCISES = {  # of each notebook
     "07": ["09"], "08": ["10"], "09": ["11"], "10": ["12", "13", "15"], "11": [], "12": ["15"], "13": [], "14": ["16"],
     "15": ["03", "04"], "16": ["06"], "17": ["16"], "18": ["12"],
 }  # fmt: skip
+IN_WORDS = {"15", "16", "17", "18"}  # these ask without `predict`
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.name[:2] for path in PATHS])
 
 
@@ -55,10 +59,21 @@ def outputs(notebook: Any) -> Iterator[tuple[int, Any]]:
             yield number, output
 
 
+PICTURE = re.compile(r"(?<=data:image/png;base64,)[\w+/=]+")  # in HTML
+
+
 def texts(output: Any) -> dict[str, str]:
-    """The texts of an output by their kind: a stream's text, Markdown, HTML, plain text."""
-    texts = {kind: "".join(data) for kind, data in output.get("data", {}).items() if kind.startswith("text/")}
+    """The texts of an output by their kind: a stream's text, Markdown, HTML without its pictures, plain text."""
+    data = {kind: "".join(data) for kind, data in output.get("data", {}).items() if kind.startswith("text/")}
+    texts = {kind: PICTURE.sub("…", text) for kind, text in data.items()}
     return texts | ({output.name: output.text} if output.output_type == "stream" else {})
+
+
+def pictures(output: Any) -> list[str]:
+    """The pictures of an output, in base64: itself, or those in its HTML (of what a prediction folds)."""
+    data = output.get("data", {})
+    own = [data["image/png"]] if "image/png" in data else []
+    return own + PICTURE.findall("".join(data.get("text/html", "")))
 
 
 # ---- executed
@@ -77,9 +92,9 @@ def test_it_runs_and_shows_what_is_committed(path: Path):
                 pytest.fail(
                     f"cell {number} shows something else in {kind}; `make notebooks` if that is meant:\n{found}"
                 )
-        if "image/png" in output.get("data", {}):
+        for before, picture in zip(pictures(then), pictures(output), strict=True):
             # Within a pixel: versions of matplotlib round the space around a picture differently.
-            assert size_of_picture(output) == pytest.approx(size_of_picture(then), abs=1), f"cell {number}"
+            assert size_of_picture(picture) == pytest.approx(size_of_picture(before), abs=1), f"cell {number}"
 
 
 def kinds(output: Any) -> set[str]:
@@ -104,8 +119,8 @@ def steady(text: str) -> str:
     return re.sub(r"\\u003c/?[biu]>", "", text)
 
 
-def size_of_picture(output: Any) -> tuple[int, int]:
-    data = base64.b64decode(output.data["image/png"])
+def size_of_picture(picture: str) -> tuple[int, int]:
+    data = base64.b64decode(picture)
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     return struct.unpack(">II", data[16:24])
 
@@ -164,16 +179,34 @@ def test_it_has_all_its_parts(path: Path):
         for cell in read(path).cells
     ]
     predicts = [n for n, found in enumerate(heads) if any("prediction" in head.lower() for head in found)]
-    assert predicts and "?" in read(path).cells[predicts[0]].source, "no prediction to make"
-    shown = [
-        (n - 1, output) for n, output in outputs(read(path)) if {"image/png", "text/html"} & set(output.get("data", ()))
-    ]
-    pictures = [n for n, output in shown if "image/png" in output.data or "<iframe" in output.data["text/html"]]
-    assert any(n > predicts[0] for n in pictures), "no picture or step-through after the prediction"
-    assert sum("<iframe" in output.data.get("text/html", "") for _, output in shown) <= 1, "each is 100 KB or more"
+    assert predicts, "no prediction to make"
+    frames = [n - 1 for n, output in outputs(read(path)) if "<iframe" in texts(output).get("text/html", "")]
+    drawn = [n - 1 for n, output in outputs(read(path)) if pictures(output)] + frames
+    assert any(n > predicts[0] for n in drawn), "no picture or step-through after the prediction"
+    assert len(frames) <= 1, "each is 100 KB or more"
     assert any("show.source(" in source for source in code), "no line of minidl is shown"
     changes = [n for n, found in enumerate(heads) if any("change" in head.lower() for head in found)]
     assert changes and changes[-1] > predicts[0], "no experiment to change"
+
+
+@every_notebook
+def test_it_asks_before_it_shows(path: Path):
+    """What a prediction is about is folded, and no picture is seen before. What came is one of the choices."""
+    if path.name[:2] in IN_WORDS:
+        pytest.skip("asks in words")
+    choices, came = set(), []
+    for number, output in outputs(read(path)):
+        html = texts(output).get("text/html", "")
+        if BOX in html:
+            choices |= set(re.findall("<code>(.*?)</code>", html))
+        elif html.startswith(f"<details><summary>{CLOSED}</summary>"):
+            came += re.findall("^<p>What came: <b>(.*)</b></p>$", html, flags=re.MULTILINE)
+            assert html.endswith("</details>") and set(came) <= choices, f"cell {number}: {came}, not in {choices}"
+        else:
+            assert came or not (pictures(output) or "<iframe" in html), f"cell {number} shows what should be predicted"
+    assert came, "nothing to predict"
+    source = "\n".join(cells(path, "code"))
+    assert len(re.findall(r"\bpredict\(", source)) == source.count('mine=""'), "without widgets: nowhere to answer"
 
 
 @every_notebook
@@ -239,6 +272,15 @@ def test_what_it_names_exists(path: Path):
 
 
 # ---- the tools
+
+
+def test_a_function_that_an_exercise_asks_for_is_folded():
+    folded = show.source_markdown(ParallelIterator._next_task)
+    summary = "<code>_next_task</code>: exercises 7 and 8 ask you to write it. Open when you have."
+    assert f"<details><summary>{summary}</summary>\n\n```python\n# minidl/parallel.py\n" in folded
+    assert folded.endswith("```\n\n</details>\n\n</div>")  # its fence is Markdown: an empty line before and after
+    assert "exercise 1 asks you" in show.source_markdown(MapFetcher)  # it holds the function
+    assert "<details>" not in show.source_markdown(IterableFetcher.__init__)
 
 
 def test_the_course_is_complete():
