@@ -104,6 +104,7 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; those o
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.svg --batches 10:34 --follow 31
 	@$(BIN)/python -m tracing live traces/pictures --once --record $(PICTURES)/demo-live.svg >/dev/null
 	@$(BIN)/python -m tracing sequence traces/pictures --batches 10:13 -o $(PICTURES)/demo-sequence.svg
+	@$(BIN)/python -m tracing step traces/pictures --batches 10:34 -o docs/demo.html
 	@$(BIN)/python -m tracing step traces/pictures --batches 10:20 -o traces/step.html
 	@$(BROWSER) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,860 \
 	    --user-data-dir=traces/browser --virtual-time-budget=3000 --screenshot=$(PICTURES)/demo-step.png \
