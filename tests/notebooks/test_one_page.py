@@ -63,6 +63,10 @@ class Telling(one_page.DataLoader):
         return received
 
 
+def last_square(samples: list[Any]) -> dict[str, Any]:
+    return {"key": samples[-1]["square"]}
+
+
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch's: it counts the cores
 @pytest.mark.parametrize("page", [one_page, plain()], ids=["as it is", "without events"])
 @pytest.mark.parametrize(
@@ -74,10 +78,12 @@ class Telling(one_page.DataLoader):
         (10, {"batch_size": 2, "num_workers": 1, "prefetch_factor": 4}),
         (3, {"batch_size": 2, "num_workers": 4}),
         (10, {"batch_size": 4, "num_workers": 2, "sampler": [7, 1, 8, 2, 8, 1, 0]}),
-        (10, {"batch_size": 2, "num_workers": 2, "collate_fn": lambda samples: {"key": samples[-1]["square"]}}),
+        (10, {"batch_size": 2, "num_workers": 2, "collate_fn": last_square}),
         (0, {"num_workers": 2}),
     ],
-    ids=str,
+    ids=lambda each: (
+        str({k: getattr(v, "__name__", v) for k, v in each.items()}) if isinstance(each, dict) else str(each)
+    ),
 )
 def test_it_gives_torchs_batches_in_every_epoch(page: Any, count: int, options: dict[str, Any]):
     ours = page.DataLoader(Squares(count), **options)
