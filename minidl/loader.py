@@ -218,8 +218,8 @@ class DataLoader(Generic[T_co]):
         """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a new number."""
         pid = worlds.current().pid()
         if self._numbered is None or self._numbered[0] != pid:
+            self._epoch = -1  # first: Ctrl-C between the two lines must not leave a numbered loader without it
             self._numbered = pid, events.new_loader()
-            self._epoch = -1
         self._epoch += 1
         return events.epoch_id(self._numbered[1], self._epoch)
 

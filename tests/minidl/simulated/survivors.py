@@ -15,28 +15,40 @@ REASONS = (
         "neither waits, nor can fail",
     ),
     (r"start_workers: `iterator\._ending_of\.append", "it is looked up only for an end that has been waited for"),
-    (r"shutdown\.joined: .*` after `", "nothing can come between the two lines that would see it"),
-    (r"close_queues: `deadline = .*` after `for", "closing waits for nothing"),
+    (r"shutdown\.joined: .*` after `", "only Ctrl-C between the two, in a call that takes no step, could tell"),
+    (r"close_queues: `deadline = .*` after `for", "a Ctrl-C in now() finds the queues closed already: no worse"),
     (r"close_queues: `if thread is None.*` after `iterator\._endings", "each closes something else, and neither waits"),
-    (r"_new_epoch: `self\._numbered = .* after `self\._epoch = -1`", "new_loader() does not look at the epoch"),
+    (r"_new_epoch: `self\._epoch = -1` after `self\._numbered", "only a Ctrl-C between the two lines could tell"),
     (r"pin_device: .* after `found = ", "one warns, the other asks torch: neither depends on the other"),
     (r"explain_death: `if code is not None and code < 0` after", "if the second is true, the first sets `text` alone"),
     (r"check_worker_options: `if prefetch_factor is not None.* after `if prefetch_factor == 0", "never are both true"),
     (r"reducer_override: `if isinstance\(thing, np\.ndarray\).* after `if type\(thing\)", "never are both true"),
     (r"worker\.run: `job\.world\.(report_crashes|name_thread)", "for the system's tools, in either order"),
-    (r"worker\.run: `index_queue\.add.* after `seed_everything", "seeding takes nothing from the queue"),
+    (
+        r"worker\.run: `index_queue\.add.* after `seed_everything",
+        "could be seen, by no program yet: a worker that hangs while it seeds would outlive main",
+    ),
     (r"seed_everything: `torch\.set_num_threads\(1\)` after `seed = ", "one number does not depend on the other"),
     (
         r"room: `if slot in self\._slots` after `_room = _room or Room",
         "a Room without memory costs nothing; it is replaced",
     ),
-    (r"room: `memory\.forget\(\)` after `_room = Room", "nothing is written between the two"),
-    (r"reclaim: `self\._take_back\(\)` after `self\._out = ", "what has come back is not lent: it is free either way"),
-    (r"before_fork: `if self\._world\.pid\(\) != self\._pid` after", "in a child nobody grants its copy's slots"),
-    (r"_worker_exhausted: .* after `self\._try_put_index", "the Stop is sent a little later, and nobody waits for it"),
+    (r"room: `memory\.forget\(\)` after `_room = Room", "in the real world `forget` does nothing"),
+    (
+        r"reclaim: `self\._take_back\(\)` after `self\._out = ",
+        "`_take_back` itself takes what has come back out of `_out`",
+    ),
+    (
+        r"before_fork: `if self\._world\.pid\(\) != self\._pid` after",
+        "what a child inherits, its own fork has already retired",
+    ),
+    (
+        r"_worker_exhausted: .* after `self\._try_put_index",
+        "could be seen, by no program yet: if the sampler raises there, the Stop waits for the shutdown",
+    ),
     (
         r"_take: `if task_id == self\._rcvd_idx` after",
-        "_skip_unfulfilled moves past it, first thing in the next next()",
+        "could be seen, by no program yet: STORED names the old task if a death comes in that training step",
     ),
     (
         r"check_health: `if iterator\._failure.* after `for",
@@ -95,7 +107,7 @@ REASONS = (
     ),
     (
         r"tell_to_stop: `index_queue\.cancel_join_thread\(\)` is left",
-        "main joins no feeder of an index queue: it only tells",
+        "close_queues cancels again, and nobody joins before: one event fewer",
     ),
     (
         r"StreamEnd\(worker_id\)",
