@@ -96,15 +96,15 @@ def search():
     for name in ("check_health", "worker_ended"):
         if mark in inspect.getsource(vars(modules["minidl.deaths"])[name]):
             found.append("its source")
-    package = os.path.dirname(minidl.__file__)
-    for folder, _, names in [*os.walk(package), *os.walk(os.getcwd())]:
+    root = {root!r}
+    folders = [os.path.dirname(minidl.__file__), os.getcwd()]
+    for folder, _, names in [each for top in folders if top != root for each in os.walk(top)]:
         for name in names:
             path = os.path.join(folder, name)
             with open(path, "rb") as file:
                 if mark.encode() in file.read() and path != __file__:
                     found.append("a file next to it")
     found += ["a module: " + name for name in modules if name.split(".")[0] in ("notebooks", "tests", "tracing")]
-    root = {root!r}
     found += ["a path" for path in sys.path if os.path.exists(os.path.join(path, "tests", "exercises"))]
     found += ["the current folder"] * os.getcwd().startswith(root) + ["an argument"] * (root in str(sys.argv))
     found += ["a variable: " + name for name, value in os.environ.items() if root in value]
