@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import minidl
+from minidl.transport import VARIABLE
 from tests.minidl.observing import Config, comparable, observe
 from tests.minidl.programs import SAMPLINGS, TORCH, count, fail_in_worker, keep, refuse, seed_by_worker, tag
 
@@ -158,8 +159,12 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("config", GRID, ids=str)
-def test_all_that_shows_is_the_same_as_in_torch(config: Config) -> None:
-    assert_same(observe(config, minidl), observe(config, TORCH))
+def test_all_that_shows_is_the_same_as_in_torch(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = observe(config, TORCH)
+    assert_same(observe(config, minidl), theirs)
+    if config.workers:
+        monkeypatch.setenv(VARIABLE, "torch")  # batches move as torch's do
+        assert_same(observe(config, minidl), theirs)
 
 
 MIXED = [
