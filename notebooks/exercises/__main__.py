@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog=COMMAND, description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     commands.add_parser("list", help="all exercises, and which are done").set_defaults(run=run_list)
     for name, run, text in (
         ("check", run_check, "grade an answer"),
@@ -69,6 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
     together.set_defaults(run=run_together)
     _add_grade(commands)
     args = parser.parse_args(arguments)
+    if "run" not in args:
+        parser.print_help()
+        return 2
     try:
         return int(args.run(args))
     except ValueError as error:

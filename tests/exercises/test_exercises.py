@@ -3,6 +3,9 @@ tests/exercises/wrong fails with its own message."""
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from notebooks.exercises.exercise import exercise, exercises
@@ -142,3 +145,13 @@ def test_a_wrong_answer_fails_with_its_own_message(which, name, grade_text):
 def test_each_exercise_has_three_hints_and_three_wrong_answers(which):
     assert len(set(which.hints)) == 3 and all(which.hints)
     assert len(wrong_answers()[which.id]) >= 3
+
+
+def test_no_message_is_cut_by_a_missing_bracket():
+    """Of a text in two lines without brackets around it the second is a statement of its own, and nobody reads it."""
+    for path in (Path(__file__).parents[2] / "notebooks" / "exercises").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for body in (getattr(node, "body", []), getattr(node, "orelse", [])):
+                later = body[1:] if isinstance(body, list) else []
+                texts = [each.value for each in later if isinstance(each, ast.Expr)]
+                assert not [each for each in texts if isinstance(each, ast.Constant) and each.value != ...], path

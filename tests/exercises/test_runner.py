@@ -347,3 +347,9 @@ def until(process: subprocess.Popen[str], *words: str) -> str:
         if any(word in line for word in words):
             return output
     raise AssertionError(f"it ended without any of {words}")
+
+
+def test_without_a_command_it_lists_them(capsys):
+    assert commands.main([]) == 2
+    said = capsys.readouterr().out
+    assert "check 07" in said and "together" in said

@@ -76,8 +76,7 @@ def grade(answer: Answer) -> Finding | None:
             )
         taken = attempt(answer, "fetch([3, 1]) where __getitems__ is None", lambda: fetch(Taken(), [3, 1]))
         if taken.value != [9, 1]:
-            cause = "A subclass can disable the method by setting it to None: that the attribute exists is not "
-            "enough."
+            cause = "A subclass switches the method off by setting it to None. So look at its value, too."
             return taken.finding("__getitems__ is None", "[9, 1]", cause)
         return with_real_processes(answer, _program, [[0, 1, 4], [9, 16, 25], [36, 49]])
 

@@ -57,7 +57,10 @@ class Measured:
         loaders = getattr(report, "loaders", [])
         if not loaders:
             return "no DataLoader was iterated", ""
-        return loaders[0].verdict_line, (loaders[0].next or [""])[0]
+        first = loaders[0]
+        in_the_loop = f"{first.main_ns['training'] / sum(first.main_ns.values()):.0%}"
+        text = f"{first.verdict_line} Your loop, between two batches, takes {in_the_loop} of it."
+        return text, (first.next or [""])[0]
 
 
 @dataclass

@@ -161,6 +161,7 @@ def test_training_that_takes_nearly_all_of_the_time_is_the_limit_whatever_else_c
     ).loaders
     assert loader.verdict is Verdict.TRAINING and Verdict.SAMPLER in loader.also, str(loader)
     assert "make the training step faster" in loader.next[0]
+    assert "% of main's time is training, which is all that your loop does" in loader.next[-1]
 
 
 def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> None:

@@ -332,6 +332,9 @@ def test_an_unnoticed_kill_is_marked_if_the_simulated_world_knows_of_it() -> Non
     figure, killed_at = timeline(tracing.load(outcome)), outcome.ended[outcome.threads[0][0]]
     [mark] = find(figure, "mark main is killed")
     assert mark.get_xdata()[0] == pytest.approx(Drawn(figure, tracing.load(outcome)).x(killed_at * 1e9))
+    drawn = Drawn(figure, tracing.load(outcome))
+    bars = [edges for gid, (edges, _) in drawn.bars.items() if "main" in gid and len(edges)]
+    assert bars and all((edges[:, 1] <= drawn.x(killed_at * 1e9) + 0.001).all() for edges in bars)
     noticed = timeline(tracing.load(simulate(load, schedule="60.k1", draws=False, environment=TORCHS_WAY)))
     assert find(noticed, "mark worker 0 died (SIGKILL)") and not find(noticed, "mark worker 0 is killed")
 

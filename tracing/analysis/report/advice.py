@@ -66,9 +66,23 @@ def explain(measures: Measures, judgement: Judgement, patience: float) -> Explan
         explanation.next += moving.other_transport(measures)
     for other, cost in judgement.close.items():
         explanation.next.append(f"Also, {other.value}: {EXPLAIN[other](measures, cost).next[0]}")
+    explanation.next += work_in_the_loop(measures, judgement)
     if failed(measures):
         explanation.next = advice_after_error(measures)
     return explanation
+
+
+def work_in_the_loop(measures: Measures, judgement: Judgement) -> list[str]:
+    """To the report all is training that main does between two batches. Where that is nearly everything, it says so: a
+    loop that also reads or converts is slow, too, and no change of the loader helps."""
+    training = measures.spent[MainTime.TRAINING]
+    small = judgement.verdict not in NO_PROBLEM and judgement.cost < training / 4
+    if training < measures.total / 2 or not (small or judgement.verdict is Verdict.TRAINING):
+        return []
+    return [
+        f"{training / measures.total:.0%} of main's time is training, which is all that your loop does between two "
+        "batches. If it reads or converts data there, let the workers do that."
+    ]
 
 
 def secondary_costs(measures: Measures, judgement: Judgement) -> list[Reason]:

@@ -106,7 +106,10 @@ class Spans:
 def spans(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int, until: int) -> Spans:
     """What a thread did in these iterators of one loader; its last span lasts `until` (ns)."""
     did = activity(trace, iterators, lane, worker)
-    did.end[-1:] = max(until, int(did.begin[-1])) if len(did.begin) else until
+    if len(did.begin):
+        killed = trace.about.get("killed", {})  # processes of a simulated run: they do nothing more
+        last = trace.actors[trace.events["actor"][did.first[-1]]]
+        did.end[-1] = max(min(until, killed.get(str(last.pid), until)), int(did.begin[-1]))
     name = {Lane.MAIN: "main", Lane.PIN: "pin thread", Lane.WORKER: f"worker {worker}"}[lane]
     return Spans(name, did.begin, did.end, did.status, batch_of(trace.events["epoch"][did.first], did.task))
 
