@@ -51,7 +51,8 @@ CAUSES = {
     "draws too late": "The keys were drawn when the first one was asked for, not when the iterator was made, so a "
     "call of `set_epoch` in between changed them. A function with a `yield` in it does not run when it is called.",
     "no AssertionError": "The dataset's length has changed since the sampler was made, so `total_size` is wrong, and "
-    "the ranks would not have as many keys as they claim. Compare the lengths before you share out the keys.",
+    "the ranks would not have as many keys as they claim. First pad or cut the list; if its length is not "
+    "`total_size` then, raise.",
 }
 
 
@@ -211,7 +212,8 @@ EXERCISE = Exercise(
 
     With `shuffle`, draw the list with torch.randperm from a generator seeded with `seed + epoch`. Each rank must have
     `num_samples` keys, so the list needs `total_size`: pad it with the keys that it begins with (repeatedly, if there
-    are more ranks than keys) or, with `drop_last`, cut it.
+    are more ranks than keys) or, with `drop_last`, cut it. If it has another length after that, the dataset is not what
+    it was when the sampler was made: raise an AssertionError.
     """,
     legend={
         "len(self.dataset)": "10",

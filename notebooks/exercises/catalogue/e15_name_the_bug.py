@@ -97,7 +97,7 @@ EXERCISE = Exercise(
         "Begin at the end: what is the last event of main, and of each worker? Read the trace of a hanging run "
         "backwards from there. Then: how many epochs are there, and is there a shutdown, an error, a pin thread?",
         "If the run ended, compare it with how it should be: which worker gets task 0 of each epoch; what comes "
-        "between RECEIVED and YIELDED; the order of the shutdown's steps (minidl/shutdown.py).",
+        "between RECEIVED and YIELDED; the order of the shutdown's steps (notebook 10).",
         "Look for these. RESUME_ACKNOWLEDGED: did the worker emit WORKER_RESUMED before? DISPATCHED: is it followed "
         "by YIELDED? DONE_SET: is a Stop put on each index_queue after it, and does the pin thread still run? "
         "WORKER_EXHAUSTED: what happens to that worker later? HEALTH_CHECK: why does main check, and what does it "

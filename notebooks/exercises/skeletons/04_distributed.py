@@ -7,7 +7,9 @@ The ranks do not communicate: each makes the same list of all keys, and takes ev
 
 With `shuffle`, draw the list with torch.randperm from a generator seeded with `seed + epoch`. Each
 rank must have `num_samples` keys, so the list needs `total_size`: pad it with the keys that it
-begins with (repeatedly, if there are more ranks than keys) or, with `drop_last`, cut it.
+begins with (repeatedly, if there are more ranks than keys) or, with `drop_last`, cut it. If it has
+another length after that, the dataset is not what it was when the sampler was made: raise an
+AssertionError.
 
 Legend
     len(self.dataset)  10
