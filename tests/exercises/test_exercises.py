@@ -91,6 +91,25 @@ class Share:
 """
 
 
+LAST_OF_ALL = """
+    import contextlib
+
+    before, iterator._workers_status[worker_id] = iterator._workers_status[worker_id], WorkerState.DEAD
+    with contextlib.ExitStack() as last:
+        if before is WorkerState.ACTIVE:
+            last.callback(fail_for_death, iterator, worker_id)
+        iterator._endings.remove(iterator._ending_of[worker_id])
+"""
+
+
+@pytest.mark.timeout(60)
+def test_an_answer_may_leave_the_iterator_to_the_garbage_collection(grade_text):
+    """ExitStack's frame and the exception that leaves it refer to each other."""
+    which = exercise("12")
+    verdict = grade_text(which, solved(which, worker_ended=LAST_OF_ALL))
+    assert verdict.status is Status.PASSED, verdict
+
+
 @pytest.mark.timeout(60)
 def test_an_answer_may_define_a_dataclass(grade_text):
     """Its module must be in sys.modules then: dataclasses looks up annotations there."""

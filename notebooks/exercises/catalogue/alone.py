@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 
 from minidl.shutdown import PATIENCE
+from minidl.states import WorkerState
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import attempt
 from notebooks.exercises.catalogue.scripted import (
@@ -49,6 +50,11 @@ ENDINGS: tuple[tuple[str, Callable[[Loader, Answer], list[str]], Callable[[], Lo
     ("3 workers; called again while the first call has not returned", in_order, lambda: Loader((0.1,) * 3, again=True)),
     ("3 workers, which end after 2, 3 and 4 s", in_order, lambda: Loader((2.0, 3.0, 4.0))),
     ("2 workers; the first never ends", in_order, lambda: Loader((NEVER, 0.5))),
+    (
+        "2 persistent workers, whose streams have ended",
+        in_order,
+        lambda: Loader((0.1, 0.1), status=WorkerState.EXHAUSTED),
+    ),
     ("2 workers, which have ended before", in_order, lambda: Loader((-NEVER, -NEVER))),
     (
         "a pin thread that takes 4 s to stop; 2 workers, which end 2 and 9 s after they were told",
@@ -71,8 +77,8 @@ ENDINGS: tuple[tuple[str, Callable[[Loader, Answer], list[str]], Callable[[], Lo
     ),
 )
 SHUTDOWN_CAUSE = (
-    f"Each of the five steps is done once, in order, also when something raises; all workers together have {PATIENCE} "
-    "s; a second call, or one in another process, does nothing."
+    "Each of the five steps is done once, in order, also when something raises; every worker is told to stop, and all "
+    f"together have {PATIENCE} s; a second call, or one in another process, does nothing."
 )
 
 

@@ -55,6 +55,17 @@ class SaidAtOnce(Said):
         return [f"all at once, of a {type(keys).__name__}", *keys]
 
 
+class FailsAtOnce(Said):
+    """It fetches no two samples at once."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__()
+        self.error = error
+
+    def __getitems__(self, keys: Any) -> list[Any]:
+        raise self.error("the connection is lost")
+
+
 def fetched(dataset: Callable[[], Any], keys: Any, batching: bool = True) -> Any:
     return MapFetcher(dataset(), batching, list, False).fetch(keys)
 
@@ -77,6 +88,9 @@ def _fetches() -> Iterator[tuple[str, Callable[[], Any]]]:
             f"fetch([8, {key}, 10]), where sample {key} raises {error}",
             functools.partial(fetched, Said, [8, key, 10]),
         )
+    for raised in (AttributeError, TypeError, NotImplementedError, StopIteration):
+        call = f"fetch([0, 2]) of a dataset whose __getitems__ raises {raised.__name__}"
+        yield call, functools.partial(fetched, functools.partial(FailsAtOnce, raised), [0, 2])
 
 
 # ---- exercise 2

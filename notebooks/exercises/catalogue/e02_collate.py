@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import UserList, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -60,11 +62,17 @@ class Collated:
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
+        self.changed: Finding | None = None  # the first call that has changed its samples
 
     def tried(self, batch: Any, table: Any = default_collate_fn_map) -> Attempt:
         given = "" if table is default_collate_fn_map else f", collate_fn_map={_names(table)}"
         call = f"collate({batch}{given})"  # not short(): it would sort the keys of mappings
-        return attempt(self.answer, call, lambda: self.answer.function()(batch, collate_fn_map=table))
+        own = copy.deepcopy(batch)
+        tried = attempt(self.answer, call, lambda: self.answer.function()(own, collate_fn_map=table))
+        if self.changed is None and repr(own) != repr(batch):
+            got, cause = f"the samples are now {short(own)}", CAUSES["changes its samples"]
+            self.changed = replace(tried, got=got).finding("changes its samples", "the samples as they were", cause)
+        return tried
 
     def findings(self, batch: Any, wanted: Any, mistake: str, cause: str, table: Any = default_collate_fn_map) -> Any:
         """A finding if `batch` does not become `wanted`."""
@@ -82,6 +90,8 @@ def _names(table: Any) -> str:
 CAUSES = {
     "goes down for ever": "`collate` calls itself with samples as large as those it was given. For three samples of "
     "two values each, it should call itself twice with three values: once per column.",
+    "changes its samples": "The samples are the dataset's, which may keep them for the next epoch: make a new "
+    "container for the batch.",
     "leaves": "Samples that are not containers are collated by the table: call `collate_fn_map[type(elem)]` with the "
     "batch.",
     "the table comes last": "Look in the table first: its `str` entry keeps text whole. To Python, a `str` is also a "
@@ -127,7 +137,12 @@ def _in_the_table(made: Collated) -> Iterator[Finding]:
         yield tried.finding("a subclass comes first", "the entry for bool is called", CAUSES["a subclass comes first"])
     yield from made.findings([True, False], ("bool", ["bool", "int"]), *_named("the table is not passed on"), table)
     table = {int: noted("int"), float: noted("float")}
-    yield from made.findings([Celsius(1)], ("float", ["float", "int"]), *_named("no entry for a subclass"), table)
+    mistake = (
+        "the table is not passed on"
+        if made.tried([Celsius(1)], table).value == ("float", [])
+        else ("no entry for a subclass")
+    )
+    yield from made.findings([Celsius(1)], ("float", ["float", "int"]), *_named(mistake), table)
 
 
 def _named(mistake: str) -> tuple[str, str]:
@@ -191,8 +206,12 @@ def grade(answer: Answer) -> Finding | None:
     checks = (_in_the_table, _columns, _ragged, _with_names, _else)
     with answer.at_work():
         found = first_finding(finding for check in checks for finding in check(made))
-    return found or with_real_processes(
-        answer, _program, [[[0, 1, 2], [0, -1, -2], ["0", "1", "2"]], [[3, 4], [-3, -4], ["3", "4"]]]
+    return (
+        made.changed
+        or found
+        or with_real_processes(
+            answer, _program, [[[0, 1, 2], [0, -1, -2], ["0", "1", "2"]], [[3, 4], [-3, -4], ["3", "4"]]]
+        )
     )
 
 
@@ -227,7 +246,7 @@ EXERCISE = Exercise(
     If `elem` is a container that is not in the table, collate it column by column: the values of all samples at one
     position, or under one key. Mappings, namedtuples and sequences keep their type: [Point(1, 2), Point(3, 4)] becomes
     Point(tensor([1, 3]), tensor([2, 4])). Only plain tuples become lists. For sequences of unequal length raise a
-    RuntimeError, for anything else a TypeError.
+    RuntimeError, for anything else a TypeError. Do not change the samples: they are the dataset's.
     """,
     legend={
         "batch": '[{"x": 1, "y": "a"}, {"x": 2, "y": "b"}] becomes {"x": tensor([1, 2]), "y": ["a", "b"]}',

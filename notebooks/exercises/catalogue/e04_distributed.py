@@ -23,7 +23,7 @@ CAUSES = {
     "no padding": "10 keys do not divide evenly among 4 ranks. Two ranks get one key less, and may so get one batch "
     "less: the others then wait for ever in their next collective operation. Pad the keys to `total_size` before you "
     "share them out.",
-    "pads with others": "Pad with the keys that the epoch begins with: 0 and 1 here.",
+    "pads with others": "Pad with the keys that the list begins with: 0 and 1, or the first of the permutation.",
     "pads once only": "With 3 keys and 8 ranks 5 keys are missing, but one pass over the keys gives only 3: pad with "
     "several passes.",
     "fills up what is full": "8 keys divide evenly among 4 ranks: there is nothing to pad or to cut.",
@@ -135,6 +135,10 @@ def _shuffled(answer: Answer) -> Iterator[Finding]:
         order = torch.randperm(length, generator=torch.Generator().manual_seed(5 + epoch)).tolist()
         if tried.value != _shared(order):
             yield _finding(tried, "another permutation", _shared(order))
+    tried = _all(answer, 10, shuffle=True, seed=5)
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(5)).tolist()
+    if tried.value != _shared([*order, *order[:2]]):
+        yield _finding(tried, "pads with others", _shared([*order, *order[:2]]))
 
 
 def _habits(answer: Answer) -> Iterator[Finding]:
@@ -155,6 +159,10 @@ def _habits(answer: Answer) -> Iterator[Finding]:
     tried = attempt(answer, "keys = iter(sampler); sampler.set_epoch(1); list(keys)", late)
     if tried.value != wanted:
         yield _finding(tried, "draws too late", f"{wanted}, the keys of epoch 0")
+    sampler = _sampler(LENGTH, RANKS, 1, seed=5)
+    tried = attempt(answer, "list(sampler), list(sampler), without set_epoch", lambda: [list(sampler), list(sampler)])
+    if tried.value != [wanted, wanted]:
+        yield _finding(tried, "not seeded", f"{wanted}, both times")
     for length, now, drop_last in ((10, 13, False), (10, 3, True)):
         tried = attempt(
             answer,

@@ -178,8 +178,9 @@ EXERCISE = Exercise(
     task="""
     A worker is a process that runs a loop: it takes a message from its index queue and, if it is a task, does it and
     puts the result on the result queue. Write the loop, and `data_of`, which makes the batch of one task, or what takes
-    its place. The worker survives whatever the dataset raises: an exception travels to main as an ExceptionWrapper,
-    made in the `except` block, and main raises it when the task's turn comes.
+    its place. The worker survives whatever Exception the dataset raises: it travels to main as an ExceptionWrapper,
+    made in the `except` block, and main raises it when the task's turn comes. (What is no Exception, like SystemExit,
+    may end the worker.)
 
     There are four kinds of message. Answer a task (it has epoch_id, task_id and keys) with a Result; but skip it if
     main is shutting down (the done event is set) or if this worker's stream has ended. On Stop and on Died (main is

@@ -22,6 +22,8 @@ CAUSES = {
     "dataset raised in the worker. The training loop must see it: reraise() raises it.",
     "keeps what it has handed out": "Batches that were handed out still have their entries in `self._task_info`, "
     "which keeps a whole epoch in memory. Remove the entry when you hand out its batch.",
+    "an error out of turn": "An ExceptionWrapper is in its task's place, and waits in the buffer like a batch: it is "
+    "raised when `_rcvd_idx` has reached its task, neither earlier nor later.",
     "loses count of a worker's tasks": "`self._workers_num_tasks` says how many tasks each worker still has. Count "
     "it down with every result from that worker.",
     "sends too much": "`_try_put_index` was called when the limit of outstanding tasks was reached. Call it once for "
@@ -90,7 +92,11 @@ def _left(broken: Broken) -> str:
         return broken.rule
     if "ExceptionWrapper" in result[0]:
         return "hands out an exception"
-    return "keeps what it has handed out" if result[1] else "loses count of a worker's tasks"
+    if result[1]:
+        return "keeps what it has handed out"
+    if sorted(result[0], key=str) == sorted(AFTERWARDS[0], key=str) and result[0] != AFTERWARDS[0]:
+        return "an error out of turn"
+    return "loses count of a worker's tasks" if result[2] != AFTERWARDS[2] else broken.rule
 
 
 def _has_come(run: Run) -> bool:

@@ -117,7 +117,7 @@ RULES = [STAYS_ALIVE, STOPS, COMES, ONLY_BATCHES, RAISES_NOTHING, LEAVES_NOTHING
 
 CAUSES = {
     "does not pin": "Batches must leave the loop pinned: `pin_batch(...)` returns a pinned copy, and does not change "
-    "the batch itself. Is it the copy that goes to data_queue?",
+    "the batch itself. Is it the copy that goes to data_queue? And is the next batch pinned if one could not be?",
     "pins a wrapped error": "A Result carries a batch, or an ExceptionWrapper in its place. An exception has no "
     "memory to pin: check `message.data` first, and pass it on.",
     "pins the end of a stream": "A Result can carry a StreamEnd in a batch's place. It has no memory to pin: pass it "
@@ -169,7 +169,7 @@ def _mistake(broken: Broken, program: Any) -> str:
         return (mistakes | {epochs: "takes every message for a batch"}).get(program, "raises")
     if rule == ONLY_BATCHES.name:
         return "pins the end of a stream" if program is streams else "pins a wrapped error"
-    if program is plain and "not pinned" in broken.result:
+    if "not pinned" in broken.result:
         return "does not pin"
     if "RuntimeError" in broken.result:
         failed = run.of(Kind.PUT, queue=Queue.DATA, task=WAKE)  # the number of a Failed
@@ -189,9 +189,9 @@ EXERCISE = Exercise(
     Result with a batch, and returns one with the pinned batch.
 
     Not every message is a Result, and not every Result has a batch: what needs no pinning is passed on as it is. Only
-    the flag may end the thread. If a batch cannot be pinned, the exception takes its place, in an ExceptionWrapper:
-    main raises it when the task's turn comes, and the other batches still arrive. If a message cannot even be
-    unpickled, its task is unknown: main gets a Failed.
+    the flag may end the thread, or what is no Exception (SystemExit). If a batch cannot be pinned, the exception takes
+    its place, in an ExceptionWrapper: main raises it when the task's turn comes, and the other batches still arrive. If
+    a message cannot even be unpickled, its task is unknown: main gets a Failed.
 
     `data_queue.put` never blocks. (torch's loop puts with a timeout, and checks the done event between two tries.) You
     may leave out the calls of `emit`, the thread's name, the number of torch's threads, and `device_index`: it is None

@@ -143,6 +143,9 @@ CAUSES = {
     "a dead worker is expected to answer": "Worker 0 was killed in the previous epoch, after its stream had ended, "
     "when that cost nothing. But it cannot take part in a new epoch. Its status is DEAD: call fail_for_death before "
     "you mark all workers as ACTIVE.",
+    "a dead worker is left out": "Worker 0 was killed in the previous epoch, after its stream had ended, and the new "
+    "epoch began without it: its share of the samples is missing, and nobody is told. Its status is DEAD: call "
+    "fail_for_death before you mark all workers as ACTIVE.",
     "a death in the handshake is overlooked": "A worker died while main waited for its acknowledgement. A death "
     "raises only if `_workers_status` says ACTIVE: when do you set that?",
 }
@@ -174,6 +177,8 @@ def grade(answer: Answer) -> Finding | None:
 
 def _mistake(broken: Broken, program: Any) -> str:
     run = broken.run
+    if program is next_epoch and broken.rule in (ACKNOWLEDGED.name, gives().name):
+        return "a dead worker is left out"
     if broken.rule == ACKNOWLEDGED.name:
         sent = run.events[broken.breach.events[0]]
         read = [worker for k, worker in _messages_read(run).get(int(sent["epoch"]), []) if k < broken.breach.events[0]]

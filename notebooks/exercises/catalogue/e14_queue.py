@@ -74,6 +74,8 @@ CAUSES = {
     "be sent, perhaps all of it. How does the feeder know that it has reached the last message?",
     "the feeder outlives the queue": "The feeder waits for a next message that never comes. Each epoch leaves a "
     "thread per queue, and all that it refers to. What could `close` put where the feeder waits?",
+    "goes on without a reader": "The reader is gone, and the write raised OSError: nothing can be sent any more. The "
+    "feeder should close the writer and end, though `close` may never be called.",
     "the pipe stays open": "The reader learns of the end from the pipe, which ends when its writing end is closed. "
     "What uses the writer last? And if nothing was ever put, there is no feeder to close it.",
     "an error ends the feeder": "The reader was gone, and the write raised OSError. The rest is no longer needed, so "

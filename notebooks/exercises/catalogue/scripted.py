@@ -258,6 +258,7 @@ class Loader:
     error: type[BaseException] = KeyboardInterrupt
     own: bool = True  # it was built by this process
     pin_takes: float = 0.0  # seconds until the pin thread has ended
+    status: WorkerState = WorkerState.ACTIVE  # of all workers, which are persistent
     again: bool = False  # in the first join it is shut down once more, as by a finalizer
     did: list[str] = field(default_factory=list)
     now: float = 100.0
@@ -273,6 +274,8 @@ class Loader:
             _joined=set(),
             _world=SimpleNamespace(pid=lambda: 1, now=lambda: self.now),
             _workers=[self.worker(k) for k in range(len(self.ends))],
+            _workers_status=[self.status] * len(self.ends),
+            _persistent_workers=True,
             _workers_done_event=SimpleNamespace(
                 set=lambda: self.does("sets the done event"), is_set=lambda: "sets the done event" in self.did
             ),

@@ -12,8 +12,8 @@ not cut the list short.
 Legend
     keys                 [12, 13, 14, 15] with automatic batching; 12 without. It is the sampler's:
                          do not change the list
-    self.dataset         dataset[12] is a sample; dataset.__getitems__([12, 13]), if it exists, is a
-                         list of samples
+    self.dataset         dataset[12] is a sample; dataset.__getitems__([12, 13]), if there is such a
+                         method and not just None of that name, is a list of samples
     self.auto_collation  True with automatic batching
 
 Check it with `python -m notebooks.exercises check 01`; `hint 01` helps.

@@ -9,7 +9,8 @@ all have the same structure, so look at the first one, `elem`. If the table has 
 If `elem` is a container that is not in the table, collate it column by column: the values of all
 samples at one position, or under one key. Mappings, namedtuples and sequences keep their type:
 [Point(1, 2), Point(3, 4)] becomes Point(tensor([1, 3]), tensor([2, 4])). Only plain tuples become
-lists. For sequences of unequal length raise a RuntimeError, for anything else a TypeError.
+lists. For sequences of unequal length raise a RuntimeError, for anything else a TypeError. Do not
+change the samples: they are the dataset's.
 
 Legend
     batch                           [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}] becomes {"x":

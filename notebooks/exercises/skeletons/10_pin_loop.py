@@ -7,9 +7,10 @@ sets the flag that stops it. `pinned` takes a Result with a batch, and returns o
 batch.
 
 Not every message is a Result, and not every Result has a batch: what needs no pinning is passed on
-as it is. Only the flag may end the thread. If a batch cannot be pinned, the exception takes its
-place, in an ExceptionWrapper: main raises it when the task's turn comes, and the other batches
-still arrive. If a message cannot even be unpickled, its task is unknown: main gets a Failed.
+as it is. Only the flag may end the thread, or what is no Exception (SystemExit). If a batch cannot
+be pinned, the exception takes its place, in an ExceptionWrapper: main raises it when the task's
+turn comes, and the other batches still arrive. If a message cannot even be unpickled, its task is
+unknown: main gets a Failed.
 
 `data_queue.put` never blocks. (torch's loop puts with a timeout, and checks the done event between
 two tries.) You may leave out the calls of `emit`, the thread's name, the number of torch's threads,

@@ -24,4 +24,17 @@ WRONG = {
         "another case", ("[self.dataset[key] for key in keys]", "[self.dataset[keys.pop(0)] for _ in range(len(keys))]")
     ),
     "leaves_out_none": Wrong("another case", ("for key in keys]", "for key in keys if self.dataset[key] is not None]")),
+    "hides_an_error": Wrong(
+        "another case",
+        fetch="""
+            if not self.auto_collation:
+                return self.dataset[keys]
+            try:
+                if self.dataset.__getitems__ is not None:
+                    return self.dataset.__getitems__(keys)
+            except AttributeError:  # it has none
+                pass
+            return [self.dataset[key] for key in keys]
+        """,
+    ),
 }

@@ -40,4 +40,16 @@ WRONG = {
         ),
     ),
     "needs_a_table": Wrong("another case", ("if collate_fn_map is not None:", "if True:")),
+    "no_table_for_a_subclass": Wrong(
+        "the table is not passed on",
+        ("return collate_fn(batch, collate_fn_map=collate_fn_map)", "return collate_fn(batch)"),
+    ),
+    "in_place": Wrong(
+        "changes its samples",
+        (
+            "return mapping_like(elem, {",
+            "if isinstance(elem, dict):\n            elem.update({key: collate(column, collate_fn_map=collate_fn_map) "
+            "for key, column in columns})\n            return elem\n        return mapping_like(elem, {",
+        ),
+    ),
 }

@@ -17,4 +17,16 @@ WRONG = {
     "rank_in_seed": Wrong("rank mixed into the seed", (SEED, f"{SEED} + self.rank")),
     "too_late": Wrong("draws too late", (f"return iter({PARTS})", f"yield from {PARTS}")),
     "cuts_all": Wrong("another case", ("keys[: self.total_size]", "keys[: -(len(keys) - self.total_size)]")),
+    "pads_by_number": Wrong(
+        "pads with others", ("(keys * passes)[:missing]", "[k % len(keys) for k in range(missing)]")
+    ),
+    "one_generator": Wrong(
+        "not seeded",
+        (
+            f"generator = torch.Generator()\n            generator.manual_seed({SEED})",
+            "if getattr(self, '_seeded', None) != self.epoch:\n                self._seeded = self.epoch\n"
+            f"                self._generator = torch.Generator().manual_seed({SEED})\n"
+            "            generator = self._generator",
+        ),
+    ),
 }

@@ -25,4 +25,27 @@ WRONG = {
     "its_own_timeout": Wrong("the right batches", ("self._get_data(timeout)", "self._get_data(self._timeout)")),
     "sends_all_home": Wrong("the right batches", ("if not self._persistent_workers:", "if True:")),
     "no_batch": Wrong("hands out no batch", ("return info.data", "return None")),
+    "error_first": Wrong(
+        "an error out of turn",
+        _next_task="""
+            if self._rcvd_idx == self._send_idx:
+                if not self._persistent_workers:
+                    self._shutdown_workers()
+                raise StopIteration
+            while not self._task_info[self._rcvd_idx].arrived:
+                task_id = self._receive(self._timeout)
+                if task_id is not None and isinstance(self._task_info[task_id].data, ExceptionWrapper):
+                    return task_id
+            return self._rcvd_idx
+        """,
+        _take="""
+            self._try_put_index()
+            data = self._task_info.pop(task_id).data
+            while self._rcvd_idx < self._send_idx and self._rcvd_idx not in self._task_info:
+                self._rcvd_idx += 1
+            if isinstance(data, ExceptionWrapper):
+                data.reraise()
+            return data
+        """,
+    ),
 }

@@ -70,4 +70,13 @@ WRONG = {
         "a message is not passed on",
         ("    except Exception as error:\n        emit(", "    except ValueError as error:\n        emit("),
     ),
+    "gives_up_pinning": Wrong(
+        "does not pin",
+        ("while True:", "can_pin = True\n    while True:"),
+        (f"not isinstance(message.data, {UNPINNABLE}):", f"can_pin and not isinstance(message.data, {UNPINNABLE}):"),
+        (
+            "message = pinned(message, device)",
+            "message = pinned(message, device)\n            can_pin = not isinstance(message.data, ExceptionWrapper)",
+        ),
+    ),
 }

@@ -32,4 +32,18 @@ WRONG = {
             f"                {IF_RESUMED}",
         ),
     ),
+    "leaves_out_the_dead": Wrong(
+        "a dead worker is left out",
+        _resume_workers="""
+            living = [k for k, status in enumerate(self._workers_status) if status is not WorkerState.DEAD]
+            for k in living:
+                self._workers_status[k] = WorkerState.ACTIVE
+                self._index_queues[k].put(Resume(self._epoch_id))
+            waiting_for = set(living)
+            while waiting_for:
+                message = self._get_data(self._timeout)
+                if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
+                    waiting_for.discard(message.worker_id)
+        """,
+    ),
 }

@@ -63,4 +63,12 @@ WRONG = {
         ("        close_queues(iterator)\n        signals.unwatch(iterator)", "        close_queues(iterator)"),
         ("            use_force(iterator)", "            use_force(iterator)\n            signals.unwatch(iterator)"),
     ),
+    "tells_the_active": Wrong(
+        "the steps of a shutdown",
+        (
+            "        tell_to_stop(iterator, worker_id)",
+            "        if iterator._workers_status[worker_id].name == 'ACTIVE':\n"
+            "            tell_to_stop(iterator, worker_id)",
+        ),
+    ),
 }

@@ -73,4 +73,31 @@ WRONG = {
             f"            {PUT_LAST}",
         ),
     ),
+    "nothing_in_the_buffer_of_a_waiting_feeder": Wrong(
+        "loses what was buffered at close",
+        _forward="""
+            if self._feeder is None:
+                self._feeder = self._world.thread(self._feed, (), "feeder")
+                self._feeder.start()
+            self._buffer.put(message)
+        """,
+        close="""
+            if self._closed:
+                return
+            self._closed = True
+            if self._buffer.qsize() == 0:
+                self._writer.close()
+            if self._feeder is not None:
+                self._buffer.put(LAST)
+        """,
+    ),
+    "goes_on": Wrong(
+        "goes on without a reader",
+        _feed="""
+            while (message := self._buffer.get()) is not LAST:
+                with contextlib.suppress(OSError):
+                    self._send(message)
+            self._writer.close()
+        """,
+    ),
 }
