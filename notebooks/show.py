@@ -30,6 +30,7 @@ from matplotlib.figure import Figure
 import tracing
 from minidl.transport import VARIABLE
 from minidl.world.simulated import Outcome, simulate
+from notebooks.predict import SUMMARY
 from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.views.step_through.source_code import EmittingLines
 
@@ -53,7 +54,7 @@ def source_markdown(thing: Any, events: bool = True) -> str:
     if numbers := exercises_that_ask_for(thing):
         asks = f"exercise {numbers[0]} asks" if len(numbers) == 1 else f"exercises {' and '.join(numbers)} ask"
         summary = f"<code>{thing.__name__}</code>: {asks} you to write it. Open when you have."
-        code = f"<details><summary>{summary}</summary>\n\n{code}\n\n</details>"  # a fence needs the empty lines
+        code = f"<details>{SUMMARY}{summary}</summary>\n\n{code}\n\n</details>"  # a fence needs the empty lines
     # The frame is for nbconvert, whose style sheet sets no font for code in an output.
     return f'<div style="font-family: monospace">\n\n{code}\n\n</div>'
 

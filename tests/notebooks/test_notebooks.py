@@ -24,7 +24,7 @@ from nbclient.exceptions import CellExecutionError
 from minidl.data.fetch import IterableFetcher, MapFetcher
 from minidl.parallel import ParallelIterator
 from notebooks import build, show
-from notebooks.predict import BOX, CLOSED
+from notebooks.predict import BOX, CLOSED, SUMMARY
 from tests.docs import pages
 from tests.minidl.test_structure import exists
 
@@ -35,7 +35,6 @@ EXERCISES = {  # of each notebook
     "07": ["09"], "08": ["10"], "09": ["11"], "10": ["12", "13", "15"], "11": [], "12": ["15"], "13": [], "14": ["16"],
     "15": ["03", "04"], "16": ["06"], "17": ["16"], "18": ["12"],
 }  # fmt: skip
-IN_WORDS = {"15", "16", "17", "18"}  # these ask without `predict`
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.name[:2] for path in PATHS])
 
 
@@ -192,14 +191,12 @@ def test_it_has_all_its_parts(path: Path):
 @every_notebook
 def test_it_asks_before_it_shows(path: Path):
     """What a prediction is about is folded, and no picture is seen before. What came is one of the choices."""
-    if path.name[:2] in IN_WORDS:
-        pytest.skip("asks in words")
     choices, came = set(), []
     for number, output in outputs(read(path)):
         html = texts(output).get("text/html", "")
         if BOX in html:
             choices |= set(re.findall("<code>(.*?)</code>", html))
-        elif html.startswith(f"<details><summary>{CLOSED}</summary>"):
+        elif html.startswith(CLOSED):
             came += re.findall("^<p>What came: <b>(.*)</b></p>$", html, flags=re.MULTILINE)
             assert html.endswith("</details>") and set(came) <= choices, f"cell {number}: {came}, not in {choices}"
         else:
@@ -277,7 +274,7 @@ def test_what_it_names_exists(path: Path):
 def test_a_function_that_an_exercise_asks_for_is_folded():
     folded = show.source_markdown(ParallelIterator._next_task)
     summary = "<code>_next_task</code>: exercises 7 and 8 ask you to write it. Open when you have."
-    assert f"<details><summary>{summary}</summary>\n\n```python\n# minidl/parallel.py\n" in folded
+    assert f"<details>{SUMMARY}{summary}</summary>\n\n```python\n# minidl/parallel.py\n" in folded
     assert folded.endswith("```\n\n</details>\n\n</div>")  # its fence is Markdown: an empty line before and after
     assert "exercise 1 asks you" in show.source_markdown(MapFetcher)  # it holds the function
     assert "<details>" not in show.source_markdown(IterableFetcher.__init__)
