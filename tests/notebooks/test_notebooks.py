@@ -202,6 +202,10 @@ def test_it_asks_before_it_shows(path: Path):
         else:
             assert came or not (pictures(output) or "<iframe" in html), f"cell {number} shows what should be predicted"
     assert came, "nothing to predict"
+    for cell, after in itertools.pairwise(read(path).cells):
+        folds = any(texts(output).get("text/html", "").startswith(CLOSED) for output in cell.get("outputs", []))
+        if folds and after.cell_type == "markdown":
+            assert after.source.startswith(("<details>", "## ")), f"tells what is folded: {after.source}"
     source = "\n".join(cells(path, "code"))
     assert len(re.findall(r"\bpredict\(", source)) == source.count('mine=""'), "without widgets: nowhere to answer"
 
