@@ -80,7 +80,7 @@ def _plain(prediction: Prediction) -> str:
     """The question where there are no widgets."""
     listed = " &nbsp; ".join(f"<code>{escape(each)}</code>" for each in prediction.choices) or "a few words"
     how = (
-        f"Your answer: <b>{escape(prediction.mine)}</b>"
+        f"Your answer: <b>{escape(prediction.mine)}</b>. Now run the cells that follow."
         if prediction.mine
         else 'Run this cell to choose. No buttons? Write your answer into <code>mine=""</code>, and run it again.'
     )
@@ -115,5 +115,5 @@ def as_html(part: Any) -> str:
         return f'<img alt="what the run shows" style="max-width: 100%" src="data:image/png;base64,{encoded.strip()}">'
     if html := getattr(part, "_repr_html_", lambda: None)():
         return str(html)
-    # The font is for nbconvert, whose style sheet sets none for HTML in an output.
-    return f'<pre style="font-family: monospace">{escape(str(part))}</pre>'
+    # The font is for nbconvert, whose style sheet sets none for HTML in an output; the wrapping for VS Code.
+    return f'<pre style="font-family: monospace; white-space: pre-wrap">{escape(str(part))}</pre>'
