@@ -13,11 +13,14 @@ import torch
 from torch.utils.data import IterableDataset
 
 from minidl.accelerator import accelerator
+from minidl.checkpoint.draws import Draws
+from minidl.checkpoint.position import Position
 from minidl.events import (
     ASKED,
     EPOCH_BEGIN,
     EPOCH_END,
     ERROR_RAISED,
+    GOES_ON,
     KEYS_BEGIN,
     KEYS_DRAWN,
     LOADER,
@@ -28,6 +31,7 @@ from minidl.events import (
 from minidl.pinning import HOST
 
 if TYPE_CHECKING:
+    from minidl.checkpoint.saved import Saved
     from minidl.loader import DataLoader
 
 
@@ -36,7 +40,7 @@ class BaseIterator:
 
     _failure: str | None = None  # a task is lost: every further next() raises this
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader, saved: Saved | None = None) -> None:
         self._epoch_id = loader._new_epoch()
         emit(LOADER, self._epoch_id, value=loader.num_workers, text=loader._configuration())
         self._dataset = loader.dataset
@@ -44,7 +48,7 @@ class BaseIterator:
         self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._auto_collation = loader._auto_collation
         self._drop_last = loader.drop_last
-        self._index_sampler = loader._index_sampler
+        self._index_sampler = Draws(loader)
         self._num_workers = operator.index(loader.num_workers)  # as in torch, a loader with 1.5 workers fails only here
         self._pin_memory_device = pin_device(loader)
         self._pin_memory = self._pin_memory_device is not None
@@ -54,6 +58,8 @@ class BaseIterator:
         # base seed is drawn from the same generator, or no batch would equal torch's.
         self._sampler_iter = iter(self._index_sampler)
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
+        if saved is not None and saved.base_seed is not None:
+            self._base_seed = saved.base_seed
         self._persistent_workers = loader.persistent_workers
         self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
 
@@ -71,16 +77,30 @@ class BaseIterator:
         self._num_drawn = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
         emit(EPOCH_BEGIN, self._epoch_id, value=previous_epoch_id)
+        self._position = Position(loader, self._index_sampler, self._epoch_id, self._base_seed)
+
+    def _go_on(self, loader: DataLoader, saved: Saved) -> None:
+        """Bring the sampler, and what is known of the epoch, to the place of a state. What is still to be yielded again
+        comes later: the batches since its snapshot."""
+        self._index_sampler.go_on(saved.sampler, saved.ours)
+        saved.put_back_random(loader)
+        self._position.begin(saved.begin)
+        self._IterableDataset_len_called = self._position.length_called = saved.length_called
+        in_flight = [keys for keys, _ in self._index_sampler.pending]
+        emit(GOES_ON, self._epoch_id, value=saved.steps + saved.since, text=in_flight)
 
     def _next_keys(self) -> Any:
         """Draw the keys of one task; StopIteration at the sampler's end. torch: _next_index"""
         emit(KEYS_BEGIN, self._epoch_id, self._num_drawn)
+        mark = self._index_sampler.mark()
         try:
             keys = next(self._sampler_iter)
         except StopIteration:
             emit(SAMPLER_END, self._epoch_id, value=self._num_drawn)
             raise
         emit(KEYS_DRAWN, self._epoch_id, self._num_drawn, text=keys)
+        if not self._iterable:  # a stream's keys say nothing
+            self._position.in_flight[self._num_drawn] = keys, mark
         self._num_drawn += 1
         return keys
 
@@ -100,6 +120,7 @@ class BaseIterator:
         try:
             task_id, batch = self._next_data()
         except StopIteration:
+            self._position.finish()
             emit(EPOCH_END, self._epoch_id, value=self._num_yielded)
             raise
         except Exception as error:
@@ -107,7 +128,7 @@ class BaseIterator:
             raise
         self._num_yielded += 1
         length = self._IterableDataset_len_called
-        if length is not None and self._iterable and self._num_yielded > length:
+        if length is not None and self._iterable and self._position.steps > length:
             self._warn_of_too_many(length)
         emit(YIELDED, self._epoch_id, task_id, value=self._num_yielded)
         return batch
@@ -115,7 +136,7 @@ class BaseIterator:
     def _warn_of_too_many(self, length: int) -> None:
         text = (
             f"Length of IterableDataset {self._dataset} was reported to be {length}"
-            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+            f"(when accessing len(dataloader)), but {self._position.steps} samples have been fetched. "
         )
         if self._num_workers > 0:
             text += (

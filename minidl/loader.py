@@ -5,6 +5,7 @@ torch: dataloader.py, class DataLoader
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterable
@@ -15,6 +16,8 @@ from torch.utils.data import IterableDataset, _DatasetKind
 
 from minidl import events
 from minidl import world as worlds
+from minidl.checkpoint.position import Position
+from minidl.checkpoint.saved import fitted, saved_of
 from minidl.data.collate import default_collate, default_convert
 from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSampler, Sampler, SequentialSampler
 from minidl.iterator import BaseIterator
@@ -54,6 +57,9 @@ class DataLoader(Generic[T_co]):
             "torch" as torch moves them. None: what the environment variable MINIDL_TRANSPORT says, or else slots
             where the system has what they need.
 
+        snapshot_every_n_steps: batches from one snapshot of the workers' places to the next. Going on from a state, the
+            batches since the last one are made again.
+
     Raises:
         ValueError, TypeError: arguments that contradict each other; the message says which.
         RuntimeError: transport="slots" on a system that has no memory without a name.
@@ -65,6 +71,8 @@ class DataLoader(Generic[T_co]):
     prefetch_factor: int | None
     _iterator: BaseIterator | None
     _initialized = False
+    _position: Position | None = None  # of the last iterator in its epoch
+    _loaded: tuple[dict[str, Any], bool] | None = None  # a state, for the next iterator; and whether it must fit
 
     def __init__(
         self,
@@ -87,8 +95,9 @@ class DataLoader(Generic[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
         transport: str | None = None,
+        snapshot_every_n_steps: int = 1,
     ) -> None:
-        check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers)
+        check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers, snapshot_every_n_steps)
         transport_of(transport, worlds.current())
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
@@ -102,6 +111,7 @@ class DataLoader(Generic[T_co]):
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
         self.transport = transport
+        self.snapshot_every_n_steps = snapshot_every_n_steps
         self.generator = generator
         self.persistent_workers = persistent_workers
 
@@ -166,6 +176,11 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Any:
         """A new iterator; with persistent workers the same one, reset. One that has failed is replaced, workers and
         all: an error concerns only the epoch in which it was raised."""
+        made: BaseIterator = self._iterate()
+        self._position = made._position
+        return made
+
+    def _iterate(self) -> Any:
         if not self.persistent_workers or self.num_workers == 0:
             return self._get_iterator()
         iterator: Any = self._iterator
@@ -178,10 +193,42 @@ class DataLoader(Generic[T_co]):
         return self._iterator
 
     def _get_iterator(self) -> BaseIterator:
+        saved = None
+        if self._loaded is not None:
+            saved = fitted(saved_of(self._loaded[0]), self, strict=self._loaded[1])
+            self._loaded = None
         if self.num_workers == 0:
-            return SerialIterator(self)
+            return SerialIterator(self, saved)
         self.check_worker_number_rationality(stacklevel=4)
-        return ParallelIterator(self)
+        return ParallelIterator(self, saved)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the iteration has come, for `load_state_dict` in a process that builds the same loader. It can be
+        pickled, and written as JSON if the states of the user's own samplers and datasets can. Between two epochs it is
+        the end of the one before. torchdata: StatefulDataLoader.state_dict"""
+        if self._loaded is not None:
+            return copy.deepcopy(self._loaded[0])
+        position = self._position or Position.before_the_first(self)
+        return position.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
+        """Begin the next iteration where a state was taken: it yields the batches that would have come. The random
+        generators of this process are put back, too.
+
+        Args:
+            state_dict: of a minidl loader, or of torchdata's StatefulDataLoader; {} begins anew.
+            strict: False takes the state of a loader with another number of workers, or of another number of ranks,
+                where only the sampler decides what comes next: the dataset is map-style. The random numbers that it
+                draws are others.
+
+        Raises:
+            ValueError: this is no state of a loader.
+            AssertionError: by the next `iter()`, if the number of workers is another, and `strict` is True.
+        """
+        if state_dict:
+            saved_of(state_dict)
+        self._iterator = self._position = None
+        self._loaded = (state_dict, strict) if state_dict else None
 
     def __len__(self) -> int:
         """Batches in an epoch: the sampler's length. For an iterable dataset, an estimate from its own `__len__`;
@@ -244,7 +291,7 @@ class DataLoader(Generic[T_co]):
 
 
 def check_worker_options(
-    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool, snapshot_every_n_steps: int
 ) -> None:
     """ValueError if the options for the workers contradict each other."""
     if num_workers < 0:
@@ -265,6 +312,8 @@ def check_worker_options(
         )
     if persistent_workers and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
+    if snapshot_every_n_steps < 1:
+        raise ValueError(f"snapshot_every_n_steps should be at least 1, but got {snapshot_every_n_steps}")
 
 
 def check_sampling_options(

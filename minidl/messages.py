@@ -55,8 +55,8 @@ class Stop:
 class Result:
     """worker_result_queue, data_queue: what became of a task. torch: `(idx, data)`
 
-    `data` is the batch, an `ExceptionWrapper` in its place, or a `StreamEnd`. In the worker, `room` is where its memory
-    is: see minidl.transport.
+    `data` is the batch, an `ExceptionWrapper` in its stead, or a `StreamEnd`. In the worker, `room` is where its memory
+    is: see minidl.transport. `place` is where the dataset is after it: see minidl.checkpoint.position.
     """
 
     epoch_id: int
@@ -64,9 +64,10 @@ class Result:
     worker_id: int
     data: Any
     room: Any = None
+    place: Any = None  # pickled; None: where it was before; an ExceptionWrapper: the user's state_dict() raised
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, (self.epoch_id, self.task_id, self.worker_id, self.data)
+        return Result, (self.epoch_id, self.task_id, self.worker_id, self.data, None, self.place)
 
     def unsendable(self, error: Exception) -> Result:
         """What to send when the batch cannot be pickled."""
@@ -88,6 +89,7 @@ class Resumed:
 
     epoch_id: int
     worker_id: int
+    place: Any = None  # as in a Result
     task_id = RESUME
 
 

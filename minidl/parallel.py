@@ -50,6 +50,7 @@ from minidl.states import TaskInfo, WorkerState
 from minidl.transport import Handles, Unpacker, transport_of
 
 if TYPE_CHECKING:
+    from minidl.checkpoint.saved import Saved
     from minidl.loader import DataLoader
 
 STATUS_CHECK_INTERVAL = 5.0  # seconds; only the last line of defence, since every wait wakes on a death
@@ -61,8 +62,8 @@ class ParallelIterator(BaseIterator):
     _shutdown = True  # until there is something to shut down
     _in_use = False  # True while a thread is in next(), which notices deaths without the signal handler
 
-    def __init__(self, loader: DataLoader) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: DataLoader, saved: Saved | None = None) -> None:
+        super().__init__(loader, saved)
         self._world = worlds.current(loader.multiprocessing_context)
         self._owner_pid = self._world.pid()  # a forked worker inherits this object, but must not shut it down
         self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
@@ -84,21 +85,23 @@ class ParallelIterator(BaseIterator):
         self._data_queue: Consumer | ThreadQueue = self._worker_result_queue
         self._shutdown = False
         try:
-            start_workers(self, loader)
+            start_workers(self, loader, saved)
             if self._pin_memory:
                 start_pin_thread(self)
             signals.watch(self._world, self)
             shut_down_at_exit(self._world, self)
-            self._reset(loader, first_iter=True)
+            self._reset(loader, first_iter=True, saved=saved)
         except BaseException:
             self._shutdown_workers()
             raise
 
-    def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
-        """Begin an epoch: the first, or, with persistent workers, another one."""
+    def _reset(self, loader: DataLoader, first_iter: bool = False, saved: Saved | None = None) -> None:
+        """Begin an epoch: the first, or, with persistent workers, another one; or go on in the middle of one."""
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
+        if saved is not None and saved.finished:
+            saved.put_back_random(loader)  # an epoch after the first draws no base seed
         self._sampler_iter = iter(self._index_sampler)  # a second time in the first epoch, as in torch
         self._begin_epoch(loader, previous)
         self._send_idx = 0
@@ -109,7 +112,12 @@ class ParallelIterator(BaseIterator):
         self._workers_num_tasks = [0] * self._num_workers  # for each worker: sent, and not received yet
         if not first_iter:
             self._resume_workers()
+        if saved is not None and not saved.finished:
+            self._go_on(loader, saved)
+            self._next_worker = (saved.last_worker + 1) % self._num_workers
         self._prime()
+        for _ in range(saved.since if saved else 0):
+            next(self)
 
     def _resume_workers(self) -> None:
         """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What
@@ -196,6 +204,8 @@ class ParallelIterator(BaseIterator):
                 fail_for_lost_message(self, message.error)
             if isinstance(message, Died):
                 worker_ended(self, message.worker_id)
+            elif message.epoch_id == self._epoch_id:
+                message = self._position.heard(message)
             return message
 
     def _receive(self, timeout: float) -> int | None:
@@ -241,8 +251,14 @@ class ParallelIterator(BaseIterator):
             has_batch = True  # from here on an exception loses it
             batch = self._take(task_id)
             notice_deaths(self)  # last: a death that is not raised now is raised after the training step
+            self._position.passed(task_id, yielded=True)
             return task_id, batch
         except BaseException as error:
+            if has_batch and task_id not in self._task_info and self._failure is None:  # raised in the worker
+                if self._position.is_lost(task_id):
+                    self._failure = str(error)
+                else:
+                    self._position.passed(task_id, yielded=False)
             # Ctrl-C costs nothing while the queue waits for a message; anywhere else something may be half done. (This
             # is no context manager, since Ctrl-C can come on the way into its __exit__.)
             is_ctrl_c = not isinstance(error, Exception)

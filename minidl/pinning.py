@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections.abc
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -68,12 +69,11 @@ def pin_loop(
 def pinned(result: Result, device: str | None) -> Result:
     epoch_id, task_id, worker_id = result.epoch_id, result.task_id, result.worker_id
     try:
-        return Result(epoch_id, task_id, worker_id, pin_batch(result.data, device, epoch_id, task_id, worker_id))
+        return replace(result, data=pin_batch(result.data, device, epoch_id, task_id, worker_id))
     except Exception as error:
         emit(PIN_FAILED, epoch_id, task_id, worker_id, text=repr(error))
         where = device if device == HOST else accelerator.current_device_index()
-        wrapped = ExceptionWrapper(where=f"in pin memory thread for device {where}")
-        return Result(epoch_id, task_id, worker_id, wrapped)
+        return replace(result, data=ExceptionWrapper(where=f"in pin memory thread for device {where}"))
 
 
 def pin_batch(batch: Any, device: str | None, epoch_id: int, task_id: int, worker_id: int = NO_WORKER) -> Any:

@@ -5,30 +5,46 @@ torch: _SingleProcessDataLoaderIter
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
+from minidl.checkpoint.source import Source, keys_of
 from minidl.data.fetch import create_fetcher, load
 from minidl.iterator import BaseIterator
 from minidl.pinning import pin_batch
 
 if TYPE_CHECKING:
+    from minidl.checkpoint.saved import Saved
     from minidl.loader import DataLoader
 
 
 class SerialIterator(BaseIterator):
     """Draws keys, fetches, collates and pins when it is asked for a batch."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: DataLoader, saved: Saved | None = None) -> None:
+        super().__init__(loader, saved)
         if self._timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
-        self._fetcher = create_fetcher(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        make = functools.partial(create_fetcher, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
         self._begin_epoch(loader)
+        if saved is not None and not saved.finished:
+            self._go_on(loader, saved)
+        place, new_epoch = (saved.places[0], saved.finished) if saved else (None, True)
+        self._source = Source(self._dataset, make, keys_of(loader), place, new_epoch)
+        self._position.source = self._source
+        for _ in range(saved.since if saved else 0):
+            next(self)
 
     def _next_data(self) -> tuple[int, Any]:
         task_id = self._num_drawn
         keys = self._next_keys()  # StopIteration: the sampler's end
-        batch = load(self._fetcher, keys, self._epoch_id, task_id)  # StopIteration: the iterable dataset's
-        if self._pin_memory_device is not None:
-            batch = pin_batch(batch, self._pin_memory_device, self._epoch_id, task_id)
+        self._source.batches += 1
+        try:
+            batch = load(self._source.fetcher, keys, self._epoch_id, task_id)  # StopIteration: the iterable dataset's
+            if self._pin_memory_device is not None:
+                batch = pin_batch(batch, self._pin_memory_device, self._epoch_id, task_id)
+        except Exception:
+            self._position.passed(task_id, yielded=False)
+            raise
+        self._position.passed(task_id, yielded=True)
         return task_id, batch

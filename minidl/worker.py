@@ -7,6 +7,8 @@ torch: _utils/worker.py
 from __future__ import annotations
 
 import enum
+import functools
+import pickle
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
 from minidl import events
+from minidl.checkpoint.source import Source
 from minidl.data.collate import stack_for_torch_too
 from minidl.data.fetch import create_fetcher, emit_failed, load
 from minidl.events import (
@@ -62,6 +65,10 @@ class Job:
     index_reader: Reader
     result_writer: Writer
     done: Flag  # workers_done_event: set when main shuts down
+    snapshots: int = 1  # batches from one snapshot of the loader's state to the next
+    keys: Any = None  # of a task, if the dataset is iterable
+    place: dict[str, Any] | None = None  # where the dataset goes on: see minidl.checkpoint.source
+    new_epoch: bool = True  # that place is the end of an epoch
 
 
 class End(enum.IntEnum):
@@ -133,6 +140,8 @@ class Worker:
     result_queue: Producer
     transport: Packer | Handles
     fetcher: Any = None
+    source: Source | None = None  # the dataset's place in this epoch
+    told: bytes | None = None  # the place that main knows
     interrupted: bool = False  # Ctrl-C came, though its KeyboardInterrupt may have been swallowed
     stream_ended: bool = False  # the iterable dataset has no more samples in this epoch
     init_failure: ExceptionWrapper | None = None  # worker_init_fn raised
@@ -154,7 +163,8 @@ class Worker:
                 # Otherwise the task is skipped: main shuts down, or will skip it too, and only Stop is waited for.
                 room = self.transport.room(message.slot, message.fresh)
                 data = self.data_of(message)
-                self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, data, room))
+                place = self.place(message.task_id)
+                self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, data, room, place))
                 del data, room
             del message  # nothing of a task outlives it: the samples may be large
         return End.INTERRUPTED
@@ -171,17 +181,19 @@ class Worker:
             except Exception as error:
                 self.init_failure = self.wrap(error)
             emit(INIT_FN_END, job.epoch_id, worker=job.worker_id)
-        self.begin_epoch()
+        self.begin_epoch(job.place, job.new_epoch)
         emit(WORKER_READY, job.epoch_id, worker=job.worker_id)
 
-    def begin_epoch(self) -> None:
-        """Make a fetcher: an iterable dataset is iterated from its start."""
+    def begin_epoch(self, place: dict[str, Any] | None = None, new_epoch: bool = True) -> None:
+        """Make a fetcher: an iterable dataset is iterated from its start, or from a place that was saved."""
         job = self.job
         self.stream_ended = False
         self.failure = self.init_failure
         if self.failure is None:
             try:
-                self.fetcher = create_fetcher(job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
+                make = functools.partial(create_fetcher, job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
+                self.source = Source(job.dataset, make, job.keys, place, new_epoch)
+                self.fetcher = self.source.fetcher
             except Exception as error:
                 self.failure = self.wrap(error)
 
@@ -193,8 +205,29 @@ class Worker:
     def resume(self, message: Resume) -> None:
         """A new epoch of a persistent worker."""
         self.begin_epoch()
+        self.told = None  # what of the old epoch was not yielded is forgotten
         emit(WORKER_RESUMED, message.epoch_id, worker=self.job.worker_id)
-        self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id))
+        self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id, self.place()))
+
+    def place(self, task_id: int = NO_TASK) -> bytes | ExceptionWrapper | None:
+        """Where the dataset is after a task; None if main knows it, or has no use for it: a snapshot is taken every
+        `snapshots` batches, and this can't be the worker's last before one. Pickled here: until a feeder does it, the
+        next task may have changed what the user's `state_dict()` returned."""
+        source = self.source
+        if self.failure is not None or source is None or -(task_id + 1) % self.job.snapshots >= self.job.num_workers:
+            return None
+        source.batches += task_id != NO_TASK
+        if self.stream_ended:
+            source.fetcher.ended = True
+        try:
+            place = pickle.dumps(source.snapshot())
+        except Exception as error:
+            emit_failed(error, self.job.epoch_id, NO_TASK, self.job.worker_id)
+            return ExceptionWrapper(where=f"in DataLoader worker process {self.job.worker_id}, asked for its state")
+        if place == self.told:
+            return None
+        self.told = place
+        return place
 
     def data_of(self, task: Any) -> Any:
         """The batch of a task, or what takes its place. An exception must not end the worker: it travels to main,

@@ -1,0 +1,214 @@
+"""The index sampler as an iterator draws from it: it knows how far it is, and can go on from there.
+
+A sampler and its iterator may tell their place by `state_dict()`, and take it back. Another sampler is wound forward:
+begun again, with the random generators as they were then, and asked for as many keys.
+
+Legend
+    keys      [12, 13, 14, 15]   the content of one task
+    drawn     7                  tasks whose keys the sampler has given in this epoch, in this process or before
+    pending   [[8, 9], ...]      keys that a stopped run had drawn and not yielded: they come first
+    mark      drawn=5, ...       the place before the keys of a task
+
+torch has no counterpart; torchdata: torchdata.stateful_dataloader.sampler
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.data
+
+from minidl.checkpoint import randomness
+from minidl.checkpoint.source import state_of, winding
+from minidl.data.sampler import BatchSampler, RandomSampler
+
+if TYPE_CHECKING:
+    from minidl.loader import DataLoader
+
+BATCHING = (BatchSampler, torch.utils.data.BatchSampler)  # these themselves: nobody knows what a subclass does
+SHUFFLING = (RandomSampler, torch.utils.data.RandomSampler)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in the sampler: after `drawn` tasks, which have `samples` keys together."""
+
+    drawn: int
+    samples: int
+    sampler_state: Any
+    iter_state: Any
+
+
+class Seen:
+    """A sampler whose iterator is remembered: a BatchSampler makes it when it is first asked."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+        self.iterator: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.iterator is None:
+            self.iterator = iter(self.sampler)
+        return self.iterator
+
+
+class ShuffleState(dict[str, Any]):
+    """{"yielded": 12, "generator": text}: of a RandomSampler's iterator, for torchdata, which takes a tensor for the
+    generator. JSON writes the text; pickle, and torch.save, write a plain dict with the tensor."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        return randomness.tensor_of(value) if key == "generator" else value
+
+    def __deepcopy__(self, memo: Any) -> ShuffleState:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OrderedDict, ([(key, self[key]) for key in self],)
+
+
+class Draws:
+    """Iterating over it draws the keys of one task after another, as from the loader's index sampler."""
+
+    begun_with: list[dict[str, Any]]  # the generators: when the sampler was iterated, and when it was first asked
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.index_sampler = loader._index_sampler
+        self.batches = type(self.index_sampler) in BATCHING
+        self.sampler = self.index_sampler.sampler if self.batches else self.index_sampler
+        self.shuffles = type(self.sampler) in SHUFFLING
+        self.generators = generators_of(loader)
+        self.auto_collation = loader._auto_collation
+        self.pending: deque[tuple[Any, Mark]] = deque()
+        self.begun_with = []
+        self.drawn = self.samples = 0
+        self._seen = Seen(self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.index_sampler)
+
+    def __iter__(self) -> Draws:
+        """Begin an epoch. Some samplers draw their random numbers here, others when they are first asked."""
+        self.begun_with = [randomness.read(self.generators)]
+        self._seen = Seen(self.sampler)
+        outer: Any = self._seen
+        if self.batches:
+            outer = copy.copy(self.index_sampler)
+            outer.sampler = self._seen
+        self._iterator = iter(outer)
+        self.drawn = self.samples = 0
+        self.pending.clear()
+        return self
+
+    def __next__(self) -> Any:
+        return self.pending.popleft()[0] if self.pending else self._draw()
+
+    def _draw(self) -> Any:
+        if len(self.begun_with) == 1:
+            self.begun_with.append(randomness.read(self.generators))
+        keys = next(self._iterator)
+        self.drawn += 1
+        self.samples += len(keys) if self.auto_collation else 1
+        return keys
+
+    # ---- where it is
+
+    def mark(self) -> Mark:
+        """The place before the next keys."""
+        if self.pending:
+            return self.pending[0][1]
+        states = state_of(self.sampler), state_of(self._seen.iterator)
+        if states != (None, None):
+            states = copy.deepcopy(states)  # some hand out what they go on changing
+        return Mark(self.drawn, self.samples, *states)
+
+    def layout(self, mark: Mark) -> dict[str, Any]:
+        """The place as torchdata lays it out."""
+        iter_state = self._shuffle_state(mark) if self.shuffles else mark.iter_state
+        if self.batches:
+            states = {"sampler_state": mark.sampler_state, "sampler_iter_state": iter_state}
+            given = {name: state for name, state in states.items() if state is not None}
+            states = {"_index_sampler_state": None, "_sampler_iter_state": {"samples_yielded": mark.samples, **given}}
+        else:
+            states = {"_index_sampler_state": mark.sampler_state, "_sampler_iter_state": iter_state}
+        return {**states, "_sampler_iter_yielded": mark.drawn}
+
+    def _shuffle_state(self, mark: Mark) -> ShuffleState:
+        """With the generator that drew the permutation as it was then. One of its own was given a seed from torch's
+        default generator."""
+        states = self.begun_with[1] if len(self.begun_with) > 1 else randomness.read(self.generators)
+        generator = self.sampler.generator
+        if generator is None:
+            default, own = torch.Generator(), torch.Generator()
+            default.set_state(randomness.tensor_of(states["torch"]))
+            own.manual_seed(int(torch.empty((), dtype=torch.int64).random_(generator=default).item()))
+            text = randomness.read([own])["generators"][0]
+        else:
+            text = states["generators"][next(n for n, each in enumerate(self.generators) if each is generator)]
+        return ShuffleState(yielded=mark.samples, generator=text)
+
+    # ---- go on from there
+
+    def go_on(self, place: dict[str, Any], ours: dict[str, Any]) -> None:
+        """Begin the epoch at a place: as `layout` tells it, and in `ours` what minidl adds. RuntimeError if the
+        sampler ends before it."""
+        begun_with = list(ours.get("sampler_begun_with", ()))
+        sampler_state, iter_state = place["_index_sampler_state"], place["_sampler_iter_state"]
+        if self.batches and iter_state is not None:
+            sampler_state, iter_state = iter_state.get("sampler_state"), iter_state.get("sampler_iter_state")
+        if begun_with:
+            randomness.put_back(begun_with[0], self.generators)
+        if sampler_state is not None:
+            self.sampler.load_state_dict(sampler_state)
+        iter(self)
+        if len(begun_with) > 1:
+            randomness.put_back(begun_with[1], self.generators)
+        self.begun_with = begun_with or self.begun_with
+        drawn, ahead, in_flight = place["_sampler_iter_yielded"], ours.get("ahead", 0), ours.get("in_flight", ())
+        found = (sampler_state, iter_state) != (None, None) and not (self.shuffles and begun_with)
+        if found:
+            self.drawn, self.samples = drawn, ours.get("samples", 0)
+            self._find(iter_state)
+        try:
+            with winding(self.sampler, 0 if found else drawn):
+                for _ in range(0 if found else drawn):
+                    self._draw()
+            marks = [(self.mark(), self._draw())[0] for _ in range(ahead)]
+        except StopIteration:
+            raise RuntimeError(
+                f"{type(self.sampler).__name__} ends after {self.drawn} batches: before the place that was loaded"
+            ) from None
+        if len(in_flight) < ahead:  # without order, some that were drawn later have been yielded
+            marks = marks[:1] * len(in_flight)
+        self.pending.extend(zip(in_flight, marks, strict=True))
+
+    def _find(self, iter_state: Any) -> None:
+        """The sampler's iterator, at the place that its state tells."""
+        if self.shuffles:  # a state of torchdata's
+            self._seen.iterator = shuffled_from(self.sampler, iter_state)
+            self._iterator = self._iterator if self.batches else self._seen.iterator
+        elif iter_state is not None:
+            iter(self._seen)
+            self._seen.iterator.load_state_dict(iter_state)
+
+
+def shuffled_from(sampler: Any, iter_state: dict[str, Any]) -> Iterator[int]:
+    """The keys of a RandomSampler from a place on: drawn again with its generator as it was."""
+    state = iter_state["generator"]
+    sampler = copy.copy(sampler)
+    sampler.generator = sampler.generator or torch.Generator()
+    sampler.generator.set_state(randomness.tensor_of(state) if isinstance(state, str) else state)
+    return itertools.islice(iter(sampler), iter_state["yielded"], None)
+
+
+def generators_of(loader: DataLoader) -> list[torch.Generator]:
+    """Those that belong to the loader, each once. The processes' own are always saved."""
+    owners = loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)
+    found = [getattr(owner, "generator", None) for owner in owners]
+    return list({id(each): each for each in found if isinstance(each, torch.Generator)}.values())

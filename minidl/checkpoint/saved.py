@@ -1,0 +1,129 @@
+"""A state that was loaded, as the next iterator begins from it: minidl's own, or torchdata's.
+
+Two kinds of place are found each by itself: the sampler's (minidl.checkpoint.draws), and the dataset's in each worker
+(minidl.checkpoint.source). The batches since the last snapshot are yielded once more, to nobody.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset
+
+from minidl.checkpoint import randomness
+from minidl.checkpoint.draws import Draws, generators_of
+from minidl.checkpoint.position import Snapshot
+
+if TYPE_CHECKING:
+    from minidl.loader import DataLoader
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a state says."""
+
+    num_workers: int
+    finished: bool  # the epoch is over: the next iterator begins another
+    steps: int
+    since: int  # further batches that were yielded after the snapshot
+    last_worker: int
+    base_seed: int | None
+    sampler: dict[str, Any]  # its place, as torchdata lays it out
+    length_called: int | None
+    places: list[dict[str, Any] | None]  # of the dataset in each worker, or in main without workers
+    ours: dict[str, Any]  # what only minidl knows
+
+    @property
+    def begin(self) -> Snapshot:
+        places = [None if place is None else pickle.dumps(place) for place in self.places]
+        return Snapshot(self.steps, self.last_worker, places)
+
+    def put_back_random(self, loader: DataLoader) -> None:
+        if "random" in self.ours:
+            randomness.put_back(self.ours["random"], generators_of(loader))
+
+
+def saved_of(state: dict[str, Any]) -> Saved:
+    """Read a state. ValueError if it is none of a DataLoader."""
+    try:
+        if "_snapshot" not in state:
+            return Saved(
+                num_workers=0,
+                finished=state["_iterator_finished"],
+                steps=state["_num_yielded"],
+                since=0,
+                last_worker=0,
+                base_seed=None,
+                sampler=state,
+                length_called=state["_IterableDataset_len_called"],
+                places=[state],
+                ours=state.get("minidl", {}),
+            )
+        snapshot = state["_snapshot"]
+        main, places = snapshot["_main_snapshot"], snapshot["_worker_snapshots"]
+        return Saved(
+            num_workers=main["_num_workers"],
+            finished=state["_iterator_finished"],
+            steps=snapshot["_snapshot_step"],
+            since=state["_steps_since_snapshot"],
+            last_worker=snapshot["_last_yielded_worker_id"],
+            base_seed=main["_base_seed"],
+            sampler=main,
+            length_called=main["_IterableDataset_len_called"],
+            places=[places[f"worker_{worker_id}"] for worker_id in range(main["_num_workers"])],
+            ours=state.get("minidl", {}),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"this is no state of a DataLoader: {error!r}") from None
+
+
+def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
+    """What of a state the next iterator needs; None if it begins like any other. The random generators of this process
+    are put back on the way. AssertionError for another number of workers, if `strict`."""
+    iterable = isinstance(loader.dataset, IterableDataset)
+    if saved.num_workers != loader.num_workers:
+        if strict:
+            raise AssertionError(
+                f"the state is of a DataLoader with num_workers={saved.num_workers}, and this one has "
+                f"{loader.num_workers}: load_state_dict(state, strict=False) takes it, if the dataset is map-style"
+            )
+        if iterable:
+            raise ValueError(
+                f"each of the {saved.num_workers} workers had a stream of its own, and nothing tells how to share what "
+                f"is left of them among {loader.num_workers}: an IterableDataset goes on with as many workers only"
+            )
+        workers = max(loader.num_workers, 1)
+        saved = replace(saved, places=[None] * workers, last_worker=workers - 1, base_seed=None)
+    if saved.finished:
+        return next_epoch(saved, loader)
+    if iterable and any(place is not None and is_lost(place) for place in saved.places):
+        # A state of torchdata's: its main makes all the batches again.
+        workers, since = len(saved.places), saved.steps + saved.since
+        return replace(saved, places=[None] * workers, last_worker=workers - 1, steps=0, since=since)
+    return saved
+
+
+def is_lost(place: dict[str, Any]) -> bool:
+    """Whether this place in a stream can't be found from what it says."""
+    stateful = place["dataset_state"] is not None or place["fetcher_state"]["dataset_iter_state"] is not None
+    return not stateful and "minidl" not in place
+
+
+def next_epoch(saved: Saved, loader: DataLoader) -> Saved | None:
+    """The epoch of the state is over: of it remain the random generators, what the sampler and the dataset tell of
+    themselves, and persistent workers."""
+    inner = saved.sampler["_sampler_iter_state"] or {}
+    if saved.sampler["_index_sampler_state"] is not None or "sampler_state" in inner:
+        ended = Draws(loader)
+        ended.go_on(saved.sampler, {})
+        for _ in ended:  # a sampler whose place was set gives the rest of the epoch to its next iterator
+            pass
+    if "random" in saved.ours:
+        randomness.put_back(saved.ours["random"], generators_of(loader))
+    if loader.num_workers == 0:  # main's generators are put back, and must stay as they are
+        return replace(saved, places=[{**place, "minidl": {}} if place else None for place in saved.places])
+    if loader.persistent_workers and saved.ours.get("sampler_begun_with"):
+        return saved
+    return None

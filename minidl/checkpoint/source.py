@@ -1,0 +1,125 @@
+"""A dataset's place in an epoch: how it is saved, and how it is found again.
+
+A dataset, and the iterator of an iterable one, may tell their place by `state_dict()` and take it back by
+`load_state_dict()`, as torch's modules do. A stream that can do neither is begun again and wound forward: the batches
+that it has given are made once more, and thrown away. A map-style dataset usually has no place. But all may draw random
+numbers: the states of the generators belong to the place.
+
+torch has no counterpart. The names of the entries are those of torchdata's StatefulDataLoader, which can read them;
+what it does not know is under "minidl".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset
+
+from minidl import world as worlds
+from minidl.checkpoint import randomness
+from minidl.data.fetch import IterableFetcher
+from minidl.events import WOUND_FORWARD, emit
+
+if TYPE_CHECKING:
+    from minidl.loader import DataLoader
+
+SLOW = 1.0  # seconds of winding forward that the user should hear of
+
+
+def is_stateful(thing: Any) -> bool:
+    return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
+
+
+def state_of(thing: Any) -> Any:
+    return thing.state_dict() if is_stateful(thing) else None
+
+
+@contextlib.contextmanager
+def winding(what: object, steps: int) -> Iterator[None]:
+    """Around the winding forward of a sampler or a stream: an event, and a warning if it takes long."""
+    begin = worlds.current().now()
+    yield
+    if not steps:
+        return
+    emit(WOUND_FORWARD, value=steps)
+    took = worlds.current().now() - begin
+    if took > SLOW:
+        warnings.warn(
+            f"{type(what).__name__} was wound forward by {steps} batches, which took {took:.1f} s: neither it nor its "
+            "iterator has state_dict() and load_state_dict()",
+            stacklevel=2,
+        )
+
+
+def keys_of(loader: DataLoader) -> Any:
+    """Of any task of an iterable dataset; of another's, nothing is said."""
+    return None if loader.batch_size is None else [None] * loader.batch_size
+
+
+class Source:
+    """The dataset in one epoch: its fetcher, and its place.
+
+    Args:
+        make: makes the fetcher, which iterates over an iterable dataset.
+        keys: those of a task, which all have the same if the dataset is iterable.
+        saved: what `snapshot()` returned in another process: the place to begin from.
+        new_epoch: that place is the end of an epoch, and this is the next.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        make: Callable[[], Any],
+        keys: Any,
+        saved: dict[str, Any] | None = None,
+        new_epoch: bool = True,
+    ) -> None:
+        saved = saved or {}
+        ours = saved.get("minidl") or {}
+        place = (not new_epoch and saved.get("fetcher_state")) or {}
+        if saved.get("dataset_state") is not None:
+            dataset.load_state_dict(saved["dataset_state"])
+        # A stream may choose its samples at random: one that will be wound forward must begin as it began then.
+        random = (not new_epoch and ours.get("begun_with")) or ours.get("random")
+        if random:
+            randomness.put_back(random)
+        self.begun_with = randomness.read() if isinstance(dataset, IterableDataset) else None
+        self.dataset = dataset
+        self.fetcher = make()
+        self.batches = 0  # made, or tried to make, in this epoch
+        if place.get("dataset_iter_state") is not None:
+            self.fetcher.dataset_iter.load_state_dict(place["dataset_iter_state"])
+        elif place:
+            self.wind(ours.get("batches", 0), keys)
+        if random and not new_epoch:
+            randomness.put_back(ours["random"])
+        if place.get("fetcher_ended"):
+            self.fetcher.ended = True
+
+    def wind(self, batches: int, keys: Any) -> None:
+        with winding(self.dataset, batches):
+            for self.batches in range(1, batches + 1):
+                with contextlib.suppress(Exception):  # it was raised in the run that was stopped, which went on
+                    self.fetcher.collate_fn(self.fetcher.fetch(keys))
+
+    def snapshot(self) -> dict[str, Any]:
+        """The place after the last batch. Raises what a `state_dict()` of the user's raises."""
+        stream = stream_state = stream_place = None
+        if isinstance(self.fetcher, IterableFetcher):
+            stream = self.fetcher.dataset_iter
+            stream_state = state_of(stream)
+            stream_place = {"dataset_iter_state": stream_state, "fetcher_ended": self.fetcher.ended}
+        dataset_state = None if stream is self.dataset else state_of(self.dataset)
+        wound = stream is not None and stream_state is None and dataset_state is None
+        return {
+            "dataset_state": dataset_state,
+            "fetcher_state": stream_place,
+            "minidl": {
+                "batches": self.batches if wound else 0,
+                "begun_with": self.begun_with if wound else None,
+                "random": randomness.read(),
+            },
+        }
