@@ -176,21 +176,21 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Any:
         """A new iterator; with persistent workers the same one, reset. One that has failed is replaced, workers and
         all: an error concerns only the epoch in which it was raised."""
-        made: BaseIterator = self._iterate()
-        self._position = made._position
-        return made
-
-    def _iterate(self) -> Any:
-        if not self.persistent_workers or self.num_workers == 0:
-            return self._get_iterator()
         iterator: Any = self._iterator
         if iterator is not None and iterator._failure is not None:
             iterator._shutdown_workers()
         if iterator is None or iterator._shutdown or iterator._owner_pid != worlds.current().pid():
-            self._iterator = self._get_iterator()
+            iterator = self._get_iterator()
         else:
             iterator._reset(self)
-        return self._iterator
+        if self.persistent_workers and self.num_workers > 0:
+            self._iterator = iterator
+        self._position = iterator._position  # which outlives an iterator that is dropped after a `break`
+        return iterator
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy begins anew."""
+        return {**self.__dict__, "_position": None}
 
     def _get_iterator(self) -> BaseIterator:
         saved = None
