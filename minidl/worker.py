@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import pickle
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from torch.utils.data import get_worker_info
 
 from minidl import events
 from minidl.checkpoint.source import Source
+from minidl.checkpoint.telling import Telling
 from minidl.data.collate import stack_for_torch_too
 from minidl.data.fetch import create_fetcher, emit_failed, load
 from minidl.events import (
@@ -98,6 +98,7 @@ def run(job: Job) -> None:
         if slots:
             stack_for_torch_too()
         worker = Worker(job, index_queue, result_queue, transport)
+        worker.result_queue = Telling(worker, result_queue)
         job.world.on_interrupt(worker.note_interrupt)
         end = worker.loop()
     except KeyboardInterrupt:
@@ -137,11 +138,10 @@ class Worker:
 
     job: Job
     index_queue: Consumer
-    result_queue: Producer
+    result_queue: Producer | Telling
     transport: Packer | Handles
     fetcher: Any = None
     source: Source | None = None  # the dataset's place in this epoch
-    told: bytes | None = None  # the place that main knows
     interrupted: bool = False  # Ctrl-C came, though its KeyboardInterrupt may have been swallowed
     stream_ended: bool = False  # the iterable dataset has no more samples in this epoch
     init_failure: ExceptionWrapper | None = None  # worker_init_fn raised
@@ -163,8 +163,7 @@ class Worker:
                 # Otherwise the task is skipped: main shuts down, or will skip it too, and only Stop is waited for.
                 room = self.transport.room(message.slot, message.fresh)
                 data = self.data_of(message)
-                place = self.place(message.task_id)
-                self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, data, room, place))
+                self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, data, room))
                 del data, room
             del message  # nothing of a task outlives it: the samples may be large
         return End.INTERRUPTED
@@ -205,29 +204,8 @@ class Worker:
     def resume(self, message: Resume) -> None:
         """A new epoch of a persistent worker."""
         self.begin_epoch()
-        self.told = None  # what of the old epoch was not yielded is forgotten
         emit(WORKER_RESUMED, message.epoch_id, worker=self.job.worker_id)
-        self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id, self.place()))
-
-    def place(self, task_id: int = NO_TASK) -> bytes | ExceptionWrapper | None:
-        """Where the dataset is after a task; None if main knows it, or has no use for it: a snapshot is taken every
-        `snapshots` batches, and this can't be the worker's last before one. Pickled here: until a feeder does it, the
-        next task may have changed what the user's `state_dict()` returned."""
-        source = self.source
-        if self.failure is not None or source is None or -(task_id + 1) % self.job.snapshots >= self.job.num_workers:
-            return None
-        source.batches += task_id != NO_TASK
-        if self.stream_ended:
-            source.fetcher.ended = True
-        try:
-            place = pickle.dumps(source.snapshot())
-        except Exception as error:
-            emit_failed(error, self.job.epoch_id, NO_TASK, self.job.worker_id)
-            return ExceptionWrapper(where=f"in DataLoader worker process {self.job.worker_id}, asked for its state")
-        if place == self.told:
-            return None
-        self.told = place
-        return place
+        self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id))
 
     def data_of(self, task: Any) -> Any:
         """The batch of a task, or what takes its place. An exception must not end the worker: it travels to main,

@@ -5,5 +5,6 @@ loader can be read without it.
     saved.py        a state that was loaded, and what of it the next iterator can use
     draws.py        the sampler's place
     source.py       the dataset's place, in each worker
+    telling.py      how main learns of it: with every batch
     randomness.py   the random generators of a process
 """

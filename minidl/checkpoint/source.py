@@ -90,6 +90,7 @@ class Source:
         self.dataset = dataset
         self.fetcher = make()
         self.batches = 0  # made, or tried to make, in this epoch
+        self.ended = False  # the stream has
         if place.get("dataset_iter_state") is not None:
             self.fetcher.dataset_iter.load_state_dict(place["dataset_iter_state"])
         elif place:
@@ -111,7 +112,7 @@ class Source:
         if isinstance(self.fetcher, IterableFetcher):
             stream = self.fetcher.dataset_iter
             stream_state = state_of(stream)
-            stream_place = {"dataset_iter_state": stream_state, "fetcher_ended": self.fetcher.ended}
+            stream_place = {"dataset_iter_state": stream_state, "fetcher_ended": self.fetcher.ended or self.ended}
         dataset_state = None if stream is self.dataset else state_of(self.dataset)
         wound = stream is not None and stream_state is None and dataset_state is None
         return {

@@ -158,6 +158,9 @@ def run(dataset: Any, init: Callable[[Alone], None], messages: tuple[Any, ...]) 
         auto_collation=True,
         collate_fn=list,
         drop_last=False,
+        place=None,
+        new_epoch=True,
+        keys=None,
     )
     surroundings: Any = around
     around.worker = Worker(job, surroundings, surroundings, surroundings)  # type: ignore[arg-type]

@@ -36,6 +36,8 @@ It goes with notebooks/08-the-pin-thread.ipynb.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch._utils import ExceptionWrapper
 

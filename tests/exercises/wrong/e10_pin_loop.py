@@ -11,7 +11,7 @@ WRONG = {
     ),
     "forgets_the_copy": Wrong(
         "does not pin",
-        (f"return Result(epoch_id, task_id, worker_id, {PIN})", f"{PIN}\n        return result"),
+        (f"return replace(result, data={PIN})", f"{PIN}\n        return result"),
     ),
     "gives_up": Wrong(
         "ends too early",
@@ -23,7 +23,7 @@ WRONG = {
     "loses_it": Wrong("loses a message", ("message = Failed(epoch_id, error)", "print(error)\n            continue")),
     "no_task": Wrong(
         "the error has no task",
-        ("return Result(epoch_id, task_id, worker_id, wrapped)", "return Failed(epoch_id, error)"),
+        ("return replace(result, data=ExceptionWrapper(where=f", "return Failed(epoch_id, error or repr(f"),
     ),
     "no_try": Wrong(
         "an exception kills the thread",

@@ -1,0 +1,58 @@
+"""What a worker sends along with each batch: where its dataset is after it."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torch._utils import ExceptionWrapper
+
+from minidl.checkpoint.source import Source
+from minidl.data.fetch import emit_failed
+from minidl.events import NO_TASK
+from minidl.messages import Result, Resumed, StreamEnd
+from minidl.queues import Producer
+
+if TYPE_CHECKING:
+    from minidl.worker import Worker
+
+
+class Telling:
+    """The result queue, as the worker's loop sees it."""
+
+    def __init__(self, worker: Worker, result_queue: Producer) -> None:
+        self.worker = worker
+        self.result_queue = result_queue
+        self.told: bytes | None = None  # the place that main knows
+
+    def put(self, result: Result | Resumed) -> None:
+        worker, source = self.worker, self.worker.source
+        if source is not None and worker.failure is None:
+            if isinstance(result, Resumed):
+                self.told = None  # of the old epoch, what was not yielded is forgotten
+                result = replace(result, place=self.place(source))
+            elif isinstance(result, Result):
+                source.batches += 1
+                source.ended = isinstance(result.data, StreamEnd)
+                if self.is_wanted(result.task_id):
+                    result = replace(result, place=self.place(source))
+        self.result_queue.put(result)
+
+    def is_wanted(self, task_id: int) -> bool:
+        """Main takes a snapshot every `snapshots` batches: is this task the worker's last before one?"""
+        return -(task_id + 1) % self.worker.job.snapshots < self.worker.job.num_workers
+
+    def place(self, source: Source) -> bytes | ExceptionWrapper | None:
+        """Pickled here: until a feeder does it, the next task may have changed what the user's `state_dict()` has
+        returned. None: main knows it."""
+        job = self.worker.job
+        try:
+            place = pickle.dumps(source.snapshot())
+        except Exception as error:
+            emit_failed(error, job.epoch_id, NO_TASK, job.worker_id)
+            return ExceptionWrapper(where=f"in DataLoader worker process {job.worker_id}, asked for its state")
+        if place == self.told:
+            return None
+        self.told = place
+        return place
