@@ -12,6 +12,7 @@ what it does not know is under "minidl".
 from __future__ import annotations
 
 import contextlib
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,10 @@ class Source:
             randomness.put_back(ours["random"])
         if place.get("fetcher_ended"):
             self.fetcher.ended = True
+        # What main knows of the place: where it began. Most datasets stay there, and nothing needs to be sent.
+        self.told: bytes | None = None
+        with contextlib.suppress(Exception):  # raised when it is asked for again
+            self.told = pickle.dumps(self.snapshot())
 
     def wind(self, batches: int, keys: Any) -> None:
         with winding(self.dataset, batches):

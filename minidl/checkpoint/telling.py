@@ -24,13 +24,12 @@ class Telling:
     def __init__(self, worker: Worker, result_queue: Producer) -> None:
         self.worker = worker
         self.result_queue = result_queue
-        self.told: bytes | None = None  # the place that main knows
 
     def put(self, result: Result | Resumed) -> None:
         worker, source = self.worker, self.worker.source
         if source is not None and worker.failure is None:
             if isinstance(result, Resumed):
-                self.told = None  # of the old epoch, what was not yielded is forgotten
+                source.told = None  # of the old epoch, what was not yielded is forgotten
                 result = replace(result, place=self.place(source))
             elif isinstance(result, Result):
                 source.batches += 1
@@ -52,7 +51,7 @@ class Telling:
         except Exception as error:
             emit_failed(error, job.epoch_id, NO_TASK, job.worker_id)
             return ExceptionWrapper(where=f"in DataLoader worker process {job.worker_id}, asked for its state")
-        if place == self.told:
+        if place == source.told:
             return None
-        self.told = place
+        source.told = place
         return place
