@@ -26,7 +26,7 @@ import torch.utils.data
 
 from minidl.checkpoint import randomness
 from minidl.checkpoint.source import state_of, winding
-from minidl.data.sampler import BatchSampler, RandomSampler
+from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSampler
 
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
@@ -171,7 +171,12 @@ class Draws:
             randomness.put_back(begun_with[1], self.generators)
         self.begun_with = begun_with or self.begun_with
         drawn, ahead, in_flight = place["_sampler_iter_yielded"], ours.get("ahead", 0), ours.get("in_flight", ())
+        replicas = replicas_of(self.sampler)
+        if ours.get("replicas", replicas) != replicas:  # those in flight then were of another share
+            self._seen.iterator = iter(shared_anew(self.sampler, ours["samples"] * ours["replicas"]))
+            return
         found = (sampler_state, iter_state) != (None, None) and not (self.shuffles and begun_with)
+        found = found or isinstance(self.sampler, InfiniteConstantSampler)
         if found:
             self.drawn, self.samples = drawn, ours.get("samples", 0)
             self._find(iter_state)
@@ -205,6 +210,24 @@ def shuffled_from(sampler: Any, iter_state: dict[str, Any]) -> Iterator[int]:
     sampler.generator = sampler.generator or torch.Generator()
     sampler.generator.set_state(randomness.tensor_of(state) if isinstance(state, str) else state)
     return itertools.islice(iter(sampler), iter_state["yielded"], None)
+
+
+def replicas_of(sampler: Any) -> int | None:
+    """How many ranks share the keys of a DistributedSampler, torch's or minidl's."""
+    return getattr(sampler, "num_replicas", None)
+
+
+def shared_anew(sampler: Any, taken: int) -> list[Any]:
+    """This rank's share of the keys that are left of an epoch, of which all ranks together have taken so many. The
+    shares are filled up, or cut, to the same length."""
+    whole = type(sampler)(sampler.dataset, 1, 0, sampler.shuffle, sampler.seed)
+    whole.set_epoch(sampler.epoch)
+    order = list(whole)
+    left, ranks = order[taken:], sampler.num_replicas
+    if sampler.drop_last:
+        left = left[: len(left) // ranks * ranks]
+    left += order[: -len(left) % ranks]
+    return left[sampler.rank :: ranks]
 
 
 def generators_of(loader: DataLoader) -> list[torch.Generator]:

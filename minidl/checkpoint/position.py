@@ -28,7 +28,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import _DatasetKind
 
 from minidl.checkpoint import randomness
-from minidl.checkpoint.draws import Draws, Mark
+from minidl.checkpoint.draws import Draws, Mark, replicas_of
 from minidl.events import STATE_TAKEN, emit
 from minidl.messages import Result, Resumed
 
@@ -130,6 +130,7 @@ class Position:
         }
         ours: dict[str, Any] = {
             "samples": mark.samples,
+            "replicas": replicas_of(draws.sampler),
             "ahead": draws.drawn - mark.drawn,
             "in_flight": [keys for keys, _ in in_flight],
             "sampler_begun_with": [*draws.begun_with],  # empty before the first epoch

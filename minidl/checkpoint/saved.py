@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import IterableDataset
 
 from minidl.checkpoint import randomness
-from minidl.checkpoint.draws import Draws, generators_of
+from minidl.checkpoint.draws import Draws, generators_of, replicas_of
 from minidl.checkpoint.position import Snapshot
 
 if TYPE_CHECKING:
@@ -96,6 +96,15 @@ def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
             )
         workers = max(loader.num_workers, 1)
         saved = replace(saved, places=[None] * workers, last_worker=workers - 1, base_seed=None)
+    replicas = replicas_of(Draws(loader).sampler)
+    if saved.ours.get("replicas", replicas) != replicas:
+        if strict:
+            raise AssertionError(
+                f"the state is of a sampler with num_replicas={saved.ours['replicas']}, and this one has {replicas}: "
+                "load_state_dict(state, strict=False) takes it, if both are DistributedSamplers"
+            )
+        if replicas is None or saved.ours["replicas"] is None:
+            raise ValueError("what other ranks have taken is known of a DistributedSampler only: both must be one")
     if saved.finished:
         return next_epoch(saved, loader)
     if iterable and any(place is not None and is_lost(place) for place in saved.places):

@@ -1,0 +1,493 @@
+"""Stop in the middle, go on there: the batches that would have come, from a loader that was built again."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import minidl
+
+pytestmark = pytest.mark.timeout(60)
+
+
+# ---- what is loaded: every sample has random numbers of all three generators in it
+
+
+def noise() -> list[float]:
+    return [random.random(), random.gauss(0, 1), float(np.random.randn()), float(torch.rand(()))]
+
+
+class Noisy:
+    def __init__(self, length: int = 23) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, key: int) -> list[float]:
+        return [float(key), *noise()]
+
+
+class Counting(Noisy):
+    """Map-style, with a state: how often it was asked."""
+
+    asked = 0
+
+    def __getitem__(self, key: int) -> list[float]:
+        self.asked += 1
+        return [float(key), float(self.asked)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"asked": self.asked}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.asked = state["asked"]
+
+
+def share(length: int) -> range:
+    info = torch.utils.data.get_worker_info()
+    worker_id, workers = (info.id, info.num_workers) if info else (0, 1)
+    return range(worker_id, length + 5 * worker_id, workers)
+
+
+class Stream(torch.utils.data.IterableDataset[Any]):
+    """A generator, which can only be wound forward; which samples it gives is a matter of chance."""
+
+    def __iter__(self) -> Iterator[list[float]]:
+        for key in share(23):
+            if random.random() < 0.8:
+                yield [float(key), *noise()]
+
+
+class Fixed(Stream):
+    """Nothing is left to chance."""
+
+    def __iter__(self) -> Iterator[list[float]]:
+        return ([float(key)] for key in share(23))
+
+
+class Place:
+    """An iterator with a state. It is changed in place, so whoever keeps it must have copied it."""
+
+    def __init__(self, keys: range) -> None:
+        self.keys, self.state = keys, {"at": 0}
+
+    def __next__(self) -> list[float]:
+        if self.state["at"] == len(self.keys):
+            raise StopIteration
+        self.state["at"] += 1
+        return [float(self.keys[self.state["at"] - 1]), *noise()]
+
+    def __iter__(self) -> Place:
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state = dict(state)
+
+
+class Places(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return Place(share(17))
+
+
+class Lazy(minidl.Sampler[int]):
+    """Draws each key when it is asked for it, from the process's own generator."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(torch.randint(0, 23, ())) for _ in range(self.length))
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class Eager(Lazy):
+    """Draws them all when it is iterated."""
+
+    def __iter__(self) -> Iterator[int]:
+        keys = list(range(23))
+        random.shuffle(keys)
+        return iter(keys)
+
+
+DATASETS: dict[str, Callable[[], Any]] = {
+    "map": Noisy,
+    "counting": Counting,
+    "stream": Stream,
+    "places": Places,
+    "fixed": Fixed,
+}
+SAMPLINGS: dict[str, Callable[[], dict[str, Any]]] = {
+    "in turn": lambda: {"batch_size": 4},
+    "shuffled": lambda: {"batch_size": 4, "shuffle": True},
+    "generator": lambda: {"batch_size": 4, "shuffle": True, "generator": torch.Generator().manual_seed(5)},
+    "unbatched": lambda: {"batch_size": None},
+    "subset": lambda: {"batch_size": 4, "sampler": torch.utils.data.SubsetRandomSampler(range(19))},
+    "replacement": lambda: {"batch_size": 3, "sampler": minidl.RandomSampler(range(23), True, 50), "drop_last": True},
+    "weighted": lambda: {"batch_size": 4, "sampler": minidl.WeightedRandomSampler([1.0, 2.0] * 10, 22)},
+    "batches": lambda: {"batch_sampler": minidl.BatchSampler(minidl.RandomSampler(range(23)), 5, True)},
+    "lists": lambda: {"batch_sampler": [[0], [3, 1, 2], [0, 0], [6, 5], [7], [8, 9]]},
+    "lazy": lambda: {"batch_size": 4, "sampler": Lazy(23)},
+    "eager": lambda: {"batch_size": 4, "sampler": Eager(23)},
+    "distributed": lambda: {"batch_size": 2, "sampler": minidl.DistributedSampler(range(23), 2, 1)},
+}
+Build = Callable[[], Any]
+
+
+def builder(dataset: str, sampling: str, loaders: Any = minidl.DataLoader, **options: Any) -> Build:
+    return lambda: loaders(DATASETS[dataset](), **SAMPLINGS[sampling](), **options)
+
+
+def seed(number: int) -> None:
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+
+def shown(batch: Any) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return batch.tolist()
+    return [shown(each) for each in batch] if isinstance(batch, list | tuple) else batch
+
+
+END = "the end of an epoch"
+
+
+def stopped(build: Build, after: int | str, epochs: int = 2) -> tuple[dict[str, Any], list[Any]]:
+    """The state after some batches, "before" the first epoch, or at the "end" of one; and what came afterwards."""
+    seed(1)
+    loader = build()
+    state = loader.state_dict() if after == "before" else None
+    came: list[Any] = []
+    for number in itertools.count():
+        for batch in loader:
+            came.append(shown(batch))
+            if sum(each != END for each in came) == after:
+                state, came = copy.deepcopy(loader.state_dict()), []  # torchdata's may change
+                after = -1
+        came.append(END)
+        if after == "end":
+            state, came, after = loader.state_dict(), [], -1
+        if state is not None and came.count(END) >= epochs:
+            return state, came
+        assert number < 9
+
+
+def going_on(build: Build, state: dict[str, Any], epochs: int = 2, strict: bool = True) -> list[Any]:
+    seed(2)
+    loader = build()
+    loader.load_state_dict(state, strict=strict) if isinstance(loader, minidl.DataLoader) else loader.load_state_dict(
+        state
+    )
+    came: list[Any] = []
+    for _ in range(epochs):
+        came += [shown(batch) for batch in loader]
+        came.append(END)
+    return came
+
+
+MAP_STYLE = [(dataset, sampling) for dataset in ("map", "counting") for sampling in SAMPLINGS]
+MAP_STYLE = [each for number, each in enumerate(MAP_STYLE) if each[0] == "map" or number % 3 == 0]
+STREAMS = list(itertools.product(["stream", "places"], ["in turn", "unbatched"]))
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"num_workers": 1},
+    {"num_workers": 2, "persistent_workers": True},
+    {"num_workers": 2, "pin_memory": "host", "transport": "torch", "prefetch_factor": 3},
+    {"num_workers": 3, "snapshot_every_n_steps": 2},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(("dataset", "sampling"), [*MAP_STYLE, *STREAMS])
+def test_what_would_have_come_comes(dataset: str, sampling: str, options: dict[str, Any]) -> None:
+    """Random numbers included, in this epoch and in the next, and with a state that has been written as JSON."""
+    build = builder(dataset, sampling, **options)
+    for after in ("before", 1, 3, "end"):
+        state, came = stopped(build, after)
+        assert going_on(build, json.loads(json.dumps(state))) == came, after
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[2]], ids=str)
+@pytest.mark.parametrize(("dataset", "sampling"), [("map", "shuffled"), ("stream", "in turn"), ("places", "in turn")])
+def test_after_any_number_of_batches(dataset: str, sampling: str, options: dict[str, Any]) -> None:
+    build = builder(dataset, sampling, **options)
+    for after in range(1, 15):  # into the third epoch
+        state, came = stopped(build, after)
+        assert going_on(build, pickle.loads(pickle.dumps(state))) == came, after
+
+
+def test_a_state_is_followed_by_another() -> None:
+    build = builder("map", "generator", num_workers=2)
+    _, came = stopped(build, 1)
+    state, _ = stopped(build, 1)
+    for _ in range(4):
+        seed(3)
+        loader = build()
+        loader.load_state_dict(state)
+        assert loader.state_dict() == state
+        for batch in loader:
+            assert shown(batch) == came.pop(0)
+            break
+        state = loader.state_dict()  # the iterator is gone
+
+
+def test_a_state_does_not_change_when_the_loader_goes_on() -> None:
+    for workers in (0, 2):
+        loader = builder("places", "in turn", num_workers=workers)()
+        iterator = iter(loader)
+        next(iterator)
+        state = loader.state_dict()
+        before = json.dumps(state)
+        next(iterator)
+        assert json.dumps(state) == before
+
+
+class Slow(Noisy):
+    """Worker 0 is slow, so that without order its batches come late."""
+
+    def __getitem__(self, key: int) -> float:
+        info = torch.utils.data.get_worker_info()
+        time.sleep(0.05 if info and info.id == 0 else 0)
+        return float(key)
+
+
+@pytest.mark.parametrize("after", [1, 3, 6])
+def test_without_order_nothing_is_lost_or_doubled(after: int) -> None:
+    def build() -> Any:
+        return minidl.DataLoader(Slow(), 2, True, num_workers=3, in_order=False, prefetch_factor=3)
+
+    loader = build()
+    before = [key for batch in itertools.islice(loader, after) for key in batch.tolist()]
+    came = going_on(build, loader.state_dict(), epochs=1)[:-1]
+    assert sorted([*before, *(key for batch in came for key in batch)]) == list(range(23))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_error_of_a_batch_is_not_raised_again(workers: int) -> None:
+    class Failing(Noisy):
+        def __getitem__(self, key: int) -> list[float]:
+            if key == 5:
+                raise ValueError("five")
+            return super().__getitem__(key)
+
+    def build() -> Any:
+        return minidl.DataLoader(Failing(), 2, num_workers=workers)
+
+    seed(1)
+    loader = build()
+    iterator = iter(loader)
+    next(iterator), next(iterator)
+    for _ in range(2):
+        state = loader.state_dict()
+        seed(2)
+        second = build()
+        second.load_state_dict(state)
+        if _ == 0:
+            with pytest.raises(ValueError, match="five"):
+                next(iter(second))
+            with pytest.raises(ValueError, match="five"):
+                next(iterator)
+        else:
+            assert [shown(batch)[0] for batch in second] == [shown(batch)[0] for batch in iterator]
+
+
+# ---- torchdata
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("dataset", "sampling"),
+    [
+        ("counting", "in turn"),
+        ("counting", "generator"),
+        ("counting", "shuffled"),
+        ("counting", "unbatched"),
+        ("fixed", "in turn"),
+        ("fixed", "unbatched"),
+        *STREAMS[2:],
+    ],
+)
+@pytest.mark.parametrize("after", [1, 3])
+def test_torchdata_and_minidl_go_on_from_each_others_states(
+    dataset: str, sampling: str, workers: int, after: int
+) -> None:
+    """Without the random numbers of the samples, which torchdata does not keep."""
+
+    def keys(came: list[Any]) -> list[Any]:
+        return [np.asarray(batch)[..., 0].tolist() if sampling == "unbatched" else batch[0] for batch in came[:-1]]
+
+    ours = builder(dataset, sampling, num_workers=workers)
+    theirs = builder(dataset, sampling, StatefulDataLoader, num_workers=workers)
+    for first, second in ((ours, theirs), (theirs, ours)):
+        state, came = stopped(first, after, epochs=1)
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        assert keys(going_on(second, torch.load(file), epochs=1)) == keys(came)
+
+
+# ---- other numbers
+
+
+@pytest.mark.parametrize(("then", "now"), [(0, 2), (2, 0), (2, 3)])
+def test_another_number_of_workers(then: int, now: int) -> None:
+    state, came = stopped(builder("map", "shuffled", num_workers=then), 3, epochs=1)
+    build = builder("map", "shuffled", num_workers=now)
+    with pytest.raises(AssertionError, match=f"num_workers={then}, and this one has {now}"):
+        going_on(build, state)
+    assert [batch[0] for batch in going_on(build, state, 1, strict=False)[:-1]] == [batch[0] for batch in came[:-1]]
+    with pytest.raises(ValueError, match="a stream of its own"):
+        going_on(builder("stream", "in turn", num_workers=now), stopped_stream(then), strict=False)
+
+
+def stopped_stream(workers: int) -> dict[str, Any]:
+    return stopped(builder("stream", "in turn", num_workers=workers), 1)[0]
+
+
+@pytest.mark.parametrize("samplers", [minidl, torch.utils.data], ids=["minidl", "torch"])
+@pytest.mark.parametrize(("then", "now"), [(2, 3), (4, 1), (1, 4)])
+def test_another_number_of_ranks(samplers: Any, then: int, now: int) -> None:
+    """The keys that nobody has taken are shared anew, in the order of the epoch, each once but for the padding."""
+
+    def loader(ranks: int, rank: int) -> Any:
+        sampler = samplers.DistributedSampler(range(41), ranks, rank, seed=3)
+        sampler.set_epoch(2)
+        return minidl.DataLoader(range(41), 2, sampler=sampler, num_workers=2, collate_fn=list)
+
+    taken, states = [], []
+    for rank in range(then):
+        stopped_loader = loader(then, rank)
+        taken += [key for batch in itertools.islice(stopped_loader, 3) for key in batch]
+        states.append(stopped_loader.state_dict())
+    left = []
+    for rank in range(now):
+        again = loader(now, rank)
+        again.load_state_dict(states[0], strict=False)
+        left.append([key for batch in again for key in batch])
+    assert len({len(share) for share in left}) == 1
+    assert set(taken).isdisjoint(itertools.chain(*left)) or len(taken) + sum(map(len, left)) > 41
+    assert {*taken, *itertools.chain(*left)} == set(range(41))
+    assert sum(map(len, left)) - (41 - len(set(taken))) < now
+
+
+# ---- what goes wrong
+
+
+class Refusing(Places):
+    """Its iterator cannot tell its place after the sixth sample."""
+
+    def __iter__(self) -> Iterator[Any]:
+        class Iterating(Place):
+            def state_dict(self) -> dict[str, Any]:
+                if self.state["at"] == 6:
+                    raise KeyError("no place")
+                return self.state
+
+        return Iterating(range(9))
+
+
+def test_an_error_of_the_users_state_dict_is_raised_in_main_and_again() -> None:
+    loader = minidl.DataLoader(Refusing(), 2, num_workers=1)
+    iterator = iter(loader)
+    first = [shown(next(iterator)), shown(next(iterator))]
+    state = loader.state_dict()
+    with pytest.raises(KeyError, match="asked for its state"):
+        next(iterator)
+    with pytest.raises(RuntimeError, match="no place"):
+        next(iterator)
+    last = loader.state_dict()  # is usable
+    assert last["_snapshot"]["_worker_snapshots"] == state["_snapshot"]["_worker_snapshots"]
+    assert last["_snapshot"]["_snapshot_step"] == len(first) == 2
+
+
+def test_no_state() -> None:
+    loader = minidl.DataLoader(range(4))
+    with pytest.raises(ValueError, match="this is no state of a DataLoader"):
+        loader.load_state_dict({"model": 1})
+    with pytest.raises(ValueError, match="snapshot_every_n_steps"):
+        minidl.DataLoader(range(4), snapshot_every_n_steps=0)
+    loader.load_state_dict({})
+    assert len(list(loader)) == 4
+
+
+def test_a_sampler_that_is_shorter_now() -> None:
+    state = stopped(lambda: minidl.DataLoader(range(9)), 5)[0]
+    with pytest.raises(RuntimeError, match="SequentialSampler ends after 3 batches"):
+        going_on(lambda: minidl.DataLoader(range(3)), state)
+
+
+def test_slow_winding_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minidl.checkpoint.source.SLOW", 0.0)
+    state = stopped(builder("stream", "in turn"), 2)[0]
+    with pytest.warns(UserWarning, match="Stream was wound forward by 2 batches"):
+        going_on(builder("stream", "in turn"), state)
+    state = stopped(builder("places", "in turn"), 2)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        going_on(builder("places", "in turn"), state)
+
+
+def train(path: Path, log: Path) -> None:
+    """Log each batch, and save the state after it, until somebody kills this process."""
+    loader = builder("map", "generator", num_workers=2, persistent_workers=True)()
+    if path.exists():
+        loader.load_state_dict(json.loads(path.read_text()))
+    else:
+        seed(1)
+    while True:
+        for batch in loader:
+            state = json.dumps({**loader.state_dict(), "batch": shown(batch)})
+            path.with_suffix(".new").write_text(state)
+            os.replace(path.with_suffix(".new"), path)
+            with log.open("a") as file:
+                file.write(json.dumps(shown(batch)) + "\n")
+
+
+@pytest.mark.timeout(120)
+def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
+    """Main is killed with SIGKILL again and again; the last state that it saved always leads on to the next batch."""
+    path, log = tmp_path / "state.json", tmp_path / "log"
+    chance = random.Random(7)
+    context = multiprocessing.get_context("fork")
+    for _ in range(6):
+        process = context.Process(target=train, args=(path, log))
+        process.start()
+        begin = log.stat().st_size if log.exists() else 0
+        while not log.exists() or log.stat().st_size == begin:
+            time.sleep(0.01)
+        time.sleep(chance.random() * 0.2)
+        os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+    logged = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]")]
+    logged = [batch for number, batch in enumerate(logged) if number == 0 or batch != logged[number - 1]]
+    seed(1)
+    loader = builder("map", "generator", num_workers=2, persistent_workers=True)()
+    endless = (shown(batch) for _ in itertools.count() for batch in loader)
+    # A batch whose state was saved may have been killed before it was logged.
+    came = list(itertools.islice(endless, len(logged) + 6))
+    rest = iter(came)
+    assert all(batch in rest for batch in logged), "a batch came twice, or in another order"
+    assert len(logged) > 20
