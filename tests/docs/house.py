@@ -83,8 +83,8 @@ def queues() -> list[str]:
         *tube((622, 508), pin[1]),
         text(488, 206, "index_queue 0"),
         text(496, 272, "index_queue 1"),
-        text(500, 505, "worker_result_queue:"),
-        text(500, 521, "a pipe for each worker"),
+        text(522, 430, "worker_result_queue:"),
+        text(522, 446, "a pipe for each worker"),
         *box(412, 529, 196, 46, "slots: the tensors, shared", "minidl/transport.py"),
     ]
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import ast
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from matplotlib.path import Path as Path2D
+from matplotlib.transforms import Bbox
 from PIL import Image
 
 import tracing
@@ -82,6 +85,29 @@ def test_the_moving_picture_shows_the_run_that_it_is_made_from():
     early = run.events["task"][run.events["kind"] == Kind.STORED]
     assert early.tolist() == [3, 5]  # as README.md says
     assert path.stat().st_size < 2_000_000
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_no_arrow_crosses_a_label(name: str):
+    root = ET.fromstring(DRAWN[name].draw())
+    words = {each.text: label_box(each) for each in root.findall("{*}text")}
+    assert len(words) > 20
+    for line in root.findall("{*}path"):
+        points = [tuple(map(int, point.split())) for point in re.findall(r"\d+ \d+", line.get("d"))]
+        crossed = [
+            text
+            for text, box in words.items()
+            if Path2D(points).intersects_bbox(box.padded(int(line.get("stroke-width", 1)) / 2), filled=False)
+        ]
+        assert not crossed, points
+
+
+def label_box(text: ET.Element) -> Bbox:
+    """Where it is, as wide as in the widest of the fonts."""
+    wide = len(text.text) * (drawing.FILE if text.get("class") == "file" else drawing.NAME)
+    x, y = int(text.get("x")), int(text.get("y"))
+    left = x if text.get("class") in ("title", "beside") else x - wide / 2
+    return Bbox.from_extents(left, y - 9, left + wide, y)
 
 
 def test_a_box_that_is_too_narrow_for_its_words_is_not_drawn():
