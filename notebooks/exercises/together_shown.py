@@ -19,7 +19,7 @@ from tracing.analysis.report.verdicts import judge
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 from tracing.trace.words import duration
-from tracing.views.timeline.figure import TOP
+from tracing.views.timeline.figure import RULER
 
 WIDTH = 9.0  # inches
 LETTERS = 105  # of the title's lines
@@ -127,7 +127,8 @@ def save_picture(ours: Load, torchs: Load, answers: Path, path: Path) -> None:
         figure = tracing.timeline(trace, start=0.0, end=end, follow=False, width=WIDTH)
         words = f"{name}: {len(trace.tasks)} batches in {duration(trace.duration)}"
         # Its own title speaks of the window, which of one of them is longer than the run.
-        parts += [_heading(words, 11.0, "#1f4e79"), _pixels(figure)[round(TOP * figure.dpi) :]]
+        titled = (1 - figure.axes[0].get_position().y1) * figure.bbox.height - RULER * figure.dpi
+        parts += [_heading(words, 11.0, "#1f4e79"), _pixels(figure)[round(titled) :]]
     imsave(path, np.vstack(parts))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -18,14 +19,20 @@ import tracing
 from minidl.events import Kind
 from minidl.world.simulated import simulate, sleep
 from tests.tracing.views import browser
+from tracing.views.batch_colours import ON_PAPER
 from tracing.views.step_through import step_page
 
 WINDOW = 1260, 620  # px
 SHOWN_PART = """(() => {
+  document.querySelector("#event").style.maxWidth = `${document.querySelector("#board").offsetWidth}px`;
   const [event, board] = ["#event", "#board"].map((each) => document.querySelector(each).getBoundingClientRect());
   const bottoms = [...document.querySelectorAll("#board *")].map((each) => each.getBoundingClientRect().bottom);
   return [board.left - 8, event.top - 6, board.width + 16, Math.max(...bottoms) - event.top + 12];
 })()"""  # the event in words, and the state after it
+GO = """new Promise((done) => {{
+  addEventListener("hashchange", () => done(), {{ once: true }}); // the page's own listener comes first
+  location.hash = "k={}";
+}})"""
 PAUSE, STORY = 250, 1500  # ms that an event is shown, and one that the story is about
 COLOURS = 64
 BATCHES = range(1, 7)  # that are followed: the first is made while the workers are started
@@ -67,7 +74,7 @@ def frames(trace: tracing.Trace) -> tuple[list[Image.Image], list[int]]:
         part = dict(zip(("x", "y", "width", "height"), chromium.page.evaluate(SHOWN_PART), strict=True))
         shown, times = [], []
         for k in chosen(trace):
-            chromium.page.evaluate(f"location.hash = 'k={k}'; new Promise((done) => setTimeout(done, 0))")
+            chromium.page.evaluate(GO.format(k))
             shown.append(picture(chromium.page, part))
             times.append(STORY if trace.events["kind"][k] in TOLD else PAUSE)
     return shown, times
@@ -78,12 +85,26 @@ def picture(page: browser.Page, part: dict[str, float]) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
 
 
+def palette_of(shown: list[Image.Image]) -> Image.Image:
+    """The colours of all frames, those of the batches among them although their boxes are small: as they are, and pale
+    (in a slot, on its way)."""
+    width, height = shown[0].size
+    sample = Image.new("RGB", (width, 3 * height))
+    for place in (0, 1):
+        sample.paste(shown[(1 + place) * len(shown) // 3], (0, place * height))
+    for number, (colour, alpha) in enumerate(itertools.product(ON_PAPER, (0, 0.5))):
+        patch = Image.blend(Image.new("RGB", (1, 1), colour), Image.new("RGB", (1, 1), "#f6f7f9"), alpha)
+        left, right = (width * edge // (2 * len(ON_PAPER)) for edge in (number, number + 1))
+        sample.paste(patch.resize((right - left, height)), (left, 2 * height))
+    return sample.quantize(COLOURS)
+
+
 def main() -> int:
     if browser.find() is None:
         print("the moving picture needs Chromium: apt install chromium", file=sys.stderr)
         return 1
     shown, times = frames(tracing.load(simulate(program)))
-    palette = shown[len(shown) // 2].quantize(COLOURS)  # one for all: or its changes would flicker
+    palette = palette_of(shown)  # one for all: or its changes would flicker
     first, *others = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in shown]
     path = Path(sys.argv[1])
     first.save(path, save_all=True, append_images=others, duration=times, loop=0, optimize=False)

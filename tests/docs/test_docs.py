@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from matplotlib.path import Path as Path2D
 from matplotlib.transforms import Bbox
-from PIL import Image
+from PIL import Image, ImageColor
 
 import tracing
 from minidl.events import Kind
@@ -30,6 +30,7 @@ from tests.docs.pages import (
     wrong_command,
 )
 from tests.minidl.test_structure import ROOMS, ours
+from tracing.views.batch_colours import ON_PAPER
 
 DRAWN = {"architecture": house, "tracing": rooms}  # the pictures of docs/architecture.md
 
@@ -85,6 +86,17 @@ def test_the_moving_picture_shows_the_run_that_it_is_made_from():
     early = run.events["task"][run.events["kind"] == Kind.STORED]
     assert early.tolist() == [3, 5]  # as README.md says
     assert path.stat().st_size < 2_000_000
+
+
+def test_the_moving_picture_has_the_colours_of_the_batches():
+    with Image.open(ROOT / "docs/pictures/demo.gif") as picture:
+        found = set[tuple[int, int, int]]()
+        for number in range(picture.n_frames):
+            picture.seek(number)
+            found |= {colour for _, colour in picture.convert("RGB").getcolors(1 << 16)}
+    for colour in ON_PAPER:
+        wanted = ImageColor.getrgb(colour)
+        assert min(max(abs(a - b) for a, b in zip(wanted, each, strict=True)) for each in found) <= 4, colour
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -59,6 +59,7 @@ class Mutant:
     capacity: int = 1 << 16  # of a pipe (bytes)
     in_order: bool = True
     checks: bool = False  # also check every trace: slower
+    drawn: bool = True  # False: its program has no loader, so a timeline would show nothing
     fault: Fault | None = None  # only runs with this fault count: the bug may also show without it
 
     @property

@@ -244,6 +244,7 @@ SLOT_MUTANTS = [
         ),
         bounds={"delays": 0, "faults": 1},
         transport="slots",
+        drawn=False,
     ),
     Mutant(
         "slots of tasks that are never answered are lost",

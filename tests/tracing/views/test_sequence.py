@@ -304,7 +304,7 @@ def test_the_picture_shows_every_arrow_from_line_to_line(recorded: Recorded, nam
         points = [tuple(map(float, point.split(","))) for point in re.findall(r"[-\d.]+,[-\d.]+", path.get("d"))]
         assert points[0] == (page.x[arrow.source], page.y[arrow.begin])
         assert (path.get("stroke-dasharray") is None) == arrow.taken
-        assert path.get("stroke") == svg._colour(arrow.label)
+        assert path.get("stroke") == svg._line(arrow.label)
         if arrow.end >= 0:
             assert points[-1][1] == page.y[arrow.end] and abs(points[-1][0] - page.x[arrow.target]) <= 7
     assert sorted(page.y.values()) == [page.y[position] for position in sorted(page.y)]

@@ -531,10 +531,44 @@ def test_batches_travel_unless_the_reader_prefers_reduced_motion(
     assert moving == [] if still else trace.events["task"][taken[0]] in moving
 
 
+# The boxes of all lines of text in the board that are wider than their element, or reach into another one's.
+OVERPRINTED = """(() => {
+  const lines = [...document.querySelectorAll("#board :is(h3, small, .doing, .process, .slots, .counts, .thread)")]
+    .filter((each) => each.checkVisibility() && each.textContent.trim()).map((each) => {
+      const range = document.createRange();
+      range.selectNodeContents(each);
+      return [each, range.getBoundingClientRect()];
+    });
+  const before = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 2;
+  const apart = (a, b) => before(a, b) || before(b, a);
+  const found = [];
+  lines.forEach(([one, here], at) => {
+    const box = one.closest(".worker, .box, .heads > *").getBoundingClientRect();
+    if (here.right > box.right + 1 || here.bottom > box.bottom + 1) found.push(one.textContent);
+    for (const [other, there] of lines.slice(at + 1)) {
+      if (!one.contains(other) && !apart(here, there)) found.push(`${one.textContent} / ${other.textContent}`);
+    }
+  });
+  return [lines.length, found];
+})()"""
+
+
+@pytest.mark.parametrize("width", [1280, 940, 390])
+@pytest.mark.parametrize("load", ["slots", "in_order", "dying"])
+def test_no_words_of_the_board_overlap(load: str, width: int, recorded: Recorded, open_page: OpenPage) -> None:
+    trace = recorded(load)
+    page = open_page(trace)
+    page.resize(width, 880)
+    for k in np.linspace(0, len(trace) - 1, 12).astype(int).tolist():
+        page.evaluate(f"reading.walk([{k}])")
+        count, found = page.evaluate(OVERPRINTED)
+        assert count > 10 and not found, k
+
+
 def test_every_control_has_a_name_and_the_page_fits(recorded: Recorded, open_page: OpenPage) -> None:
-    """For readers who use a screen reader; and in a notebook's frame."""
+    """For readers who use a screen reader; in a notebook's frame; and on a phone."""
     page = open_page(recorded("pinned"), "#k=100")
-    for width in (1280, 900):
+    for width in (1280, 900, 390):
         page.resize(width, 800)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     unnamed = page.evaluate("""[...document.querySelectorAll("button, input, select")].filter((each) =>

@@ -18,7 +18,7 @@ class Paint {
 
   refresh() {
     const probe = $("probe");
-    for (const name of ["ground", "card", "line", "ink", "faint", "wait", "acts"]) {
+    for (const name of ["ground", "card", "line", "ink", "faint", "wait", "acts", "edge"]) {
       probe.style.color = `var(--${name})`;
       this[name] = getComputedStyle(probe).color;
     }
@@ -150,6 +150,10 @@ class Timeline {
     context.fillStyle = this.paint.fill(look, task);
     const width = Math.max(0.6, until - from - (until - from > 4 ? 1 : 0));
     context.fillRect(from, top, width, bottom - top);
+    if (width > 4) { // a dark bar on a dark page has an edge
+      context.strokeStyle = this.paint.edge;
+      context.strokeRect(from + 0.5, top + 0.5, width - 1, bottom - top - 1);
+    }
     if (look !== "train") return;
     context.fillStyle = this.paint.ink; // without workers main's lane has samples, too
     context.fillRect(from, top, width, 3);
@@ -179,7 +183,9 @@ class Timeline {
     const power = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].find((each) => each * power >= raw) * power;
     for (let ms = Math.ceil(this.begin / TICKS / step) * step; ms < this.begin / TICKS + span; ms += step) {
       const x = this.x(ms * TICKS), words = `${Number(ms.toFixed(3))} ms`;
-      if (!ms || x > this.left + 26) this.paint.text(words, x, y, this.paint.faint, 11, ms ? "center" : "left");
+      if (ms && x < this.left + 26) continue;
+      const last = x > this.right - 26; // as a whole, too
+      this.paint.text(words, last ? this.right : x, y, this.paint.faint, 11, last ? "right" : ms ? "center" : "left");
     }
   }
 }

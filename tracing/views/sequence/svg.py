@@ -16,7 +16,7 @@ from html import escape
 from minidl.events import Kind
 from tracing.trace.event_words import ALARMING
 from tracing.trace.state import Label
-from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
+from tracing.views.batch_colours import DARK_ON_PAPER, LINES_ON_PAPER, ON_PAPER
 from tracing.views.sequence.rows import MAIN, Arrow, Delivery, Note, Sequence
 
 INK, FAINT, ALARM, MESSAGE = "#222222", "#767676", "#c02020", "#555555"
@@ -134,7 +134,7 @@ class SvgLayout:
         """From where it is put to where it is taken; dashed, with a cross at its end, if it never is."""
         x1, y1, x2 = self.x[row.source], self.y[row.begin], self.x[row.target]
         side = 1 if x2 > x1 else -1
-        colour = _colour(row.label)
+        colour, line = _colour(row.label), _line(row.label)
         drawn = [f'<g data-k="{row.begin}" data-end="{row.end}"><title>{escape(self._tooltip(row))}</title>']
         if row.end >= 0:
             y2 = self.y[row.end]
@@ -143,9 +143,9 @@ class SvgLayout:
         else:
             y2, x2 = y1, x1 + side * (STUB + 34)
             ends, broken = f"L{x2},{y2}", ' stroke-dasharray="5 4"'
-        drawn.append(f'<path class="m" stroke="{colour}"{broken} d="M{x1},{y1} L{x1 + side * STUB},{y1} {ends}"/>')
+        drawn.append(f'<path class="m" stroke="{line}"{broken} d="M{x1},{y1} L{x1 + side * STUB},{y1} {ends}"/>')
         if row.taken:
-            drawn.append(f'<path fill="{colour}" d="M{x2 - side},{y2} l{-side * 8},-4 v8 z"/>')
+            drawn.append(f'<path fill="{line}" d="M{x2 - side},{y2} l{-side * 8},-4 v8 z"/>')
             drawn.append(
                 f'<text x="{x2 - side * 17}" y="{y2 - 3}" class="c" fill="{colour}" '
                 f'style="font-size:9.5px;fill:{_ink(colour)}">{row.label if isinstance(row.label, int) else ""}</text>'
@@ -208,6 +208,10 @@ def _ended_by(note: Note) -> str:
 
 def _colour(label: Label) -> str:
     return ON_PAPER[label % len(ON_PAPER)] if isinstance(label, int) else MESSAGE
+
+
+def _line(label: Label) -> str:
+    return LINES_ON_PAPER[label % len(LINES_ON_PAPER)] if isinstance(label, int) else MESSAGE
 
 
 def _ink(colour: str) -> str:

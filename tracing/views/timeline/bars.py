@@ -6,13 +6,19 @@ Times come in ns and are drawn in the axis's unit, counted from the trace's firs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
+from matplotlib.patheffects import withStroke
 
+from tracing.trace.state_after_event import label
 from tracing.views.timeline import colours
+from tracing.views.timeline.spans import NO_BATCH
+
+Crossing = tuple[float, float]  # ns: from when to when something is drawn across a lane
 
 
 @dataclass(frozen=True)
@@ -25,10 +31,13 @@ class Scale:
     end: int
     inch: float  # units of the axis to an inch of paper
 
-    def __call__(self, time: np.ndarray | int) -> np.ndarray:
+    def __call__(self, time: np.ndarray | float) -> np.ndarray:
         return (np.asarray(time, float) - self.zero) / self.unit
 
-    def inches(self, duration: np.ndarray | int) -> np.ndarray:
+    def ns(self, inches: float) -> float:
+        return inches * self.inch * self.unit
+
+    def inches(self, duration: np.ndarray | float) -> np.ndarray:
         return np.asarray(duration, float) / self.unit / self.inch
 
 
@@ -45,18 +54,64 @@ def bars(
 
 
 def number(
-    axes: Axes, scale: Scale, begin: np.ndarray, end: np.ndarray, batch: np.ndarray, middle: np.ndarray,
-    size: float = 7, plain: bool = False,
+    axes: Axes, scale: Scale, begin: np.ndarray, end: np.ndarray, batch: np.ndarray, low: np.ndarray, high: np.ndarray,
+    size: float = colours.NUMBERS, hatched: bool = False, crossed: Sequence[Crossing] = (),
 ) -> None:  # fmt: skip
-    """Print the task in each bar that has room for it, smaller where there is little. middle: (n,) heights. plain: on a
-    background of its own, where something else may be drawn upon the bar."""
-    for i in np.flatnonzero(batch >= 0).tolist():
-        text, fill = str(batch[i] & 0xFFFFFFFF), colours.of_batch(int(batch[i]))
-        room = float(scale.inches(end[i] - begin[i])) - 0.03
-        fitting = min(size, room * 72 / (0.66 * len(text)))  # a digit is 0.66 as wide as its font is tall
-        if fitting >= 5:
-            ground = {"facecolor": fill, "edgecolor": "none", "pad": 1} if plain else None
-            axes.text(
-                float(scale((begin[i] + end[i]) // 2)), middle[i], text, size=fitting, ha="center",
-                va="center_baseline", color=colours.ink_on(fill), zorder=9, clip_on=True, bbox=ground,
-            )  # fmt: skip
+    """Print the task in each bar that has room for it, smaller where there is little; in the bar of a message without
+    one, its name. On a hatch it gets a plain ground, and upon what crosses it an edge."""
+    grounds = []
+    for i in np.flatnonzero(batch != NO_BATCH).tolist():
+        fill, words = colours.of_batch(int(batch[i])), in_words(int(batch[i]))
+        middle, half, fitting, across = place(scale, (begin[i], end[i]), words, size, 0.14 * hatched, crossed)
+        if fitting < colours.LEAST_NUMBERS:
+            continue
+        if hatched:
+            grounds.append((middle - half, middle + half, low[i], high[i], fill))
+        drawn = axes.text(
+            float(scale(middle)), (low[i] + high[i]) / 2, words, size=fitting, ha="center", va="center_baseline",
+            color=colours.ink_on(fill), zorder=9, clip_on=True,
+        )  # fmt: skip
+        drawn.set_path_effects([withStroke(linewidth=2.5, foreground=fill)] if across else [])
+    if grounds:
+        places = np.array([each[:4] for each in grounds]).T
+        patches = bars(axes, scale, places[0], places[1], places[2], places[3], [each[4] for each in grounds])
+        patches.set(linewidth=0, zorder=8.5, gid="ground of digits")
+
+
+def in_words(batch: int) -> str:
+    return str(label(batch & 0xFFFFFFFF if batch >= 0 else batch))
+
+
+def place(
+    scale: Scale, bar: tuple[float, float], words: str, size: float, spare: float, crossed: Sequence[Crossing]
+) -> tuple[float, float, float, bool]:
+    """Where in a bar words stand: (middle, half of their width (ns), font size, whether something crosses them). In the
+    middle, or beside what crosses that if there is as good as as much room. spare: inches of the bar to leave free."""
+
+    def fitting(part: tuple[float, float]) -> float:
+        return min(size, (float(scale.inches(part[1] - part[0])) - spare - 0.03) / width(words, 1.0))
+
+    def half(part: tuple[float, float]) -> float:
+        return scale.ns(0.5 * width(words, fitting(part)) + 0.04)
+
+    middle, beside = sum(bar) / 2, roomiest(bar, crossed, scale.ns(0.035))
+    if not any(first < middle + half(bar) and last > middle - half(bar) for first, last in crossed):
+        return middle, half(bar), fitting(bar), False
+    if fitting(beside) >= max(colours.LEAST_NUMBERS, 0.7 * fitting(bar)):
+        return sum(beside) / 2, half(beside), fitting(beside), False
+    return middle, half(bar), fitting(bar), True
+
+
+def roomiest(bar: tuple[float, float], crossed: Sequence[Crossing], margin: float) -> tuple[float, float]:
+    """The longest part of a bar that nothing crosses."""
+    since, parts = bar[0], []
+    for first, last in sorted(crossed):
+        if first - margin < bar[1] and last + margin > bar[0]:
+            parts.append((since, first - margin))
+            since = max(since, last + margin)
+    return max([*parts, (since, bar[1])], key=lambda part: part[1] - part[0])
+
+
+def width(words: str, size: float) -> float:
+    """Inches. A digit is 0.66 as wide as its font is tall, a capital letter 0.75."""
+    return len(words) * (0.66 if words.isdigit() else 0.75) * size / 72

@@ -1,11 +1,10 @@
-"""The colours of the timeline: of what a thread does, of batches, of lines and words."""
+"""The colours of the timeline: of what a thread does, of batches, of lines and words; and the sizes of words."""
 
 from __future__ import annotations
 
 import matplotlib.patheffects as effects
-from matplotlib.colors import to_rgb
 
-from tracing.views.batch_colours import ON_PAPER
+from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
 from tracing.views.timeline.spans import Look
 
 FLAT = {  # looks that do not take a batch's colour
@@ -19,18 +18,23 @@ SUMMED = FLAT | {  # where single batches are too narrow to be drawn
     Look.PIN: "#332288",
     Look.TRAINING: "#cc6677",
 }
-INK, FAINT, ALARM = "#222222", "#767676", "#c02020"
+INK, FAINT, ALARM = "#222222", "#6a6a6a", "#c02020"
+MESSAGE = "#ffffff"  # one without a batch, in a queue: an outline, which no state of a thread has
 FOR_OTHERS = "#5b3a00"  # in its step, a rank waits for another
 RANGE, MEAN = "#cfd8e8", "#332288"  # of a queue's depth, summed up
 HALO: list[effects.AbstractPathEffect] = [effects.withStroke(linewidth=2.2, foreground="white")]
 
 
+# Points. A picture is 9 inches wide; on a page it is often shown at half its size, so nothing is set smaller, but
+# digits in a narrow bar.
+TITLE, WORDS, NUMBERS, LEAST_NUMBERS = 11.0, 8.5, 8.0, 5.5
+
+
 def of_batch(batch: int) -> str:
-    """The colour of a batch (epoch << 32 | task); grey for none, which is negative."""
-    return ON_PAPER[(batch & 0xFFFFFFFF) % len(ON_PAPER)] if batch >= 0 else FLAT[Look.BUSY]
+    """The colour of a batch (epoch << 32 | task); that of a message for none, which is negative."""
+    return ON_PAPER[(batch & 0xFFFFFFFF) % len(ON_PAPER)] if batch >= 0 else MESSAGE
 
 
 def ink_on(background: str) -> str:
-    """Black or white, whichever is readable on it."""
-    red, green, blue = to_rgb(background)
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black"
+    """Black or white, whichever is readable on the colour of a batch."""
+    return "white" if background in DARK_ON_PAPER else "black"

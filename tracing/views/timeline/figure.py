@@ -25,24 +25,28 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from minidl.events import Kind
+from tracing.trace.event_index import Lane
 from tracing.trace.words import duration
 from tracing.views.batch_colours import ON_PAPER
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
-from tracing.views.timeline.followed_batch import choose, draw_way, in_words
+from tracing.views.timeline.followed_batch import choose, crossings, draw_leg, in_words, legs
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
 from tracing.views.timeline.main_time import main_in_words
 from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, note
 from tracing.views.timeline.memory_strips import draw_memory, memory_strips
-from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, draw_strip, queues_of
-from tracing.views.timeline.slot_strips import draw_slots, slot_strips
-from tracing.views.timeline.spans import Look, Spans
+from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, Strip, draw_strip, queues_of
+from tracing.views.timeline.slot_strips import ON_ITS_WAY, draw_slots, slot_strips
+from tracing.views.timeline.spans import NO_BATCH, Look, Spans, killed_at
 from tracing.views.timeline.window import View, select
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-LEFT, RIGHT, TOP, RULER, GAP, STRIP, BOTTOM = 1.55, 0.2, 0.55, 0.30, 0.07, 0.34, 0.72  # inches
+LEFT, RIGHT, TITLE, LINES, RULER, GAP, BOTTOM = 1.6, 0.2, 0.3, 0.3, 0.36, 0.07, 0.8  # inches
+MEMORY, LANE, LOW_LANE = 0.68, 0.3, 0.22  # their heights
+MARGIN = 0.12  # of the words, from the left
+SEEN = 0.01  # inches: of a bar, to be worth a place in the legend
 PART = 0.01  # of a trace: the title of a picture that shows less says so
 
 
@@ -74,55 +78,67 @@ def timeline(
     followed = choose(view, follow, epoch, [event for event, _ in notes])
     seen = sorted([*marks(trace, view.loader, view.epochs, view.begin, view.end), *noted], key=lambda mark: mark.time)
     rows, strips, slots, memory = lanes_of(view), queues_of(view), slot_strips(view), memory_strips(view)
-    heights = [STRIP] * len(strips) + [strip.height for strip in slots] + [2 * STRIP] * len(memory)
+    heights = [strip.height(view) for strip in strips] + [strip.height for strip in slots] + [MEMORY] * len(memory)
+    asked = batches if start is None and end is None else None
+    title, words = in_words_all(view, rows[0].spans, asked, followed)
     figure, scale, (lanes, *under) = blank(view, width, len(rows), heights)
-    draw_lanes(lanes, scale, view, rows, seen)
     drawn = followed if follow is not None or not view.summed else None  # in a sum only a batch that was asked for
-    if drawn is not None:
-        draw_way(lanes, scale, rows, drawn)
-    for axes, strip in zip(under[: len(strips)], strips, strict=True):
-        draw_strip(axes, scale, view, strip, followed)
-    for axes, of_worker in zip(under[len(strips) :], slots, strict=False):
-        draw_slots(axes, scale, view, of_worker)
-    for axes, lines in zip(under[len(strips) + len(slots) :], memory, strict=True):
-        draw_memory(axes, scale, view, lines)
+    way = [] if drawn is None else legs(rows, drawn)
+    across = [(float(mark.time), float(mark.time)) for mark in noted]
+    draw_lanes(lanes, scale, view, rows, seen, [[*crossings(way, row), *across] for row in range(len(rows))])
+    for leg in way:
+        draw_leg(lanes, scale, leg)
+    free = iter(under)
+    for strip in strips:
+        draw_strip(next(free), scale, view, strip, followed, across)
+    for of_worker in slots:
+        draw_slots(next(free), scale, view, of_worker)
+    for lines in memory:
+        draw_memory(next(free), scale, view, lines)
     draw_regions([lanes, *under], scale, seen, view.end)
     draw_notes([lanes, *under], scale, noted)
-    asked = batches if start is None and end is None else None
-    write_title(figure, view, rows[0].spans, asked, followed)
-    draw_legend(figure, view, rows, drawn, seen)
+    write(figure, title, words)
+    draw_legend(figure, entries_of(view, scale, rows, strips, drawn, seen, bool(slots)))
     return figure
 
 
 def blank(view: View, width: float, rows: int, strips: list[float]) -> tuple[Figure, Scale, list[Axes]]:
     """An empty page: axes for the lanes, and under them one for each strip, of these heights (inches). All share the
-    axis of time."""
-    lanes_height = rows * (0.28 if rows <= 10 else 0.2)
-    height = TOP + RULER + lanes_height + sum(strips) + GAP * len(strips) + BOTTOM
+    axis of time. Its size depends on what the loader is like, not on what happened."""
+    lanes_height = rows * (LANE if rows <= 10 else LOW_LANE)
+    top = TITLE + LINES + RULER
+    height = top + lanes_height + sum(strips) + GAP * len(strips) + BOTTOM
     inside = width - LEFT - RIGHT
-    unit, name = (1e6, "ms") if view.end - view.begin < 2e9 else (1e9, "s")
+    unit, name = unit_of(view.end - view.begin)
     scale = Scale(view.trace.start, unit, view.begin, view.end, (view.end - view.begin) / unit / inside)
     figure = Figure(figsize=(width, height), dpi=200)
     heights = [lanes_height, *strips]
-    tops = [TOP + RULER + sum(heights[:i]) + i * GAP for i in range(len(heights))]
+    tops = [top + sum(heights[:i]) + i * GAP for i in range(len(heights))]
     axes = []
     for top, own in zip(tops, heights, strict=True):
         axes.append(figure.add_axes((LEFT / width, 1 - (top + own) / height, inside / width, own / height)))
         axes[-1].set_xlim(float(scale(view.begin)), float(scale(view.end)))
-        axes[-1].tick_params(axis="x", labelbottom=top == tops[-1], labelsize=7.5, length=2, color=colours.FAINT)
+        look = {"labelsize": colours.NUMBERS, "length": 2, "color": colours.FAINT}
+        axes[-1].tick_params(axis="x", labelbottom=top == tops[-1], **look)
     bins = duration(int(view.edges[1] - view.edges[0]))
     share = f". Height in a lane: share of {bins}" if view.summed else ""
-    axes[-1].set_xlabel(f"time since the first event ({name}){share}", size=8)
+    axes[-1].set_xlabel(f"time since the first event ({name}){share}", size=colours.WORDS)
     return figure, scale, axes
+
+
+def unit_of(length: int) -> tuple[float, str]:
+    """The unit of an axis that is so long (ns): its ns, and its name."""
+    return (1e3, "µs") if length < 2e6 else (1e6, "ms") if length < 2e9 else (1e9, "s")
 
 
 # ---- words
 
 
-def write_title(
-    figure: Figure, view: View, main: Spans, asked: tuple[int, int] | None, followed: np.void | None
-) -> None:
-    """asked: the batches that the window was chosen for, if any; others may be yielded in it too."""
+def in_words_all(
+    view: View, main: Spans, asked: tuple[int, int] | None, followed: np.void | None
+) -> tuple[str, list[str]]:
+    """The title, and the lines below it. asked: the batches that the window was chosen for, if any; others may be
+    yielded in it too."""
     yielded = view.tasks[(view.tasks["yielded"] >= view.begin) & (view.tasks["yielded"] <= view.end)]
     what = f"{len(yielded)} batch{'es' * (len(yielded) != 1)} yielded in"
     if asked is not None:
@@ -130,18 +146,26 @@ def write_title(
         what = f"batch {last}," if last == asked[0] else f"batches {asked[0]} to {last},"
     workers = {0: "no workers", 1: "1 worker"}.get(view.num_workers, f"{view.num_workers} workers")
     title = f"DataLoader with {workers}: {what} {_window(view)}"
-    figure.text(0.12 / figure.get_figwidth(), 1 - 0.22 / figure.get_figheight(), title, size=10, weight="bold")
-    words = f"Main's time: {main_in_words(main, view.begin, view.end)}."
+    killed = killed_at(view.trace, view.iterators, Lane.MAIN)
+    words = [f"Main's time: {main_in_words(main, view.begin, view.end, killed)}."]
     if view.left_out:
-        words += f" Not drawn: {view.left_out} iterators that ran at the same time."
+        words[0] += f" Not drawn: {view.left_out} iterator{'s' * (view.left_out > 1)} that ran at the same time."
     if followed is not None:
         task = int(followed["task"])
         closer = f" (drawn with batches=({max(0, task - 5)}, {task + 5}))" if view.summed else ""
         of_epoch = f" of epoch {int(followed['epoch'])}" if len(view.epochs) > 1 else ""
-        words += f"\nBatch {task}{of_epoch}{closer}: {in_words(followed)}"
-    figure.text(
-        0.12 / figure.get_figwidth(), 1 - 0.28 / figure.get_figheight(), words, size=7.5, va="top", color="#444444"
-    )
+        words.append(f"Batch {task}{of_epoch}{closer}: {in_words(followed)}")
+    return title, words
+
+
+def write(figure: Figure, title: str, words: list[str]) -> None:
+    """The title, and two lines below it: smaller, if they are long."""
+    left, height = MARGIN / figure.get_figwidth(), figure.get_figheight()
+    figure.text(left, 1 - 0.24 / height, title, size=colours.TITLE, weight="bold")
+    for number, line in enumerate(words):
+        size = min(colours.WORDS, (figure.get_figwidth() - 2 * MARGIN) * 72 / (0.56 * len(line)))
+        baseline = 1 - (TITLE + LINES * (number + 0.8) / 2) / height
+        figure.text(left, baseline, line, size=size, color="#444444")
 
 
 def _window(view: View) -> str:
@@ -153,16 +177,20 @@ def _window(view: View) -> str:
     return f"{first}{duration(shown)} of {duration(whole)}"
 
 
-def draw_legend(figure: Figure, view: View, rows: list[Row], followed: np.void | None, seen: list[Mark]) -> None:
-    """Only what is in the picture, in plain words."""
-    looks = {look for row in rows for look in row.spans.within(view.begin, view.end).look.tolist()}
+def entries_of(
+    view: View, scale: Scale, rows: list[Row], strips: list[Strip], followed: np.void | None, seen: list[Mark],
+    slots: bool,
+) -> list[tuple[object, str]]:  # fmt: skip
+    """The legend: only what is in the picture, in plain words."""
+    shown = [row.spans.within(view.begin, view.end) for row in rows]
+    least = 0.0 if view.summed else SEEN
+    looks = {look for each in shown for look in each.look[seen_for(each.begin, each.end, scale) >= least].tolist()}
     entries: list[tuple[object, str]] = []
     if view.summed:
         words = {Look.TRAINING: "training step", Look.FETCH: "fetch", Look.COLLATE: "collate", Look.PIN: "pin"}
         entries += [(Patch(color=colours.SUMMED[look]), word) for look, word in words.items() if look in looks]
     else:
-        swatches = tuple(Patch(color=colour) for colour in ON_PAPER[:3])
-        entries.append((swatches, "work on a batch, in its colour"))
+        entries.append(one_by_one())
         if Look.COLLATE in looks:
             entries.append((Patch(facecolor=ON_PAPER[0], hatch="//////", edgecolor="white", linewidth=0), "collate"))
     flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "start-up, shutdown"}
@@ -170,12 +198,36 @@ def draw_legend(figure: Figure, view: View, rows: list[Row], followed: np.void |
     if view.num_workers > (0 if view.summed else MOST_SINGLE_QUEUES):
         mean = Line2D([], [], color=colours.MEAN, linewidth=1.0)
         entries.append(((Patch(color=colours.RANGE), mean), "queue: range and mean"))
+    single = [strip.stays[0].within(view.begin, view.end) for strip in strips if strip.single(view)]
+    if any((seen_for(each.enter, each.leave, scale)[each.batch < NO_BATCH] >= SEEN).any() for each in single):
+        entries.append((Patch(facecolor=colours.MESSAGE, edgecolor="black", linewidth=0.6), "message without a batch"))
+    if slots and not view.summed and view.num_workers <= MOST_SINGLE_QUEUES:
+        entries.append((Patch(color=ON_PAPER[0], alpha=ON_ITS_WAY), "in a slot, on its way"))
     if followed is not None:
         entries.append((Line2D([], [], color="black", marker=">", markersize=4), f"way of batch {followed['task']}"))
     if any(mark.kind == Kind.WORKER_DIED for mark in seen):
         entries.append((Line2D([], [], marker="X", color=colours.ALARM, linestyle=""), "death"))
+    return entries
+
+
+def one_by_one() -> tuple[object, str]:
+    return tuple(Patch(color=colour) for colour in ON_PAPER), f"a batch: {len(ON_PAPER)} colours in turn"
+
+
+def seen_for(begin: np.ndarray, end: np.ndarray, scale: Scale) -> np.ndarray:
+    """How much of each bar is seen, in inches."""
+    return scale.inches(np.minimum(end, scale.end) - np.maximum(begin, scale.begin))
+
+
+def draw_legend(figure: Figure, entries: list[tuple[object, str]]) -> None:
+    """In one row, or in two if they do not fit."""
     handles, labels = zip(*entries, strict=True)
-    figure.legend(
-        handles, labels, loc="lower left", bbox_to_anchor=(0.0, 0.0), ncols=len(labels), fontsize=7, frameon=False,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)}, handlelength=1.6, columnspacing=1.4,
-    )  # fmt: skip
+    for rows in (1, 2):
+        legend = figure.legend(
+            handles, labels, loc="lower left", bbox_to_anchor=(0.0, 0.0), ncols=-(-len(labels) // rows), frameon=False,
+            fontsize=colours.WORDS, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)}, handlelength=1.8,
+            columnspacing=1.4, borderaxespad=0.2,
+        )  # fmt: skip
+        if rows == 2 or legend.get_window_extent().x1 <= figure.bbox.x1:
+            return
+        legend.remove()

@@ -2,19 +2,23 @@
 
 Legend
     hop     (12.1 ms, Lane.WORKER)      when and where the batch is
+    leg     from (12.1 ms, 3.0) to (15.0 ms, 1.0)    an arrow: from one time and height to another
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.transforms import Bbox, TransformedBbox
 
 from tracing.trace.event_index import Lane
 from tracing.trace.words import STAGES, duration
 from tracing.views.timeline import colours
-from tracing.views.timeline.bars import Scale
+from tracing.views.timeline.bars import Crossing, Scale
 from tracing.views.timeline.lanes import LOADING, Row, row_of
 from tracing.views.timeline.window import View
 
@@ -43,6 +47,10 @@ def stages(task: np.void) -> list[tuple[str, int]]:
     """(name, ns) of each stage that the batch went through."""
     hops = [(name, *STAGES[name]) for name in ON_THE_WAY]
     return [(name, int(task[end] - task[begin])) for name, begin, end in hops if 0 <= task[begin] <= task[end]]
+
+
+DIGITS = 0.35  # how far from the middle of a lane they reach, with the width of an arrow; a lane is 1 high
+EDGE = 0.006  # of the width
 
 
 # ---- which batch
@@ -92,21 +100,39 @@ def longest_awaited(tasks: np.ndarray) -> np.void | None:
 # ---- its way
 
 
-def draw_way(axes: Axes, scale: Scale, rows: list[Row], task: np.void) -> None:
-    """Arrows from lane to lane, each from when the batch left one to when it reached the next."""
-    hops = way(task)
-    heights = [row_of(rows, lane, int(task["worker"]) if lane is Lane.WORKER else -1) for _, lane in hops]
-    for i in range(len(hops) - 1):
-        if heights[i] != heights[i + 1]:
-            draw_arrow(axes, scale, (hops[i][0], heights[i]), (hops[i + 1][0], heights[i + 1]), held=False)
-    if task["stored"] >= 0 and task["yielded"] >= 0:
-        draw_arrow(axes, scale, (int(task["stored"]), LOADING), (int(task["yielded"]), LOADING), held=True)
-    if task["yielded"] >= 0:
-        draw_arrow(axes, scale, (int(task["yielded"]), LOADING), (int(task["yielded"]), 0.4), held=False)
+class Leg(NamedTuple):
+    """An arrow, from one (time, height) to another; held: the batch is in the reorder buffer meanwhile."""
+
+    begin: tuple[int, float]
+    end: tuple[int, float]
+    held: bool = False
 
 
-def draw_arrow(axes: Axes, scale: Scale, begin: tuple[int, float], end: tuple[int, float], held: bool) -> None:
-    """From one (time, height) to another; dashed while the batch is held in one place."""
+def legs(rows: list[Row], task: np.void) -> list[Leg]:
+    """From lane to lane, each from when the batch left one to when it reached the next."""
+    hops = [(time, row_of(rows, lane, int(task["worker"]) if lane is Lane.WORKER else -1)) for time, lane in way(task)]
+    found = [Leg(one, other) for one, other in itertools.pairwise(hops) if one[1] != other[1]]
+    stored, yielded = int(task["stored"]), int(task["yielded"])
+    if stored >= 0 and yielded >= 0:
+        found.append(Leg((stored, LOADING), (yielded, LOADING), held=True))
+    if yielded >= 0:
+        found.append(Leg((yielded, LOADING), (yielded, 0.4)))
+    return found
+
+
+def crossings(way: list[Leg], row: int) -> list[Crossing]:
+    """When the arrows cross the digits of a lane."""
+    found = []
+    for (begin, low), (end, high), _ in way:
+        at = np.clip([row - DIGITS, row + DIGITS], min(low, high), max(low, high))
+        if at[0] < at[1]:
+            times = begin + (end - begin) * (at - low) / (high - low)
+            found.append((float(times.min()), float(times.max())))
+    return found
+
+
+def draw_leg(axes: Axes, scale: Scale, leg: Leg) -> None:
+    begin, end, held = leg
     look = {
         "arrowstyle": "-|>", "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.2, "color": "black",
         "linestyle": (0, (2.5, 1.5)) if held else "-", "path_effects": colours.HALO,
@@ -115,7 +141,8 @@ def draw_arrow(axes: Axes, scale: Scale, begin: tuple[int, float], end: tuple[in
     arrow = axes.annotate("", tip, tail, arrowprops=look, zorder=7, annotation_clip=False)
     arrow.set_gid("way")
     if arrow.arrow_patch is not None:
-        arrow.arrow_patch.set_clip_box(axes.bbox)  # clipped where it leads out of the window
+        # Clipped where it leads out of the window; but the tip of one that ends at its edge is seen as a whole.
+        arrow.arrow_patch.set_clip_box(TransformedBbox(Bbox([[-EDGE, 0], [1 + EDGE, 1]]), axes.transAxes))
 
 
 def in_words(task: np.void) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 from minidl.events import Kind
 from tracing.trace.event_index import Lane
 from tracing.views.timeline import colours
-from tracing.views.timeline.bars import Scale, bars, number
+from tracing.views.timeline.bars import Crossing, Scale, bars, number
 from tracing.views.timeline.marks import Mark, draw_names, draw_symbol
 from tracing.views.timeline.spans import NO_BATCH, Look, Spans, spans
 from tracing.views.timeline.window import View
@@ -45,10 +46,12 @@ def lanes_of(view: View) -> list[Row]:
     return rows
 
 
-def draw_lanes(axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list[Mark]) -> None:
-    """All lanes on one pair of axes: row i is centred at height i, counted from the top."""
+def draw_lanes(
+    axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list[Mark], crossed: list[list[Crossing]]
+) -> None:
+    """All lanes on one pair of axes: row i is centred at height i, counted from the top; what crosses it."""
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), [row.label for row in rows], size=8)
+    axes.set_yticks(range(len(rows)), [row.label for row in rows], size=colours.WORDS)
     axes.tick_params(axis="y", length=0)
     axes.set_gid("lanes")
     for side in ("top", "right", "left"):
@@ -58,14 +61,17 @@ def draw_lanes(axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list
         if view.summed:
             draw_summed_lane(axes, scale, row.spans, row.looks, view.edges, i, 0.8)
         else:
-            draw_lane(axes, scale, row.spans, set(row.looks), i, 0.8)
+            draw_lane(axes, scale, row.spans, set(row.looks), i, 0.8, crossed[i])
     for mark in seen:
         if mark.kind != Kind.EPOCH_BEGIN and mark.kind != Kind.SHUTDOWN_BEGIN:
             draw_symbol(axes, scale, mark, row_of(rows, mark.lane, mark.worker), 0.8)
     draw_names(axes, scale, seen)
 
 
-def draw_lane(axes: Axes, scale: Scale, spans: Spans, looks: set[Look], middle: float, height: float) -> None:
+def draw_lane(
+    axes: Axes, scale: Scale, spans: Spans, looks: set[Look], middle: float, height: float,
+    crossed: Sequence[Crossing] = (),
+) -> None:  # fmt: skip
     """A lane batch by batch: its spans that have one of these looks."""
     shown = spans.within(scale.begin, scale.end)
     for look in sorted(looks):
@@ -83,8 +89,7 @@ def draw_lane(axes: Axes, scale: Scale, spans: Spans, looks: set[Look], middle: 
         if look is Look.COLLATE:
             drawn.set_hatch("//////")
         if look not in colours.FLAT:
-            # A hatch, or the arrow of the batch that is followed, must not cross the digits.
-            number(axes, scale, begin, end, batch, (low + high) / 2, plain=True)
+            number(axes, scale, begin, end, batch, low, high, hatched=look is Look.COLLATE, crossed=crossed)
 
 
 def draw_summed_lane(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tracing.trace.state import MainStatus
 from tracing.views.timeline.spans import Look, Spans
 
 
-def main_in_words(main: Spans, begin: int, end: int) -> str:
-    """How main spent the time from `begin` to `end` (ns), in percents that sum to 100. Shares of 0 % are left out."""
+def main_in_words(main: Spans, begin: int, end: int, killed: Sequence[int] = ()) -> str:
+    """How main spent the time from `begin` to `end` (ns), in percents that sum to 100. Shares of 0 % are left out.
+    killed: when it was (ns)."""
     looks = main.shares(np.array([begin, end]))[:, 0]
     shares = {
         "start-up": main.share(MainStatus.STARTING, begin, end),
@@ -18,6 +21,7 @@ def main_in_words(main: Spans, begin: int, end: int) -> str:
         "at work in the loader": looks[[Look.BUSY, Look.FETCH, Look.COLLATE, Look.PIN]].sum(),
         "after an error": main.share(MainStatus.RAISED, begin, end),
         "shutdown": main.share(MainStatus.SHUTTING_DOWN, begin, end),
+        "after main was killed": sum(max(0, end - max(time, begin)) for time in killed) / (end - begin),
     }
     shares["outside the loader's life"] = max(0.0, 1 - sum(shares.values()))  # before it, after it, between epochs
     rounded = percent(list(shares.values()))

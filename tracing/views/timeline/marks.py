@@ -130,7 +130,7 @@ def draw_symbol(axes: Axes, scale: Scale, mark: Mark, middle: float, height: flo
     x = float(scale(mark.time))
     if mark.kind in SYMBOLS:
         symbol, size = SYMBOLS[mark.kind]
-        drawn = Line2D([x], [middle], marker=symbol, markersize=size, color=colours.ALARM, zorder=8)
+        drawn = Line2D([x], [middle], marker=symbol, markersize=size, color=colours.ALARM, zorder=8, clip_on=False)
         drawn.set_markeredgecolor("white")
     else:
         drawn = Line2D([x, x], [middle - height / 2, middle + height / 2], color=colours.INK, linewidth=0.8, zorder=6)
@@ -144,7 +144,7 @@ def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
     room = float(scale.inches(scale.end - scale.begin))
     at = [float(scale.inches(mark.time - scale.begin)) for mark in marks]
     for i in sorted(range(len(marks)), key=lambda i: (marks[i].rank, marks[i].time)):
-        mark, left, width = marks[i], at[i], 0.05 + 0.062 * len(marks[i].text)
+        mark, left, width = marks[i], at[i], 0.05 + 0.068 * len(marks[i].text)
         if mark.rank == 2 and any(abs(left - other) < 0.04 for j, other in enumerate(at) if j != i):
             continue  # one step of many: a closer view names it
         for row, backwards in itertools.product(range(len(rows)), (False, True)):
@@ -153,11 +153,11 @@ def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
             if not free or last > room:
                 continue
             rows[row].append((first - 0.05 * backwards, last + 0.05 * (not backwards)))
-            offset = (-2 if backwards else 2, 3 + 9 * row)
+            offset = (-2 if backwards else 2, 3 + 10 * row)
             ink = colours.ALARM if mark.kind in SYMBOLS or mark.kind == NOTE else colours.FAINT
             drawn = axes.annotate(
                 mark.text, (float(scale(mark.time)), 1), offset, ("data", "axes fraction"), "offset points",
-                ha="right" if backwards else "left", size=7, color=ink,
+                ha="right" if backwards else "left", size=colours.WORDS - 0.5, color=ink,
             )  # fmt: skip
             drawn.set_gid(f"name {mark.text}")
             break
@@ -179,5 +179,5 @@ def draw_notes(every: list[Axes], scale: Scale, noted: list[Mark]) -> None:
     """A line through everything that is drawn. Its words are above the lanes, among the names of the marks."""
     for axes in every:
         for mark in noted:
-            line = axes.axvline(float(scale(mark.time)), color=colours.ALARM, linestyle=(0, (4, 2)), zorder=9)
+            line = axes.axvline(float(scale(mark.time)), color=colours.ALARM, linestyle=(0, (4, 2)), zorder=8)
             line.set(linewidth=1.0, gid="note")

@@ -14,7 +14,7 @@ from tracing.views.timeline.queue_strips import frame_strip
 from tracing.views.timeline.window import View
 
 STYLES = ("-", "--", "-.", ":")  # of the workers: they differ even without colour
-SIZE = 5.5  # of the processes' names (points)
+SIZE = 7.0  # of the processes' names (points)
 GROWN = 50  # open files or mappings: a strip that varies by less is not worth its room
 
 

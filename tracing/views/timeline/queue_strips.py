@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +11,15 @@ from matplotlib.axes import Axes
 from minidl.events import Queue
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.timeline import colours
-from tracing.views.timeline.bars import Scale, bars, number
-from tracing.views.timeline.queue_contents import Stays, binned, queue_stays, reorder_stays
+from tracing.views.timeline.bars import Crossing, Scale, bars, number
+from tracing.views.timeline.queue_contents import FOREVER, Stays, binned, queue_stays, reorder_stays
 from tracing.views.timeline.spans import NO_BATCH
 from tracing.views.timeline.window import View
 
 MOST_SINGLE_QUEUES = 4  # the index_queues of more workers share one strip
+LOW, ROW, HIGH = 0.38, 0.15, 0.76  # inches: of a strip, for each batch that its queue has room for, at most
+HIGHEST_BOX = 0.3  # inches
+ABOVE = 1.15  # a strip is so much higher than its curve
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,18 @@ class Strip:
 
     label: str
     stays: list[Stays]
+    room: int  # for so many batches: what lies in it at a time is chance, and a picture's size should not be
+
+    def deepest(self, view: View) -> int:
+        return max(int(stays.within(view.begin, view.end).depth()[1].max(initial=0)) for stays in self.stays)
+
+    def single(self, view: View) -> bool:
+        """Whether each batch is drawn."""
+        return not view.summed and len(self.stays) == 1
+
+    def height(self, view: View) -> float:
+        """In inches: so high that the numbers of eight batches, one above the other, can be read."""
+        return min(HIGH, max(LOW, ROW * self.room)) if self.single(view) else LOW
 
 
 def queues_of(view: View) -> list[Strip]:
@@ -31,51 +47,68 @@ def queues_of(view: View) -> list[Strip]:
     trace, iterators, workers = view.trace, view.iterators, list(range(view.num_workers))
     if not workers:
         return []
+    prefetch = max(trace.config(each.number).get("prefetch_factor") or most_outstanding(view) for each in iterators)
+    room = prefetch * len(workers)
     index = [
         queue_stays(trace, iterators, Queue.INDEX, [worker], f"{QUEUE_NAMES[Queue.INDEX]} {worker}")
         for worker in workers
     ]
     if len(workers) <= MOST_SINGLE_QUEUES:
-        strips = [Strip(stays.name, [stays]) for stays in index]
+        strips = [Strip(stays.name, [stays], prefetch) for stays in index]
     else:
-        strips = [Strip(f"{QUEUE_NAMES[Queue.INDEX]} 0–{len(workers) - 1}", index)]
+        strips = [Strip(f"{QUEUE_NAMES[Queue.INDEX]} 0–{len(workers) - 1}", index, prefetch)]
     results = queue_stays(trace, iterators, Queue.RESULT, workers, QUEUE_NAMES[Queue.RESULT])
-    strips.append(Strip(results.name, [results]))
+    strips.append(Strip(results.name, [results], room))
     data = queue_stays(trace, iterators, Queue.DATA, [-1], QUEUE_NAMES[Queue.DATA])
     if len(data.enter):
-        strips.append(Strip(data.name, [data]))
-    return [*strips, Strip(REORDER_BUFFER, [reorder_stays(trace, iterators)])]
+        strips.append(Strip(data.name, [data], room))
+    return [*strips, Strip(REORDER_BUFFER, [reorder_stays(trace, iterators)], room - 1)]
 
 
-def draw_strip(axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.void | None) -> None:
+def most_outstanding(view: View) -> int:
+    """Of the workers of a loader whose options are unknown: how many tasks one had at a time."""
+    most = 1
+    for worker in range(view.num_workers):
+        sent = view.tasks[(view.tasks["worker"] == worker) & (view.tasks["index_put"] >= 0)]
+        until = np.where(sent["yielded"] >= 0, sent["yielded"], FOREVER)
+        most = max(most, int(Stays("", sent["index_put"], until, sent["task"]).depth()[1].max(initial=0)))
+    return most
+
+
+def draw_strip(
+    axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.void | None, crossed: list[Crossing]
+) -> None:
     axes.set_gid(strip.label)
-    if view.summed or len(strip.stays) > 1:
-        draw_summed_queue(axes, scale, strip.stays, strip.label, view.edges)
+    deepest = max(strip.deepest(view), 1)
+    row = min(HIGHEST_BOX, strip.height(view) / deepest / ABOVE)
+    if strip.single(view):
+        batch = NO_BATCH if followed is None else int(followed["epoch"]) << 32 | int(followed["task"])
+        draw_queue(axes, scale, strip.stays[0], batch, row, crossed)
     else:
-        batch = -1 if followed is None else int(followed["epoch"]) << 32 | int(followed["task"])
-        draw_queue(axes, scale, strip.stays[0], batch)
-    deepest = max(int(stays.within(view.begin, view.end).depth()[1].max(initial=0)) for stays in strip.stays)
-    frame_strip(axes, strip.label, max(deepest, 1))
+        draw_summed_queue(axes, scale, strip.stays, strip.label, view.edges)
+    frame_strip(axes, strip.label, deepest)
+    axes.set_ylim(0, strip.height(view) / row)
 
 
-def draw_queue(axes: Axes, scale: Scale, stays: Stays, followed: int = NO_BATCH) -> None:
+def draw_queue(axes: Axes, scale: Scale, stays: Stays, followed: int, row: float, crossed: Sequence[Crossing]) -> None:
     """The batches in a queue, stacked in their order with the next to leave at the bottom; the curve of its depth; and
-    an outline around the followed batch."""
+    outlines around the followed batch and around messages without a batch. row: inches of each."""
     boxes = stays.within(scale.begin, scale.end).boxes()
     begin, end, place, batch = boxes[(boxes[:, 0] < scale.end) & (boxes[:, 1] > scale.begin)].T
     begin, end = np.maximum(begin, scale.begin), np.minimum(end, scale.end)
     fills = [colours.of_batch(each) for each in batch.tolist()]
     drawn = bars(axes, scale, begin, end, place, place + 1, fills)
     drawn.set_gid(f"{stays.name} boxes")
-    if place.max(initial=0) > 8:
+    if row < 0.06:
         drawn.set_linewidth(0)  # such thin boxes would be all edge
-    if place.max(initial=0) < 2:
-        number(axes, scale, begin, end, batch, place + 0.45, size=6)
-    if followed != NO_BATCH:
-        one = batch == followed
-        outline = bars(axes, scale, begin[one], end[one], place[one], place[one] + 1, ["none"])
-        outline.set(edgecolor="black", linewidth=1.0 if place.max(initial=0) < 4 else 0.6, zorder=5)
-        outline.set_gid(f"{stays.name} followed")
+    number(
+        axes, scale, begin, end, batch, place, place + 0.9, min(colours.NUMBERS - 0.5, 0.95 * 72 * row), crossed=crossed
+    )
+    for chosen, name, thick in (batch == followed, "followed", 1.0), (batch < NO_BATCH, "messages", 0.6):
+        if followed != NO_BATCH or name == "messages":
+            outline = bars(axes, scale, begin[chosen], end[chosen], place[chosen], place[chosen] + 1, ["none"])
+            outline.set(edgecolor="black", linewidth=thick if row > 0.06 else 0.6, zorder=5, gid=f"{stays.name} {name}")
+            outline.set_path_effects(colours.HALO if row > 0.1 else [])  # seen on dark batches, too
     times, depths = stays.depth_within(scale.begin, scale.end)
     (line,) = axes.step(scale(times), depths, where="post", color=colours.INK, linewidth=0.7, zorder=4)
     line.set_gid(f"{stays.name} depth")
@@ -96,10 +129,13 @@ def draw_summed_queue(axes: Axes, scale: Scale, stays: list[Stays], name: str, e
 
 def frame_strip(axes: Axes, label: str, highest: float) -> None:
     """The name and the scale of a strip under the lanes, from 0 to `highest`."""
-    axes.set_ylim(0, highest * 1.15)
-    axes.set_yticks([0, highest], ["0", f"{highest:,.0f}"])
-    axes.tick_params(axis="y", labelsize=6.5, length=2, colors=colours.FAINT)
-    axes.annotate(label, (0, 0.5), (-18, 0), "axes fraction", "offset points", ha="right", va="center", size=8)
+    axes.set_ylim(0, highest * ABOVE)
+    axes.set_yticks([0, highest], ["0", top := f"{highest:,.0f}"])
+    axes.tick_params(axis="y", labelsize=colours.NUMBERS - 0.5, length=2, colors=colours.FAINT)
+    left = -max(18, 8 + 5 * len(top))  # points: beside the numbers of the scale
+    axes.annotate(
+        label, (0, 0.5), (left, 0), "axes fraction", "offset points", ha="right", va="center", size=colours.WORDS
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):

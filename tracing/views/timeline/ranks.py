@@ -17,23 +17,22 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch
 
 from tracing.analysis.report.hold_up import hold_up
 from tracing.trace.event_index import Lane
 from tracing.trace.ranks import Rank, Ranks
 from tracing.trace.words import duration
-from tracing.views.batch_colours import ON_PAPER
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
+from tracing.views.timeline.figure import LOW_LANE, draw_legend, one_by_one, unit_of, write
 from tracing.views.timeline.lanes import LOADER_LOOKS, Row, draw_lane, draw_summed_lane, lanes_of
 from tracing.views.timeline.spans import Look
 from tracing.views.timeline.window import View, select
 
 MOST_LANES = 28  # of workers, each with a lane of its own
-LEFT, RIGHT, TOP, BOTTOM, GAP = 2.0, 0.2, 0.85, 0.78, 0.1  # inches
-ROW = 0.2
+LEFT, RIGHT, TOP, BOTTOM, GAP = 2.15, 0.2, 0.95, 0.8, 0.1  # inches
+ROW = LOW_LANE
 Times = tuple[np.ndarray, np.ndarray]  # begin, end (ns)
 
 
@@ -132,18 +131,18 @@ def _draw(
     inside, figure = width - LEFT - RIGHT, Figure(figsize=(width, height), dpi=200)
     top, first = TOP, views[shown[0].name]
     length = first.end - first.begin
-    unit, name = (1e6, "ms") if length < 2e9 else (1e9, "s")
+    unit, name = unit_of(length)
     waits = _waits(ranks)
     for each, own in zip(shown, heights, strict=True):
         view = views[each.name]
         axes = figure.add_axes((LEFT / width, 1 - (top + own) / height, inside / width, own / height))
         scale = Scale(zero - each.offset, unit, view.begin, view.end, length / unit / inside)
         axes.set_xlim(float(scale(view.begin)), float(scale(view.end)))
-        axes.tick_params(axis="x", labelbottom=each is shown[-1], labelsize=7.5, length=2, color=colours.FAINT)
+        axes.tick_params(axis="x", labelbottom=each is shown[-1], labelsize=colours.NUMBERS, length=2)
         _draw_rank(axes, scale, view, lanes[each.name], waits.get(each.name), summed)
         _name(axes, each.name, waits.get(each.name), view, -(LEFT - 0.12) / inside)
         top += own + GAP
-    axes.set_xlabel(f"time since the first event ({name})", size=8)
+    axes.set_xlabel(f"time since the first event ({name})", size=colours.WORDS)
     _write(figure, ranks, views, lanes)
     return figure
 
@@ -154,7 +153,9 @@ def _name(axes: Axes, name: str, waits: Times | None, view: View, left: float) -
     if waits is not None:
         begin, end = (np.clip(times, view.begin, view.end) for times in waits)
         words = f"waits {duration(int((end - begin).sum()))}\nfor others"
-        axes.text(left, 0.45, words, transform=axes.transAxes, size=6.5, va="top", color=colours.FOR_OTHERS)
+        axes.text(
+            left, 0.45, words, transform=axes.transAxes, size=colours.NUMBERS - 0.5, va="top", color=colours.FOR_OTHERS
+        )
 
 
 def _waits(ranks: Ranks) -> dict[str, Times]:
@@ -175,7 +176,7 @@ def _draw_rank(
     summed: bool,
 ) -> None:  # fmt: skip
     axes.set_ylim(len(lanes) - 0.5, -0.5)
-    axes.set_yticks(range(len(lanes)), [rows[0].label for rows in lanes], size=7)
+    axes.set_yticks(range(len(lanes)), [rows[0].label for rows in lanes], size=colours.WORDS)
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -187,8 +188,8 @@ def _draw_rank(
             draw_lane(axes, scale, rows[0].spans, set(rows[0].looks), i, 0.8)
     if waits is not None and len(waits[0]):
         begin, end = (scale(times) for times in waits)
-        marks = axes.broken_barh(list(zip(begin, end - begin, strict=True)), (0.18, 0.24))
-        marks.set(facecolor=colours.FOR_OTHERS, linewidth=0, zorder=7, gid="waits for other ranks")
+        marks = axes.broken_barh(list(zip(begin, end - begin, strict=True)), (0.25, 0.22))  # below the digits
+        marks.set(facecolor=colours.FOR_OTHERS, edgecolor="white", linewidth=0.6, zorder=7, gid="waits for other ranks")
 
 
 def _draw_shares(axes: Axes, scale: Scale, view: View, rows: list[Row], i: int) -> None:
@@ -208,23 +209,23 @@ def _draw_shares(axes: Axes, scale: Scale, view: View, rows: list[Row], i: int) 
 
 def _write(figure: Figure, ranks: Ranks, views: dict[str, View], lanes: dict[str, list[list[Row]]]) -> None:
     """The title, who holds up whom, and the legend of what is in the picture."""
-    left, height = 0.12 / figure.get_figwidth(), figure.get_figheight()
     view, held = next(iter(views.values())), hold_up(ranks)
     title = f"{len(views)} ranks: {duration(view.end - view.begin)} on one clock"
-    figure.text(left, 1 - 0.22 / height, title, size=10, weight="bold")
-    words = "\n".join(textwrap.wrap(str(held or ""), int(15 * figure.get_figwidth())))
-    figure.text(left, 1 - 0.28 / height, words, size=7.5, va="top", color="#444444")
-    seen = {look for rows in lanes.values() for lane in rows for row in lane for look in row.spans.look.tolist()}
+    words = textwrap.wrap(str(held or ""), int(14 * figure.get_figwidth()))
+    write(figure, title, words)
+    shown = [
+        row.spans.within(views[name].begin, views[name].end)
+        for name, own in lanes.items()
+        for lane in own
+        for row in lane
+    ]
+    seen = {look for spans in shown for look in spans.look.tolist()}
     names = {Look.TRAINING: "training step", Look.FETCH: "fetch", Look.COLLATE: "collate", Look.PIN: "pin"}
-    entries: list[tuple[object, str]] = [(tuple(Patch(color=each) for each in ON_PAPER[:3]), "work on a batch")]
+    entries: list[tuple[object, str]] = [one_by_one()]
     if any(each.summed for each in views.values()):
         entries = [(Patch(color=colours.SUMMED[look]), name) for look, name in names.items() if look in seen]
     flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "start-up, shutdown"}
     entries += [(Patch(color=colours.FLAT[look]), name) for look, name in flat.items() if look in seen]
     if ranks.steps.synchronised:
         entries.append((Patch(color=colours.FOR_OTHERS), "waits in its step for another rank"))
-    handles, labels = zip(*entries, strict=True)
-    figure.legend(
-        handles, labels, loc="lower left", ncols=len(labels), fontsize=7, frameon=False,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-    )  # fmt: skip
+    draw_legend(figure, entries)

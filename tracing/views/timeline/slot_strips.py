@@ -25,7 +25,8 @@ from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, draw_summed_
 from tracing.views.timeline.spans import batch_of
 from tracing.views.timeline.window import View
 
-ROW = 0.11  # inches
+ROW = 0.14  # inches
+ON_ITS_WAY = 0.35  # opacity, until main has it
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ def draw_slots(axes: Axes, scale: Scale, view: View, strip: SlotStrip) -> None:
         frame_strip(axes, strip.label, highest)
         return
     [stays] = strip.stays
-    for begin, end, words, alpha in (stays.enter, strip.lent, "filled", 0.35), (strip.lent, stays.leave, "lent", 1.0):
+    for begin, end, words, alpha in (
+        (stays.enter, strip.lent, "filled", ON_ITS_WAY),
+        (strip.lent, stays.leave, "lent", 1.0),
+    ):
         seen = (end > view.begin) & (begin < view.end) & (end > begin)
         left, right = np.maximum(begin[seen], view.begin), np.minimum(end[seen], view.end)
         slot, batch = strip.slots[seen], stays.batch[seen]
@@ -92,7 +96,7 @@ def draw_slots(axes: Axes, scale: Scale, view: View, strip: SlotStrip) -> None:
         drawn = bars(axes, scale, left, right, slot, slot + 1, fills)
         drawn.set(gid=f"{strip.label} {words}", alpha=alpha)
         if words == "lent":
-            number(axes, scale, left, right, batch, slot + 0.45, size=5.5)
+            number(axes, scale, left, right, batch, slot, slot + 0.9, size=colours.NUMBERS - 0.5)
     frame_strip(axes, strip.label, 1)
     rows = 1 + int(strip.slots.max(initial=0))
     axes.set_ylim(0, rows)

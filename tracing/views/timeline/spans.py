@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from minidl.events import Kind
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
@@ -58,6 +59,7 @@ STATUSES_OF: dict[Look, tuple[enum.Enum, ...]] = {
     Look.TRAINING: (MainStatus.TRAINING,),
 }  # fmt: skip
 LOOK = {status: look for look, statuses in STATUSES_OF.items() for status in statuses}
+GONE = {Lane.MAIN: MainStatus.CLOSED, Lane.PIN: PinStatus.ENDED, Lane.WORKER: WorkerStatus.DEAD}
 LOOK_OF = np.array([LOOK[status] for status in STATUSES])  # [number of a status] -> its look
 
 
@@ -91,6 +93,14 @@ class Spans:
         cut = np.maximum(first[heads], begin), np.minimum(last[tails], end)
         return Spans(self.name, *cut, status[heads], shown[heads])
 
+    def ended_at(self, time: int, status: enum.Enum) -> Spans:
+        """The same, but what the thread does at this time ends then: the rest of that span has this status."""
+        inside = np.flatnonzero((self.begin <= time) & (time < self.end))
+        begin = np.insert(self.begin, inside + 1, time)
+        end = np.insert(self.end, inside, time)
+        gone = np.insert(self.status, inside + 1, NUMBER[status])
+        return Spans(self.name, begin, end, gone, np.insert(self.batch, inside + 1, NO_BATCH))
+
     def shares(self, edges: np.ndarray) -> np.ndarray:
         """The share of each bin's time that has each look. edges: (n + 1,) ns. Returns (len(Look), n), 0 to 1."""
         of_looks = [self.look == look for look in Look]
@@ -106,12 +116,23 @@ class Spans:
 def spans(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int, until: int) -> Spans:
     """What a thread did in these iterators of one loader; its last span lasts `until` (ns)."""
     did = activity(trace, iterators, lane, worker)
-    if len(did.begin):
-        killed = trace.about.get("killed", {})  # processes of a simulated run: they do nothing more
-        last = trace.actors[trace.events["actor"][did.first[-1]]]
-        did.end[-1] = max(min(until, killed.get(str(last.pid), until)), int(did.begin[-1]))
+    did.end[-1:] = max(until, int(did.begin[-1])) if len(did.begin) else until
     name = {Lane.MAIN: "main", Lane.PIN: "pin thread", Lane.WORKER: f"worker {worker}"}[lane]
-    return Spans(name, did.begin, did.end, did.status, batch_of(trace.events["epoch"][did.first], did.task))
+    found = Spans(name, did.begin, did.end, did.status, batch_of(trace.events["epoch"][did.first], did.task))
+    for time in killed_at(trace, iterators, lane, worker):
+        found = found.ended_at(time, GONE[lane])
+    return found
+
+
+def killed_at(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int = -1) -> list[int]:
+    """When the process of a thread was killed in a simulated run (ns): no event shows that."""
+    killed = {int(pid): int(time) for pid, time in trace.about.get("killed", {}).items()}
+    pids = {actor.pid for actor in trace.actors if actor.role == "main"}
+    if lane is Lane.WORKER:
+        numbers = [each.number for each in iterators]
+        started = [trace.index.group(number, Kind.WORKER_STARTED, worker=worker).array for number in numbers]
+        pids = {int(pid) for positions in started for pid in trace.events["value"][positions]}
+    return sorted(killed[pid] for pid in pids & killed.keys())
 
 
 def batch_of(epochs: np.ndarray, tasks: np.ndarray) -> np.ndarray:

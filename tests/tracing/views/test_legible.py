@@ -1,0 +1,334 @@
+"""Pictures can be read: no words overlap or are cut off, nothing crosses a digit, and what differs in colour differs in
+grey. Over hard cases of the simulated world, and over real loads."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path
+from matplotlib.text import Annotation, Text
+from matplotlib.transforms import Bbox
+
+import tracing
+from minidl import DataLoader, Dataset
+from minidl.transport import VARIABLE
+from minidl.world.simulated import simulate
+from minidl.world.simulated.simulation import sleep
+from tests.minidl.simulated.programs import TORCHS_WAY, load
+from tracing.views.batch_colours import DARK_ON_PAPER, DARK_ON_SCREEN, LINES_ON_PAPER, ON_PAPER, ON_SCREEN
+from tracing.views.sequence import svg
+from tracing.views.timeline import colours, timeline
+
+pytestmark = pytest.mark.timeout(120)
+Recorded = Callable[[str], tracing.Trace]
+
+
+# ---- hard cases
+
+
+class Samples(Dataset[int]):
+    """n samples, each of which takes so many virtual seconds; those in `bad` raise an exception."""
+
+    def __init__(self, n: int, seconds: Callable[[int], float], bad: tuple[int, ...] = ()) -> None:
+        self.n, self.seconds, self.bad = n, seconds, bad
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, key: int) -> int:
+        sleep(self.seconds(key))
+        if key in self.bad:
+            raise KeyError(key)
+        return key
+
+
+def collated(samples: list[int]) -> list[int]:
+    sleep(0.004)
+    return samples
+
+
+def train(loader: DataLoader[Any], seconds: float, epochs: int = 1) -> None:
+    for _ in range(epochs):
+        iterator = iter(loader)
+        for _ in range(len(loader)):
+            try:
+                next(iterator)
+            except KeyError:
+                continue
+            sleep(seconds)
+        next(iterator, None)
+
+
+def many_workers() -> None:
+    train(DataLoader(Samples(200, lambda key: 0.05 + 0.01 * (key % 3)), num_workers=16, collate_fn=collated), 0.005)
+
+
+def deep_queues() -> None:
+    train(DataLoader(Samples(60, lambda key: 0.2 if key % 9 == 0 else 0.02), num_workers=3, prefetch_factor=8), 0.01)
+
+
+def slow_training() -> None:
+    train(DataLoader(Samples(30, lambda key: 0.005), num_workers=3), 0.04)
+
+
+def four_digits() -> None:
+    data = Samples(1230, lambda key: 0.004 + 0.003 * (key % 2))
+    train(DataLoader(data, num_workers=2, collate_fn=collated), 0.003)
+
+
+def errors() -> None:
+    train(DataLoader(Samples(12, lambda key: 0.01, bad=(3, 5, 6)), num_workers=2), 0.003)
+
+
+def pinned() -> None:
+    data = Samples(16, lambda key: 0.004)
+    train(DataLoader(data, num_workers=2, pin_memory="host", collate_fn=collated), 0.006)
+
+
+def epochs() -> None:
+    train(DataLoader(Samples(6, lambda key: 0.01), num_workers=2, persistent_workers=True), 0.005, epochs=4)
+
+
+def one_late() -> None:
+    train(DataLoader(Samples(20, lambda key: 0.06 if key == 4 else 0.01), num_workers=2), 0.008)
+
+
+CASES: dict[str, tuple[Callable[[], None], str, dict[str, Any]]] = {  # name -> program, transport, options
+    "16 workers, 200 batches": (many_workers, "torch", {}),
+    "16 workers": (many_workers, "torch", {"batches": (40, 80)}),
+    "prefetch 8": (deep_queues, "torch", {}),
+    "prefetch 8, closer": (deep_queues, "torch", {"batches": (10, 20)}),
+    "a deep worker_result_queue": (slow_training, "torch", {}),
+    "ids of four digits": (four_digits, "torch", {"batches": (1200, 1216)}),
+    "summed up": (four_digits, "torch", {}),
+    "errors": (errors, "torch", {}),
+    "pinned": (pinned, "torch", {}),
+    "epochs": (epochs, "torch", {}),
+    "slots": (one_late, "slots", {}),
+    "notes": (pinned, "torch", {"notes": [(150, "batch 9 was yielded where batch 8 was due"), (153, "and another")]}),
+}  # fmt: skip
+
+
+@functools.cache
+def drawn(name: str) -> Figure:
+    program, transport, options = CASES[name]
+    trace = tracing.load(simulate(program, environment={VARIABLE: transport}))
+    figure = timeline(trace, **options)
+    figure.draw_without_rendering()
+    return figure
+
+
+# ---- words
+
+
+def words_of(figure: Figure) -> list[tuple[str, Bbox]]:
+    """Every text that is shown, and where it is (px)."""
+    hidden = set()  # matplotlib has labels for ticks beyond the ends of an axis, too, and does not draw them
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        begin, end = sorted(axis.get_view_interval())
+        hidden |= {tick.label1 for tick in axis.get_major_ticks() if not begin <= tick.get_loc() <= end}
+    found = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text() and text not in hidden]
+    return [(text.get_text(), Text.get_window_extent(text)) for text in found]
+
+
+def overlapping(boxes: Iterable[tuple[str, Bbox]]) -> list[tuple[str, str]]:
+    """Pairs of texts that share more than a pixel's width: the boxes of letters are a little larger than these."""
+    found = []
+    for (one, here), (other, there) in itertools.combinations(boxes, 2):
+        wide = min(here.x1, there.x1) - max(here.x0, there.x0)
+        tall = min(here.y1, there.y1) - max(here.y0, there.y0)
+        if wide > 1 and tall > 0.25 * min(here.height, there.height):
+            found.append((one, other))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_words_overlap_and_none_are_cut_off(name: str) -> None:
+    check_words(drawn(name))
+
+
+@pytest.mark.parametrize("name", ["in_order", "stream", "persistent", "failing", "dying", "slots", "serial"])
+def test_no_words_of_a_real_load_overlap(recorded: Recorded, name: str) -> None:
+    figure = timeline(recorded(name))
+    figure.draw_without_rendering()
+    check_words(figure)
+
+
+def check_words(figure: Figure) -> None:
+    words = words_of(figure)
+    assert len(words) > 10 and not overlapping(words)
+    page = figure.bbox
+    assert not [text for text, box in words if box.x0 < 0 or box.y0 < 0 or box.x1 > page.x1 or box.y1 > page.y1]
+
+
+def test_words_that_overlap_are_found() -> None:
+    figure = Figure(figsize=(9, 3))
+    for x in (0.1, 0.12, 0.6):
+        figure.text(x, 0.5, f"words at {x}")
+    assert overlapping(words_of(figure)) == [("words at 0.1", "words at 0.12")]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_digits_in_narrow_bars_are_small(name: str) -> None:
+    sizes = {(text.get_fontsize(), text.get_text().isdigit()) for text in drawn(name).findobj(Text) if text.get_text()}
+    assert min(size for size, digits in sizes if not digits) >= colours.NUMBERS - 0.5
+    assert min(size for size, _ in sizes) >= colours.LEAST_NUMBERS
+
+
+# ---- digits
+
+
+def digits_of(figure: Figure) -> list[Text]:
+    """The numbers in bars and boxes."""
+    return [text for axes in figure.axes for text in axes.texts if text.get_text().isdigit()]
+
+
+def paths_of(figure: Figure, chosen: Callable[[Any], bool]) -> list[tuple[float, Path]]:
+    """(how far above other things it is drawn, its path in px) of each."""
+    return [
+        (artist.get_zorder(), path.transformed(artist.get_transform()))
+        for artist in figure.findobj(chosen)
+        for path in (artist.get_paths() if isinstance(artist, PolyCollection) else [artist.get_path()])
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_crosses_digits(name: str) -> None:
+    """Neither a hatch nor an arrow nor a note: digits are above it, on a ground or with an edge."""
+    figure = drawn(name)
+    hatches = paths_of(figure, lambda artist: isinstance(artist, PolyCollection) and artist.get_hatch())
+    lines = paths_of(figure, lambda artist: isinstance(artist, FancyArrowPatch) or artist.get_gid() == "note")
+    grounds = paths_of(figure, lambda artist: artist.get_gid() == "ground of digits")
+    crossed = 0
+    for text in digits_of(figure):
+        box = Text.get_window_extent(text)
+        inner = Bbox.from_extents(box.x0 + 1, box.y0 + box.height / 4, box.x1 - 1, box.y1 - box.height / 4)
+        own = [order for order, path in grounds if path.contains_points(inner.corners()).all()]
+        for order, path in hatches:
+            if path.intersects_bbox(inner):
+                crossed += 1
+                assert own and order < own[0] < text.get_zorder(), text
+        for order, path in lines:
+            if path.intersects_bbox(inner, filled=False):
+                crossed += 1
+                assert (own or text.get_path_effects()) and order < text.get_zorder(), text
+    assert crossed or name not in ("pinned", "notes")
+
+
+@pytest.mark.parametrize("name", ["prefetch 8", "prefetch 8, closer", "a deep worker_result_queue", "slots", "pinned"])
+def test_every_batch_in_a_queue_has_its_number_where_there_is_room(name: str) -> None:
+    deepest = 0
+    for axes in drawn(name).axes:
+        boxes = [each for each in axes.collections if str(each.get_gid()).endswith((" boxes", " lent"))]
+        places = [path.get_extents(each.get_transform()) for each in boxes for path in each.get_paths()]
+        depth = round(axes.get_yticks()[-1])
+        if not places or depth > 8:
+            continue
+        digits = [Text.get_window_extent(text) for text in axes.texts if text.get_text().isdigit()]
+        for place in places:
+            wide = place.width / axes.figure.dpi
+            inside = [
+                box
+                for box in digits
+                if place.x0 <= box.x0
+                and box.x1 <= place.x1
+                and place.contains(box.x0 + box.width / 2, box.y0 + box.height / 2)
+            ]
+            assert len(inside) == 1 if wide > 0.25 else len(inside) <= 1, (axes.get_gid(), place)
+            deepest = max(deepest, depth if inside else 0)
+            assert all(box.height * 0.75 < place.height for box in inside)  # a digit has no descender
+    assert deepest >= 3 or name == "slots"
+
+
+# ---- colours
+
+
+def luminance(colour: str) -> float:
+    """Of light, 0 to 1, as WCAG 2 defines it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return float(np.dot((0.2126, 0.7152, 0.0722), linear))
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted([luminance(one), luminance(other)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_every_digit_stands_out_from_the_colour_of_its_batch() -> None:
+    for palette, dark in (ON_PAPER, DARK_ON_PAPER), (ON_SCREEN, DARK_ON_SCREEN):
+        assert dark <= set(palette)
+        for colour in palette:
+            assert contrast(colour, "white" if colour in dark else "black") >= 4.5, colour
+    assert {colours.ink_on(colour) for colour in DARK_ON_PAPER} == {"white"}
+    assert {colours.ink_on(colour) for colour in {*ON_PAPER, colours.MESSAGE} - DARK_ON_PAPER} == {"black"}
+
+
+def test_a_line_stands_out_from_the_page_in_a_shade_of_its_batch() -> None:
+    for line, colour in zip(LINES_ON_PAPER, ON_PAPER, strict=True):
+        shade = np.array(to_rgb(line)) / to_rgb(colour)
+        assert contrast(line, "white") >= 3 and np.ptp(shade) < 0.02 and shade.max() <= 1, colour
+
+
+def test_words_stand_out_from_the_page() -> None:
+    shutdown = "#f4ece4"  # the ground of a shutdown
+    for ink in (colours.INK, colours.FAINT, colours.ALARM, colours.FOR_OTHERS):
+        assert contrast(ink, shutdown) >= 4.5
+    assert min(contrast(ink, "white") for ink in (svg.INK, svg.FAINT, svg.ALARM)) >= 4.5
+
+
+def test_what_is_drawn_at_one_height_differs_in_grey() -> None:
+    """Waiting, other work, start-up: bars of half a lane, side by side, on white."""
+    grey = sorted(luminance(colour) for colour in (colours.FLAT[look] for look in colours.FLAT))
+    light = [*grey, luminance("white")]
+    assert min((b + 0.05) / (a + 0.05) for a, b in itertools.pairwise(light)) >= 1.2
+
+
+# ---- what is in the picture is true
+
+
+def test_a_message_without_a_batch_says_what_it_is_and_looks_like_no_batch() -> None:
+    figure = drawn("epochs")
+    outlines = [each for each in figure.findobj(PolyCollection) if str(each.get_gid()).endswith(" messages")]
+    assert any(len(each.get_paths()) for each in outlines)
+    assert colours.MESSAGE not in {*ON_PAPER, *colours.FLAT.values(), *colours.SUMMED.values()}
+    shown = timeline(tracing.load(simulate(load, environment=TORCHS_WAY)))
+    assert "message without a batch" in [text.get_text() for text in shown.legends[0].get_texts()]
+    assert "STOP" in [text.get_text() for axes in shown.axes for text in axes.texts]
+
+
+def test_the_legend_names_only_what_can_be_seen() -> None:
+    """A span of no duration is in the trace, but not in the picture."""
+    words = [text.get_text() for text in drawn("slots").legends[0].get_texts()]
+    assert words == ["a batch: 7 colours in turn", "waiting", "in a slot, on its way", "way of batch 7"]
+    assert "collate" in [text.get_text() for text in drawn("pinned").legends[0].get_texts()]
+
+
+def test_a_killed_process_does_nothing_from_then_on() -> None:
+    """No event shows its death; the simulated world knows of it."""
+    killed = [simulate(one_late, schedule=f"60.k{n}", draws=False, environment=TORCHS_WAY) for n in (0, 1)]
+    main, worker = map(tracing.load, killed)
+    for trace, lane in (main, "main"), (worker, "worker 0"):
+        figure = timeline(trace)
+        [time] = trace.about["killed"].values()
+        unit = {"µs": 1e3, "ms": 1e6}[figure.axes[-1].get_xlabel()[-3:-1]]
+        ends = [
+            path.get_extents().x1
+            for each in figure.axes[0].collections if str(each.get_gid()).startswith(lane) for path in each.get_paths()
+        ]  # fmt: skip
+        assert max(ends) == pytest.approx((time - trace.start) / unit), lane
+    assert any("after main was killed" in text for text, _ in words_of(timeline(main)))
+
+
+def test_an_arrow_is_an_annotation_without_words() -> None:
+    """So the checks above see its path, and no text of it."""
+    arrows = [each for each in drawn("slots").findobj(Annotation) if each.get_gid() == "way"]
+    assert len(arrows) == 4 and not any(each.get_text() for each in arrows)
