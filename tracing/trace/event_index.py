@@ -210,11 +210,11 @@ class Iterator:
 
     def first(self) -> int:
         """The position of its first event."""
-        return min(int(lane.array[0]) for lane in self.lanes.values() if len(lane))
+        return min((int(lane.array[0]) for lane in self.lanes.values() if len(lane)), default=0)
 
     def last(self, k: int = NEVER - 1) -> int:
         """The position of its last event up to `k`, or -1."""
-        return max(lane.last(k) for lane in self.lanes.values())
+        return max((lane.last(k) for lane in self.lanes.values()), default=-1)
 
 
 class Index:
