@@ -1,14 +1,18 @@
 """A training program that stops somewhere: `stuck.py LOADER WHERE`. The line is marked. With WHERE "nowhere" it goes on
-for ever, with "break" or "evaluates" it ends."""
+for ever, with "break", "evaluates" or
+"prepares" it ends."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import sys
 import threading
 import time
 from typing import Any
+
+import torch.utils.data
 
 import minidl
 
@@ -22,7 +26,7 @@ def blocks(place: str) -> bool:
 
 class Numbers:
     def __len__(self) -> int:
-        return 40 if where in ("evaluation", "evaluates") else 100_000
+        return 40 if where in ("evaluation", "evaluates", "prepares") else 100_000
 
     def __getitem__(self, index: int) -> int:
         if index >= 20 and blocks("dataset"):
@@ -63,16 +67,15 @@ def init(worker_id: int) -> None:
 
 
 def main() -> None:
+    DataLoader: Any = torch.utils.data.DataLoader if loader_of == "torch" else minidl.DataLoader
+    if blocks("before") or blocks(f"before, rank {os.environ.get('RANK')}"):
+        never.wait()  # stuck: before
+    if where == "prepares":
+        time.sleep(3)
     options: dict[str, Any] = {
         "num_workers": 0 if where == "dataset" else 2, "sampler": Sampler(), "collate_fn": collate,
     }  # fmt: skip
-    if loader_of == "torch":
-        from torch.utils.data import DataLoader
-
-        loader: Any = DataLoader(Numbers(), 4, worker_init_fn=init, **options)
-    else:
-        loader = minidl.DataLoader(Numbers(), 4, worker_init_fn=init, **options)
-    for number, _batch in enumerate(loader):
+    for number, _batch in enumerate(DataLoader(Numbers(), 4, worker_init_fn=init, **options)):
         time.sleep(0.01)
         if number == 6 and blocks("training"):
             never.wait()  # stuck: training

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import tracing
+from tracing.analysis.hang.explain import explain
 from tracing.analysis.measure.measures import NO_LOADER
 from tracing.trace.parts import Part, choose, clock_notes, parts
 from tracing.trace.ranks import Ranks, open_ranks
@@ -89,10 +90,11 @@ def load_loaders(args: argparse.Namespace, name: str = "trace") -> Trace:
 
 
 def load_ranks(args: argparse.Namespace) -> Ranks:
-    """The processes of a run, or the one asked for. At least one has a loader to judge; UsageError: none has."""
+    """The processes of a run, or the one asked for. At least one has a loader to judge, or hangs before it; UsageError:
+    none does."""
     path = args.trace if args.process is None else process_of(args).path
     ranks = open_ranks(path)
-    if not any(each.trace.loaders for each in ranks.all):
+    if not any(each.trace.loaders or explain(each.trace) for each in [*ranks.all, *ranks.without_events]):
         unseen = [not_seen(name) for each in ranks.all for name in each.trace.unseen]
         raise UsageError(f"{path}: {' '.join(unseen) or NO_LOADER}")
     return ranks

@@ -101,12 +101,12 @@ class EventWriter:
         directory: str | os.PathLike[str],
         capacity: int = fmt.CAPACITY,
         host: Host | None = None,
-        opened: Callable[[], None] | None = None,
+        first: Callable[[], None] | None = None,
     ) -> None:
         self.directory = Path(directory)
         self.capacity = capacity
         self.host = host or Host()
-        self._opened = opened  # called at the first event of this process, and of no other
+        self._first = first  # called at the first event of this process, and of no other
         self._clock, self._cpu_clock = self.host.clock, self.host.cpu_clock
         self._unopened: OSError | None = None
         self._forget_process()
@@ -130,7 +130,7 @@ class EventWriter:
         """In the child. The open files are the parent's, which goes on writing to them: let go of our copies."""
         if self._files is not None:
             self._files.release()
-        self._opened = None
+        self._first = None
         if self._phase is not Phase.CLOSED:
             self._forget_process()
 
@@ -151,14 +151,13 @@ class EventWriter:
     def _extend_to(self, offset: int) -> bool:
         """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
         event is dropped."""
-        if self._phase in (Phase.NEW, Phase.OPENING):
+        if self._phase in (Phase.NEW, Phase.OPENING) or self._first is not None:
             with self._lock:  # other threads wait here until the files are open ...
                 # ... but a signal handler that interrupts its own thread while that opens them drops its event.
-                if self._phase is Phase.NEW:
-                    self._phase = Phase.OPENING
-                    self._phase = Phase.OPEN if self._open() else Phase.CLOSED
-                    if self._opened is not None and self._phase is Phase.OPEN:
-                        self._opened()
+                self.open()
+                first, self._first = self._first, None
+                if first is not None and self._phase is Phase.OPEN:
+                    first()
         files = self._files
         if files is None or self._phase is not Phase.OPEN:
             return False
@@ -168,6 +167,14 @@ class EventWriter:
             _say_full(files.capacity)
         fmt.COUNT.pack_into(files.memory, fmt.DROPPED_AT, (offset - files.end) // fmt.RECORD.size + 1)
         return False
+
+    def open(self) -> None:
+        """Make the files, unless they are there; from then on the process is watched. The first event does that, at the
+        latest: called before, what the process does until then is seen."""
+        with self._lock:
+            if self._phase is Phase.NEW:
+                self._phase = Phase.OPENING
+                self._phase = Phase.OPEN if self._open() else Phase.CLOSED
 
     @property
     def failure(self) -> OSError | None:
@@ -188,7 +195,7 @@ class EventWriter:
             self._watch = watch.begin(self._files.path, progress=self._offsets.__repr__)
             if self._watch is not None:
                 weakref.finalize(self, self._watch.stop)
-        return self._grow(self._files, fmt.HEADER_SIZE)
+        return True
 
     def _grow(self, files: _Files, offset: int) -> bool:
         """Reserve disk space up to `offset` and beyond. False if the disk is full."""

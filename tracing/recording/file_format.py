@@ -146,6 +146,16 @@ def read_header(path: Path) -> Header | None:
     return header if header is not None and header.magic == MAGIC else None
 
 
+def has_events(directory: Path) -> bool:
+    """Whether any process has recorded an event into it."""
+    for path in _own_events(directory):
+        with open(path, "rb") as file:
+            file.seek(HEADER_SIZE)
+            if any(file.read(RECORD.size)):
+                return True
+    return False
+
+
 def count_records(fd: int, capacity: int, chunk: int = 1 << 14) -> int:
     """How many records are in an events file whose process did not write that down: up to the first stretch of
     `chunk` empty ones. Threads that died between claim and write leave shorter gaps."""

@@ -67,5 +67,8 @@ def record_this_child() -> None:
 
     if RUN in os.environ and events.installed() is None:
         directory, run, capacity = json.loads(os.environ[RUN])
-        events.install(Child(Path(directory), run, capacity).record)
+        child = Child(Path(directory), run, capacity)
+        events.install(child.record)
         attach_everything()
+        if process_header.launch() is not None:  # a rank, which may hang before its first loader
+            child.become_a_part()

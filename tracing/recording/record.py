@@ -7,8 +7,9 @@ with tracing.record("run.trace"):
 Processes beside the one that records, each of which has its loaders recorded into a part of the same trace, a folder of
 its own (tracing.trace.parts reads them):
 1. A loader's worker is given its main's recorder, and records beside main.
-2. Any other child waits, with a Child for a recorder, until it iterates a loader: then it becomes a part. What an
-   iterator does that it inherited at a fork is not recorded: that iterator is its parent's.
+2. Any other child waits, with a Child for a recorder, until it iterates a loader: then it becomes a part (a rank of
+   torchrun does at once). What an iterator does that it inherited at a fork is not recorded: that iterator is its
+   parent's.
 3. A process becomes a Child when it is forked. How others do, under `tracing run`: tracing.recording.processes.
 """
 
@@ -67,7 +68,8 @@ class record:  # in lower case because it reads as a function: `with record(path
                 self._claimed = True
             trace_directory.recorded_here.add(self.path)
             self._pid = os.getpid()
-            self._writer = EventWriter(self.path, self.capacity, opened=self._note_the_rank)
+            self._writer = EventWriter(self.path, self.capacity, first=self._note_the_rank)
+            self._writer.open()  # now: a program may hang before its first event
             self._previous = events.install(self._writer.record)
             if self.memory and sys.platform == "linux":
                 self._sampler = MemorySampler(self.path / fmt.MEMORY)
@@ -140,11 +142,12 @@ class Child:
             return
         with self._lock:
             if events.installed() == self.record:
-                self._become_a_part(text)
+                self.become_a_part(text)
         if (recorder := events.installed()) is not None:
             recorder(kind, epoch_id, task, worker, queue, value, text)
 
-    def _become_a_part(self, loader: object) -> None:
+    def become_a_part(self, loader: object = None) -> None:
+        """`loader` is the configuration of the one that it is about to iterate."""
         events.install(None)  # also what is put back when the part's recording stops
         recording = PartRecording(self.directory, self.run, self.capacity, loader)
         try:

@@ -19,6 +19,8 @@ FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records read at once: few at firs
 MAX_HOLES = 64  # records claimed but not yet written that are looked at again: each thread claims one at a time
 MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
 
+GONE = "gone: the trace was removed, or recorded anew"
+
 KNOWN_KINDS = np.zeros(256, bool)
 KNOWN_KINDS[[0, *Kind]] = True
 
@@ -74,7 +76,7 @@ class ProcessFiles:
         try:
             records = self._read_events()
         except FileNotFoundError:
-            self._damaged("gone: the trace was removed, or recorded anew", 0)
+            self._damaged(GONE, 0)
             return np.empty(0, fmt.RECORD_DTYPE)
         # The texts last: a text is written before the record that points to it.
         self._read_texts()
@@ -109,6 +111,8 @@ class ProcessFiles:
             self._damaged("not an events file: it does not begin as one", 0)
         elif header.version > fmt.VERSION:
             raise TraceError(f"format {header.version} is newer than this program's, {fmt.VERSION}", self.path, 8)
+        elif self.header is not None and header.start != self.header.start:
+            self._damaged(GONE, 0)
         elif header.record_size != fmt.RECORD.size or header.capacity < 0:
             self._damaged("damaged header", 12)
         if not self._broken:

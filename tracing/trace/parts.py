@@ -59,18 +59,36 @@ class Part:
     @property
     def recorded(self) -> bool:
         """Whether it has events."""
-        return bool(fmt.events_files(self.path))
+        return fmt.has_events(self.path)
 
 
 def parts(path: str | os.PathLike[str]) -> list[Part]:
     """The parts of the run in `path` that recorded anything: by rank, then by when they began. If torchrun began anew,
-    only those of its last attempt. A trace of one process is its own only part, even if it is empty."""
+    only those of its last attempt. If none did, the ranks. A trace of one process is its own only part, even if it is
+    empty."""
+    every = _every_part(path)
+    return _last_attempt([part for part in every if part.recorded]) or _ranks(every) or every[:1]
+
+
+def ranks_without_events(path: str | os.PathLike[str]) -> list[Part]:
+    """The ranks that are none of these, because they have recorded nothing."""
+    found = parts(path)
+    return [part for part in _ranks(_every_part(path)) if part not in found and not part.recorded]
+
+
+def _every_part(path: str | os.PathLike[str]) -> list[Part]:
+    """The process that was run is the first."""
     root = Part(Path(path))
-    found = [Part(each) for each in sorted(fmt.parts_directory(root.path).glob("*")) if fmt.is_trace(each)]
-    recorded = [part for part in (root, *found) if part.recorded]
-    attempt = max((part.about.get("restart") or 0 for part in recorded), default=0)
-    last = [part for part in recorded if part.about.get("restart") in (attempt, None)]
-    return sorted(last, key=_order) or [root]
+    return [root, *(Part(each) for each in sorted(fmt.parts_directory(root.path).glob("*")) if fmt.is_trace(each))]
+
+
+def _ranks(every: list[Part]) -> list[Part]:
+    return _last_attempt([part for part in every if part.rank is not None])
+
+
+def _last_attempt(found: list[Part]) -> list[Part]:
+    attempt = max((part.about.get("restart") or 0 for part in found), default=0)
+    return sorted((part for part in found if part.about.get("restart") in (attempt, None)), key=_order)
 
 
 def _order(part: Part) -> tuple[bool, int, int]:

@@ -25,7 +25,7 @@ import numpy as np
 from minidl.events import Kind
 from tracing.trace.event_index import Lane
 from tracing.trace.file_reader import TraceDamage, TraceError
-from tracing.trace.parts import Part, parts
+from tracing.trace.parts import Part, parts, ranks_without_events
 from tracing.trace.trace import Trace
 
 # By what share of the last rank's lateness the others' steps are longer:
@@ -96,6 +96,7 @@ class Ranks:
     path: Path
     all: list[Rank]
     together: list[Rank]  # those that train one model, by rank; of a rank that was started again, the last
+    without_events: Sequence[Rank] = ()  # not in `all`: they have come to no loader
 
     @property
     def world_size(self) -> int:
@@ -220,6 +221,7 @@ def open_ranks(path: str | os.PathLike[str]) -> Ranks:
     """The run in `path`. Raises TraceError as `tracing.load` does, if none of its parts can be read; for anything else
     that cannot be read, a TraceDamage warning is issued."""
     every, found, errors = parts(path), [], list[TraceError]()
+    without_events = [Rank(part, Trace(part.path), part.name) for part in ranks_without_events(path)]
     names = [part.name for part in every]
     for part in every:
         name = part.name if names.count(part.name) == 1 else f"{part.name} (pid {part.about.get('pid')})"
@@ -232,7 +234,7 @@ def open_ranks(path: str | os.PathLike[str]) -> Ranks:
         raise errors[0]
     for damage in errors:
         warnings.warn(str(damage), TraceDamage, stacklevel=2)
-    return Ranks(Path(path), found, list(_together(found)))
+    return Ranks(Path(path), found, list(_together(found)), without_events)
 
 
 def _together(ranks: list[Rank]) -> Iterator[Rank]:

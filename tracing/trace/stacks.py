@@ -1,6 +1,6 @@
 """In which lines the threads of a process were when no event came for long: `trace.stacks`.
 
-tracing.recording.watch looks when a process has emitted nothing for 2 s, and again after 4, 8, 16 s and so on.
+tracing.recording.watch looks when a process has emitted nothing for 2 s, and again after 4 s, 8 s, and every 4 s.
 """
 
 from __future__ import annotations

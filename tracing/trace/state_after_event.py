@@ -53,7 +53,7 @@ def label(task: int) -> Label:
 def state(trace: Trace, k: int) -> State:
     """The state after event `k`, 0 <= k < len(trace), or -1 for an empty trace."""
     if k < 0:
-        return State(-1, 0, [])
+        return State(-1, trace.start, [])
     index = trace.index
     shown = [Snapshot(trace, number, k).take() for number in alive(index, k)]
     if not shown:

@@ -266,8 +266,8 @@ class Trace:
 
     @property
     def start(self) -> int:
-        """Time of the first event (ns); 0 for a trace without events."""
-        return int(self._buffer["time"][0]) if self._length else 0
+        """Time of the first event (ns); of a trace without events, when its recording began."""
+        return int(self._buffer["time"][0] if self._length else self.about.get("monotonic", 0))
 
     @property
     def duration(self) -> int:

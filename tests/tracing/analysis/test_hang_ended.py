@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
 
 import tracing
 from minidl.events import Kind
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.hang.lines import SILENT
-from tracing.analysis.hang.patience import FLOOR_ENDED, TIMES
+from tracing.analysis.hang.patience import FLOOR_ENDED, FLOOR_UNKNOWN, TIMES
 from tracing.analysis.hang.stuck_moments import Ending
+from tracing.trace.parts import parts
+from tracing.views.live.live import watch
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -49,9 +53,9 @@ STUCK = [
 
 
 @contextlib.contextmanager
-def running(directory: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(directory: Path, *args: str, by: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
     """The program, recorded, in a process group of its own. At the end none of it is left."""
-    command = [sys.executable, "-m", "tracing", "run", "-o", str(directory), str(PROGRAM), *args]
+    command = [sys.executable, "-m", "tracing", "run", "-o", str(directory), *by, str(PROGRAM), *args]
     with open(directory.with_suffix(".txt"), "wb") as output:
         program = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
     family = [psutil.Process(program.pid)]
@@ -62,6 +66,9 @@ def running(directory: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
             family += family[0].children(recursive=True)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
+        for each in family[1:]:  # torchrun's ranks are in groups of their own
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
         program.wait()
         psutil.wait_procs(family, timeout=10)
 
@@ -84,7 +91,7 @@ def loaded(directory: Path) -> tracing.Trace:
 @pytest.mark.parametrize(("loader", "where", "how", "cause"), STUCK)
 def test_what_it_hung_in_leads_the_report(loader: str, where: str, how: str, cause: Cause, tmp_path: Path) -> None:
     path = tmp_path / "trace"
-    line = next(n for n, text in enumerate(PROGRAM.read_text().splitlines(), 1) if f"# stuck: {where}" in text)
+    line = line_of(where)
     with running(path, loader, where) as program:
         while not any(stack.line() and f"# stuck: {where}" in str(stack.line()) for stack in loaded(path).stacks):
             time.sleep(0.1)
@@ -132,10 +139,73 @@ def test_code_that_keeps_pythons_lock_shows_by_its_silence(where: str, tmp_path:
     assert "Its process has given no sign of life for" in found.notes()[0] and "Python's lock" in found.notes()[0]
 
 
+def line_of(where: str) -> int:
+    return next(n for n, text in enumerate(PROGRAM.read_text().splitlines(), 1) if f"# stuck: {where}" in text)
+
+
+def command(name: str, path: Path) -> str:
+    """What a command of `python -m tracing` prints, on one line."""
+    done = subprocess.run([sys.executable, "-m", "tracing", name, str(path)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
+
+
+def seen_at(path: Path, line: int, for_ns: int) -> bool:
+    """Whether the process of a trace without events was seen in this line of the program, for so long."""
+    with contextlib.suppress(tracing.TraceError):
+        trace = tracing.load(path)
+        seen = [each.time for each in trace.stacks if (own := each.own_line()) is not None and own.line == line]
+        return len(trace.samples) > 0 and bool(seen) and int(trace.samples["time"].max()) - seen[0] > for_ns
+    return False
+
+
+@pytest.mark.parametrize("how", SIGNALS)
+def test_a_hang_before_the_first_loader_is_known_whatever_ends_it(how: str, tmp_path: Path) -> None:
+    path, line = tmp_path / "trace", line_of("before")
+    with running(path, "torch", "before") as program:
+        while not seen_at(path, line, FLOOR_ENDED):
+            time.sleep(0.1)
+        shown = io.StringIO()
+        console, in_half_a_minute = Console(file=shown, width=200), lambda: time.monotonic_ns() + FLOOR_UNKNOWN
+        watch(path, once=True, console=console, clock=in_half_a_minute)
+        end(program, how)
+    hang = explain(tracing.load(path))
+    assert hang is not None and hang.cause is Cause.BEFORE
+    assert hang.ending is (Ending.INTERRUPTED if "Ctrl-C" in how else Ending.KILLED)
+    assert f"it looks stuck: main (pid {program.pid}) is in code of the program, at stuck.py:{line}" in shown.getvalue()
+    for name in ("report", "check"):
+        text = command(name, path)
+        assert f"main (pid {program.pid})" in text and "begun no loader, and been in the same function, for" in text
+        assert f"stuck.py:{line}, main: never.wait()" in text and f"Look at {PROGRAM}:{line}" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "before, rank 1"])
+def test_ranks_that_come_to_no_loader_are_named_beside_those_that_do(where: str, tmp_path: Path) -> None:
+    path, line = tmp_path / "trace", line_of("before")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ranks = [0, 1] if where == "before" else [1]
+    with running(path, "torch", where, by=torchrun) as program:
+        while sum(seen_at(part, line, FLOOR_ENDED) for part in path.glob("parts/*")) < len(ranks):
+            time.sleep(0.1)
+        while len(ranks) == 1 and [part.rank for part in parts(path)] != [0]:  # its first event
+            time.sleep(0.1)
+        for each in psutil.Process(program.pid).children(recursive=True):
+            each.kill()
+        end(program, "kill -9 of all")
+    text = command("report", path)
+    for rank in ranks:
+        (part,) = path.glob(f"parts/rank{rank}-*")
+        assert f"main (pid {part.name.partition('-')[2]}) was killed" in text
+        assert f"Rank {rank}" in text and f"stuck.py:{line}, main: never.wait()" in text
+    assert f"stuck.py:{line}" in command("check", path)
+    assert [part.rank for part in parts(path)] == ([0, 1] if where == "before" else [0])
+
+
 HEALTHY = [("nowhere", how) for how in ("Ctrl-C", "kill -9 of main", "kill -9 of all")]
 
 
-@pytest.mark.parametrize(("where", "how"), [*HEALTHY, ("break", ""), ("evaluates", "")])
+@pytest.mark.parametrize(("where", "how"), [*HEALTHY, ("break", ""), ("evaluates", ""), ("prepares", "")])
 def test_what_did_not_hang_is_not_said_to(where: str, how: str, tmp_path: Path) -> None:
     """An epoch's end that takes 3 s, and returns, is none; nor is a run that was ended while it got on."""
     path = tmp_path / "trace"

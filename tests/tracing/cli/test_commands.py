@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 import tracing
-from minidl.events import Kind, emit
+from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tracing.__main__ import main
 from tracing.analysis.compare import compare
 from tracing.cli.commands.live import wait_for_first_event
 from tracing.recording import file_format as fmt
+from tracing.recording.event_writer import EventWriter
 
 COMMANDS = ("demo", "run", "live", "timeline", "sequence", "step", "report", "check", "compare", "whatif", "export")
 
@@ -294,10 +295,12 @@ def test_a_recording_has_begun_once_its_header_is_whole(tmp_path: Path, monkeypa
     steps: list[Callable[[], object]] = [
         lambda: early.touch(),
         lambda: early.write_bytes(bytes(fmt.HEADER_SIZE + fmt.RECORD.size)),
-        lambda: emit(Kind.LOADER),
+        EventWriter(tmp_path).open,
     ]
     monkeypatch.setattr("time.sleep", lambda seconds: steps.pop(0)())
     with tracing.record(tmp_path):
+        (its_own,) = fmt.events_files(tmp_path)
+        its_own.unlink()  # it makes this after the description, by which it is found
         wait_for_first_event(tmp_path)
     assert steps == []
 

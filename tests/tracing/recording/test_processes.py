@@ -16,6 +16,7 @@ from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT
 from tracing.recording import file_format as fmt
 from tracing.trace.parts import Part, parts
+from tracing.trace.trace import Trace
 
 pytestmark = [pytest.mark.timeout(110), pytest.mark.skipif(sys.platform == "win32", reason="it forks")]
 
@@ -94,7 +95,7 @@ def test_a_child_that_loads_is_a_part(name: str, tmp_path: Path) -> None:
         assert part.about["pid"] != root["pid"] and part.about["host"] == root["host"] and part.rank is None
         assert part.about["parent"] == root["pid"] or name in ("forkserver", "shell")
         assert (part.about["stopped"] is None) == (name == "os.fork, os._exit")
-    assert fmt.events_files(tmp_path / "trace") == []
+    assert len(Trace(tmp_path / "trace")) == 0
 
 
 FORKS_WHILE_LOADING = """

@@ -233,9 +233,11 @@ def test_its_files_are_replaced_with_their_trace(tmp_path: Path, monkeypatch: py
         emit(Kind.ASKED)
         until(lambda: tracing.load(tmp_path).stacks)
     assert set(fmt.files_of(tmp_path)) == set(tmp_path.iterdir())
+    monkeypatch.undo()
     with tracing.record(tmp_path):
         pass
-    assert {path.name for path in tmp_path.iterdir()} == {fmt.DESCRIPTION, fmt.SOURCES}
+    assert set(fmt.files_of(tmp_path)) == set(tmp_path.iterdir())
+    assert tracing.load(tmp_path).stacks == []
 
 
 def test_half_a_line_and_half_a_sample_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

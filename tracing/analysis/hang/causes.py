@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from tracing.trace.stacks import Line
+
 SEE_WHERE = "See where it is: py-spy dump --pid {pid}"  # where its line is not known
 
 
@@ -19,6 +21,11 @@ class Cause(enum.Enum):
         cause.why, cause.advice = why, advice
         return cause
 
+    def advise(self, pid: int, line: Line | None) -> str:
+        """What to do, given its process and the line that it is in, if that is known."""
+        where = SEE_WHERE.format(pid=pid) if line is None else f"Look at {line.file}:{line.line}"
+        return self.advice.replace(SEE_WHERE, "{where}").format(pid=pid, where=where)
+
     # The user's code
     DATASET = "It is in the dataset's code: the loader can only wait until that returns."
     COLLATE = "It is in collate_fn: the loader can only wait until that returns."
@@ -29,6 +36,7 @@ class Cause(enum.Enum):
         "No batch is asked for: the training step, or whatever the program does instead, has not returned.",
         f"It is not the loader. {SEE_WHERE}",
     )
+    BEFORE = "No loader can be the reason: none has begun."
     # Processes
     STOPPED = (
         "Its process is stopped (SIGSTOP, Ctrl-Z, a debugger) and does nothing until it is continued.",

@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.hang.causes import SEE_WHERE, Cause
+from tracing.analysis.hang.before_loaders import explain_before_loaders
+from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.hang import Hang, LastEvent
 from tracing.analysis.hang.lines import Lines
 from tracing.analysis.hang.patience import FLOOR_UNKNOWN, patience
@@ -37,6 +38,8 @@ def explain(trace: Trace, now: int | None = None) -> Hang | None:
     it is still going on, or else until its last event. Where events are missing (a file was full, cut off or damaged),
     only what came before is judged.
     """
+    if not len(trace):
+        return explain_before_loaders(trace, now)
     simulated = processes_of_a_simulation(trace.about)
     moments = ends(trace, simulated or processes(trace.path), now)
     if simulated:
@@ -116,10 +119,7 @@ def _is_overdue(trace: Trace, moment: Moment, last: int) -> bool:
 
 
 def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment) -> str:
-    advice = cause.advice
-    if blamed.line is not None and SEE_WHERE in advice:
-        advice = advice.replace(SEE_WHERE, f"Look at {blamed.line.file}:{blamed.line.line}")
-    advice = advice.format(pid=blamed.pid)
+    advice = cause.advise(blamed.pid, blamed.line)
     forked = loader.num_workers > 0 and loader.config.get("start_method") == "fork"
     if cause in (Cause.DATASET, Cause.START) and forked and (blamed.line is None or LOCKS.search(blamed.line.source)):
         advice += " (it was forked: a lock that another thread of main held just then stays locked in it forever)"

@@ -46,9 +46,12 @@ class Hang:
 
     @property
     def headline(self) -> str:
-        stuck = self.ending.value.format(who=self.links[0].who, age=duration(self.age))
+        who, age = self.links[0].who, duration(self.age)
+        if self.cause is Cause.BEFORE:
+            what = "been in the same function" if self.links[0].line else "given no sign of life"
+            return self.ending.value.format(who=who, what=f"begun no loader, and {what},", age=age) + "."
         usual = f"before, it took at most {duration(self.usual)}" if self.usual >= 0 else "it is the first time"
-        return f"{stuck} ({usual})."
+        return self.ending.value.format(who=who, what="made no progress", age=age) + f" ({usual})."
 
     @property
     def why(self) -> str:
@@ -69,7 +72,8 @@ class Hang:
             for each in last.values()
         )
         beside = f" Beside it: {'; '.join(self._beside)}." if self.beside else ""
-        return [f"{self.headline} {chain} {self.why}{beside} {self.advice}.", f"Last events: {events}."]
+        last_events = [f"Last events: {events}."] if last else []
+        return [f"{self.headline} {chain} {self.why}{beside} {self.advice}.", *last_events]
 
     def __str__(self) -> str:
         lines = [self.headline]
@@ -82,7 +86,7 @@ class Hang:
             lines += ["Other threads of its process", *(f"  {each}" for each in self._beside)]
         if self.others:
             lines += ["Other workers", *(f"  {self._in_words(link)}" for link in self.others)]
-        lines.append("Last events")
+        lines += ["Last events"] * bool(self.last_events)
         rows = [(each.who, f"pid {each.pid}", f"{duration(each.age)} ago") for each in self.last_events]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for each, (who, pid, age) in zip(self.last_events, rows, strict=True):
@@ -92,8 +96,9 @@ class Hang:
 
     def _in_words(self, link: Link) -> str:
         since = f"{(link.since - self.start) / 1e9:.3f} s"
-        lasted = f"for {duration(self.until - link.since)}, since {since} [event {link.event}]"
-        return f"{link.who} {link.what}: {lasted}" + _place(link)
+        lasted = f"for {duration(self.until - link.since)}, since {since}"
+        shown_by = f" [event {link.event}]" if link.event >= 0 else ""
+        return f"{link.who} {link.what}: {lasted}{shown_by}{_place(link)}"
 
 
 def _place(link: Link) -> str:

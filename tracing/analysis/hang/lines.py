@@ -40,6 +40,16 @@ class Lines:
         stack = self._stack(pid, since)
         return stack.own_line(thread) if stack is not None else None
 
+    def same_function(self, pid: int) -> int:
+        """Just before it was first seen in the function of the program that its main thread is in (ns); 0: in none."""
+        since, function = 0, None
+        for stack in reversed([each for each in self._stacks if each.pid == pid]):
+            own = stack.own_line()
+            if own is None or function not in (None, (own.file, own.function)):
+                break
+            since, function = stack.time - 1, (own.file, own.function)
+        return since
+
     def add_to(self, link: Link) -> Link:
         """With the line that it is in, if that is known. One that merely waits for a message needs a line of the
         program, for any other the innermost will do."""

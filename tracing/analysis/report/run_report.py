@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tracing.analysis.check.ranks import check_ranks
+from tracing.analysis.hang.explain import explain
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.report.causes import NO_PROBLEM
 from tracing.analysis.report.hold_up import HoldUp, hold_up
@@ -51,7 +52,8 @@ class RankReport:
 
     @property
     def troubled(self) -> bool:
-        return any(each.hung or each.ended_early for each in self.report.loaders)
+        hangs_before_them = not self.report.loaders and bool(self.report.notes)
+        return hangs_before_them or any(each.hung or each.ended_early for each in self.report.loaders)
 
     @property
     def cost_ns(self) -> int:
@@ -162,14 +164,17 @@ def report(run: Trace | Ranks | str | os.PathLike[str], patience: float = math.i
     if isinstance(run, Trace):
         return report_of_trace(run, patience)
     ranks = run if isinstance(run, Ranks) else open_ranks(run)
+    hangs = ((each.name, explain(each.trace)) for each in ranks.without_events)
+    notes = [f"{_upper(name)}: {hang.notes()[0]}" for name, hang in hangs if hang is not None]
     if len(ranks.all) == 1:
-        return report_of_trace(ranks.all[0].trace, patience)
+        of_one = report_of_trace(ranks.all[0].trace, patience)
+        return replace(of_one, notes=notes + of_one.notes)
     waited = dict(zip((each.name for each in ranks.together), ranks.steps.waited.sum(axis=0).tolist(), strict=True))
     share = patience / len(ranks.all)
     reports = [RankReport(each, report_of_trace(each.trace, share), waited.get(each.name, 0)) for each in ranks.all]
     findings, held = check_ranks(ranks), hold_up(ranks)
     wrong = [finding for finding in findings if finding.wrong]
-    notes = [f"{_upper(each.what)}." for each in wrong] + clock_notes([each.part for each in ranks.all])
+    notes += [f"{_upper(each.what)}." for each in wrong] + clock_notes([each.part for each in ranks.all])
     if 0 < len(ranks.together) < ranks.world_size:
         notes.append(f"Only {len(ranks.together)} of {ranks.world_size} ranks were recorded here.")
     warnings, opened = len(findings) - len(wrong), _opened(reports, ranks, held)

@@ -35,7 +35,7 @@ def text(report: Report) -> str:
 def first_lines(report: Report) -> list[str]:
     lines = [line for note in report.notes for line in wrap("Note: ", note)]
     if not report.loaders:
-        return [*lines, *[NO_LOADER] * (not report.trace.unseen)]
+        return [*lines, *[NO_LOADER] * (not report.notes)]
     first = report.loaders[0]
     return [*lines, *(_headline(first) if len(report.loaders) > 1 else []), *_main_part(report, first)]
 

@@ -27,8 +27,8 @@ def run(args: argparse.Namespace) -> int:
     result = f"{broken} broken invariants" if broken else "all invariants hold"
     result += f"; {wrong} wrong with the ranks as a whole" if wrong else ""
     print(f"{sum(len(each.trace) for each in ranks.all):,} events{several}: {result}")
-    for rank in ranks.all:
-        explain_hang(rank.trace, f"{rank.name}: " if several else "")
+    for rank in [*ranks.all, *ranks.without_events]:
+        explain_hang(rank.trace, f"{rank.name}: " if several or rank in ranks.without_events else "")
     return 1 if broken or wrong else 0
 
 

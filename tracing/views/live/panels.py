@@ -89,7 +89,7 @@ def plain(state: State, recent: Recent) -> str:
     """The same in one line, for output outside a terminal."""
     loader = choose(state, recent.loader)
     if loader is None:
-        return f"{(recent.now - recent.start) / 1e9:.1f} s: no loader has begun yet"
+        return "; ".join([f"{(recent.now - recent.start) / 1e9:.1f} s: no loader has begun yet", *recent.stuck])
     parts = [f"{(recent.now - recent.start) / 1e9:.1f} s: loader {loader.loader}, epoch {loader.epoch}"]
     parts.append(f"{loader.yielded} batches yielded, {recent.batches_per_second:.1f} a second")
     parts.append(f"main {loader.main.status.value}, in the loader {recent.in_loader:.0%}")

@@ -51,7 +51,7 @@ class Live:
         self.trace.refresh()
         state = self.trace.state(-1)
         self._check_for_hang(state)
-        running = not self._over and any(loader.alive for loader in state.loaders)
+        running = not self._over and (not state.loaders or any(loader.alive for loader in state.loaders))
         return state, max(state.time, self._clock()) if running else state.time
 
     def _check_for_hang(self, state: State) -> None:
