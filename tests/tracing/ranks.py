@@ -118,7 +118,19 @@ def streams(rank: int) -> None:
 
 def model_parallel(rank: int) -> None:
     """Both ranks hold a part of one model: they load the same."""
-    train(DataLoader(Numbers(), batch_size=4, sampler=DistributedSampler(Numbers(), num_replicas=1, rank=0)))
+    torch.manual_seed(1)
+    train(
+        DataLoader(
+            Numbers(), batch_size=4, sampler=DistributedSampler(Numbers(), num_replicas=1, rank=0), num_workers=1
+        )
+    )
+
+
+def tensor_parallel(rank: int) -> None:
+    """So do these, by a sampler that says nothing of ranks; their workers have equal seeds, to augment alike."""
+    torch.manual_seed(1)
+    order = torch.randperm(43, generator=torch.Generator().manual_seed(7)).tolist()
+    train(DataLoader(Numbers(), batch_size=4, sampler=order, num_workers=1), set_epoch=False)  # type: ignore[arg-type]
 
 
 def slow(rank: int) -> None:
@@ -214,8 +226,8 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
     each.__name__: each
     for each in (
         even, dropped, left, own_sampler, streams, model_parallel, slow, late, validates, alone, forgotten,
-        forgotten_anew, unshared, all_of_it, same_share, other_seeds, too_many_shares, hangs, idle_at_the_end, seeds,
-        reseeded, options,
+        forgotten_anew, unshared, tensor_parallel, all_of_it, same_share, other_seeds, too_many_shares, hangs,
+        idle_at_the_end, seeds, reseeded, options,
     )
 }  # fmt: skip
 

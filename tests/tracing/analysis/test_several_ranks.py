@@ -47,7 +47,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return of
 
 
-def findings(run: Path) -> list[tuple[str, bool]]:
+def findings(run: Path) -> list[tuple[str, bool | None]]:
     """The name of each finding, and whether it is wrong. All invariants of each rank must hold."""
     found = tracing.check(run)
     assert all(isinstance(each, tracing.Finding) for each in found)
@@ -56,7 +56,7 @@ def findings(run: Path) -> list[tuple[str, bool]]:
 
 # ---- what is wrong
 
-WRONG, WARNED = True, False
+WRONG, WARNED, EITHER = True, False, None
 FOUND = {
     "forgotten": [("set_epoch", WRONG), ("seeds", WARNED)],
     "forgotten_anew": [("set_epoch", WRONG)],
@@ -64,7 +64,8 @@ FOUND = {
     "other_seeds": [("each sample once", WRONG), ("same options", WRONG)],
     "too_many_shares": [("each sample once", WRONG)],
     "even": [("set_epoch", WARNED)],
-    "unshared": [("a share each", WRONG), ("seeds", WARNED)],
+    "unshared": [("a share each", EITHER)],
+    "tensor_parallel": [("a share each", EITHER)],
     "all_of_it": [("a share each", WARNED)],
     "hangs": [("equal numbers of batches", WRONG)],
     "idle_at_the_end": [("equal numbers of batches", WARNED)],
@@ -85,7 +86,7 @@ def test_what_is_right_raises_no_alarm(name: str, ranks: Recorded) -> None:
 
 def test_a_finding_names_the_events_that_show_it(ranks: Recorded) -> None:
     run = open_ranks(ranks("unshared"))
-    (found, _) = tracing.check(ranks("unshared"))
+    (found,) = tracing.check(ranks("unshared"))
     assert (
         isinstance(found, tracing.Finding)
         and found.shown_by is not None
@@ -110,8 +111,10 @@ def test_cut_off_anywhere_a_rank_raises_no_alarm(name: str, ranks: Recorded, tmp
 
 
 def test_the_command_tells_wrong_from_warned(ranks: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(ranks("unshared"))]) == 1
+    assert main(["check", str(ranks("same_share"))]) == 1
     assert "1 wrong with the ranks as a whole" in capsys.readouterr().out
+    assert main(["check", str(ranks("tensor_parallel"))]) == 0
+    assert "right or wrong: a share each: ranks 0 and 1 load the same 43 samples" in capsys.readouterr().out
     assert main(["check", str(ranks("seeds"))]) == 0
     text = capsys.readouterr().out
     assert "warning: seeds: the workers of ranks 0 and 1" in text and "all invariants hold" in text
@@ -166,9 +169,17 @@ def test_the_json_has_every_rank_and_the_loaders_of_the_opened_one(
 
 
 def test_what_is_wrong_is_a_note_of_the_report(ranks: Recorded) -> None:
-    report = tracing.report(ranks("unshared"))
-    assert isinstance(report, tracing.RunReport) and "load the same 43 samples in the same order" in report.notes[0]
+    report = tracing.report(ranks("forgotten"))
+    assert isinstance(report, tracing.RunReport) and "draws its 22 samples in the same order" in report.notes[0]
     assert report.warnings == 1 and str(report).startswith("Note: ")
+
+
+def test_ranks_that_load_the_same_samples_may_hold_parts_of_one_model(ranks: Recorded) -> None:
+    """Both readings are in one note; equal seeds, which go with it, are no finding of their own."""
+    report = tracing.report(ranks("tensor_parallel"))
+    assert isinstance(report, tracing.RunReport) and len(report.notes) == 1 and report.warnings == 0
+    assert "right if they hold parts of one model" in report.notes[0] and "DistributedSampler" in report.notes[0]
+    assert findings(ranks("model_parallel")) == [], "its sampler says that there is one share"
 
 
 def test_a_rank_that_hung_is_opened(ranks: Recorded) -> None:

@@ -1,7 +1,8 @@
 """`tracing.check()`, and what only all ranks together show: samples that nobody loads, or all; unequal numbers.
 
 Each audit is a name, a sentence, and a function that yields what breaks it: in words, whether the result of the
-training is wrong (otherwise that depends on what the program means to do), and the events that show it.
+training is wrong (False: it may be meant so; None: one of two readings, which a trace cannot tell apart, is wrong), and
+the events that show it.
 
 Legend
     same      {0: 1, 1: 1}           position of a rank -> its number of a loader: see tracing.trace.ranks
@@ -34,19 +35,19 @@ OPTIONS = (
     "timeout", "start_method", "package",
 )  # fmt: skip
 Shown = dict[str, list[int]]  # name of a rank -> positions of events in its trace
-Broken = Iterator[tuple[str, bool, Shown]]
+Broken = Iterator[tuple[str, bool | None, Shown]]
 
 
 @dataclass(frozen=True)
 class Finding(Violation):
     """What several ranks show together. `events` is empty: see `shown_by`."""
 
-    wrong: bool = True  # what is computed is wrong, or it hangs; else a warning
+    wrong: bool | None = True  # what is computed is wrong, or it hangs; None: or it is meant so; else a warning
     shown_by: Shown | None = None
 
     def __str__(self) -> str:
         shown = "; ".join(f"{name}: {', '.join(map(str, events))}" for name, events in (self.shown_by or {}).items())
-        warning = "" if self.wrong else "warning: "
+        warning = {True: "", False: "warning: ", None: "right or wrong: "}[self.wrong]
         return f"{warning}{self.name}: {self.what}{f' (events of {shown})' if shown else ''}"
 
 
@@ -75,7 +76,7 @@ def check_ranks(ranks: Ranks) -> list[Finding]:
         for each in AUDITS
         for what, wrong, by in each.breaches(ranks)
     ]
-    return sorted(found, key=lambda finding: not finding.wrong)
+    return sorted(found, key=lambda finding: (True, None, False).index(finding.wrong))
 
 
 def check(run: Trace | Ranks | str | os.PathLike[str]) -> list[Violation]:
@@ -263,8 +264,12 @@ def a_share_each(ranks: Ranks) -> Broken:
         who, loader = names(ranks, same), _loader(ranks, same)
         if all(_repeats(keys[0], each) for each in keys[1:]):
             words = f"{who} load the same {common} samples in the same order with {loader}"
-            cure = "give it a DistributedSampler" + ("" if shuffled(keys[0]) else " (unless this is validation)")
-            yield f"{words}: {cure}", shuffled(keys[0]), begins(ranks, same, epoch)
+            validates = "" if shuffled(keys[0]) else ", or validate"
+            readings = (
+                f"right if they hold parts of one model (tensor or pipeline parallel){validates}; wrong if each has "
+                "all of it (data parallel): then give it a DistributedSampler, and the workers of each rank other seeds"
+            )
+            yield f"{words}: {readings}", None if shuffled(keys[0]) else False, begins(ranks, same, epoch)
             return
         if all(set(keys[0]) == set(each) for each in keys[1:]):
             words = f"{who} each load all {common} samples of the dataset with {loader}, in orders of their own"
@@ -330,7 +335,7 @@ def seeds(ranks: Ranks) -> Broken:
                 values = tuple(sorted(events["value"][seeded].tolist()))
                 by_seeds.setdefault(values[:1], []).append((at, seeded[:1].tolist()))
         for (seed,), alike in by_seeds.items():
-            if len(alike) > 1:
+            if len({_order(ranks.together[at], same[at]) for at, _ in alike}) > 1:  # else see "a share each"
                 who = names(ranks, [at for at, _ in alike])
                 what = (
                     f"the workers of {who} draw the same random numbers (their first has seed {seed}): where the "
@@ -338,6 +343,11 @@ def seeds(ranks: Ranks) -> Broken:
                 )
                 yield what, False, {ranks.together[at].name: events for at, events in alike}
                 return  # of the other loaders the same is true
+
+
+def _order(rank: Rank, loader: int) -> str:
+    """What a rank's first epoch draws, as text that no other rank's has unless it draws the same."""
+    return str(keys_of_epoch(rank, loader, rank.epochs(loader)[0]) or rank.name)
 
 
 @audit("same options", "A loader has the same options on every rank.")

@@ -173,7 +173,7 @@ def report(run: Trace | Ranks | str | os.PathLike[str], patience: float = math.i
     share = patience / len(ranks.all)
     reports = [RankReport(each, report_of_trace(each.trace, share), waited.get(each.name, 0)) for each in ranks.all]
     findings, held = check_ranks(ranks), hold_up(ranks)
-    wrong = [finding for finding in findings if finding.wrong]
+    wrong = [finding for finding in findings if finding.wrong is not False]
     notes += [f"{_upper(each.what)}." for each in wrong] + clock_notes([each.part for each in ranks.all])
     if 0 < len(ranks.together) < ranks.world_size:
         notes.append(f"Only {len(ranks.together)} of {ranks.world_size} ranks were recorded here.")

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     for each in found:
         print(each)
     broken = sum(not isinstance(each, tracing.Finding) for each in found)
-    wrong = sum(isinstance(each, tracing.Finding) and each.wrong for each in found)
+    wrong = sum(isinstance(each, tracing.Finding) and each.wrong is True for each in found)
     several = f" of {len(ranks.all)} processes" if len(ranks.all) > 1 else ""
     result = f"{broken} broken invariants" if broken else "all invariants hold"
     result += f"; {wrong} wrong with the ranks as a whole" if wrong else ""
