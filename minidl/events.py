@@ -64,7 +64,7 @@ class Kind(enum.IntEnum):
     # fmt: off
     # The work itself: the thread's CPU time rides along in `value`.
     FETCH_BEGIN = 1, "worker, or main without workers", "starts to ask the dataset for the samples of a task", "CPU ns"
-    FETCH_END = 2, "worker, or main without workers", "has the samples of a task", "CPU ns"
+    FETCH_END = 2, "worker, or main without workers", "has the samples of a task", "CPU ns", "in a worker of torch's loader, where a sample takes long: after how many µs each was there"
     COLLATE_BEGIN = 3, "worker, or main without workers", "starts collate_fn on the samples", "CPU ns"
     COLLATE_END = 4, "worker, or main without workers", "has the batch", "CPU ns"
     PIN_BEGIN = 5, "pin thread, or main without workers", "starts to copy a batch into page-locked memory", "CPU ns"

@@ -7,7 +7,7 @@ A trace is a directory. One file describes it, one names the source lines, and e
     events-1234-0.bin      process 1234: a header, then fixed-size records, in a sparse file
     text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
     usage-1234-0.bin       samples of its CPU time: the last one tells how long it lived (see tracing.recording.watch)
-    stacks-1234-0.jsonl    where its threads were when no event came for long
+    stacks-1234-0.jsonl    where its threads were, now and then and when no event came for long
     memory.bin             samples of memory, if they were asked for (see tracing.recording.memory_sampler)
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.

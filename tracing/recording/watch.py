@@ -1,5 +1,5 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time it has used, and, if no event comes for long, in which lines its threads are.
+alive, how much CPU time it has used, and, now and then and if no event comes for long, in which lines its threads are.
 
 What it guarantees:
 1. It is in no list of threading's, takes no signals, and is not there while the process forks.
@@ -41,6 +41,7 @@ OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for 
 RARELY = SECOND  # ... until they come at this distance
 COST = 1000  # times the CPU time that a sample takes: see 2 above
 STUCK, LONGEST = 2 * SECOND, 4 * SECOND  # the first look at the stacks; then one after as much again, up to this
+FIRST_LOOK = SECOND // 4  # whatever it does, they are looked at then, and whenever it has run for twice as long
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file begins anew
 PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
@@ -60,7 +61,7 @@ class Watch:
         self._stacks = fmt.stacks_file(events)
         # Only one process of a trace samples the machine.
         self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
-        self._begun = time.monotonic_ns()
+        self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
         self._main_clock = _main_threads_clock()
         self._last_stacks = ""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
@@ -119,9 +120,10 @@ class Watch:
             self._sample(now, max(0, now - due))
             if (progress := self._progress()) != seen:
                 seen, since, quiet = progress, now, STUCK
-            elif now - since >= quiet:
+            if now - since >= quiet or now - self._begun >= self._look:
                 self._note_stacks(now)
-                quiet = now - since + min(now - since, LONGEST)
+                self._look = 2 * (now - self._begun)
+                quiet = max(STUCK, now - since + min(now - since, LONGEST))
             often = now - self._begun < OFTEN_FOR
             before, spent = spent, time.thread_time_ns()
             wait = max(OFTEN if often else RARELY, min(COST * (spent - before), SECOND))

@@ -1,6 +1,7 @@
-"""In which lines the threads of a process were when no event came for long: `trace.stacks`.
+"""In which lines the threads of a process were: `trace.stacks`.
 
-tracing.recording.watch looks when a process has emitted nothing for 2 s, and again after 4 s, 8 s, and every 4 s.
+tracing.recording.watch looks when a process has run for 0.25, 0.5, 1, 2, 4 s and so on; and when it has emitted nothing
+for 2 s, for 4 s, 8 s, and then every 4 s.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class Trace:
 
     @property
     def stacks(self) -> list[Stack]:
-        """In which lines the processes were when they emitted no event for long, so far, in time order."""
+        """In which lines the processes were, now and then and when they emitted no event for long, in time order."""
         from tracing.trace import stacks
 
         return stacks.read(self.path)

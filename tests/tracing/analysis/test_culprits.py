@@ -4,6 +4,7 @@ no busy machine makes one of them, or hides it."""
 from __future__ import annotations
 
 import multiprocessing
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -60,6 +61,37 @@ class Locked(loads.Samples):
         return index
 
 
+class Served(loads.Samples):
+    """A server in another process makes the samples, one at a time."""
+
+    def __init__(self, n: int, port: int) -> None:
+        super().__init__(n, loads.quick)
+        self.port = port
+
+    def __getitem__(self, index: int) -> int:
+        with socket.create_connection(("127.0.0.1", self.port)) as server:
+            return server.recv(1)[0]  # here they wait
+
+
+def serve(listener: socket.socket) -> None:
+    while True:
+        client, _ = listener.accept()
+        time.sleep(0.01)
+        client.sendall(b"7")
+        client.close()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of a server."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as listener:
+        server = multiprocessing.get_context("fork").Process(target=serve, args=(listener,), daemon=True)
+        server.start()
+        yield listener.getsockname()[1]
+        server.kill()
+        server.join()
+
+
 class Shards(minidl.IterableDataset):
     """Worker 0 has nearly all of the samples."""
 
@@ -94,8 +126,20 @@ def test_workers_that_wait_for_each_other_are_not_to_be_more(tmp_path: Path, who
     assert not any("num_workers" in promise.options for promise in loader.promises)
 
 
-def test_workers_that_wait_for_storage_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    loader = judged(tmp_path / "run.trace", loads.Samples(96, loads.waits), num_workers=4, batch_size=4, epochs=2)
+def test_a_server_that_serves_one_request_at_a_time_is_the_cause(tmp_path: Path, port: int) -> None:
+    """No worker holds anything that the others wait for, and all of their batches take the same time."""
+    loader = judged(tmp_path / "run.trace", Served(200, port), ATTACHED, num_workers=4, batch_size=4)
+    assert loader.verdict is Verdict.TURNS, loader
+    assert any("what they ask serves one request at a time" in reason.text for reason in loader.why)
+    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# here they wait" in text)
+    assert loader.named.startswith(f"at test_culprits.py:{line}, ") and f"({loader.named})" in loader.verdict_line
+    assert not any(promise.options.get("num_workers", 0) > 4 for promise in loader.promises)
+
+
+@PACKAGES
+def test_workers_that_wait_for_storage_do_not_wait_for_each_other(tmp_path: Path, package: Any) -> None:
+    options = {"num_workers": 4, "batch_size": 4, "epochs": 2}
+    loader = judged(tmp_path / "run.trace", loads.Samples(96, loads.waits), package, **options)
     assert Verdict.TURNS.name.lower() not in loader.causes_ns
 
 

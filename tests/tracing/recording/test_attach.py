@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -358,6 +359,39 @@ assert not hasattr(DataLoader._get_iterator, "__wrapped__")
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=50)
     assert tracing.load(tmp_path / "trace").config(0)["package"] == "torch.utils.data"
+
+
+class Slow:
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.002 if index >= 4 else 0)
+        return index
+
+
+class AllAtOnce(Slow):
+    def __getitems__(self, keys: list[int]) -> list[int]:
+        assert type(keys) is list
+        return [self[key] for key in keys]
+
+
+@pytest.mark.parametrize("dataset", [Slow(), torch.utils.data.Subset(Slow(), range(16)), AllAtOnce()])
+def test_it_is_noted_when_each_slow_sample_was_there(dataset: Any, tmp_path: Path) -> None:
+    """Of the first batch, and from the second slow one on; nothing of a dataset that is asked for all at once."""
+    loader = attach(torch.utils.data.DataLoader(dataset, 4, num_workers=1, multiprocessing_context="fork"))
+    with tracing.record(tmp_path / "run"):
+        assert [batch.tolist() for batch in loader] == [list(range(n, n + 4)) for n in (0, 4, 8, 12)]
+    trace = tracing.load(tmp_path / "run")
+    noted = [trace.text(event) for event in trace.events[trace.events["kind"] == Kind.FETCH_END]]
+    took = (trace.tasks["fetch_end"] - trace.tasks["fetch_begin"]).tolist()
+    if isinstance(dataset, AllAtOnce):
+        assert noted == [None] * 4
+        return
+    assert noted[0] is not None
+    for task in 2, 3:
+        assert len(noted[task]) == 4 and noted[task][-1] * 1000 <= took[task]
+        assert np.diff([0, *noted[task]]).min() >= 2000, "µs"
 
 
 def test_the_benchmark_measures_torch_alone_and_attached(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Each function looks for one culprit, and returns None where the trace does not s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ from minidl.events import Kind, Queue
 from tracing.analysis.measure import cpu
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.task_events import keys_of
-from tracing.trace.intervals import Grid, Intervals
+from tracing.trace.intervals import Grid, Intervals, depth
+from tracing.trace.stacks import Line
 
 SLOWER = 1.5  # times as long as the other workers: a slow one
 FEWEST = 3  # batches of a worker, to judge it
@@ -25,6 +27,11 @@ MOST_ROWS = 200  # batches with few at work to look at
 SURE = 1.65  # standard deviations (of the mean rank, Wilcoxon): chance does it once in twenty times
 ONE_GOES_ON = 1.5  # workers, at most, that do not wait for a lock, of those at work: samples are a little off
 PROPORTIONAL = 0.6  # times and workers at work have the same ratio, give or take this factor
+MOST_NOTED = 400  # batches whose samples are looked at
+FEWEST_GAPS = 30  # between samples of all workers together
+APART = 0.4  # of the mean gap: at most a tenth of the gaps are shorter; chance makes that 0.1
+STEADY = 1.25  # times the quickest tenth that the slowest tenth of samples takes: they all take the same time
+QUICKER = 0.75  # of the median: a sample that takes no longer than this is quicker
 
 
 @dataclass
@@ -49,6 +56,7 @@ class Turns:
     together: Intervals
     at_work: tuple[float, float] | None = None  # workers, during the median of either; None: they are made one by one
     in_lock: float | None = None  # ... or this share of making all batches (`together`) was seen to be waits for a lock
+    gap: float | None = None  # ... or the samples of all workers are made one after the other: so many ns apart
 
 
 def _made(measures: Measures) -> np.ndarray:
@@ -86,7 +94,8 @@ def turns(measures: Measures) -> Turns | None:
     rows = _made(measures)
     if measures.num_workers < 2 or len(rows) < 4 * FEWEST:
         return None
-    return _in_a_lock(measures, rows) or _one_by_one(measures, rows) or _a_share_each(measures, rows)
+    found = _in_a_lock(measures, rows) or _one_by_one(measures, rows)
+    return found or _served_in_turn(measures, rows) or _a_share_each(measures, rows)
 
 
 def _in_a_lock(measures: Measures, rows: np.ndarray) -> Turns | None:
@@ -111,14 +120,60 @@ def _one_by_one(measures: Measures, rows: np.ndarray) -> Turns | None:
     return Turns(quickest, measures.between(rows, "fetch_begin", "collate_end"))
 
 
+def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
+    """Whatever they ask serves one request at a time: then their samples are there one after another, at distances that
+    are seldom much shorter than the mean. (Of workers that do not wait for each other any two may finish at once.)
+
+    Samples that all take the same time keep their distances, which may be equal by chance: of these, one that was begun
+    while no other worker was at work must have been quicker."""
+    begin, end = _samples(measures, rows)
+    if len(end) < FEWEST_GAPS:
+        return None
+    length = end - begin
+    most, workers = _at_work(begin, end)
+    busy = workers >= MANY * most
+    gap, together = np.diff(end)[busy[1:] & busy[:-1]], length[busy]
+    if most < SLOWER or len(gap) < FEWEST_GAPS:
+        return None
+    quickest, slowest = np.percentile(together, [10, 90])
+    alone = length[depth(begin, end, begin) == 1].min(initial=length.max())
+    by_chance = slowest < STEADY * quickest and alone > QUICKER * np.median(together)
+    if by_chance or np.percentile(gap, 10) < APART * gap.mean():
+        return None
+    made = measures.between(rows, "fetch_begin", "collate_end")
+    return Turns(made.where(slice(0)), made, gap=float(gap.mean()))
+
+
+def _samples(measures: Measures, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """When workers began to make each sample, and when it was there, in that order: of the last batches of which that
+    was noted, or of batches of one sample."""
+    single = (measures.config.get("batch_size") or 1) == 1
+    begin, end = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for row in rows[np.argsort(rows["fetch_begin"])][-MOST_NOTED:]:
+        noted = measures.trace.text(int(measures.positions(row["fetch_end"], "fetch_end")))
+        ends = np.array([row["fetch_end"]] if single else [], np.int64)
+        if isinstance(noted, list):
+            ends = row["fetch_begin"] + np.array(noted, np.int64) * 1000
+        begin.append(np.append(row["fetch_begin"], ends)[: len(ends)])
+        end.append(ends)
+    ends, begins = np.concatenate(end), np.concatenate(begin)
+    order = np.argsort(ends)
+    return begins[order], ends[order]
+
+
+def _at_work(begin: np.ndarray, end: np.ndarray) -> tuple[float, np.ndarray]:
+    """How many of these were under way during each of them, on average; and before it the most, but for a tenth."""
+    grid = Grid(begin, end)
+    work = np.append(0, np.cumsum(grid.length * grid.depth(begin, end)))
+    workers = np.diff(np.interp([begin, end], grid.edges, work), axis=0)[0] / np.maximum(1, end - begin)
+    return float(np.percentile(workers, 90)), workers
+
+
 def _a_share_each(measures: Measures, rows: np.ndarray) -> Turns | None:
     """They share something sample by sample: a batch takes time in proportion to the workers at work meanwhile. It
     takes moments in which few of them are; at the end of an epoch there are some."""
     begin, end = rows["fetch_begin"], rows["collate_end"]
-    grid = Grid(begin, end)
-    work = np.append(0, np.cumsum(grid.length * grid.depth(begin, end)))
-    workers = np.diff(np.interp([begin, end], grid.edges, work), axis=0)[0] / np.maximum(1, end - begin)
-    most = np.percentile(workers, 90)
+    most, workers = _at_work(begin, end)
     few, many = np.flatnonzero(workers <= FEW * most), np.flatnonzero(workers >= MANY * most)
     parts = np.array([_part_of_a_batch(measures, row) for row in rows[few[:MOST_ROWS]]])
     few, parts = few[:MOST_ROWS][parts > 0], parts[parts > 0]
@@ -140,6 +195,22 @@ def _part_of_a_batch(measures: Measures, row: np.void) -> float:
     if not isinstance(full, int):
         return 1.0  # the program makes its batches itself
     return len(keys) / full if isinstance(keys, list) and None not in keys else 0.0
+
+
+def waits_at(measures: Measures) -> tuple[Line, int, int] | None:
+    """The line of the program in which workers were most often seen while they made batches, in how many looks, and of
+    how many; None: it varies, or there are too few looks."""
+    lines: list[Line | None] = []
+    for worker, made in enumerate(measures.made):
+        pids = cpu.worker_pids(measures, worker)
+        times = np.array([each.time for each in measures.stacks if each.pid in pids], np.int64)
+        own = [each.own_line() for each in measures.stacks if each.pid in pids]
+        inside = depth(made.begin, made.end, times) > 0
+        lines += [line for line, was in zip(own, inside, strict=True) if was]
+    found = Counter(line for line in lines if line is not None).most_common(1)
+    if not found or found[0][1] < max(FEWEST, MOST_OF_IT * len(lines)):
+        return None
+    return *found[0], len(lines)
 
 
 def collating(measures: Measures) -> Intervals | None:

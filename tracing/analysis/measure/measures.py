@@ -23,6 +23,7 @@ from minidl.events import Kind, Queue
 from tracing.trace.event_index import HOPS, Iterator, Lane
 from tracing.trace.intervals import Grid, Intervals, concatenate
 from tracing.trace.main_split import MainSplit, main_splits
+from tracing.trace.stacks import Stack
 from tracing.trace.thread_activity import MainTime, activity
 from tracing.trace.trace import Trace
 
@@ -133,6 +134,11 @@ class Measures:
     def samples(self) -> np.ndarray:
         """See tracing.trace.samples."""
         return self.trace.samples
+
+    @cached_property
+    def stacks(self) -> list[Stack]:
+        """See tracing.trace.stacks."""
+        return self.trace.stacks
 
     @property
     def main_pid(self) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from tracing.analysis.measure import cpu, culprits
 from tracing.analysis.measure.capacity import COMPUTING, Work, cores, cores_used, work
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, collating, waiting
+from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, collating, seen_at, waiting
 from tracing.trace.intervals import concatenate
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
@@ -55,6 +55,11 @@ def explain_turns(measures: Measures, cost: int) -> Explanation:
             f"the median batch takes {together}; for {found.in_lock:.2f} of the time that batches take, their workers "
         )
         text += "were seen to wait for a lock that processes share: one goes on, and the others wait for it"
+    elif found.gap is not None:
+        text = (
+            f"the median batch takes {together}, and the samples of all workers come one after the other, "
+            f"{duration(found.gap)} apart, seldom much less: what they ask serves one request at a time"
+        )
     elif found.at_work is None:
         text = (
             f"the quickest batches take {alone}, and no two are finished in less time, however many workers are at it: "
@@ -69,9 +74,9 @@ def explain_turns(measures: Measures, cost: int) -> Explanation:
         "well. Look for what they share: a lock, a server, a file, a connection. Up to "
         f"{duration(cost)} could be saved."
     )
-    numbers = [each for each in (together, alone) if each.ns]
-    reasons = [waiting(measures), Reason(text, numbers), busy(measures)]
-    return Explanation(reasons, [advice], together.first, keep=ALL_KEPT)
+    numbers, (line, seen) = [each for each in (together, alone) if each.ns], seen_at(measures)
+    reasons = [waiting(measures), Reason(f"{text}; {seen}" if seen else text, numbers), busy(measures)]
+    return Explanation(reasons, [advice], together.first, f"at {line}" if line else "", keep=ALL_KEPT)
 
 
 def explain_slow_worker(measures: Measures, cost: int) -> Explanation:

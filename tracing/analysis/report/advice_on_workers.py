@@ -6,7 +6,7 @@ import math
 
 from tracing.analysis.measure.capacity import Work, cores, more_workers, work
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, collating, run, waiting
+from tracing.analysis.report.evidence import Explanation, Number, Reason, busy, collating, run, seen_at, waiting
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
@@ -44,7 +44,8 @@ def explain_workers(measures: Measures, cost: int) -> Explanation:
     waits = why.numbers[-1]
     waits.most = 3
     advice = _what_would_help(measures, cost, slow.name)
-    return Explanation([why, busy(measures), *slow.reasons], advice, waits.first, slow.name)
+    _, seen = seen_at(measures) if work(measures) is Work.WAITS and not slow.name else ("", "")
+    return Explanation([why, busy(measures, seen), *slow.reasons], advice, waits.first, slow.name)
 
 
 def _what_would_help(measures: Measures, cost: int, slow: str) -> list[str]:

@@ -145,8 +145,9 @@ def _shards(measures: Measures, found: Costs) -> None:
 
 def _turns(measures: Measures, found: Costs) -> None:
     alone = computing(measures) * measures.num_workers <= ALONE
-    if found[Verdict.WORKERS] and alone and culprits.turns(measures):
-        _takes(found, Verdict.TURNS, found[Verdict.WORKERS], Verdict.WORKERS)
+    waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # it is one of them that is served when the others are done
+    if waits and alone and culprits.turns(measures):
+        _takes(found, Verdict.TURNS, waits, Verdict.WORKERS, Verdict.HOLD_UP)
 
 
 def _cores(measures: Measures, found: Costs) -> None:

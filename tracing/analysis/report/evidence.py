@@ -117,6 +117,15 @@ def busy(measures: Measures, more: str = "") -> Reason:
     return Reason(f"{text}; {more}" if more else text, [making, life, core])
 
 
+def seen_at(measures: Measures) -> tuple[str, str]:
+    """In which line the workers were seen most often, "train.py:14, Rows.__getitem__", and that as evidence; "" if in
+    none."""
+    if (found := culprits.waits_at(measures)) is None:
+        return "", ""
+    line, times, looks = found
+    return str(line._replace(source="")), f"they were seen at {line} in {times} of {looks} looks"
+
+
 def median(measures: Measures, name: str, begin: str, end: str) -> Number:
     """How long a stage took for the median batch."""
     return Number(name, measures.between(measures.tasks, begin, end).median())
