@@ -141,7 +141,6 @@ class Kind(enum.IntEnum):
     # Stopping in the middle and going on: see minidl.checkpoint.position.
     STATE_TAKEN = 104, "main", "is asked for its state: `state_dict()`", "batches yielded in this epoch"
     GOES_ON = 105, "main", "begins an epoch in the middle: `load_state_dict()`", "batches yielded before", "the keys that were in flight"
-    WOUND_FORWARD = 106, "worker, or main", "has reached its place in a sampler or a stream that cannot be told it", "batches made again, or lists of keys drawn again"
 
     # Slots: see minidl.transport.
     SLOT_GRANTED = 96, "main", "grants a slot to a task that it is about to send", "the slot, -1 if none is free"

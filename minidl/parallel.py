@@ -113,7 +113,8 @@ class ParallelIterator(BaseIterator):
         if not first_iter:
             self._resume_workers()
         if saved is not None and not saved.finished:
-            self._go_on(loader, saved)
+            self._find_place(loader, saved)
+            self._go_on(saved)
             self._next_worker = (saved.last_worker + 1) % self._num_workers
         self._prime()
         for _ in range(saved.since if saved else 0):

@@ -26,12 +26,14 @@ class SerialIterator(BaseIterator):
         if self._timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
         make = functools.partial(create_fetcher, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        goes_on = saved is not None and not saved.finished
+        if saved is not None and goes_on:
+            self._find_place(loader, saved)
+        self._source = Source(self._dataset, make, keys_of(loader), saved.places[0] if saved else None, not goes_on)
         self._begin_epoch(loader)
-        if saved is not None and not saved.finished:
-            self._go_on(loader, saved)
-        place, new_epoch = (saved.places[0], saved.finished) if saved else (None, True)
-        self._source = Source(self._dataset, make, keys_of(loader), place, new_epoch)
         self._position.source = self._source
+        if saved is not None and goes_on:
+            self._go_on(saved)
         for _ in range(saved.since if saved else 0):
             next(self)
 

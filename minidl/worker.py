@@ -192,6 +192,7 @@ class Worker:
             try:
                 make = functools.partial(create_fetcher, job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
                 self.source = Source(job.dataset, make, job.keys, place, new_epoch)
+                self.source.begin()
                 self.fetcher = self.source.fetcher
             except Exception as error:
                 self.failure = self.wrap(error)

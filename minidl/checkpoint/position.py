@@ -119,7 +119,8 @@ class Position:
     # ---- in torchdata's words
 
     def state_dict(self) -> dict[str, Any]:
-        emit(STATE_TAKEN, self.epoch_id, value=self.steps)
+        if self.epoch_id:
+            emit(STATE_TAKEN, self.epoch_id, value=self.steps)
         draws = self.draws
         in_flight = [*self.in_flight.values(), *draws.pending]
         mark = in_flight[0][1] if in_flight else draws.mark()

@@ -22,7 +22,6 @@ from torch.utils.data import IterableDataset
 from minidl import world as worlds
 from minidl.checkpoint import randomness
 from minidl.data.fetch import IterableFetcher
-from minidl.events import WOUND_FORWARD, emit
 
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
@@ -40,14 +39,11 @@ def state_of(thing: Any) -> Any:
 
 @contextlib.contextmanager
 def winding(what: object, steps: int) -> Iterator[None]:
-    """Around the winding forward of a sampler or a stream: an event, and a warning if it takes long."""
+    """Around the winding forward of a sampler or a stream: a warning if it takes long."""
     begin = worlds.current().now()
     yield
-    if not steps:
-        return
-    emit(WOUND_FORWARD, value=steps)
     took = worlds.current().now() - begin
-    if took > SLOW:
+    if steps and took > SLOW:
         warnings.warn(
             f"{type(what).__name__} was wound forward by {steps} batches, which took {took:.1f} s: neither it nor its "
             "iterator has state_dict() and load_state_dict()",
@@ -100,16 +96,18 @@ class Source:
             randomness.put_back(ours["random"])
         if place.get("fetcher_ended"):
             self.fetcher.ended = True
-        # What main knows of the place: where it began. Most datasets stay there, and nothing needs to be sent.
-        self.told: bytes | None = None
-        with contextlib.suppress(Exception):  # raised when it is asked for again
-            self.told = pickle.dumps(self.snapshot())
+        self.told: bytes | None = None  # in a worker: the place that main knows, pickled
 
     def wind(self, batches: int, keys: Any) -> None:
         with winding(self.dataset, batches):
             for self.batches in range(1, batches + 1):
                 with contextlib.suppress(Exception):  # it was raised in the run that was stopped, which went on
                     self.fetcher.collate_fn(self.fetcher.fetch(keys))
+
+    def begin(self) -> None:
+        """In a worker: main knows where it begins. Most datasets stay there, and nothing needs to be sent."""
+        with contextlib.suppress(Exception):  # raised when it is asked again
+            self.told = pickle.dumps(self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
         """The place after the last batch. Raises what a `state_dict()` of the user's raises."""

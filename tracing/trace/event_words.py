@@ -108,7 +108,6 @@ WORDS: dict[int, Words] = {
     # stopping in the middle and going on
     Kind.STATE_TAKEN: Words("is asked for its state after {value} batches", "state after {value}"),
     Kind.GOES_ON: Words("goes on where {value} batches had been yielded", "goes on after {value}"),
-    Kind.WOUND_FORWARD: Words("has wound its place forward by {value} batches", "wound forward by {value}"),
     # slots
     Kind.SLOT_GRANTED: Words("grants {slot} to {batch}"),
     Kind.SLOT_FILLED: Words("has laid {batch} into its memory: {size}"),

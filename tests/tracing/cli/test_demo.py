@@ -118,7 +118,8 @@ def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: 
     assert (trace.events["kind"] == Kind.YIELDED).sum() == 15
     assert (directory / "timeline.png").read_bytes().startswith(b"\x89PNG")
     assert (directory / "report.txt").read_text().startswith("Verdict")
-    assert {file.name.split("-")[0] for file in directory.iterdir()} == {
+    # (On a busy machine the watch may have seen it in one line for long.)
+    assert {file.name.split("-")[0] for file in directory.iterdir()} - {"stacks"} == {
         "events", "text", "usage", "trace.json", "sources.json", "timeline.png", "report.txt"
     }  # fmt: skip
     assert len({event.pid for event in trace.actors}) == 3  # main and two workers, of the second run only
