@@ -255,14 +255,14 @@ class ParallelIterator(BaseIterator):
             self._position.passed(task_id, yielded=True)
             return task_id, batch
         except BaseException as error:
-            if has_batch and task_id not in self._task_info and self._failure is None:  # raised in the worker
+            # Ctrl-C costs nothing while the queue waits for a message; anywhere else something may be half done. (This
+            # is no context manager, since Ctrl-C can come on the way into its __exit__.)
+            is_ctrl_c = not isinstance(error, Exception)
+            if has_batch and not is_ctrl_c and task_id not in self._task_info and self._failure is None:
                 if self._position.is_lost(task_id):
                     self._failure = str(error)
                 else:
                     self._position.passed(task_id, yielded=False)
-            # Ctrl-C costs nothing while the queue waits for a message; anywhere else something may be half done. (This
-            # is no context manager, since Ctrl-C can come on the way into its __exit__.)
-            is_ctrl_c = not isinstance(error, Exception)
             if is_ctrl_c and (has_batch or not self._data_queue.waiting):
                 self._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
             raise
