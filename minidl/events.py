@@ -139,7 +139,7 @@ class Kind(enum.IntEnum):
     SHUTDOWN_END = 90, "main", "has shut the loader down: no process, thread or pipe is left"
 
     # Stopping in the middle and going on: see minidl.checkpoint.position.
-    STATE_TAKEN = 104, "main", "is asked for its state: `state_dict()`", "batches yielded in this epoch"
+    STATE_TAKEN = 104, "main", "is asked for its state: `state_dict()`", "batches yielded in this epoch", "the keys that are in flight"
     GOES_ON = 105, "main", "begins an epoch in the middle: `load_state_dict()`", "batches yielded before", "the keys that were in flight"
 
     # Slots: see minidl.transport.

@@ -119,10 +119,10 @@ class Position:
     # ---- in torchdata's words
 
     def state_dict(self) -> dict[str, Any]:
-        if self.epoch_id:
-            emit(STATE_TAKEN, self.epoch_id, value=self.steps)
         draws = self.draws
         in_flight = [*self.in_flight.values(), *draws.pending]
+        if self.epoch_id:
+            emit(STATE_TAKEN, self.epoch_id, value=self.steps, text=[keys for keys, _ in in_flight])
         mark = in_flight[0][1] if in_flight else draws.mark()
         main = {
             **draws.layout(mark),

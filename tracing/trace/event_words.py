@@ -107,7 +107,7 @@ WORDS: dict[int, Words] = {
     Kind.SHUTDOWN_END: Words("has shut the loader down", "shutdown complete"),
     # stopping in the middle and going on
     Kind.STATE_TAKEN: Words("is asked for its state after {value} batches", "state after {value}"),
-    Kind.GOES_ON: Words("goes on where {value} batches had been yielded", "goes on after {value}"),
+    Kind.GOES_ON: Words("goes on where {value} batches had been yielded", "epoch {epoch} goes on after {value}"),
     # slots
     Kind.SLOT_GRANTED: Words("grants {slot} to {batch}"),
     Kind.SLOT_FILLED: Words("has laid {batch} into its memory: {size}"),

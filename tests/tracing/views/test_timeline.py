@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
+import minidl
 import tracing
 from minidl.events import Kind
 from minidl.world.simulated import simulate
@@ -330,6 +331,26 @@ def test_epochs_and_shutdown_are_marked(recorded: Recorded) -> None:
     for words in ("pin thread joined", "done event set", "worker 0 joined", "worker 1 joined", "shutdown complete"):
         assert f"mark {words}" in marks
     assert steps.sum() == 5
+
+
+def test_a_stop_and_the_going_on_are_marked() -> None:
+    """An epoch that goes on is named once. What was in flight is with the event."""
+
+    def stop_and_go_on() -> None:
+        loader = minidl.DataLoader(range(8), num_workers=2)
+        for number, _ in enumerate(loader, start=1):
+            if number == 3:
+                state = loader.state_dict()
+                break
+        loader.load_state_dict(state)
+        list(loader)
+
+    trace = tracing.load(simulate(stop_and_go_on, draws=False))
+    figure = timeline(trace)
+    assert find(figure, "name state after 3") and find(figure, "name epoch 1 goes on after 3")
+    assert find(figure, "name epoch 0") and not find(figure, "mark epoch 1")
+    [taken] = np.flatnonzero(trace.events["kind"] == Kind.STATE_TAKEN)
+    assert trace.text(taken) == [[3], [4], [5], [6]]
 
 
 # ---- what part is drawn

@@ -73,6 +73,8 @@ def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) ->
     seen = events[first:last]
     at = np.flatnonzero(np.isin(seen["kind"], list(MARKED)))
     at = at[(seen["loader"][at] == loader) & np.isin(seen["epoch"][at], epochs)]
+    going_on = seen["epoch"][at[seen["kind"][at] == Kind.GOES_ON]]  # its mark names the epoch, too
+    at = at[~((seen["kind"][at] == Kind.EPOCH_BEGIN) & np.isin(seen["epoch"][at], going_on))]
     found = [_mark(trace, int(position)) for position in first + at]
     noticed = {mark.worker for mark in found if mark.kind == Kind.WORKER_DIED}
     found += [mark for mark in _kills(trace, loader) if begin <= mark.time <= end and mark.worker not in noticed]
@@ -101,7 +103,7 @@ def _thin_out(found: list[Mark]) -> list[Mark]:
     if len(found) > MOST_MARKS:
         found = [mark for mark in found if mark.rank < 2 or mark.kind == Kind.SHUTDOWN_END]
     if len(found) > MOST_MARKS:
-        regions = (Kind.EPOCH_BEGIN, Kind.SHUTDOWN_BEGIN, Kind.SHUTDOWN_END)
+        regions = (Kind.EPOCH_BEGIN, Kind.GOES_ON, Kind.SHUTDOWN_BEGIN, Kind.SHUTDOWN_END)
         found = [mark for mark in found if mark.kind not in regions]
     return found
 
@@ -168,7 +170,7 @@ def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
 def draw_regions(axes: list[Axes], scale: Scale, seen: list[Mark], end: int) -> None:
     """Through lanes and queues: a line where an epoch begins, shading while the loader shuts down."""
     for mark in seen:
-        if mark.kind == Kind.EPOCH_BEGIN:
+        if mark.kind in (Kind.EPOCH_BEGIN, Kind.GOES_ON):
             for each in axes:
                 each.axvline(float(scale(mark.time)), color=colours.FAINT, linewidth=0.8, linestyle=":", zorder=1)
         elif mark.kind == Kind.SHUTDOWN_BEGIN:
