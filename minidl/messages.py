@@ -64,7 +64,7 @@ class Result:
     worker_id: int
     data: Any
     room: Any = None
-    place: Any = None  # pickled; None: where it was before; an ExceptionWrapper: the user's state_dict() raised
+    place: Any = None  # the parts that have changed, as bytes; an ExceptionWrapper: the user's state_dict() raised
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Result, (self.epoch_id, self.task_id, self.worker_id, self.data, None, self.place)

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import copy
 import itertools
+from base64 import b64decode, b64encode
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.utils.data
 
 from minidl.checkpoint import randomness
-from minidl.checkpoint.source import state_of, winding
+from minidl.checkpoint.source import is_stateful, state_of, winding
 from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSampler
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ BATCHING = (BatchSampler, torch.utils.data.BatchSampler)  # these themselves: no
 SHUFFLING = (RandomSampler, torch.utils.data.RandomSampler)
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A place in the sampler: after `drawn` tasks, which have `samples` keys together."""
 
     drawn: int
@@ -51,10 +50,12 @@ class Seen:
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
         self.iterator: Any = None
+        self.tells = False  # the iterator has a state
 
     def __iter__(self) -> Iterator[Any]:
         if self.iterator is None:
             self.iterator = iter(self.sampler)
+            self.tells = is_stateful(self.iterator)
         return self.iterator
 
 
@@ -64,7 +65,7 @@ class ShuffleState(dict[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
-        return randomness.tensor_of(value) if key == "generator" else value
+        return randomness.tensor_of(b64decode(value)) if key == "generator" else value
 
     def __deepcopy__(self, memo: Any) -> ShuffleState:
         return self
@@ -76,7 +77,7 @@ class ShuffleState(dict[str, Any]):
 class Draws:
     """Iterating over it draws the keys of one task after another, as from the loader's index sampler."""
 
-    begun_with: list[dict[str, Any]]  # the generators: when the sampler was iterated, and when it was first asked
+    begun_with: list[dict[str, bytes]]  # the generators: when the sampler was iterated, and when it was first asked
 
     def __init__(self, loader: DataLoader) -> None:
         self.index_sampler = loader._index_sampler
@@ -89,6 +90,7 @@ class Draws:
         self.begun_with = []
         self.drawn = self.samples = 0
         self._seen = Seen(self.sampler)
+        self._tells = is_stateful(self.sampler)
 
     def __len__(self) -> int:
         return len(self.index_sampler)
@@ -123,10 +125,11 @@ class Draws:
         """The place before the next keys."""
         if self.pending:
             return self.pending[0][1]
-        states = state_of(self.sampler), state_of(self._seen.iterator)
-        if states != (None, None):
-            states = copy.deepcopy(states)  # some hand out what they go on changing
-        return Mark(self.drawn, self.samples, *states)
+        sampler_state = state_of(self.sampler) if self._tells else None
+        iter_state = state_of(self._seen.iterator) if self._seen.tells else None
+        if self._tells or self._seen.tells:  # some hand out what they go on changing
+            sampler_state, iter_state = copy.deepcopy((sampler_state, iter_state))
+        return Mark(self.drawn, self.samples, sampler_state, iter_state)
 
     def layout(self, mark: Mark) -> dict[str, Any]:
         """The place as torchdata lays it out."""
@@ -148,17 +151,18 @@ class Draws:
             default, own = torch.Generator(), torch.Generator()
             default.set_state(randomness.tensor_of(states["torch"]))
             own.manual_seed(int(torch.empty((), dtype=torch.int64).random_(generator=default).item()))
-            text = randomness.read([own])["generators"][0]
+            state = randomness.state_of(own)
         else:
-            text = states["generators"][next(n for n, each in enumerate(self.generators) if each is generator)]
-        return ShuffleState(yielded=mark.samples, generator=text)
+            number = next(number for number, each in enumerate(self.generators) if each is generator)
+            state = states[f"generator {number}"]
+        return ShuffleState(yielded=mark.samples, generator=b64encode(state).decode())
 
     # ---- go on from there
 
     def go_on(self, place: dict[str, Any], ours: dict[str, Any]) -> None:
         """Begin the epoch at a place: as `layout` tells it, and in `ours` what minidl adds. RuntimeError if the
         sampler ends before it."""
-        begun_with = list(ours.get("sampler_begun_with", ()))
+        begun_with = [randomness.as_bytes(states) for states in ours.get("sampler_begun_with", ())]
         sampler_state, iter_state = place["_index_sampler_state"], place["_sampler_iter_state"]
         if self.batches and iter_state is not None:
             sampler_state, iter_state = iter_state.get("sampler_state"), iter_state.get("sampler_iter_state")
@@ -208,7 +212,7 @@ def shuffled_from(sampler: Any, iter_state: dict[str, Any]) -> Iterator[int]:
     state = iter_state["generator"]
     sampler = copy.copy(sampler)
     sampler.generator = sampler.generator or torch.Generator()
-    sampler.generator.set_state(randomness.tensor_of(state) if isinstance(state, str) else state)
+    sampler.generator.set_state(randomness.tensor_of(b64decode(state)) if isinstance(state, str) else state)
     return itertools.islice(iter(sampler), iter_state["yielded"], None)
 
 

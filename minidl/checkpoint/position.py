@@ -10,8 +10,8 @@ it *yields* the batch. What is in flight belongs to nobody's past: only its keys
 Legend
     steps      4        batches yielded in this epoch, by this process and those before it
     snapshot            what is true after `steps` batches, if that is a multiple of snapshot_every_n_steps
-    places     [b'..', None]   each worker's place after its last batch that was yielded; pickled, since a worker sends
-                               it with a batch, and it must not change any more
+    places     [{"torch": b"..", ...}, None]   each worker's place after its last batch that was yielded; in parts, of
+                               which a worker sends with a batch those that have changed
 
 torch has no counterpart. The layout is that of torchdata's StatefulDataLoader: one reads what the other wrote. What
 only minidl knows is under "minidl".
@@ -20,7 +20,6 @@ only minidl knows is under "minidl".
 from __future__ import annotations
 
 import copy
-import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from torch.utils.data import _DatasetKind
 
 from minidl.checkpoint import randomness
 from minidl.checkpoint.draws import Draws, Mark, replicas_of
+from minidl.checkpoint.source import NOWHERE, layout_of
 from minidl.events import STATE_TAKEN, emit
 from minidl.messages import Result, Resumed
 
@@ -43,7 +43,7 @@ class Snapshot:
 
     steps: int
     last_worker: int
-    places: list[bytes | None]
+    places: list[dict[str, bytes] | None]
 
 
 def snapshot_interval(loader: DataLoader) -> int:
@@ -66,7 +66,7 @@ class Position:
         self.length_called = loader._IterableDataset_len_called
         self.finished = False
         self.in_flight: dict[int, tuple[Any, Mark]] = {}  # task_id -> keys, and the sampler's place before them
-        self.arrived: dict[int, tuple[int, bytes | None]] = {}  # task_id -> worker_id, and the dataset's place after it
+        self.arrived: dict[int, tuple[int, Any]] = {}  # task_id -> worker_id, and the dataset's place after it
         self._passed: list[int] = []  # tasks since the snapshot
         self.begin(Snapshot(0, max(self.num_workers, 1) - 1, [None] * self.num_workers))
 
@@ -81,7 +81,7 @@ class Position:
         if isinstance(message, Resumed):
             if lost:
                 message.place.reraise()
-            self.places[message.worker_id] = message.place
+            self.places[message.worker_id] = message.place or None
             return message
         self.arrived[message.task_id] = message.worker_id, message.place
         return replace(message, data=message.place) if lost else message
@@ -92,8 +92,8 @@ class Position:
     def passed(self, task_id: int, yielded: bool) -> None:
         """A task's turn is over: its batch is yielded, or its error raised."""
         worker_id, place = self.arrived.pop(task_id, (0, None))
-        if place is not None:
-            self.places[worker_id] = place
+        if place:
+            self.places[worker_id] = {**(self.places[worker_id] or {}), **place}
         self.steps += yielded
         self.last_worker = worker_id
         self._passed.append(task_id)
@@ -134,8 +134,8 @@ class Position:
             "replicas": replicas_of(draws.sampler),
             "ahead": draws.drawn - mark.drawn,
             "in_flight": [keys for keys, _ in in_flight],
-            "sampler_begun_with": [*draws.begun_with],  # empty before the first epoch
-            "random": randomness.read(draws.generators),
+            "sampler_begun_with": [randomness.as_text(states) for states in draws.begun_with],  # none before any epoch
+            "random": randomness.as_text(randomness.read(draws.generators)),
         }
         state = self._with_workers(main, ours) if self.num_workers else self._without_workers(main, ours)
         return copy.deepcopy({**state, "_iterator_finished": self.finished})
@@ -147,7 +147,7 @@ class Position:
     def _with_workers(self, main: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
         snapshot = self.snapshot
         places = {
-            f"worker_{worker_id}": place if place is None else {"worker_id": worker_id, **pickle.loads(place)}
+            f"worker_{worker_id}": place if place is None else {"worker_id": worker_id, **layout_of(place)}
             for worker_id, place in enumerate(snapshot.places)
         }
         return {
@@ -160,6 +160,3 @@ class Position:
             "_steps_since_snapshot": self.steps - snapshot.steps,
             "minidl": ours,
         }
-
-
-NOWHERE: dict[str, Any] = {"dataset_state": None, "fetcher_state": None, "minidl": {}}

@@ -6,7 +6,6 @@ Two kinds of place are found each by itself: the sampler's (minidl.checkpoint.dr
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from torch.utils.data import IterableDataset
 from minidl.checkpoint import randomness
 from minidl.checkpoint.draws import Draws, generators_of, replicas_of
 from minidl.checkpoint.position import Snapshot
+from minidl.checkpoint.source import parts_of
 
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
@@ -37,12 +37,11 @@ class Saved:
 
     @property
     def begin(self) -> Snapshot:
-        places = [None if place is None else pickle.dumps(place) for place in self.places]
-        return Snapshot(self.steps, self.last_worker, places)
+        return Snapshot(self.steps, self.last_worker, [place and parts_of(place) for place in self.places])
 
     def put_back_random(self, loader: DataLoader) -> None:
         if "random" in self.ours:
-            randomness.put_back(self.ours["random"], generators_of(loader))
+            randomness.put_back(randomness.as_bytes(self.ours["random"]), generators_of(loader))
 
 
 def saved_of(state: dict[str, Any]) -> Saved:
@@ -129,8 +128,7 @@ def next_epoch(saved: Saved, loader: DataLoader) -> Saved | None:
         ended.go_on(saved.sampler, {})
         for _ in ended:  # a sampler whose place was set gives the rest of the epoch to its next iterator
             pass
-    if "random" in saved.ours:
-        randomness.put_back(saved.ours["random"], generators_of(loader))
+    saved.put_back_random(loader)
     if loader.num_workers == 0:  # main's generators are put back, and must stay as they are
         return replace(saved, places=[{**place, "minidl": {}} if place else None for place in saved.places])
     if loader.persistent_workers and saved.ours.get("sampler_begun_with"):

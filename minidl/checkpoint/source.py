@@ -82,8 +82,8 @@ class Source:
         # A stream may choose its samples at random: one that will be wound forward must begin as it began then.
         random = (not new_epoch and ours.get("begun_with")) or ours.get("random")
         if random:
-            randomness.put_back(random)
-        self.begun_with = randomness.read() if isinstance(dataset, IterableDataset) else None
+            randomness.put_back(randomness.as_bytes(random))
+        self.begun_with = randomness.as_text(randomness.read()) if isinstance(dataset, IterableDataset) else None
         self.dataset = dataset
         self.fetcher = make()
         self.batches = 0  # made, or tried to make, in this epoch
@@ -93,10 +93,12 @@ class Source:
         elif place:
             self.wind(ours.get("batches", 0), keys)
         if random and not new_epoch:
-            randomness.put_back(ours["random"])
+            randomness.put_back(randomness.as_bytes(ours["random"]))
         if place.get("fetcher_ended"):
             self.fetcher.ended = True
-        self.told: bytes | None = None  # in a worker: the place that main knows, pickled
+        self.tells = is_stateful(dataset) or isinstance(self.fetcher, IterableFetcher)
+        self.told: dict[str, bytes] = {}  # in a worker: the place that main knows, in parts
+        self.at_its_begin = False  # of which main needs to be told nothing
 
     def wind(self, batches: int, keys: Any) -> None:
         with winding(self.dataset, batches):
@@ -107,23 +109,59 @@ class Source:
     def begin(self) -> None:
         """In a worker: main knows where it begins. Most datasets stay there, and nothing needs to be sent."""
         with contextlib.suppress(Exception):  # raised when it is asked again
-            self.told = pickle.dumps(self.snapshot())
+            self.told, self.at_its_begin = self.parts(), True
 
-    def snapshot(self) -> dict[str, Any]:
-        """The place after the last batch. Raises what a `state_dict()` of the user's raises."""
+    def news(self) -> dict[str, bytes]:
+        """The parts of the place that main does not know yet. Raises what a `state_dict()` of the user's raises."""
+        parts = self.parts()
+        changed = {name: part for name, part in parts.items() if part != self.told.get(name)}
+        if changed:
+            changed, self.at_its_begin = parts if self.at_its_begin else changed, False
+            self.told = parts
+        return changed
+
+    def parts(self) -> dict[str, bytes]:
+        """The place after the last batch. Pickled here: until a feeder does it, the next task may have changed what
+        the user's `state_dict()` has returned."""
+        parts = randomness.read()
+        if self.tells:
+            parts["place"] = pickle.dumps(self.place())
+        return parts
+
+    def place(self) -> dict[str, Any]:
+        """Of the dataset: all but the random generators."""
         stream = stream_state = stream_place = None
         if isinstance(self.fetcher, IterableFetcher):
             stream = self.fetcher.dataset_iter
             stream_state = state_of(stream)
             stream_place = {"dataset_iter_state": stream_state, "fetcher_ended": self.fetcher.ended or self.ended}
         dataset_state = None if stream is self.dataset else state_of(self.dataset)
-        wound = stream is not None and stream_state is None and dataset_state is None
-        return {
-            "dataset_state": dataset_state,
-            "fetcher_state": stream_place,
-            "minidl": {
-                "batches": self.batches if wound else 0,
-                "begun_with": self.begun_with if wound else None,
-                "random": randomness.read(),
-            },
-        }
+        place = {"dataset_state": dataset_state, "fetcher_state": stream_place, "minidl": {}}
+        if stream is not None and stream_state is None and dataset_state is None:
+            place["minidl"] = {"batches": self.batches, "begun_with": self.begun_with}
+        return place
+
+    def snapshot(self) -> dict[str, Any]:
+        """Without workers: as torchdata lays it out."""
+        return laid_out(self.place(), randomness.read())
+
+
+NOWHERE: dict[str, Any] = {"dataset_state": None, "fetcher_state": None, "minidl": {}}
+
+
+def laid_out(place: dict[str, Any], random: dict[str, bytes]) -> dict[str, Any]:
+    return {**place, "minidl": {**place["minidl"], "random": randomness.as_text(random)}}
+
+
+def layout_of(parts: dict[str, bytes]) -> dict[str, Any]:
+    """In main: what a worker has told."""
+    random = dict(parts)
+    place = pickle.loads(random.pop("place")) if "place" in parts else NOWHERE
+    return laid_out(place, random)
+
+
+def parts_of(layout: dict[str, Any]) -> dict[str, bytes]:
+    """The same, back from a state."""
+    ours = dict(layout.get("minidl", {}))
+    random = randomness.as_bytes(ours.pop("random", {}))
+    return {**random, "place": pickle.dumps({**layout, "minidl": ours})}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,29 +28,24 @@ class Telling:
         worker, source = self.worker, self.worker.source
         if source is not None and worker.failure is None:
             if isinstance(result, Resumed):
-                source.told = None  # of the old epoch, what was not yielded is forgotten
+                source.told = {}  # of the old epoch, what was not yielded is forgotten
                 result = replace(result, place=self.place(source))
             elif isinstance(result, Result):
                 source.batches += 1
                 source.ended = isinstance(result.data, StreamEnd)
-                if self.is_wanted(result.task_id):
-                    result = replace(result, place=self.place(source))
+                if self.is_wanted(result.task_id) and (place := self.place(source)):
+                    result = replace(result, place=place)
         self.result_queue.put(result)
 
     def is_wanted(self, task_id: int) -> bool:
         """Main takes a snapshot every `snapshots` batches: is this task the worker's last before one?"""
         return -(task_id + 1) % self.worker.job.snapshots < self.worker.job.num_workers
 
-    def place(self, source: Source) -> bytes | ExceptionWrapper | None:
-        """Pickled here: until a feeder does it, the next task may have changed what the user's `state_dict()` has
-        returned. None: main knows it."""
+    def place(self, source: Source) -> dict[str, bytes] | ExceptionWrapper:
+        """What main does not know of it, or the error of the user's `state_dict()`."""
         job = self.worker.job
         try:
-            place = pickle.dumps(source.snapshot())
+            return source.news()
         except Exception as error:
             emit_failed(error, job.epoch_id, NO_TASK, job.worker_id)
             return ExceptionWrapper(where=f"in DataLoader worker process {job.worker_id}, asked for its state")
-        if place == source.told:
-            return None
-        source.told = place
-        return place

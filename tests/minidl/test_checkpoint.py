@@ -23,6 +23,7 @@ import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import minidl
+from minidl.checkpoint import randomness
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -491,3 +492,25 @@ def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
     rest = iter(came)
     assert all(batch in rest for batch in logged), "a batch came twice, or in another order"
     assert len(logged) > 20
+
+
+@pytest.mark.parametrize("kind", ["MT19937", "PCG64", "Philox", "SFC64"])
+def test_generators_are_read_and_put_back_whatever_numpy_draws_from(kind: str) -> None:
+    usual = np.random.get_bit_generator()  # type: ignore[attr-defined]
+    try:
+        np.random.set_bit_generator(getattr(np.random, kind)(3))  # type: ignore[attr-defined]
+        noise()  # an odd number of normal ones: the second of the pair is still to come
+        states = json.loads(json.dumps(randomness.as_text(randomness.read())))
+        expected = noise(), noise()
+        assert randomness.read() != randomness.as_bytes(states)
+        randomness.put_back(randomness.as_bytes(states))
+        assert randomness.read() == randomness.as_bytes(states)
+        assert (noise(), noise()) == expected
+    finally:
+        np.random.set_bit_generator(usual)  # type: ignore[attr-defined]
+
+
+def test_pythons_generator_is_read_from_its_memory() -> None:
+    for _ in range(700):  # past the end of its words
+        assert randomness.PYTHON is not None and randomness.pythons_memory() is not None
+        random.random()
