@@ -141,7 +141,7 @@ class Position:
         return copy.deepcopy({**state, "_iterator_finished": self.finished})
 
     def _without_workers(self, main: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-        place = self.source.snapshot() if self.source else NOWHERE
+        place = layout_of(self.source.parts()) if self.source else NOWHERE
         return {**main, **place, "_num_yielded": self.steps, "minidl": {**place["minidl"], **ours}}
 
     def _with_workers(self, main: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:

@@ -141,23 +141,15 @@ class Source:
             place["minidl"] = {"batches": self.batches, "begun_with": self.begun_with}
         return place
 
-    def snapshot(self) -> dict[str, Any]:
-        """Without workers: as torchdata lays it out."""
-        return laid_out(self.place(), randomness.read())
-
 
 NOWHERE: dict[str, Any] = {"dataset_state": None, "fetcher_state": None, "minidl": {}}
 
 
-def laid_out(place: dict[str, Any], random: dict[str, bytes]) -> dict[str, Any]:
-    return {**place, "minidl": {**place["minidl"], "random": randomness.as_text(random)}}
-
-
 def layout_of(parts: dict[str, bytes]) -> dict[str, Any]:
-    """In main: what a worker has told."""
-    random = dict(parts)
-    place = pickle.loads(random.pop("place")) if "place" in parts else NOWHERE
-    return laid_out(place, random)
+    """A place as torchdata lays it out."""
+    place = pickle.loads(parts["place"]) if "place" in parts else NOWHERE
+    random = randomness.as_text({name: state for name, state in parts.items() if name != "place"})
+    return {**place, "minidl": {**place["minidl"], "random": random}}
 
 
 def parts_of(layout: dict[str, Any]) -> dict[str, bytes]:

@@ -29,17 +29,16 @@ class Telling:
         if source is not None and worker.failure is None:
             if isinstance(result, Resumed):
                 source.told = {}  # of the old epoch, what was not yielded is forgotten
-                result = replace(result, place=self.place(source))
-            elif isinstance(result, Result):
+            else:
                 source.batches += 1
                 source.ended = isinstance(result.data, StreamEnd)
-                if self.is_wanted(result.task_id) and (place := self.place(source)):
-                    result = replace(result, place=place)
+            if self.is_wanted(result.task_id) and (place := self.place(source)):
+                result = replace(result, place=place)
         self.result_queue.put(result)
 
     def is_wanted(self, task_id: int) -> bool:
         """Main takes a snapshot every `snapshots` batches: is this task the worker's last before one?"""
-        return -(task_id + 1) % self.worker.job.snapshots < self.worker.job.num_workers
+        return task_id < 0 or -(task_id + 1) % self.worker.job.snapshots < self.worker.job.num_workers
 
     def place(self, source: Source) -> dict[str, bytes] | ExceptionWrapper:
         """What main does not know of it, or the error of the user's `state_dict()`."""
