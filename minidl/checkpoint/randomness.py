@@ -3,10 +3,11 @@
 A dataset draws from them in its worker, a sampler in main. Who wants the batches that would have come must put them
 back. torch has no counterpart; torchdata's StatefulDataLoader leaves the three of each process as they are.
 
-A worker reads its three after every batch, in 2 us: where a generator keeps its state in memory, the memory is copied
-(Python would make 625 integers of it). A state is bytes until `state_dict()` wants text, which JSON can write.
+A worker reads its three after every batch, in 2 us: Python and numpy would make objects of 625 integers, so their
+memory is copied, once it has been found. A state is bytes until `state_dict()` wants text, which JSON can write.
 
-    MERSENNE    uint32[624 + 1]    Python's and numpy's state: the words, and which of them comes next
+    MERSENNE    uint32[625]           Python's and numpy's state: 624 words, and which of them comes next
+    GAUSS       int, pad, float64     numpy's: the second number of a pair of normal ones, if it is still to come
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import json
 import random
+import struct
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
@@ -22,25 +24,33 @@ from typing import Any
 import numpy.random
 import torch
 
-MERSENNE = ctypes.c_uint32 * 625
+MERSENNE = struct.calcsize("625I")
+GAUSS = struct.Struct("i4xd")
 TORCH = 5056  # bytes of the state of a generator of torch's
 
 
-def memory_at(address: int) -> memoryview:
-    return memoryview(MERSENNE.from_address(address)).cast("B")
+def memory_at(address: int, size: int) -> memoryview:
+    return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
 
 
 def pythons_memory() -> memoryview | None:
-    """CPython's generator, where it begins after the header of the object: which word comes next, then the words. None
-    for a Python that keeps it in another way."""
-    found = memory_at(id(random._inst) + object.__basicsize__)
+    """It follows the header of the object: which word comes next, then the words."""
+    found = memory_at(id(random._inst) + object.__basicsize__, MERSENNE)
     words = random.getstate()[1]
     return found if bytes(found) == array("I", [words[-1], *words[:-1]]).tobytes() else None
 
 
-PYTHON = pythons_memory()
+def gauss_memory() -> memoryview | None:
+    """Where numpy keeps its pair is seen in another generator, of which one number was taken."""
+    other = numpy.random.RandomState(1)
+    other.standard_normal()
+    state: Any = other.get_state(legacy=False)
+    at = ctypes.string_at(id(other), other.__sizeof__()).find(GAUSS.pack(1, state["gauss"]))
+    return memory_at(id(numpy.random.mtrand._rand) + at, GAUSS.size) if at >= 0 else None
+
+
+PYTHON, NUMPYS_GAUSS = pythons_memory(), gauss_memory()  # None: not where it was looked for, so it is asked each time
 _numpys: tuple[Any, memoryview | None] = None, None  # the bit generator, and its memory if that is known
-_numpy_last = b"", b""  # its memory when it was last read, and its state
 
 
 def read(generators: Sequence[torch.Generator] = ()) -> dict[str, bytes]:
@@ -53,14 +63,13 @@ def read(generators: Sequence[torch.Generator] = ()) -> dict[str, bytes]:
 
 def put_back(states: dict[str, bytes], generators: Sequence[torch.Generator] = ()) -> None:
     """What `read` returned, into this process's generators. (A dataset puts back none of the samplers'.)"""
-    (index, *words), gauss = mersenne(states["python"])
-    random.setstate((3, (*words, index), gauss))
-    if len(states["numpy"]) < ctypes.sizeof(MERSENNE):
+    (index, *words), rest = mersenne(states["python"])
+    random.setstate((3, (*words, index), struct.unpack("d", rest)[0] if rest else None))
+    if states["numpy"].startswith(b"{") and states["numpy"].endswith(b"}"):
         numpy.random.set_state(json.loads(states["numpy"]))
     else:
-        (*words, position), gauss = mersenne(states["numpy"])
-        key = numpy.array(words, numpy.uint32)
-        numpy.random.set_state(("MT19937", key, position, int(gauss is not None), gauss or 0.0))
+        (*words, position), rest = mersenne(states["numpy"])
+        numpy.random.set_state(("MT19937", numpy.array(words, numpy.uint32), position, *GAUSS.unpack(rest)))
     torch.default_generator.set_state(tensor_of(states["torch"]))
     for number, generator in enumerate(generators):
         if state := states.get(f"generator {number}"):
@@ -85,36 +94,27 @@ def tensor_of(state: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(state), dtype=torch.uint8)
 
 
-def mersenne(state: bytes) -> tuple[array[int], float | None]:
-    """The integers, and the second number of a pair of normal ones if it has not been asked for yet."""
-    size = ctypes.sizeof(MERSENNE)
-    return array("I", state[:size]), float(state[size:]) if state[size:] else None
+def mersenne(state: bytes) -> tuple[array[int], bytes]:
+    return array("I", state[:MERSENNE]), state[MERSENNE:]
 
 
 def _python() -> bytes:
+    """The words, and the second number of a pair of gauss() if it is still to come."""
     if PYTHON is None:
         _, words, gauss = random.getstate()
         memory = array("I", [words[-1], *words[:-1]]).tobytes()
     else:
         memory, gauss = bytes(PYTHON), random._inst.gauss_next  # type: ignore[attr-defined]
-    return memory if gauss is None else memory + repr(gauss).encode()
+    return memory if gauss is None else memory + struct.pack("d", gauss)
 
 
 def _numpy() -> bytes:
-    """numpy takes 25 us to hand its state out: asked only if the memory has changed. The second number of a pair of
-    normal ones is elsewhere: while there is one, nothing tells that it has gone."""
-    global _numpys, _numpy_last
+    """The words and GAUSS; of another bit generator that somebody has put in, what numpy tells, as JSON."""
+    global _numpys
     bit_generator = numpy.random.get_bit_generator()  # type: ignore[attr-defined]
     if bit_generator is not _numpys[0]:
-        known = isinstance(bit_generator, numpy.random.MT19937)
-        _numpys = bit_generator, memory_at(bit_generator.ctypes.state_address) if known else None
-    memory = bytes(_numpys[1] or b"")
-    if not memory or memory != _numpy_last[0]:
-        state: Any = numpy.random.get_state(legacy=False)
-        if not memory:  # somebody has put another bit generator in its place
-            _numpy_last = b"", json.dumps(state, default=numpy.ndarray.tolist).encode()
-        elif state["has_gauss"]:
-            _numpy_last = b"", memory + repr(float(state["gauss"])).encode()
-        else:
-            _numpy_last = memory, memory
-    return _numpy_last[1]
+        known = NUMPYS_GAUSS and isinstance(bit_generator, numpy.random.MT19937)
+        _numpys = bit_generator, memory_at(bit_generator.ctypes.state_address, MERSENNE) if known else None
+    if _numpys[1] is None or NUMPYS_GAUSS is None:
+        return json.dumps(numpy.random.get_state(legacy=False), default=numpy.ndarray.tolist).encode()
+    return bytes(_numpys[1]) + bytes(NUMPYS_GAUSS)
