@@ -91,6 +91,7 @@ class Draws:
         self.drawn = self.samples = 0
         self._seen = Seen(self.sampler)
         self._tells = is_stateful(self.sampler)
+        self.share = share_of(self.sampler)
 
     def __len__(self) -> int:
         return len(self.index_sampler)
@@ -98,6 +99,7 @@ class Draws:
     def __iter__(self) -> Draws:
         """Begin an epoch. Some samplers draw their random numbers here, others when they are first asked."""
         self.begun_with = [randomness.read(self.generators)]
+        self.share = share_of(self.sampler)
         self._seen = Seen(self.sampler)
         outer: Any = self._seen
         if self.batches:
@@ -114,6 +116,7 @@ class Draws:
     def _draw(self) -> Any:
         if len(self.begun_with) == 1:
             self.begun_with.append(randomness.read(self.generators))
+            self.share = share_of(self.sampler)  # a framework may set the epoch after iter()
         keys = next(self._iterator)
         self.drawn += 1
         self.samples += len(keys) if self.auto_collation else 1
@@ -168,6 +171,8 @@ class Draws:
             sampler_state, iter_state = iter_state.get("sampler_state"), iter_state.get("sampler_iter_state")
         if begun_with:
             randomness.put_back(begun_with[0], self.generators)
+        if ours.get("epoch") is not None:  # here: Lightning and accelerate set it after iter(), or to 0
+            self.sampler.set_epoch(ours["epoch"])
         if sampler_state is not None:
             self.sampler.load_state_dict(sampler_state)
         iter(self)
@@ -175,7 +180,7 @@ class Draws:
             randomness.put_back(begun_with[1], self.generators)
         self.begun_with = begun_with or self.begun_with
         drawn, ahead, in_flight = place["_sampler_iter_yielded"], ours.get("ahead", 0), ours.get("in_flight", ())
-        replicas = replicas_of(self.sampler)
+        replicas = self.share["replicas"]
         if ours.get("replicas", replicas) != replicas:  # those in flight then were of another share
             self._seen.iterator = iter(shared_anew(self.sampler, ours["samples"] * ours["replicas"]))
             return
@@ -188,14 +193,18 @@ class Draws:
             with winding(self.sampler, 0 if found else drawn):
                 for _ in range(0 if found else drawn):
                     self._draw()
-            marks = [(self.mark(), self._draw())[0] for _ in range(ahead)]
+            again = [(self.mark(), self._draw()) for _ in range(ahead)]
         except StopIteration:
             raise RuntimeError(
                 f"{type(self.sampler).__name__} ends after {self.drawn} batches: before the place that was loaded"
             ) from None
+        other = ours.get("rank", self.share["rank"]) != self.share["rank"]
         if len(in_flight) < ahead:  # without order, some that were drawn later have been yielded
-            marks = marks[:1] * len(in_flight)
-        self.pending.extend(zip(in_flight, marks, strict=True))
+            if other:
+                raise ValueError("the state is of another rank: without order, nothing tells what this one has yielded")
+            again = again[:1] * len(in_flight)
+        for keys, (mark, mine) in zip(in_flight, again, strict=True):
+            self.pending.append((mine if other else keys, mark))  # Lightning gives every rank the state of the first
 
     def _find(self, iter_state: Any) -> None:
         """The sampler's iterator, at the place that its state tells."""
@@ -216,9 +225,13 @@ def shuffled_from(sampler: Any, iter_state: dict[str, Any]) -> Iterator[int]:
     return itertools.islice(iter(sampler), iter_state["yielded"], None)
 
 
-def replicas_of(sampler: Any) -> int | None:
-    """How many ranks share the keys of a DistributedSampler, torch's or minidl's."""
-    return getattr(sampler, "num_replicas", None)
+def share_of(sampler: Any) -> dict[str, Any]:
+    """How many ranks share the keys of a DistributedSampler, torch's or minidl's; which of them this is; the epoch."""
+    rank = getattr(sampler, "rank", None)
+    if rank is None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        rank = torch.distributed.get_rank()
+    epoch = getattr(sampler, "epoch", None) if hasattr(sampler, "set_epoch") else None
+    return {"replicas": getattr(sampler, "num_replicas", None), "rank": rank, "epoch": epoch}
 
 
 def shared_anew(sampler: Any, taken: int) -> list[Any]:

@@ -27,7 +27,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import _DatasetKind
 
 from minidl.checkpoint import randomness
-from minidl.checkpoint.draws import Draws, Mark, replicas_of
+from minidl.checkpoint.draws import Draws, Mark
 from minidl.checkpoint.source import NOWHERE, layout_of
 from minidl.events import STATE_TAKEN, emit
 from minidl.messages import Result, Resumed
@@ -131,7 +131,7 @@ class Position:
         }
         ours: dict[str, Any] = {
             "samples": mark.samples,
-            "replicas": replicas_of(draws.sampler),
+            **draws.share,
             "ahead": draws.drawn - mark.drawn,
             "in_flight": [keys for keys, _ in in_flight],
             "sampler_begun_with": [randomness.as_text(states) for states in draws.begun_with],  # none before any epoch

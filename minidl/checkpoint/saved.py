@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import IterableDataset
 
 from minidl.checkpoint import randomness
-from minidl.checkpoint.draws import Draws, generators_of, replicas_of
+from minidl.checkpoint.draws import Draws, generators_of
 from minidl.checkpoint.position import Snapshot
 from minidl.checkpoint.source import parts_of
 
@@ -95,7 +95,7 @@ def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
             )
         workers = max(loader.num_workers, 1)
         saved = replace(saved, places=[None] * workers, last_worker=workers - 1, base_seed=None)
-    replicas = replicas_of(Draws(loader).sampler)
+    replicas = Draws(loader).share["replicas"]
     if saved.ours.get("replicas", replicas) != replicas:
         if strict:
             raise AssertionError(

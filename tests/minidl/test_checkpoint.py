@@ -394,6 +394,44 @@ def test_another_number_of_ranks(samplers: Any, then: int, now: int) -> None:
     assert sum(map(len, left)) - (41 - len(set(taken))) < now
 
 
+@pytest.mark.parametrize("samplers", [minidl, torch.utils.data], ids=["minidl", "torch"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_state_of_one_rank_serves_all_in_its_epoch(samplers: Any, workers: int) -> None:
+    """As Lightning uses it: rank 0 saves, every rank loads that, and `set_epoch` is called after `iter`."""
+
+    def loader(rank: int, epoch: int) -> Any:
+        sampler = samplers.DistributedSampler(range(41), 2, rank)
+        sampler.set_epoch(epoch)
+        return minidl.DataLoader(range(41), 2, sampler=sampler, num_workers=workers, collate_fn=list)
+
+    first = loader(0, 3)
+    wanted = [list(first)[4:], list(loader(1, 3))[4:]]
+    iterator = iter(first)
+    for _ in range(4):
+        next(iterator)
+    for rank in range(2):
+        again = loader(rank, 0)
+        again.load_state_dict(first.state_dict())
+        iterator = iter(again)
+        again.sampler.set_epoch(3)
+        assert list(iterator) == wanted[rank]
+
+
+def test_without_order_a_state_of_another_rank_is_refused() -> None:
+    def loader(rank: int) -> Any:
+        sampler = minidl.DistributedSampler(range(46), 2, rank, shuffle=False)
+        return minidl.DataLoader(Slow(), 2, sampler=sampler, num_workers=3, in_order=False, prefetch_factor=3)
+
+    first = loader(0)
+    iterator = iter(first)
+    for _ in range(3):
+        next(iterator)  # worker 0 is slow: some that were drawn later have come
+    again = loader(1)
+    again.load_state_dict(first.state_dict())
+    with pytest.raises(ValueError, match="the state is of another rank"):
+        iter(again)
+
+
 # ---- what goes wrong
 
 
