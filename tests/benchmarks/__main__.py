@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks [--quick] [--write PAGE]
     python -m tests.benchmarks moving          only what moving a batch to main costs
+    python -m tests.benchmarks stopping        only what it costs that a loader can stop and go on
     python -m tests.benchmarks programs        only what recording costs a whole program
     python -m tests.benchmarks promises        what the report promises, and what is gained: promises/measuring.py
 
@@ -43,12 +44,12 @@ from tests.benchmarks import (
     recording,
     simulating,
     stepping,
+    stopping,
     watching,
     whatif,
 )
 from tests.benchmarks.promises import measuring
-from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show, verdict
-from tests.benchmarks.turns import Comparison
+from tests.benchmarks.table import Table, as_markdown, between_markers, facts, ratio, show, verdict
 from tests.tracing.views import browser
 
 COMMAND = "python -m tests.benchmarks"
@@ -129,12 +130,6 @@ def measure(effort: Effort) -> Iterator[Table]:
 
 def progress(what: str) -> None:
     print(f"measuring: {what}", file=sys.stderr, flush=True)
-
-
-def ratio(comparison: Comparison, goal: float) -> tuple[str, str, str]:
-    """The last three columns of a comparison."""
-    low, high = comparison.spread
-    return f"{comparison.speed:.2f}", f"{low:.2f} to {high:.2f}", verdict(comparison.speed, goal)
 
 
 def throughput(effort: Effort) -> Table:
@@ -350,13 +345,16 @@ def main() -> int:
     if sys.argv[1:2] == ["promises"]:
         return measuring.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
-    parser.add_argument("only", nargs="?", choices=("moving", "programs", "playground"), help="only these tables")
+    parser.add_argument(
+        "only", nargs="?", choices=("moving", "stopping", "programs", "playground"), help="only these tables"
+    )
     parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write the tables into this page of markdown")
     arguments = parser.parse_args()
     effort = QUICK if arguments.quick else FULL
     only = {
         "moving": moving_costs,
+        "stopping": lambda effort: stopping.tables(effort.seconds, effort.turns, effort.predicted, progress),
         "programs": lambda effort: iter([whole_programs(effort)]),
         "playground": lambda effort: iter([playing.table(effort.steps // 10)]),
         None: measure,

@@ -11,6 +11,8 @@ import rich.table
 import torch
 from rich.console import Console
 
+from tests.benchmarks.turns import Comparison
+
 
 @dataclass
 class Table:
@@ -25,6 +27,12 @@ def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
     """`0.97 met` or `0.97 missed`; goals are lower bounds unless `at_most`."""
     met = value <= goal if at_most else value >= goal
     return f"{goal:g} {'met' if met else 'missed'}"
+
+
+def ratio(comparison: Comparison, goal: float) -> tuple[str, str, str]:
+    """The last three columns of a comparison."""
+    low, high = comparison.spread
+    return f"{comparison.speed:.2f}", f"{low:.2f} to {high:.2f}", verdict(comparison.speed, goal)
 
 
 def facts() -> str:

@@ -10,7 +10,7 @@ import torch.utils.data
 from rich.console import Console
 
 import minidl
-from tests.benchmarks import loading, overhead, recording, simulating, watching
+from tests.benchmarks import loading, overhead, recording, simulating, stopping, watching
 from tests.benchmarks.table import Table, as_markdown, between_markers, show, verdict
 from tests.benchmarks.turns import Comparison, in_turns
 
@@ -65,6 +65,23 @@ def test_a_comparison_measures_both(workers: int) -> None:
     assert len(taken.first) == len(taken.second) == 2
     assert min(taken.first + taken.second) > 0
     assert min(loading.compare_first_batch(1, turns=1).second) > 0
+
+
+@pytest.mark.parametrize("other", [minidl, stopping.torchdata], ids=["minidl", "torchdata"])
+@pytest.mark.parametrize("kind", stopping.DATASETS)
+def test_snapshots_are_compared(other: ModuleType, kind: str) -> None:
+    taken = stopping.compare(other, 1, kind, loading.SMALLEST, workers=1, seconds=0.001, turns=1)
+    assert min(taken.first + taken.second) > 0
+
+
+def test_states_are_taken_in_the_middle_of_an_epoch() -> None:
+    loader = stopping.open_loader(minidl, stopping.Augmented(loading.ROW), loading.SMALLEST, 1, 1)
+    iterator = iter(loader)
+    states = [(next(iterator), loader.state_dict())[1] for _ in range(3)]
+    assert [state["_snapshot"]["_snapshot_step"] for state in states] == [1, 2, 3]
+    random = [state["_snapshot"]["_worker_snapshots"]["worker_0"]["minidl"]["random"]["torch"] for state in states]
+    assert len(set(random)) == 3  # every batch has changed it
+    assert len(stopping.seconds_in_state_dict(loading.SMALLEST, 1, calls=3)) == 3
 
 
 def test_recording_is_compared_and_read_back(tmp_path: Path) -> None:
