@@ -112,6 +112,7 @@ def read(exercise: Exercise, path: Path) -> Answer:
     except ValueError as error:  # null bytes
         raise _refused("syntax error", path, str(error), "Python cannot parse the file.") from None
     _still_to_write(exercise, tree)
+    _without_inheritance(exercise, tree)
     _no_reference(exercise, tree, path)
     _no_way_round(tree, path)
     module = types.ModuleType(f"answer_{exercise.id}")
@@ -135,6 +136,12 @@ def _helpers(module: types.ModuleType, exercise: Exercise, path: Path) -> Iterat
         if not isinstance(owner, type):
             continue
         for name, helper in vars(getattr(module, owner.__name__)).items():
+            if f"{owner.__name__}.{name}" not in asked and name in ("__init__", "__new__"):
+                cause = (
+                    f"Your methods are put into minidl's {owner.__name__}, which makes its fields itself. Make a "
+                    "field of your own where it is first needed, or give the class an attribute."
+                )
+                raise _refused("makes fields", path, f"{owner.__name__}.{name}", cause, "only methods of your own")
             if f"{owner.__name__}.{name}" in asked or name.startswith("__"):
                 continue
             if hasattr(owner, name):
@@ -164,6 +171,19 @@ def _still_to_write(exercise: Exercise, tree: ast.Module) -> None:
                 empty.append(node.name)
     if empty:
         raise NotAttempted(", ".join(empty))
+
+
+def _without_inheritance(exercise: Exercise, tree: ast.Module) -> None:
+    """A class may inherit from minidl's of that name. It needn't: its methods are put into that one."""
+    owners = {reference.rpartition(":")[2].partition(".")[0] for reference in exercise.references}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name in owners:
+            node.bases = [base for base in node.bases if ast.unparse(base).rpartition(".")[2] != node.name]
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in [each for each in tree.body if isinstance(each, ast.ImportFrom)]:
+        node.names = [each for each in node.names if each.name not in owners - used]
+        if not node.names:
+            tree.body.remove(node)
 
 
 def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:

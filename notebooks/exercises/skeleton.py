@@ -55,6 +55,12 @@ def _head(exercise: Exercise) -> str:
     lines = [f'"""Exercise {exercise.number}: {exercise.title}.', "", "\n\n".join(paragraphs)]
     if legend:
         lines += ["", "Legend", *legend]
+    if any("." in each.rpartition(":")[2] for each in exercise.references):
+        made = (
+            "Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own "
+            "when you first need it."
+        )
+        lines += ["", *textwrap.wrap(made, WIDTH)]
     lines += [
         "",
         f"Check it with `python -m notebooks.exercises check {exercise.id}`; `hint {exercise.id}` helps.",

@@ -149,6 +149,27 @@ def test_a_changed_signature_is_refused(old, new, mistake, tmp_path):
 
 
 @pytest.mark.timeout(60)
+def test_an_answer_may_inherit_from_the_class_that_its_methods_are_put_into(tmp_path):
+    head = "from minidl.data.fetch import MapFetcher"
+    solved = generate(FIRST, solved=True).replace("from typing", f"{head}\nfrom typing", 1)
+    path = tmp_path / FIRST.file
+    path.write_text(solved.replace("class MapFetcher", "class MapFetcher(MapFetcher)"))
+    assert grade(FIRST, path).status is Status.PASSED
+    path.write_text(path.read_text().replace("get_all(keys)", "super().fetch(keys)"))
+    assert "super" in grade(FIRST, path).finding.got  # there is nothing to be had from it
+
+
+@pytest.mark.timeout(60)
+def test_an_init_of_the_answers_own_is_refused(tmp_path):
+    path = write(tmp_path, LOOKS_RIGHT)
+    path.write_text(
+        path.read_text().replace("    def fetch", "    def __init__(self):\n        self.mine = []\n\n    def fetch")
+    )
+    finding = grade(FIRST, path).finding
+    assert finding.mistake == "makes fields" and "where it is first needed" in finding.cause
+
+
+@pytest.mark.timeout(60)
 def test_a_file_that_is_not_text_cannot_be_read(tmp_path):
     path = tmp_path / FIRST.file
     path.write_bytes(b"\xff\xfe\x00")

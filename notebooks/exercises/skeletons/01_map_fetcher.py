@@ -16,6 +16,9 @@ Legend
                          method and not just None of that name, is a list of samples
     self.auto_collation  True with automatic batching
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 01`; `hint 01` helps.
 It goes with notebooks/02-datasets-samplers-fetchers.ipynb.
 """

@@ -14,6 +14,9 @@ Legend
     self.batch_size  4: keys in each list
     self.drop_last   False: a shorter last list is yielded; True: it is not
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 03`; `hint 03` helps.
 It goes with notebooks/02-datasets-samplers-fetchers.ipynb.
 """

@@ -22,6 +22,9 @@ Legend
     self.epoch         0: the argument of the last set_epoch
     self.drop_last     False: pad to total_size; True: cut
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 04`; `hint 04` helps.
 It goes with notebooks/02-datasets-samplers-fetchers.ipynb.
 """

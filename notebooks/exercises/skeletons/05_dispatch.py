@@ -28,6 +28,9 @@ Legend
                              up, `_receive` counts down
     self._index_queues       one per worker: .put(Task(self._epoch_id, task_id, keys)) sends a task
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 05`; `hint 05` helps.
 It goes with notebooks/04-the-index-queues.ipynb.
 """

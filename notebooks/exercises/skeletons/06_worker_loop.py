@@ -37,6 +37,9 @@ Legend
     ExceptionWrapper   ExceptionWrapper(where='in worker 0') wraps the exception that is being
                        handled, with its traceback
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 06`; `hint 06` helps.
 It goes with notebooks/05-the-worker.ipynb.
 """

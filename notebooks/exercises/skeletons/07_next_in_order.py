@@ -27,6 +27,9 @@ Legend
     data.reraise()           raises the exception in an ExceptionWrapper
     self._timeout            the argument for _receive
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 07`; `hint 07` helps.
 It goes with notebooks/06-out-of-order-back-in-order.ipynb.
 """

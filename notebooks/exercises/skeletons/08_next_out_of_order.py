@@ -36,6 +36,9 @@ Legend
     self._workers_num_tasks  [2, 1]: how many tasks each worker was sent that have no result yet
     self._workers_status     [WorkerState.ACTIVE, WorkerState.ACTIVE]
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 08`; `hint 08` helps.
 It goes with notebooks/06-out-of-order-back-in-order.ipynb.
 """

@@ -35,6 +35,9 @@ Legend
     self._task_info                {4: TaskInfo(worker_id=0, keys=[8, 9]), ...}: .arrived says
                                    whether its batch is there
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 09`; `hint 09` helps.
 It goes with notebooks/07-iterable-datasets.ipynb.
 """

@@ -28,6 +28,9 @@ Legend
     fail_for_death                 fail_for_death(self, worker_id): raises a RuntimeError that names
                                    the dead worker
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 11`; `hint 11` helps.
 It goes with notebooks/09-epochs.ipynb.
 """

@@ -28,6 +28,9 @@ Legend
     self._closed         False; after close() True
     LAST                 not a message: put it in the buffer after the last one
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 14`; `hint 14` helps.
 It goes with notebooks/04-the-index-queues.ipynb.
 """

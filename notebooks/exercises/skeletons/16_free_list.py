@@ -43,6 +43,9 @@ Legend
     emit(SLOT_GRANTED, ...)  ..., epoch_id, task_id, self._worker_id, value=slot) records a grant,
                              and SLOT_FREE, with the loan's epoch_id and task_id, that it is over
 
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
 Check it with `python -m notebooks.exercises check 16`; `hint 16` helps.
 It goes with notebooks/14-what-moving-a-batch-costs.ipynb.
 """
