@@ -91,6 +91,15 @@ class BaseIterator:
         in_flight = [keys for keys, _ in self._index_sampler.pending]
         emit(GOES_ON, self._epoch_id, value=saved.steps + saved.since, text=in_flight)
 
+    def _repeat(self, batches: int) -> None:
+        """Yield to nobody what came after the snapshot; what failed then may fail again."""
+        for _ in range(batches):
+            try:
+                next(self)
+            except Exception:
+                if self._failure is not None:
+                    raise
+
     def _next_keys(self) -> Any:
         """Draw the keys of one task; StopIteration at the sampler's end. torch: _next_index"""
         emit(KEYS_BEGIN, self._epoch_id, self._num_drawn)

@@ -196,11 +196,11 @@ class DataLoader(Generic[T_co]):
         saved = None
         if self._loaded is not None:
             saved = fitted(saved_of(self._loaded[0]), self, strict=self._loaded[1])
-            self._loaded = None
-        if self.num_workers == 0:
-            return SerialIterator(self, saved)
-        self.check_worker_number_rationality(stacklevel=4)
-        return ParallelIterator(self, saved)
+        if self.num_workers > 0:
+            self.check_worker_number_rationality(stacklevel=4)
+        iterator = ParallelIterator(self, saved) if self.num_workers > 0 else SerialIterator(self, saved)
+        self._loaded = None  # now, and not if that has failed: whoever tries again begins from there, too
+        return iterator
 
     def state_dict(self) -> dict[str, Any]:
         """How far the iteration has come, for `load_state_dict` in a process that builds the same loader. It can be

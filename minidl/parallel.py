@@ -112,13 +112,14 @@ class ParallelIterator(BaseIterator):
         self._workers_num_tasks = [0] * self._num_workers  # for each worker: sent, and not received yet
         if not first_iter:
             self._resume_workers()
-        if saved is not None and not saved.finished:
+        if saved is not None and saved.finished:
+            self._position.begin(saved.begin)  # of workers that have had an epoch
+        elif saved is not None:
             self._find_place(loader, saved)
             self._go_on(saved)
             self._next_worker = (saved.last_worker + 1) % self._num_workers
         self._prime()
-        for _ in range(saved.since if saved else 0):
-            next(self)
+        self._repeat(saved.since if saved else 0)
 
     def _resume_workers(self) -> None:
         """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What

@@ -29,13 +29,12 @@ class SerialIterator(BaseIterator):
         goes_on = saved is not None and not saved.finished
         if saved is not None and goes_on:
             self._find_place(loader, saved)
-        self._source = Source(self._dataset, make, keys_of(loader), saved.places[0] if saved else None, not goes_on)
+        self._source = Source(self._dataset, make, keys_of(loader), saved.places[0] if saved else None)
         self._begin_epoch(loader)
         self._position.source = self._source
         if saved is not None and goes_on:
             self._go_on(saved)
-        for _ in range(saved.since if saved else 0):
-            next(self)
+        self._repeat(saved.since if saved else 0)
 
     def _next_data(self) -> tuple[int, Any]:
         task_id = self._num_drawn
@@ -46,6 +45,7 @@ class SerialIterator(BaseIterator):
             if self._pin_memory_device is not None:
                 batch = pin_batch(batch, self._pin_memory_device, self._epoch_id, task_id)
         except Exception:
+            self._source.failed.append(self._source.batches)
             self._position.passed(task_id, yielded=False)
             raise
         self._position.passed(task_id, yielded=True)

@@ -57,7 +57,6 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader, saved: Saved |
             snapshots=snapshot_interval(loader),
             keys=keys_of(loader),
             place=saved.places[worker_id] if saved else None,
-            new_epoch=saved is None or saved.finished,
         )
         iterator._index_queues.append(kind(world, index_writer, Queue.INDEX, worker_id))
         worker = world.process(run, (job,), f"minidl worker {worker_id}")

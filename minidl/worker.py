@@ -68,7 +68,6 @@ class Job:
     snapshots: int = 1  # batches from one snapshot of the loader's state to the next
     keys: Any = None  # of a task, if the dataset is iterable
     place: dict[str, Any] | None = None  # where the dataset goes on: see minidl.checkpoint.source
-    new_epoch: bool = True  # that place is the end of an epoch
 
 
 class End(enum.IntEnum):
@@ -180,10 +179,10 @@ class Worker:
             except Exception as error:
                 self.init_failure = self.wrap(error)
             emit(INIT_FN_END, job.epoch_id, worker=job.worker_id)
-        self.begin_epoch(job.place, job.new_epoch)
+        self.begin_epoch(job.place)
         emit(WORKER_READY, job.epoch_id, worker=job.worker_id)
 
-    def begin_epoch(self, place: dict[str, Any] | None = None, new_epoch: bool = True) -> None:
+    def begin_epoch(self, place: dict[str, Any] | None = None) -> None:
         """Make a fetcher: an iterable dataset is iterated from its start, or from a place that was saved."""
         job = self.job
         self.stream_ended = False
@@ -191,7 +190,7 @@ class Worker:
         if self.failure is None:
             try:
                 make = functools.partial(create_fetcher, job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
-                self.source = Source(job.dataset, make, job.keys, place, new_epoch)
+                self.source = Source(job.dataset, make, job.keys, place)
                 self.source.begin()
                 self.fetcher = self.source.fetcher
             except Exception as error:

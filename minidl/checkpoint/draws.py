@@ -14,6 +14,7 @@ torch has no counterpart; torchdata: torchdata.stateful_dataloader.sampler
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 from base64 import b64decode, b64encode
@@ -89,6 +90,9 @@ class Draws:
         self.pending: deque[tuple[Any, Mark]] = deque()
         self.begun_with = []
         self.drawn = self.samples = 0
+        self.ended = (
+            False  # the sampler was asked for more than it has, or has raised: it may have drawn random numbers
+        )
         self._seen = Seen(self.sampler)
         self._tells = is_stateful(self.sampler)
         self.share = share_of(self.sampler)
@@ -106,7 +110,7 @@ class Draws:
             outer = copy.copy(self.index_sampler)
             outer.sampler = self._seen
         self._iterator = iter(outer)
-        self.drawn = self.samples = 0
+        self.drawn, self.samples, self.ended = 0, 0, False
         self.pending.clear()
         return self
 
@@ -117,7 +121,9 @@ class Draws:
         if len(self.begun_with) == 1:
             self.begun_with.append(randomness.read(self.generators))
             self.share = share_of(self.sampler)  # a framework may set the epoch after iter()
+        self.ended = True
         keys = next(self._iterator)
+        self.ended = False
         self.drawn += 1
         self.samples += len(keys) if self.auto_collation else 1
         return keys
@@ -169,17 +175,18 @@ class Draws:
         sampler_state, iter_state = place["_index_sampler_state"], place["_sampler_iter_state"]
         if self.batches and iter_state is not None:
             sampler_state, iter_state = iter_state.get("sampler_state"), iter_state.get("sampler_iter_state")
-        if begun_with:
-            randomness.put_back(begun_with[0], self.generators)
+        drawn, ahead, in_flight = place["_sampler_iter_yielded"], ours.get("ahead", 0), ours.get("in_flight", ())
+        at_the_end = ours.get("sampler_ended", False) and not ahead
         if ours.get("epoch") is not None:  # here: Lightning and accelerate set it after iter(), or to 0
             self.sampler.set_epoch(ours["epoch"])
         if sampler_state is not None:
-            self.sampler.load_state_dict(sampler_state)
+            self.begin_after(sampler_state) if not drawn or at_the_end else self.sampler.load_state_dict(sampler_state)
+        if begun_with:
+            randomness.put_back(begun_with[0], self.generators)
         iter(self)
         if len(begun_with) > 1:
             randomness.put_back(begun_with[1], self.generators)
         self.begun_with = begun_with or self.begun_with
-        drawn, ahead, in_flight = place["_sampler_iter_yielded"], ours.get("ahead", 0), ours.get("in_flight", ())
         replicas = self.share["replicas"]
         if ours.get("replicas", replicas) != replicas:  # those in flight then were of another share
             self._seen.iterator = iter(shared_anew(self.sampler, ours["samples"] * ours["replicas"]))
@@ -189,15 +196,12 @@ class Draws:
         if found:
             self.drawn, self.samples = drawn, ours.get("samples", 0)
             self._find(iter_state)
-        try:
-            with winding(self.sampler, 0 if found else drawn):
-                for _ in range(0 if found else drawn):
-                    self._draw()
-            again = [(self.mark(), self._draw()) for _ in range(ahead)]
-        except StopIteration:
-            raise RuntimeError(
-                f"{type(self.sampler).__name__} ends after {self.drawn} batches: before the place that was loaded"
-            ) from None
+            if at_the_end:
+                self._iterator = iter(())
+        again = self._wind(0 if found else drawn, ahead)
+        if ours.get("sampler_ended"):
+            with contextlib.suppress(Exception):  # it was raised in the run that was stopped
+                self._draw()
         other = ours.get("rank", self.share["rank"]) != self.share["rank"]
         if len(in_flight) < ahead:  # without order, some that were drawn later have been yielded
             if other:
@@ -205,6 +209,25 @@ class Draws:
             again = again[:1] * len(in_flight)
         for keys, (mark, mine) in zip(in_flight, again, strict=True):
             self.pending.append((mine if other else keys, mark))  # Lightning gives every rank the state of the first
+
+    def _wind(self, drawn: int, ahead: int) -> list[tuple[Mark, Any]]:
+        """Draw so many once more. Of those ahead of the last batch, return the keys, and the places before."""
+        try:
+            with winding(self.sampler, drawn):
+                for _ in range(drawn):
+                    self._draw()
+            return [(self.mark(), self._draw()) for _ in range(ahead)]
+        except StopIteration:
+            raise RuntimeError(
+                f"{type(self.sampler).__name__} ends after {self.drawn} batches: before the place that was loaded"
+            ) from None
+
+    def begin_after(self, sampler_state: Any) -> None:
+        """Between two epochs: some samplers give the rest of one, be it nothing, to their next iterator. Others have
+        begun the next by themselves."""
+        self.sampler.load_state_dict(sampler_state)
+        if next(iter(self.sampler), None) is not None:
+            self.sampler.load_state_dict(sampler_state)
 
     def _find(self, iter_state: Any) -> None:
         """The sampler's iterator, at the place that its state tells."""

@@ -47,9 +47,10 @@ class Snapshot:
 
 
 def snapshot_interval(loader: DataLoader) -> int:
-    """The loader's `snapshot_every_n_steps`. Where it isn't known beforehand which task becomes the nth batch, every
-    batch has a snapshot."""
-    return loader.snapshot_every_n_steps if loader.in_order and loader._dataset_kind == _DatasetKind.Map else 1
+    """The loader's `snapshot_every_n_steps`. Where it isn't known beforehand which task becomes the nth batch, or the
+    last of an epoch that its worker outlives, every batch has a snapshot."""
+    known = loader.in_order and loader._dataset_kind == _DatasetKind.Map and not loader.persistent_workers
+    return loader.snapshot_every_n_steps if known else 1
 
 
 class Position:
@@ -81,7 +82,7 @@ class Position:
         if isinstance(message, Resumed):
             if lost:
                 message.place.reraise()
-            self.places[message.worker_id] = message.place or None
+            self.places[message.worker_id] = self.snapshot.places[message.worker_id] = message.place or None
             return message
         self.arrived[message.task_id] = message.worker_id, message.place
         return replace(message, data=message.place) if lost else message
@@ -134,6 +135,8 @@ class Position:
             **draws.share,
             "ahead": draws.drawn - mark.drawn,
             "in_flight": [keys for keys, _ in in_flight],
+            "sampler_ended": draws.ended,
+            "since": len(self._passed),  # with those that failed
             "sampler_begun_with": [randomness.as_text(states) for states in draws.begun_with],  # none before any epoch
             "random": randomness.as_text(randomness.read(draws.generators)),
         }

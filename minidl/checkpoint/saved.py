@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset
 from minidl.checkpoint import randomness
 from minidl.checkpoint.draws import Draws, generators_of
 from minidl.checkpoint.position import Snapshot
-from minidl.checkpoint.source import parts_of
+from minidl.checkpoint.source import is_stateful, parts_of
 
 if TYPE_CHECKING:
     from minidl.loader import DataLoader
@@ -27,7 +27,7 @@ class Saved:
     num_workers: int
     finished: bool  # the epoch is over: the next iterator begins another
     steps: int
-    since: int  # further batches that were yielded after the snapshot
+    since: int  # further batches that were yielded after the snapshot, or failed
     last_worker: int
     base_seed: int | None
     sampler: dict[str, Any]  # its place, as torchdata lays it out
@@ -66,7 +66,7 @@ def saved_of(state: dict[str, Any]) -> Saved:
             num_workers=main["_num_workers"],
             finished=state["_iterator_finished"],
             steps=snapshot["_snapshot_step"],
-            since=state["_steps_since_snapshot"],
+            since=state.get("minidl", {}).get("since", state["_steps_since_snapshot"]),
             last_worker=snapshot["_last_yielded_worker_id"],
             base_seed=main["_base_seed"],
             sampler=main,
@@ -115,22 +115,30 @@ def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
 
 def is_lost(place: dict[str, Any]) -> bool:
     """Whether this place in a stream can't be found from what it says."""
-    stateful = place["dataset_state"] is not None or place["fetcher_state"]["dataset_iter_state"] is not None
-    return not stateful and "minidl" not in place
+    if "minidl" in place or place["dataset_state"] is not None:
+        return False
+    return place["fetcher_state"]["dataset_iter_state"] is None
 
 
 def next_epoch(saved: Saved, loader: DataLoader) -> Saved | None:
     """The epoch of the state is over: of it remain the random generators, what the sampler and the dataset tell of
     themselves, and persistent workers."""
     inner = saved.sampler["_sampler_iter_state"] or {}
-    if saved.sampler["_index_sampler_state"] is not None or "sampler_state" in inner:
-        ended = Draws(loader)
-        ended.go_on(saved.sampler, {})
-        for _ in ended:  # a sampler whose place was set gives the rest of the epoch to its next iterator
-            pass
+    sampler_state = inner.get("sampler_state", saved.sampler["_index_sampler_state"])
+    if sampler_state is not None:
+        Draws(loader).begin_after(sampler_state)
     saved.put_back_random(loader)
-    if loader.num_workers == 0:  # main's generators are put back, and must stay as they are
-        return replace(saved, places=[{**place, "minidl": {}} if place else None for place in saved.places])
-    if loader.persistent_workers and saved.ours.get("sampler_begun_with"):
-        return saved
-    return None
+    if loader.num_workers and not (loader.persistent_workers and saved.ours.get("sampler_begun_with")):
+        return None
+    places = [place and before_an_epoch(place, loader) for place in saved.places]
+    return replace(saved, places=places, last_worker=max(loader.num_workers, 1) - 1, steps=0, since=0)
+
+
+def before_an_epoch(place: dict[str, Any], loader: DataLoader) -> dict[str, Any]:
+    """A place at the end of an epoch, as one before the next. Without workers, the random generators are main's, which
+    have been put back."""
+    state, stream = place["dataset_state"], place["fetcher_state"] or {}
+    if state is None and is_stateful(loader.dataset):  # it was its own iterator
+        state = stream.get("dataset_iter_state")
+    ours = {"random": place["minidl"]["random"]} if loader.num_workers else {}
+    return {**place, "dataset_state": state, "fetcher_state": None, "minidl": ours}

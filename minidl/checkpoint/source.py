@@ -63,36 +63,29 @@ class Source:
         make: makes the fetcher, which iterates over an iterable dataset.
         keys: those of a task, which all have the same if the dataset is iterable.
         saved: what `snapshot()` returned in another process: the place to begin from.
-        new_epoch: that place is the end of an epoch, and this is the next.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        make: Callable[[], Any],
-        keys: Any,
-        saved: dict[str, Any] | None = None,
-        new_epoch: bool = True,
-    ) -> None:
+    def __init__(self, dataset: Any, make: Callable[[], Any], keys: Any, saved: dict[str, Any] | None = None) -> None:
         saved = saved or {}
         ours = saved.get("minidl") or {}
-        place = (not new_epoch and saved.get("fetcher_state")) or {}
+        place = saved.get("fetcher_state") or {}  # none before the first batch of an epoch
         if saved.get("dataset_state") is not None:
             dataset.load_state_dict(saved["dataset_state"])
         # A stream may choose its samples at random: one that will be wound forward must begin as it began then.
-        random = (not new_epoch and ours.get("begun_with")) or ours.get("random")
+        random = ours.get("begun_with") or ours.get("random")
         if random:
             randomness.put_back(randomness.as_bytes(random))
         self.begun_with = randomness.as_text(randomness.read()) if isinstance(dataset, IterableDataset) else None
         self.dataset = dataset
         self.fetcher = make()
         self.batches = 0  # made, or tried to make, in this epoch
+        self.failed: list[int] = list(ours.get("failed", ()))  # of these
         self.ended = False  # the stream has
         if place.get("dataset_iter_state") is not None:
             self.fetcher.dataset_iter.load_state_dict(place["dataset_iter_state"])
         elif place:
             self.wind(ours.get("batches", 0), keys)
-        if random and not new_epoch:
+        if random and place:
             randomness.put_back(randomness.as_bytes(ours["random"]))
         if place.get("fetcher_ended"):
             self.fetcher.ended = True
@@ -103,8 +96,11 @@ class Source:
     def wind(self, batches: int, keys: Any) -> None:
         with winding(self.dataset, batches):
             for self.batches in range(1, batches + 1):
-                with contextlib.suppress(Exception):  # it was raised in the run that was stopped, which went on
+                try:
                     self.fetcher.collate_fn(self.fetcher.fetch(keys))
+                except Exception as error:
+                    if self.batches not in self.failed and not isinstance(error, StopIteration):
+                        raise  # it is new
 
     def begin(self) -> None:
         """In a worker: main knows where it begins. Most datasets stay there, and nothing needs to be sent."""
@@ -138,7 +134,7 @@ class Source:
         dataset_state = None if stream is self.dataset else state_of(self.dataset)
         place = {"dataset_state": dataset_state, "fetcher_state": stream_place, "minidl": {}}
         if stream is not None and stream_state is None and dataset_state is None:
-            place["minidl"] = {"batches": self.batches, "begun_with": self.begun_with}
+            place["minidl"] = {"batches": self.batches, "failed": self.failed, "begun_with": self.begun_with}
         return place
 
 

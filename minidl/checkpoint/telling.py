@@ -26,11 +26,12 @@ class Telling:
 
     def put(self, result: Result | Resumed) -> None:
         worker, source = self.worker, self.worker.source
-        if source is not None and worker.failure is None:
+        if source is not None and worker.failure is None and isinstance(result, (Result, Resumed)):
             if isinstance(result, Resumed):
                 source.told = {}  # of the old epoch, what was not yielded is forgotten
             else:
                 source.batches += 1
+                source.failed += [source.batches] * isinstance(result.data, ExceptionWrapper)
                 source.ended = isinstance(result.data, StreamEnd)
             if self.is_wanted(result.task_id) and (place := self.place(source)):
                 result = replace(result, place=place)

@@ -472,6 +472,17 @@ def test_no_state() -> None:
     assert len(list(loader)) == 4
 
 
+def test_a_state_that_did_not_fit_is_still_loaded() -> None:
+    """Whoever asks again does not begin at the first batch."""
+    state = stopped(lambda: minidl.DataLoader(range(9)), 5)[0]
+    loader = minidl.DataLoader(range(9), num_workers=1)
+    loader.load_state_dict(state)
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="num_workers=0, and this one has 1"):
+            iter(loader)
+    assert loader.state_dict() == state
+
+
 def test_a_sampler_that_is_shorter_now() -> None:
     state = stopped(lambda: minidl.DataLoader(range(9)), 5)[0]
     with pytest.raises(RuntimeError, match="SequentialSampler ends after 3 batches"):

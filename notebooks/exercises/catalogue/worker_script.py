@@ -159,7 +159,6 @@ def run(dataset: Any, init: Callable[[Alone], None], messages: tuple[Any, ...]) 
         collate_fn=list,
         drop_last=False,
         place=None,
-        new_epoch=True,
         keys=None,
     )
     surroundings: Any = around

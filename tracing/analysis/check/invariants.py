@@ -320,7 +320,8 @@ def silent_when_joined(iterator: IteratorEvents) -> Broken:
             yield f"worker {worker} still emitted events after it was joined", [int(joins[0]), at]
 
 
-AFTERWARDS = (Kind.ASKED, Kind.EPOCH_END, Kind.ERROR_RAISED)  # the iteration ends after everything is cleared away
+# The iteration ends after everything is cleared away, and a state may be taken then.
+AFTERWARDS = (Kind.ASKED, Kind.EPOCH_END, Kind.ERROR_RAISED, Kind.STATE_TAKEN)
 
 
 @invariant("shutdown is the end", "Main, the pin thread and the feeders do nothing after the shutdown is complete.")
