@@ -26,7 +26,7 @@ from minidl.queues import Channel, Producer
 from minidl.transport import NO_SLOT, Handles, Packer, Unpacker
 from notebooks.exercises import use_programs as uses
 from notebooks.exercises.catalogue import as_minidl_does as calls
-from notebooks.exercises.catalogue import death_programs, pinning_programs, scripted, worker_script
+from notebooks.exercises.catalogue import death_programs, pinning_programs, scripted, stopping_programs, worker_script
 from notebooks.exercises.programs import Keys
 
 FLOATS = 10_000  # of a batch: too many to follow a pickle through a pipe
@@ -342,5 +342,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         *(restarts, stop_in_a_map, worker_alone, pinned, shaken, health, struck, shut_down_alone, interrupted, ends),
         *(queue, kept, slots, named, uses.choices, uses.choices_by_room, uses.receives, uses.received_before),
         *(uses.not_all_bring_batches, uses.when_it_ends, uses.two_at_once, uses.fails_to_draw, scripted.passed_on),
+        *(stopping_programs.stopped_counted, stopping_programs.stopped_shares),
+        stopping_programs.stopped_in_any_order,
     )
 }

@@ -14,6 +14,7 @@ from notebooks.exercises.skeleton import generate
 from notebooks.exercises.verdict import Status
 from tests.exercises.wrong.e03_batch_sampler import LOOP
 from tests.exercises.wrong.e16_free_list import IN_TURNS
+from tests.exercises.wrong.e18_stop_in_the_middle import RIGHT
 from tests.exercises.wrong.edits import solved, without_emit, wrong_answers
 
 ALL = list(exercises().values())
@@ -47,7 +48,11 @@ def test_the_reference_passes_without_its_calls_of_emit(which, grade_text):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(("number", "bodies"), [("03", {"__iter__": LOOP}), ("16", IN_TURNS)])
+@pytest.mark.parametrize(
+    ("number", "bodies"),
+    [("03", {"__iter__": LOOP}), ("16", IN_TURNS), *[("18", bodies) for bodies in RIGHT.values()]],
+    ids=["03", "16", *RIGHT],
+)
 def test_another_right_answer_passes(grade_text, number, bodies):
     verdict = grade_text(exercise(number), solved(exercise(number), **bodies))
     assert verdict.status is Status.PASSED, verdict

@@ -50,7 +50,7 @@ def fetches(body: str, head: str = "") -> dict[str, str]:
 def test_without_answers_all_comes_from_minidl_and_the_batches_are_torchs(answers, capsys):
     assert commands.main(["together", "--files", FEW]) == 0
     text = (answers / "together" / "table.txt").read_text()
-    assert "yours" not in text.replace("0 of 14 exercises yours", "").replace("What is not yours", "")
+    assert "yours" not in text.replace("0 of 15 exercises yours", "").replace("What is not yours", "")
     assert "yes, all 6" in text and "timelines.png" in capsys.readouterr().out
     for name in ("minidl", "torch"):
         trace = tracing.load(answers / "together" / f"{name}.trace")

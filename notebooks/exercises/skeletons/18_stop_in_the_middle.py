@@ -1,0 +1,82 @@
+"""Exercise 18: stop in the middle.
+
+A loader is stopped after some batches, and a new process goes on from its `state_dict()`. The new
+one must yield what would have come: nothing is lost, nothing comes twice, though at every moment
+some batches are in flight. Write what main keeps for this. The result is `snapshot`: what is true
+after the batches that were *yielded*. `state_dict` makes a state of it.
+
+`begin` is called when an epoch begins, with an empty snapshot, and when a stopped one goes on, with
+the snapshot that it goes on from.
+
+`heard` is called with each message when it arrives, in whatever order, and returns it. A Result
+brings what has changed in the place of its worker's dataset up to and including that batch. A
+Resumed, from a persistent worker at the beginning of an epoch, brings the worker's whole place:
+this one counts at once.
+
+`passed` is called when a task's turn is over: its batch is yielded, or the exception that came in
+its place is raised (then `yielded` is False). After every `interval` tasks that have passed,
+usually 1, a new snapshot takes the place of the old one. In between the old one stays as it is: the
+new process will load once more, for nobody, all that came since. So a task stays in `in_flight`
+until a snapshot is taken in which it has passed.
+
+`finish` is called at the end of the epoch: the iterator is `finished`. What is left in `arrived`
+comes from streams that have ended. It is no batch, but treat it like a task that has passed: it may
+bring a place, too.
+
+Without workers there are no messages, and `passed` is called with tasks that are not in `arrived`;
+their worker is 0. (You may use fields of your own. You may leave out the case that a dataset's
+`state_dict()` has failed in a worker, and `place` is an ExceptionWrapper.)
+
+Legend
+    Snapshot(4, 1, places)  steps: batches yielded in this epoch; last_worker: the worker whose task
+                            passed last; places: [{...}, None], the place of each worker, None if it
+                            is not known yet
+    self.snapshot           the last one. The fields self.steps, self.last_worker and self.places
+                            are for the same three as they are now; `state_dict` reads self.snapshot
+                            and self.steps
+    message                 Result(task_id=5, worker_id=1, place=...) or Resumed(worker_id=1,
+                            place=...)
+    message.place           {"place": b"...", "torch": b"..."}: what has changed of a place, in
+                            parts. None: nothing has
+    self.arrived            {5: (1, place)}: task -> worker and place, until the task has passed.
+                            Main reads it, too
+    self.in_flight          {4: ..., 5: ...}: the tasks whose keys were drawn; you only take them
+                            out. Those of a stream are not in it: their keys say nothing
+    self.interval           1: tasks from one snapshot to the next; self._passed, [], is for those
+                            since the last one
+    self.finished           False
+
+Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own
+when you first need it.
+
+Check it with `python -m notebooks.exercises check 18`; `hint 18` helps.
+It goes with notebooks/19-stop-in-the-middle.ipynb.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch._utils import ExceptionWrapper
+
+from minidl.checkpoint.position import Snapshot
+from minidl.messages import Result, Resumed
+
+
+class Position:
+    def begin(self, snapshot: Snapshot) -> None:
+        raise NotImplementedError
+
+    def heard(self, message: Result | Resumed) -> Result | Resumed:
+        """A worker has told its dataset's place, which counts once the batch is yielded. If it could not, its error
+        takes the batch's stead.
+        """
+        raise NotImplementedError
+
+    def passed(self, task_id: int, yielded: bool) -> None:
+        """A task's turn is over: its batch is yielded, or its error raised."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """The epoch is over. What is left has been told by workers whose streams had ended."""
+        raise NotImplementedError
