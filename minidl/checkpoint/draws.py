@@ -90,9 +90,7 @@ class Draws:
         self.pending: deque[tuple[Any, Mark]] = deque()
         self.begun_with = []
         self.drawn = self.samples = 0
-        self.ended = (
-            False  # the sampler was asked for more than it has, or has raised: it may have drawn random numbers
-        )
+        self.ended = False  # the sampler was asked for more than it has, or has raised: random numbers may be drawn
         self._seen = Seen(self.sampler)
         self._tells = is_stateful(self.sampler)
         self.share = share_of(self.sampler)

@@ -240,6 +240,14 @@ def test_after_any_number_of_batches(dataset: str, sampling: str, options: dict[
         assert going_on(build, pickle.loads(pickle.dumps(state))) == came, after
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_between_two_snapshots(workers: int) -> None:
+    build = builder("map", "shuffled", num_workers=workers, snapshot_every_n_steps=3)
+    for after in (1, 2, 4, 5):
+        state, came = stopped(build, after)
+        assert going_on(build, state) == came, after
+
+
 def test_a_state_is_followed_by_another() -> None:
     build = builder("map", "generator", num_workers=2)
     _, came = stopped(build, 1)
