@@ -1,17 +1,18 @@
-"""Exercise 18's programs: a loader is stopped, another goes on from its state, and what came is put together.
+"""Exercise 18's programs: a loader is stopped, one goes on from its state, and what came is put together.
 
 Legend
-    stops    [3, 2]      after three things have come the loader is stopped; the next one after two more
+    stops    [3, 2]      after three things have come (after BEGUN) the loader is stopped; the next one after two more
     came     [[(0, 4, 3)], "ValueError", "the end"]    batches, errors and ends of epochs, one after the other
     sample   (0, 4, 3)   worker 0 has made the sample with key 4, its third
 """
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import minidl
@@ -20,13 +21,13 @@ from minidl.world.simulated import sleep
 from notebooks.exercises.programs import Keys, let_others_run
 from notebooks.exercises.use_programs import every_key
 
-END = "the end"
+BEGUN, END = "the beginning", "the end"
 Sample = tuple[int, int, int]
 
 
 def wait_for_the_others() -> None:
     """So long that all that was handed out meanwhile is made."""
-    sleep(1.0) if machines.is_running() else time.sleep(0.05)
+    sleep(0.0003) if machines.is_running() else time.sleep(0.05)
 
 
 def own_id() -> int:
@@ -99,51 +100,55 @@ class Share(Iterator[Sample]):
         self.number = state["number"]
 
 
-def what_comes(loader: Any, most: int | None, epochs: int) -> Iterator[Any]:
-    """Batches, the names of errors, and END; until `most` have come, or so many epochs have ended."""
+def what_comes(loader: Any, epochs: int) -> Generator[Any, None, None]:
+    """In each epoch BEGUN, then batches and the names of errors, then END."""
     iterator = iter(loader)
-    while epochs and most != 0:
-        let_others_run()
-        try:
-            came = next(iterator)
-        except StopIteration:
-            came, epochs = END, epochs - 1
-        except ValueError as error:
-            came = type(error).__name__
-        yield came
-        most = None if most is None else most - 1
-        if came == END and epochs and most != 0:
-            iterator = iter(loader)
-    if loader.persistent_workers:
-        iterator._shutdown_workers()  # an exception that was raised may keep it alive
+    try:
+        yield BEGUN
+        while epochs:
+            let_others_run()
+            try:
+                came = next(iterator)
+            except StopIteration:
+                came, epochs = END, epochs - 1
+            except ValueError as error:
+                came = type(error).__name__
+            yield came
+            if came == END and epochs:
+                iterator = iter(loader)
+                yield BEGUN
+    finally:
+        if loader.persistent_workers:
+            iterator._shutdown_workers()  # an exception that was raised may keep it alive
 
 
-def stopped_and_gone_on(dataset: Callable[[], Any], stops: list[int], epochs: int = 1, **options: Any) -> Any:
+def stopped_and_gone_on(dataset: Any, stops: list[int], epochs: int = 1, **options: Any) -> Any:
     """{"came": all that came in so many epochs, "states": [[batches of the epoch, says a state; how many there were;
-    batches since its snapshot], ...]}"""
+    tasks since its snapshot], ...]}. It is always the same loader, which one picture shows: after `load_state_dict`
+    it begins like another."""
+    loader: Any = minidl.DataLoader(dataset, **{"batch_size": 1, "collate_fn": every_key, **options})
     came: list[Any] = []
-    states, state = [], None
-    for stop in [*stops, None]:
-        loader: Any = minidl.DataLoader(dataset(), **{"batch_size": 1, "collate_fn": every_key, **options})
-        if state is not None:
-            loader.load_state_dict(pickle.loads(state))
-        came += what_comes(loader, stop, epochs - came.count(END))
-        if stop is not None:
-            saved = loader.state_dict()
-            state = pickle.dumps(saved)
-            if came[-1:] != [END]:
-                counted, since = counts_of(saved)
-                states.append([counted, batches_of_the_epoch(came), since])
-        del loader
+    states = []
+    for stop in stops:
+        coming = what_comes(loader, epochs - came.count(END))
+        next(coming)
+        came += [each for each in itertools.islice(coming, stop) if each != BEGUN]
+        state = loader.state_dict()
+        coming.close()
+        if came[-1:] != [END]:
+            counted, since = counts_of(state)
+            states.append([counted, batches_of_the_epoch(came), since])
+        loader.load_state_dict(pickle.loads(pickle.dumps(state)))
+    came += [each for each in what_comes(loader, epochs - came.count(END)) if each != BEGUN]
     return {"came": came, "states": states}
 
 
 def counts_of(state: dict[str, Any]) -> tuple[int, int]:
-    """How many batches of the epoch had been yielded, says a state, and how many of them since its snapshot."""
+    """How many batches of the epoch were yielded, says a state, and how many tasks have passed since its snapshot."""
     if "_snapshot" not in state:  # without workers
         return state["_num_yielded"], 0
-    since = state["_steps_since_snapshot"]
-    return state["_snapshot"]["_snapshot_step"] + since, since
+    batches, tasks = state["_steps_since_snapshot"], state["minidl"]["since"]
+    return state["_snapshot"]["_snapshot_step"] + batches, max(batches, tasks)
 
 
 def batches_of_the_epoch(came: list[Any]) -> int:
@@ -160,14 +165,14 @@ def stopped_counted(
     draws: bool = False,
     **options: Any,
 ) -> Any:
-    return stopped_and_gone_on(lambda: Counted(length, unreadable, until, draws), stops, epochs, **options)
+    return stopped_and_gone_on(Counted(length, unreadable, until, draws), stops, epochs, **options)
 
 
 def stopped_shares(lengths: list[int], stops: list[int], epochs: int = 1, **options: Any) -> Any:
-    return stopped_and_gone_on(lambda: Shares(*lengths), stops, epochs, **options)
+    return stopped_and_gone_on(Shares(*lengths), stops, epochs, **options)
 
 
 def stopped_in_any_order(length: int, stops: list[int], **options: Any) -> Any:
     """Without order: which worker makes a batch is left to chance, and so is its place."""
-    found = stopped_and_gone_on(lambda: Counted(length, [], 0), stops, in_order=False, **options)
+    found = stopped_and_gone_on(Counted(length, [], 0), stops, in_order=False, **options)
     return {**found, "came": [[(0, key, 0)] for key in sorted(each[0][1] for each in found["came"] if each != END)]}

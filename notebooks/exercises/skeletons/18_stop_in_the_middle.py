@@ -11,7 +11,7 @@ the snapshot that it goes on from.
 `heard` is called with each message when it arrives, in whatever order, and returns it. A Result
 brings what has changed in the place of its worker's dataset up to and including that batch. A
 Resumed, from a persistent worker at the beginning of an epoch, brings the worker's whole place:
-this one counts at once.
+this one counts at once, also in the snapshot.
 
 `passed` is called when a task's turn is over: its batch is yielded, or the exception that came in
 its place is raised (then `yielded` is False). After every `interval` tasks that have passed,
@@ -32,8 +32,8 @@ Legend
                             passed last; places: [{...}, None], the place of each worker, None if it
                             is not known yet
     self.snapshot           the last one. The fields self.steps, self.last_worker and self.places
-                            are for the same three as they are now; `state_dict` reads self.snapshot
-                            and self.steps
+                            are for the same three as they are now; `state_dict` reads
+                            self.snapshot, self.steps and the length of self._passed
     message                 Result(task_id=5, worker_id=1, place=...) or Resumed(worker_id=1,
                             place=...)
     message.place           {"place": b"...", "torch": b"..."}: what has changed of a place, in
@@ -42,8 +42,8 @@ Legend
                             Main reads it, too
     self.in_flight          {4: ..., 5: ...}: the tasks whose keys were drawn; you only take them
                             out. Those of a stream are not in it: their keys say nothing
-    self.interval           1: tasks from one snapshot to the next; self._passed, [], is for those
-                            since the last one
+    self._passed            [3]: the tasks that have passed since the snapshot
+    self.interval           1: tasks from one snapshot to the next
     self.finished           False
 
 Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own

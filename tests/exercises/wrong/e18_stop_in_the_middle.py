@@ -11,6 +11,7 @@ BEGIN = """
 HEARD = """
     if isinstance(message, Resumed):
         self.places[message.worker_id] = message.place
+        self.snapshot.places[message.worker_id] = message.place
     else:
         self.arrived[message.task_id] = (message.worker_id, message.place)
     return message
@@ -40,7 +41,8 @@ MERGED = "{**(self.places[worker_id] or {}), **place}"
 ARRIVES = "self.arrived[message.task_id] = (message.worker_id, message.place)"
 COUNTS_NOW = """if message.place is not None:
                 self.places[message.worker_id] = {**(self.places[message.worker_id] or {}), **message.place}"""
-RESUMED = "self.places[message.worker_id] = message.place"
+RESUMED = """self.places[message.worker_id] = message.place
+            self.snapshot.places[message.worker_id] = message.place"""
 SNAPSHOT = "self.snapshot = Snapshot(self.steps, self.last_worker, list(self.places))"
 REMOVE = "self.in_flight.pop(number, None)"
 COUNT = "if yielded:\n            self.steps += 1"
@@ -123,10 +125,11 @@ WRONG = {
     "passed_is_no_more_in_flight": edited(
         "between two snapshots", (REMOVE, "pass"), (APPEND, f"{APPEND}\n        self.in_flight.pop(task_id, None)")
     ),
-    "after_so_many_batches": edited(
-        "raises an error again", (IS_FULL, "if yielded and self.steps % self.interval == 0:")
-    ),
+    "after_so_many_batches": edited("no snapshot", (IS_FULL, "if yielded and self.steps % self.interval == 0:")),
     "resumed_is_nothing": edited("the second epoch", (RESUMED, "pass")),
+    "resumed_after_the_snapshot": edited(
+        "the second epoch", (RESUMED, "self.places[message.worker_id] = message.place")
+    ),
     "resumed_waits": edited(
         "the second epoch", (RESUMED, "self.arrived[-1 - message.worker_id] = (message.worker_id, message.place)")
     ),
@@ -150,7 +153,7 @@ RIGHT = {
     "in plain words": BODIES,
     "new lists": {
         "begin": """
-            self.snapshot, self.mine = snapshot, []
+            self.snapshot, self._passed = snapshot, ()
             self.steps, self.last_worker = snapshot.steps, snapshot.last_worker
             self.now = dict(enumerate(snapshot.places))
         """,
@@ -158,6 +161,7 @@ RIGHT = {
             match message:
                 case Resumed():
                     self.now = {**self.now, message.worker_id: message.place}
+                    self.snapshot = Snapshot(0, self.last_worker, [self.now[k] for k in sorted(self.now)])
                 case Result():
                     self.arrived |= {message.task_id: (message.worker_id, message.place)}
             return message
@@ -166,12 +170,12 @@ RIGHT = {
             its = self.arrived.pop(task_id, None) or (0, None)
             self.now = {**self.now, its[0]: {**(self.now.get(its[0]) or {}), **(its[1] or {})}}
             self.steps, self.last_worker = self.steps + int(yielded), its[0]
-            self.mine = [*self.mine, task_id]
-            if len(self.mine) < self.interval:
+            self._passed = (*self._passed, task_id)
+            if len(self._passed) < self.interval:
                 return
             self.snapshot = Snapshot(self.steps, its[0], [self.now[k] for k in sorted(self.now)])
-            self.in_flight = {k: keys for k, keys in self.in_flight.items() if k not in self.mine}
-            self.mine = []
+            self.in_flight = {k: keys for k, keys in self.in_flight.items() if k not in self._passed}
+            self._passed = ()
         """,
         "finish": """
             while self.arrived:
@@ -182,30 +186,28 @@ RIGHT = {
     "a log": {
         "begin": """
             self.snapshot, self.steps = snapshot, snapshot.steps
-            self.log = []
-            self.resumed = {}
+            self._passed = []
         """,
         "heard": """
             if isinstance(message, Result):
                 self.arrived[message.task_id] = message.worker_id, message.place
             else:
-                self.resumed[message.worker_id] = message.place
+                self.snapshot.places[message.worker_id] = message.place
             return message
         """,
         "passed": """
             worker_id, place = self.arrived.get(task_id, (0, None))
             self.arrived.pop(task_id, None)
-            self.log.append((task_id, worker_id, place))
+            self._passed.append((task_id, worker_id, place))
             self.steps = self.steps + 1 if yielded else self.steps
-            if len(self.log) == self.interval:
-                places = [self.resumed.get(k, old) for k, old in enumerate(self.snapshot.places)]
-                for number, who, where in self.log:
+            if len(self._passed) == self.interval:
+                places = self.snapshot.places[:]
+                for number, who, where in self._passed:
                     if number in self.in_flight:
                         del self.in_flight[number]
                     if where:
                         places[who] = dict(places[who] or {}) | where
-                self.resumed.clear()
-                self.log.clear()
+                self._passed.clear()
                 self.snapshot = Snapshot(self.steps, worker_id, places)
         """,
         "finish": """
@@ -223,7 +225,7 @@ RIGHT = {
         """,
         "heard": """
             if isinstance(message, Resumed):
-                self.since[message.worker_id] = dict(message.place)
+                self.snapshot.places[message.worker_id] = message.place
                 return message
             self.arrived[message.task_id] = (message.worker_id, message.place)
             return message
