@@ -48,7 +48,7 @@ class Snapshot:
 
 def snapshot_interval(loader: DataLoader) -> int:
     """The loader's `snapshot_every_n_steps`. Where it isn't known beforehand which task becomes the nth batch, or the
-    last of an epoch that its worker outlives, every batch has a snapshot; and without workers, where it costs nothing."""
+    last of an epoch that its worker outlives, every batch has a snapshot; and without workers: it costs nothing."""
     known = loader.in_order and loader._dataset_kind == _DatasetKind.Map and not loader.persistent_workers
     return loader.snapshot_every_n_steps if known and loader.num_workers else 1
 

@@ -5,8 +5,9 @@
 For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not,
 slots or torch's way: every schedule with two delays, every schedule with a delay and a fault. For the programs that
 hold batches, which are longer (lending.py): every schedule with two delays, every schedule with a fault. For the
-programs worth exploring (worth_exploring.py): every schedule with a delay, every schedule with a fault. Then N random
-ones in all, with up to two faults each. The trace of about one run in a hundred is checked for every invariant.
+programs worth exploring (worth_exploring.py), and for every process that goes on from a state of a training that was
+stopped (stopping.py): every schedule with a delay, every schedule with a fault. Then N random ones in all, with up to
+two faults each. The trace of about one run in a hundred is checked for every invariant.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from minidl.world.simulated import Exploration, Outcome, explore, explore_by_cha
 from tests.minidl.simulated import worth_exploring
 from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
+from tests.minidl.simulated.stopping import by_chance, explored, within
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_asking import asking
 from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_moving import moving
+from tests.minidl.simulated.worth_stopping import trainings
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
@@ -39,6 +42,8 @@ BOUNDS_OF_LENDINGS = [(2, 0), (0, 1)]
 BOUNDS_OF_OTHERS = [(1, 0), (0, 1)]
 CHECK_EVERY = 97  # steps; the trace of a run is checked if their number is a multiple of it
 PIECE = 5_000  # random schedules that one job runs
+STATES = 20  # that a training has, more or less
+STOPPING = "stopping: "  # begins the name of a training
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,13 @@ def bounds(name: str) -> list[tuple[int, int]]:
 
 def run(job: Job) -> tuple[Job, str, int, int, float]:
     """Run in its own process. Returns the job, what was found ("": nothing), schedules run, pruned, and seconds."""
-    worth, begin = programs()[job.program], time.perf_counter()
+    begin = time.perf_counter()
+    if job.program.startswith(STOPPING):
+        chance = by_chance(job.schedules // STATES, job.faults, job.seed)
+        runs = chance if job.schedules else within(job.delays, job.faults)
+        stops = explored(trainings()[job.program.removeprefix(STOPPING)], runs)
+        return job, stops.found, stops.schedules, stops.pruned, time.perf_counter() - begin
+    worth = programs()[job.program]
     expected = worth.run("0")
 
     def judge(outcome: Outcome) -> list[str]:  # of an outcome it says the same whenever it is asked
@@ -119,9 +130,10 @@ def main() -> int:
     parser.add_argument("--only-chance", action="store_true", help="without those within the bounds")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     arguments = parser.parse_args()
-    names = arguments.names or list(programs())
-    if unknown := [name for name in names if name not in programs()]:
-        parser.error(f"no program is called {unknown[0]!r}: there are {', '.join(programs())}")
+    known = [*programs(), *(STOPPING + name for name in trainings())]
+    names = arguments.names or known
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no program is called {unknown[0]!r}: there are {', '.join(known)}")
     console = Console(width=None if sys.stdout.isatty() else 120)
     begin, bugs = time.perf_counter(), 0
     totals: dict[str, list[float]] = {}

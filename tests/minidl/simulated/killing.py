@@ -5,6 +5,7 @@
 Each mutant runs the programs worth exploring, in a fork of this process: first each by the default schedule, its trace
 checked; then those that reach the changed function, by random schedules with up to two faults; then four small ones, by
 every schedule with a fault. The first run in which something does not hold kills it. So does one that never ends.
+Those of minidl.checkpoint run trainings that are stopped after every batch instead (worth_stopping.py).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from tests.benchmarks.table import between_markers
 from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.exploring import end_with_parent
-from tests.minidl.simulated.generated_mutants import Generated, generated
+from tests.minidl.simulated.generated_mutants import STOPS, Generated, generated
 from tests.minidl.simulated.programs import configurations
 from tests.minidl.simulated.survivors import killed_by, reason
 from tests.minidl.simulated.worth import Worth
@@ -44,12 +45,14 @@ from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
+from tests.minidl.simulated.worth_stopping import stopping
 
 COMMAND = "python -m tests.minidl.simulated.killing"
 LIMIT = 120.0  # seconds of a processor; a mutant that takes longer makes no progress
 BLOCKED = 5  # times as long by the clock: it may wait for something real, or the machine may be busy
 SMALL = ("keys", "stream pinned", "stream persistent torch", "keys pinned persistent torch")  # every fault is tried
 SCHEDULES = 100  # random ones, of the programs that reach the function
+SCHEDULES_OF_STOPS = 20  # which are long
 ENDED = {-signal.SIGXCPU: "it never ends"}
 MUTANT = "MINIDL_MUTANT"  # what tests.minidl.simulated.mutated reads
 FAILED = 1  # pytest's exit status if tests have failed
@@ -82,12 +85,13 @@ class Judged:
             yield (Random, Priorities)[number % 2](number, 2, self.expected.steps)
 
 
-def judged() -> dict[str, Judged]:
-    """The programs worth exploring. What a program reaches also depends on what goes wrong."""
+def judged(stops: bool = False) -> dict[str, Judged]:
+    """The programs worth exploring, or those that are stopped. What one reaches also depends on what goes wrong."""
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
     small = {name: Worth(configurations()[name], options={"draws": False}) for name in SMALL}
-    for name, worth in {**programs(), **moving(), **deaths(), **ending(), **asking(), **small}.items():
+    usual = {**programs(), **moving(), **deaths(), **ending(), **asking(), **small}
+    for name, worth in (stopping() if stops else usual).items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:
@@ -97,7 +101,7 @@ def judged() -> dict[str, Judged]:
         each = Judged(worth, worth.run("0"), frozenset())
         sys.setprofile(note)
         try:
-            for schedule in ("0", *itertools.islice(each.schedules(), 8)):
+            for schedule in ("0", *itertools.islice(each.schedules(), 0 if stops else 8)):
                 worth.run(schedule)
         finally:
             sys.setprofile(None)
@@ -127,7 +131,8 @@ def kill(mutant: Generated, tried: dict[str, Judged], quick: bool) -> Verdict:
     generated_mutants.at_work(mutant)
     if by_default := killed_by_default(near):
         return by_default
-    for number, (name, each, schedule) in enumerate(itertools.islice(in_turn(near), SCHEDULES)):
+    schedules = SCHEDULES_OF_STOPS if mutant.module.startswith(STOPS) else SCHEDULES
+    for number, (name, each, schedule) in enumerate(itertools.islice(in_turn(near), schedules)):
         if broken := each.breaks(schedule, checks=number % CHECK_EVERY == 0):
             return Verdict(name, schedule.token, broken)
     for name, each in near.items() if not quick else ():
@@ -230,7 +235,7 @@ def main() -> int:
     text = score(chosen, found, len(sample) - len(chosen))
     if arguments.write:
         page = arguments.write.read_text(encoding="utf-8")
-        arguments.write.write_text(between_markers(page, text, "score"), encoding="utf-8")
+        arguments.write.write_text(between_markers(page, text, f"score {arguments.only}".strip()), encoding="utf-8")
     else:
         print(text)
     return 0
@@ -266,10 +271,12 @@ def judge(chosen: list[Generated], found: dict[str, Verdict], arguments: argpars
     """Add a verdict on each of those that have none."""
     console, begin, alive = Console(stderr=True, width=120), time.monotonic(), 0
     missing = [each for each in chosen if str(each) not in found]
-    tried = judged() if missing else {}
+    parts = [(stops, [each for each in missing if each.module.startswith(STOPS) == stops]) for stops in (False, True)]
+    tried = ((part, judged(stops)) for stops, part in parts if part)
+    judgements = (verdicts(part, programs, arguments.jobs, arguments.quick) for part, programs in tried)
     with contextlib.ExitStack() as stack:
         keep = stack.enter_context(arguments.keep.open("a", encoding="utf-8")) if arguments.keep else None
-        for number, (mutant, verdict) in enumerate(verdicts(missing, tried, arguments.jobs, arguments.quick), 1):
+        for number, (mutant, verdict) in enumerate(itertools.chain.from_iterable(judgements), 1):
             found[str(mutant)] = verdict
             alive += not verdict.program
             if keep:

@@ -27,6 +27,7 @@ from tests.minidl.simulated.lending import (
 )
 from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant
 from tests.minidl.simulated.programs import Stream, epoch
+from tests.minidl.simulated.stop_mutants import STOP_MUTANTS
 
 # ---- programs
 
@@ -289,4 +290,4 @@ SLOT_MUTANTS = [
     ),
 ]
 
-ALL_MUTANTS = [*MUTANTS, *SLOT_MUTANTS]
+ALL_MUTANTS = [*MUTANTS, *SLOT_MUTANTS, *STOP_MUTANTS]

@@ -97,8 +97,11 @@ class Training:
         while left:
             try:
                 iterator = iter(load)
-            finally:
-                save()
+            except (Exception, KeyboardInterrupt):
+                if begin.text and left == begin.left:  # the state is still loaded
+                    assert load.state_dict() == json.loads(begin.text)
+                raise
+            save()
             leaves = self.leaves > 0 and len(left) == self.epochs
             while left[0] or not leaves:
                 batch = following(iterator, save)
@@ -129,20 +132,26 @@ class Training:
 
     # ---- by itself, and in every way
 
-    def one_after_another(self) -> list[Left]:
-        """On one machine: a process for each state that the first has saved. (They are one process here, which ends the
-        first loader before it builds the next.)"""
+    def one_after_another(self) -> Left:
+        """On one machine: a process for each state that the first has saved. (All are one process here, which is done
+        with a loader before it builds the next.)"""
         disk: list[Saved] = []
         seed(0)
         left = self.undisturbed()
         seed(0)
         self.train(Saved("", left), disk)
-        for saved in {self.key(each): each for each in disk if each.left}.values():
+        for saved in disk:
             self.train(saved, [])
         return left
 
+    def stopped(self, begin: Saved, number: int) -> None:
+        """On one machine: a process, and another that goes on from this one of its states."""
+        disk: list[Saved] = []
+        self.train(begin, disk)
+        self.train(disk[number], [])
+
     def worth(self) -> Worth:
-        return Worth(self.one_after_another, in_order=self.in_order, options={**self.options, "most_steps": 200_000})
+        return Worth(self.one_after_another, in_order=self.in_order, options=self.options)
 
     @property
     def in_order(self) -> bool:
@@ -211,6 +220,7 @@ class Explored:
     """What became of a training."""
 
     schedules: int = 0
+    pruned: int = 0
     states: int = 0  # that were gone on from
     left_over: int = 0  # that were not
     longest: int = 0  # processes in a chain
@@ -249,6 +259,7 @@ def explored(training: Training, runs: Runs, most: int | None = None) -> Explore
         ran = runs(leg)
         result.states += 1
         result.schedules += ran.schedules
+        result.pruned += ran.pruned
         result.longest = max(result.longest, len(leg.start.way) + 1)
         if ran.counterexample is not None:
             result.found = f"{ran.broken[0]}; by the way {' '.join([*leg.start.way, ran.counterexample.token])}"
@@ -273,13 +284,13 @@ def follow(training: Training, way: str) -> Outcome:
     return outcome
 
 
-def by_chance(count: int, faults: int = 2) -> Runs:
+def by_chance(count: int, faults: int = 2, seed: int = 0) -> Runs:
     """The default schedule, and some random ones."""
 
     def runs(leg: Leg) -> Exploration:
         found = Exploration(0, 0, 0, None, [])
         kinds = itertools.cycle((Random, Priorities))
-        drawn = (next(kinds)(number, faults, leg.expected.steps) for number in range(count))
+        drawn = (next(kinds)(seed + number, faults, leg.expected.steps) for number in range(count))
         for schedule in itertools.chain(("0",), drawn):
             outcome = leg.worth.run(schedule)
             found.schedules += 1

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import minidl
+from minidl import checkpoint
 from minidl.world.simulated.schedule import Random
 from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.generated_mutants import Generated, generated
@@ -103,7 +104,9 @@ def test_every_change_compiles_and_is_a_change() -> None:
 def test_every_module_of_the_loader_is_changed() -> None:
     """All but the datasets and the simulated world. (The real world is tried by real processes.)"""
     there = {name.removesuffix(".py") for name in os.listdir(minidl.__path__[0]) if name.endswith(".py")}
-    assert there - {"__init__"} == set(generated_mutants.MODULES)
+    stops = os.listdir(checkpoint.__path__[0])
+    there |= {generated_mutants.STOPS + name.removesuffix(".py") for name in stops if name.endswith(".py")}
+    assert there - {"__init__", generated_mutants.STOPS + "__init__"} == set(generated_mutants.MODULES)
     assert {each.module for each in ALL} <= there
 
 

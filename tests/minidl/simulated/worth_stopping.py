@@ -191,7 +191,7 @@ def trainings() -> dict[str, Training]:
         "shuffled, serial": Training(building(part(Noisy, 5), shuffle=True, num_workers=0), epochs=3),
         "shuffled, spawned": Training(building(part(Noisy, 4), shuffle=True), options={"start_method": "spawn"}),
         "a generator of its own": Training(
-            building(part(Noisy, 4), shuffle=True, generator=lambda: torch.Generator().manual_seed(7)), epochs=3
+            building(part(Keys, 4), shuffle=True, generator=lambda: torch.Generator().manual_seed(7)), epochs=3
         ),
         "drawn at once": Training(building(part(Noisy, 4), sampler=DrawsAtOnce)),
         "every second": Training(building(part(Noisy, 7), shuffle=True, snapshot_every_n_steps=2)),
