@@ -213,7 +213,7 @@ class DataLoader(Generic[T_co]):
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
         """Begin the next iteration where a state was taken: it yields the batches that would have come. The random
-        generators of this process are put back, too.
+        generators of this process are put back at once.
 
         Args:
             state_dict: of a minidl loader, or of torchdata's StatefulDataLoader; {} begins anew.
@@ -226,9 +226,9 @@ class DataLoader(Generic[T_co]):
             AssertionError: by the next `iter()`, if the number of workers is another, and `strict` is True.
         """
         if state_dict:
-            saved_of(state_dict)
+            saved_of(state_dict).put_back_random(self)
         self._iterator = self._position = None
-        self._loaded = (state_dict, strict) if state_dict else None
+        self._loaded = (copy.deepcopy(state_dict), strict) if state_dict else None
 
     def __len__(self) -> int:
         """Batches in an epoch: the sampler's length. For an iterable dataset, an estimate from its own `__len__`;

@@ -87,6 +87,7 @@ class Draws:
         self.shuffles = type(self.sampler) in SHUFFLING
         self.generators = generators_of(loader)
         self.auto_collation = loader._auto_collation
+        self.iterable = isinstance(self.sampler, InfiniteConstantSampler)
         self.pending: deque[tuple[Any, Mark]] = deque()
         self.begun_with = []
         self.drawn = self.samples = 0
@@ -189,9 +190,7 @@ class Draws:
         if ours.get("replicas", replicas) != replicas:  # those in flight then were of another share
             self._seen.iterator = iter(shared_anew(self.sampler, ours["samples"] * ours["replicas"]))
             return
-        found = (sampler_state, iter_state) != (None, None) and not (self.shuffles and begun_with)
-        found = found or isinstance(self.sampler, InfiniteConstantSampler)
-        if found:
+        if found := self.iterable or ((sampler_state, iter_state) != (None, None) and not (self.shuffles and begun_with)):
             self.drawn, self.samples = drawn, ours.get("samples", 0)
             self._find(iter_state)
             if at_the_end:

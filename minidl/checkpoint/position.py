@@ -131,6 +131,7 @@ class Position:
             "_shared_seed": None,  # of DataPipes, which torchdata has given up
         }
         ours: dict[str, Any] = {
+            "iterable": draws.iterable,
             "samples": mark.samples,
             **draws.share,
             "ahead": draws.drawn - mark.drawn,

@@ -79,9 +79,14 @@ def saved_of(state: dict[str, Any]) -> Saved:
 
 
 def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
-    """What of a state the next iterator needs; None if it begins like any other. The random generators of this process
-    are put back on the way. AssertionError for another number of workers, if `strict`."""
+    """What of a state the next iterator needs; None if it begins like any other. AssertionError for another number of
+    workers, if `strict`."""
     iterable = isinstance(loader.dataset, IterableDataset)
+    if saved.ours.get("iterable", iterable) != iterable:
+        raise ValueError("the state is of a map-style dataset, and this one is iterable, or the other way round")
+    if "random" in saved.ours:  # what has been drawn since they were put back stays drawn
+        random = randomness.as_text(randomness.read(generators_of(loader)))
+        saved = replace(saved, ours={**saved.ours, "random": random})
     if saved.num_workers != loader.num_workers:
         if strict:
             raise AssertionError(

@@ -263,6 +263,60 @@ def test_a_state_is_followed_by_another() -> None:
         state = loader.state_dict()  # the iterator is gone
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_whoever_seeds_before_each_epoch_gets_the_same_epochs(workers: int) -> None:
+    build = builder("map", "shuffled", num_workers=workers)
+
+    def epochs(loader: Any, numbers: range) -> list[Any]:
+        came = []
+        for number in numbers:
+            seed(100 + number)
+            came += [shown(batch) for batch in loader]
+        return came
+
+    loader = build()
+    epochs(loader, range(1))
+    state = loader.state_dict()
+    again = build()
+    again.load_state_dict(state)
+    assert epochs(again, range(1, 3)) == epochs(loader, range(1, 3))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_loaders_go_on_side_by_side(workers: int) -> None:
+    """Trained and validated in turn, saved at once: the second does not put back what the first has drawn since."""
+    seed(1)
+    train, check = (builder("map", "shuffled", num_workers=workers)() for _ in range(2))
+    iterator = iter(train)
+    next(iterator)
+    list(check)
+    states = train.state_dict(), check.state_dict()
+    came = [[shown(batch) for batch in loader] for loader in (iterator, check, train, check)]
+    seed(2)
+    train, check = (builder("map", "shuffled", num_workers=workers)() for _ in range(2))
+    train.load_state_dict(states[0])
+    check.load_state_dict(states[1])
+    assert [[shown(batch) for batch in loader] for loader in (train, check, train, check)] == came
+
+
+def test_what_becomes_of_a_state_that_was_loaded_is_its_owners_affair() -> None:
+    build = builder("counting", "in turn")
+    state, came = stopped(build, 3)
+    loader = build()
+    loader.load_state_dict(state)
+    state.clear()
+    assert [shown(batch) for batch in loader] == came[: came.index(END)]
+
+
+def test_a_map_style_dataset_does_not_go_on_as_a_stream() -> None:
+    for kinds in (("map", "fixed"), ("fixed", "map")):
+        state, _ = stopped(builder(kinds[0], "in turn"), 2)
+        other = builder(kinds[1], "in turn")()
+        other.load_state_dict(state)
+        with pytest.raises(ValueError, match="map-style"):
+            iter(other)
+
+
 def test_a_state_does_not_change_when_the_loader_goes_on() -> None:
     for workers in (0, 2):
         loader = builder("places", "in turn", num_workers=workers)()
