@@ -124,23 +124,24 @@ def what_comes(loader: Any, epochs: int) -> Generator[Any, None, None]:
 
 def stopped_and_gone_on(dataset: Any, stops: list[int], epochs: int = 1, **options: Any) -> Any:
     """{"came": all that came in so many epochs, "states": [[batches of the epoch, says a state; how many there were;
-    tasks since its snapshot], ...]}. It is always the same loader, which one picture shows: after `load_state_dict`
-    it begins like another."""
+    tasks since its snapshot; tasks left in `arrived` when an epoch is over], ...]}. It is always the same loader, which
+    one picture shows: after `load_state_dict` it begins like another."""
     loader: Any = minidl.DataLoader(dataset, **{"batch_size": 1, "collate_fn": every_key, **options})
     came: list[Any] = []
     states = []
     for stop in stops:
         coming = what_comes(loader, epochs - came.count(END))
-        next(coming)
-        came += [each for each in itertools.islice(coming, stop) if each != BEGUN]
+        begun = next(coming)
+        came += [begun] * (came[-1:] == [END])  # or it goes on in the middle
+        came += itertools.islice(coming, stop)
         state = loader.state_dict()
         coming.close()
-        if came[-1:] != [END]:
-            counted, since = counts_of(state)
-            states.append([counted, batches_of_the_epoch(came), since])
+        counted, since = counts_of(state)
+        left = len(loader._position.arrived) if came[-1:] == [END] else 0
+        states.append([counted, batches_of_the_epoch(came), since, left])
         loader.load_state_dict(pickle.loads(pickle.dumps(state)))
-    came += [each for each in what_comes(loader, epochs - came.count(END)) if each != BEGUN]
-    return {"came": came, "states": states}
+    came += what_comes(loader, epochs - came.count(END))
+    return {"came": [each for each in came if each != BEGUN], "states": states}
 
 
 def counts_of(state: dict[str, Any]) -> tuple[int, int]:
@@ -152,8 +153,9 @@ def counts_of(state: dict[str, Any]) -> tuple[int, int]:
 
 
 def batches_of_the_epoch(came: list[Any]) -> int:
-    begin = len(came) - came[::-1].index(END) if END in came else 0
-    return sum(isinstance(each, list) for each in came[begin:])
+    """Of the last one that has begun, whether or not it has ended."""
+    *_, last = [0, *(number for number, each in enumerate(came[:-1], start=1) if each == END)]
+    return sum(isinstance(each, list) for each in came[last:])
 
 
 def stopped_counted(

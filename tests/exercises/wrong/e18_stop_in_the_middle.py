@@ -146,6 +146,10 @@ WRONG = {
             "for older in [k for k in self.in_flight if k <= number]:\n                    del self.in_flight[older]",
         ),
     ),
+    "stores_no_none": edited(
+        "forgets whose turn it is", (ARRIVES, f"if message.place is not None:\n                {ARRIVES}")
+    ),
+    "keeps_arrived": edited("keeps what has passed", ("self.arrived.pop(task_id", "self.arrived.get(task_id")),
     "no_message": edited("comes to an end", ("\n        return message", "")),
 }
 

@@ -43,7 +43,7 @@ MARKED: dict[int, tuple[Lane, int]] = {
     Kind.WORKER_DIED: (Lane.WORKER, 0),
     Kind.ERROR_RAISED: (Lane.MAIN, 0),
     Kind.EPOCH_BEGIN: (Lane.MAIN, 1),
-    Kind.GOES_ON: (Lane.MAIN, 1),
+    Kind.GOES_ON: (Lane.MAIN, 0),
     Kind.STATE_TAKEN: (Lane.MAIN, 1),
     Kind.SHUTDOWN_BEGIN: (Lane.MAIN, 1),
     Kind.FETCH_FAILED: (Lane.WORKER, 1),
