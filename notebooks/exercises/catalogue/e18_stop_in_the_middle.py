@@ -295,17 +295,20 @@ EXERCISE = Exercise(
     what main keeps for this. The result is `snapshot`: what is true after the batches that were *yielded*. `state_dict`
     makes a state of it.
 
+    Each worker's dataset has a *place*: its own state, its stream's, and the random generators. Only the worker knows
+    it, and says with each batch what has changed.
+
     `begin` is called when an epoch begins, with an empty snapshot, and when a stopped one goes on, with the snapshot
-    that it goes on from.
+    that it goes on from: everything is then as it was.
 
     `heard` is called with each message when it arrives, in whatever order, and returns it. A Result brings what has
-    changed in the place of its worker's dataset up to and including that batch. A Resumed, from a persistent worker at
-    the beginning of an epoch, brings the worker's whole place: this one counts at once, also in the snapshot.
+    changed in its worker's place up to and including that batch. A Resumed, from a persistent worker at the beginning
+    of an epoch, brings the whole place: this one counts at once, also in the snapshot.
 
-    `passed` is called when a task's turn is over: its batch is yielded, or the exception that came in its place is
-    raised (then `yielded` is False). After every `interval` tasks that have passed, usually 1, a new snapshot takes the
-    place of the old one. In between the old one stays as it is: the new process will load once more, for nobody, all
-    that came since. So a task stays in `in_flight` until a snapshot is taken in which it has passed.
+    `passed` is called when a task's turn is over: its batch is yielded, or the exception that came instead is raised
+    (then `yielded` is False). After every `interval` tasks that have passed, usually 1, a new snapshot replaces the old
+    one. In between the old one stays as it is: the new process will load once more, for nobody, all that came since. So
+    a task stays in `in_flight` until a snapshot is taken in which it has passed.
 
     `finish` is called at the end of the epoch: the iterator is `finished`. What is left in `arrived` comes from streams
     that have ended. It is no batch, but treat it like a task that has passed: it may bring a place, too.
