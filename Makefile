@@ -75,10 +75,11 @@ score: setup ## how many of thousands of small changes to minidl the simulated w
 bench: setup ## speed beside torch's loader; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
-wild: setup ## a small training of ten frameworks under the tracer, in an environment of their own: docs/frameworks.md
+wild: setup ## ten frameworks under the tracer, three of them stopped in the middle; an environment of their own
 	@$(MAKE) --no-print-directory setup VENV=$(WILD) REQUIREMENTS=tests/wild/requirements.txt
 	@$(WILD)/bin/python -c 'import torchvision' 2>/dev/null || $(WILD)/bin/python -m pip uninstall -qqy torchvision
 	@$(WILD)/bin/python -m tests.wild.table docs/frameworks.md
+	@$(WILD)/bin/python -m tests.wild.stops docs/frameworks.md
 
 versions: setup ## other versions of torch and Python: what holds beside each; large downloads
 	@$(BIN)/python -m tests.versions --write docs/versions.md $(VERSIONS_ARGS)

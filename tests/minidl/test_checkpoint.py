@@ -412,6 +412,42 @@ def test_torchdata_and_minidl_go_on_from_each_others_states(
         assert keys(going_on(second, torch.load(file), epochs=1)) == keys(came)
 
 
+# ---- as frameworks use it (tests/wild tries it with them)
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+@pytest.mark.parametrize(("dataset", "sampling"), [("map", "shuffled"), ("map", "generator"), ("counting", "lazy")])
+def test_one_who_counts_the_batches_can_say_that_the_epoch_is_over(
+    dataset: str, sampling: str, options: dict[str, Any]
+) -> None:
+    """Lightning and transformers ask for as many batches as there are, and never for the StopIteration."""
+    build = builder(dataset, sampling, **options)
+    seed(1)
+    loader = build()
+    iterator = iter(loader)
+    for _ in range(len(loader)):
+        next(iterator)
+    over = loader.state_dict()
+    came = [shown(batch) for batch in loader]
+    assert len(came) == len(loader)
+    assert going_on(build, over, epochs=1) == [END]
+    assert going_on(build, {**over, "_iterator_finished": True}, epochs=1) == [*came, END]
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+def test_an_iterator_that_was_made_to_see_whether_one_can_be_made_changes_nothing(options: dict[str, Any]) -> None:
+    """Lightning makes one of any loader that isn't torch's, before it gives it a state."""
+    build = builder("map", "shuffled", **options)
+    state, came = stopped(build, 3)
+
+    def looked_at() -> Any:
+        loader = build()
+        iter(loader)
+        return loader
+
+    assert going_on(looked_at, state) == came
+
+
 # ---- other numbers
 
 

@@ -73,19 +73,27 @@ def programs() -> list[Program]:
 
 
 def described(path: Path) -> Program:
-    """Without importing it: that takes its framework."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    constants: dict[str, Any] = {}
-    for node in tree.body:
+    given = constants(path)
+    fields = (given[name] for name in ("FRAMEWORK", "VERDICTS", "ADVICE"))
+    return Program(path, docstring(path), *fields, ranks_too=given.get("RANKS_TOO", False))
+
+
+def docstring(path: Path) -> str:
+    return " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())
+
+
+def constants(path: Path) -> dict[str, Any]:
+    """What a program says of itself; without importing it, since that takes its framework."""
+    found: dict[str, Any] = {}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign):
-            names = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            several = isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+            names = node.targets[0].elts if several else node.targets
+            values = node.value.elts if several else [node.value]
             for name, value in zip(names, values, strict=False):
                 if isinstance(name, ast.Name) and name.id.isupper():
-                    constants[name.id] = ast.literal_eval(value)
-    truth = " ".join((ast.get_docstring(tree) or "").split())
-    given = (constants[name] for name in ("FRAMEWORK", "VERDICTS", "ADVICE"))
-    return Program(path, truth, *given, ranks_too=constants.get("RANKS_TOO", False))
+                    found[name.id] = ast.literal_eval(value)
+    return found
 
 
 def trained(*command: str) -> float:

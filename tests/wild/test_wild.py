@@ -10,6 +10,7 @@ import pytest
 
 import tracing
 from minidl.events import Kind
+from tests.wild.stops import SAME, Case, cases, compared, tried
 from tests.wild.table import ROOT, Program, programs
 
 PYTHON = ROOT / ".venv-wild" / "bin" / "python"
@@ -32,3 +33,31 @@ def test_every_loader_and_worker_of_a_framework_is_recorded(program: Program, tm
     began = int((trace.events["kind"] == Kind.WORKER_BEGIN).sum())
     assert began == sum(loader.num_workers for loader in trace.loaders)
     assert (trace.events["kind"] == Kind.YIELDED).sum() == (trace.tasks["yielded"] >= 0).sum() >= 60
+
+
+def test_what_differs_from_a_run_that_was_not_stopped() -> None:
+    wanted = [[[key], [0.5], 0.1] for key in range(20)]  # two epochs
+    assert compared(wanted, wanted, 5) == SAME
+    assert compared(wanted, [*wanted[:5], *([*batch[:2], 0.2] for batch in wanted[5:])], 5) == (
+        "the same batches, another dropout"
+    )
+    assert compared(wanted, [*wanted[:5], *([batch[0], [0.6], 0.1] for batch in wanted[5:])], 5) == (
+        "the same samples, other random numbers"
+    )
+    assert compared(wanted, wanted[:10], 10) == "10 batches are missing"
+    assert compared(wanted, [*wanted[:5], *wanted[:15]], 5) == (
+        "other samples: 5 of the epoch's 10 are lost, and 5 come twice"
+    )
+    assert compared(wanted, [*wanted[:10], *wanted[19:9:-1]], 15) == "other samples: those of the epoch are complete"
+
+
+def test_something_is_tried_of_each_framework_that_goes_on() -> None:
+    assert {case.framework for case in cases()} == {"accelerate", "lightning", "transformers"}
+    assert len({case.id for case in cases()}) == len(cases())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason="the frameworks are not installed: `make wild` installs them")
+@pytest.mark.parametrize("case", [case for case in cases() if case.expected == SAME], ids=lambda case: case.id)
+def test_a_training_with_minidls_loader_goes_on_as_if_it_had_not_been_stopped(case: Case) -> None:
+    assert tried(case, workers=2, python=str(PYTHON)) == SAME
