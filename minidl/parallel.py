@@ -200,8 +200,10 @@ class ParallelIterator(BaseIterator):
                 if timeout:
                     raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
                 continue
-            except Exception as error:  # no message: it could not be unpickled
-                fail_for_lost_message(self, error)
+            except Exception as error:
+                if self._data_queue.waiting:  # a signal handler's: SIGALRM's, say. Nothing is lost
+                    raise
+                fail_for_lost_message(self, error)  # the message could not be unpickled
             if isinstance(message, Failed):
                 fail_for_lost_message(self, message.error)
             if isinstance(message, Died):

@@ -92,6 +92,7 @@ class Source:
         self.tells = is_stateful(dataset) or isinstance(self.fetcher, IterableFetcher)
         self.told: dict[str, bytes] = {}  # in a worker: the place that main knows, in parts
         self.at_its_begin = False  # of which main needs to be told nothing
+        self.signs: object = None  # of the random generators, then
 
     def wind(self, batches: int, keys: Any) -> None:
         with winding(self.dataset, batches):
@@ -105,11 +106,14 @@ class Source:
     def begin(self) -> None:
         """In a worker: main knows where it begins. Most datasets stay there, and nothing needs to be sent."""
         with contextlib.suppress(Exception):  # raised when it is asked again
-            self.told, self.at_its_begin = self.parts(), True
+            self.signs, self.told, self.at_its_begin = randomness.signs(), self.parts(), True
 
     def news(self) -> dict[str, bytes]:
         """The parts of the place that main does not know yet. Raises what a `state_dict()` of the user's raises."""
-        parts = self.parts()
+        signs = randomness.signs()
+        if signs == self.signs and not self.tells:
+            return {}
+        self.signs, parts = signs, self.parts()
         changed = {name: part for name, part in parts.items() if part != self.told.get(name)}
         if changed:
             changed, self.at_its_begin = parts if self.at_its_begin else changed, False

@@ -28,7 +28,7 @@ class Telling:
         worker, source = self.worker, self.worker.source
         if source is not None and worker.failure is None and isinstance(result, (Result, Resumed)):
             if isinstance(result, Resumed):
-                source.told = {}  # of the old epoch, what was not yielded is forgotten
+                source.told, source.signs = {}, None  # of the old epoch, what was not yielded is forgotten
             else:
                 source.batches += 1
                 source.failed += [source.batches] * isinstance(result.data, ExceptionWrapper)

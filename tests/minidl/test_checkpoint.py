@@ -657,7 +657,43 @@ def test_generators_are_read_and_put_back_whatever_numpy_draws_from(kind: str) -
         np.random.set_bit_generator(usual)  # type: ignore[attr-defined]
 
 
-def test_pythons_generator_is_read_from_its_memory() -> None:
-    for _ in range(700):  # past the end of its words
-        assert randomness.PYTHON is not None and randomness.pythons_memory() is not None
-        random.random()
+SEEDS = itertools.count(5)
+DRAWS: dict[str, Callable[[], object]] = {
+    "random": random.random,
+    "gauss": lambda: random.gauss(0, 1),
+    "numpy's rand": np.random.rand,
+    "numpy's randn": np.random.randn,
+    "torch.rand": lambda: torch.rand(()),
+    "torch.randn": lambda: torch.randn(()),
+    "a float64 of torch.randn": lambda: torch.randn((), dtype=torch.float64),
+    "many": lambda: torch.randn(20),
+    "all words of Python's": lambda: [random.getrandbits(32) for _ in range(624)],
+    "all words of numpy's": lambda: np.random.bytes(4 * 624),
+    "all words of torch's": lambda: [torch.rand(()) for _ in range(624)],
+    "Python's seed": lambda: random.seed(next(SEEDS)),
+    "numpy's seed": lambda: np.random.seed(next(SEEDS)),
+    "torch's seed": lambda: torch.manual_seed(next(SEEDS)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_number_that_was_drawn_is_seen_in_memory(name: str) -> None:
+    seed(4)
+    for _ in range(700 if "all" not in name else 3):  # past the end of the words
+        signs, states = randomness.signs(), randomness.read()
+        assert randomness.signs() == signs and randomness.read() == states
+        DRAWS[name]()
+        assert randomness.read() != states
+        assert randomness.signs() != signs
+
+
+@pytest.mark.parametrize("name", ["PYTHON", "NUMPYS_GAUSS"])
+def test_memory_that_is_not_found_is_not_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = randomness.read()
+    monkeypatch.setattr(randomness, name, None)
+    assert randomness.signs() != randomness.signs()
+    came = randomness.read()
+    noise()
+    randomness.put_back(came)
+    monkeypatch.undo()
+    assert randomness.read() == expected

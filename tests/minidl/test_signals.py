@@ -8,12 +8,15 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch.utils.data
 
+import minidl
 from minidl import DataLoader
 from minidl.deaths import explain_death, shorten
 from minidl.world.real import RealWorld
@@ -53,6 +56,34 @@ def test_tasks_are_named_and_shortened() -> None:
     assert "task 4, keys [8, 9], or task 6, keys [0, 1, 2" in text and "or task 8, keys 'k'." in text
     assert len(text) < 1000 and "not named" not in text
     assert shorten("ab") == "'ab'" and shorten("x" * 300) == "'" + "x" * 199 + "…"
+
+
+class Slow:
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, key: int) -> int:
+        time.sleep(0.3)
+        return key
+
+
+@pytest.mark.parametrize("options", [{}, {"pin_memory": "host"}], ids=["plain", "pinned"])
+@pytest.mark.parametrize("package", [minidl, torch.utils.data], ids=["minidl", "torch"])
+def test_what_a_handler_raises_while_main_waits_comes_out_of_next_and_costs_no_batch(
+    package: Any, options: dict[str, Any]
+) -> None:
+    def too_late(number: int, frame: types.FrameType | None) -> None:
+        raise TimeoutError("too late")
+
+    iterator = iter(package.DataLoader(Slow(), None, num_workers=1, **(options if package is minidl else {})))
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(TimeoutError, match="too late"):
+            next(iterator)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert list(iterator) == [0, 1, 2, 3]
 
 
 @pytest.fixture
