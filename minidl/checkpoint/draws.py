@@ -252,8 +252,10 @@ def share_of(sampler: Any) -> dict[str, Any]:
     rank = getattr(sampler, "rank", None)
     if rank is None and torch.distributed.is_available() and torch.distributed.is_initialized():
         rank = torch.distributed.get_rank()
-    epoch = getattr(sampler, "epoch", None) if hasattr(sampler, "set_epoch") else None
-    return {"replicas": getattr(sampler, "num_replicas", None), "rank": rank, "epoch": epoch}
+    share = {"replicas": None, "rank": rank, "epoch": None}
+    if hasattr(sampler, "set_epoch"):  # others are not asked: what they call so may be something else
+        share |= {"replicas": getattr(sampler, "num_replicas", None), "epoch": getattr(sampler, "epoch", None)}
+    return share
 
 
 def shared_anew(sampler: Any, taken: int) -> list[Any]:
