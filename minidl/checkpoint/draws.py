@@ -179,7 +179,8 @@ class Draws:
         if ours.get("epoch") is not None:  # here: Lightning and accelerate set it after iter(), or to 0
             self.sampler.set_epoch(ours["epoch"])
         if sampler_state is not None:
-            self.begin_after(sampler_state) if not drawn or at_the_end else self.sampler.load_state_dict(sampler_state)
+            load = self.begin_after if not drawn or at_the_end else self.sampler.load_state_dict
+            load(sampler_state)
         if begun_with:
             randomness.put_back(begun_with[0], self.generators)
         iter(self)

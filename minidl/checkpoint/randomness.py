@@ -66,8 +66,12 @@ def torchs_memory() -> memoryview | None:
     other = torch.Generator()
     torch.rand((), generator=other)
     words = other.get_state().numpy().view("u8")[3:627].astype("u4").tobytes()
-    at = ctypes.string_at(engine(other), len(words) + 128).find(words)
-    return memory_at(engine(torch.default_generator) + at - 4, 4 + len(words) + 24) if at >= 0 else None
+    at, size = ctypes.string_at(engine(other), len(words) + 128).find(words), 4 + len(words) + 24
+    if at < 0:
+        return None
+    found = memory_at(engine(other) + at - 4, size)
+    seen = {(torch.randn((), generator=other, dtype=torch.float64), bytes(found[625:]))[1] for _ in range(2)}
+    return memory_at(engine(torch.default_generator) + at - 4, size) if len(seen) == 2 else None
 
 
 PYTHON, NUMPY, NUMPYS_GAUSS, TORCHS = pythons_memory(), numpys_memory(), gauss_memory(), torchs_memory()

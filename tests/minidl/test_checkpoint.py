@@ -687,7 +687,7 @@ def test_a_number_that_was_drawn_is_seen_in_memory(name: str) -> None:
         assert randomness.signs() != signs
 
 
-@pytest.mark.parametrize("name", ["PYTHON", "NUMPYS_GAUSS"])
+@pytest.mark.parametrize("name", ["PYTHON", "NUMPYS_GAUSS", "TORCHS"])
 def test_memory_that_is_not_found_is_not_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = randomness.read()
     monkeypatch.setattr(randomness, name, None)
