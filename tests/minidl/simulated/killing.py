@@ -2,9 +2,10 @@
 
     python -m tests.minidl.simulated.killing [--only parallel.] [--every 10] [--keep FILE] [--write docs/simulation.md]
 
-Each mutant runs the programs worth exploring, in a fork of this process: first each by the default schedule, its trace
-checked; then those that reach the changed function, by random schedules with up to two faults; then four small ones, by
-every schedule with a fault. The first run in which something does not hold kills it. So does one that never ends.
+Each mutant runs the programs worth exploring that reach the changed function, in a fork of this process: first each by
+the default schedule, its trace checked; then each by random schedules with up to two faults; then four small ones, by
+every schedule with a fault. The first run in which something does not hold kills it. So does one that never ends. What
+has killed other mutants of the same function goes first.
 Those of minidl.checkpoint run trainings that are stopped after every batch instead (worth_stopping.py).
 """
 
@@ -14,6 +15,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -23,7 +25,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,14 +50,15 @@ from tests.minidl.simulated.worth_moving import moving
 from tests.minidl.simulated.worth_stopping import stopping
 
 COMMAND = "python -m tests.minidl.simulated.killing"
-LIMIT = 120.0  # seconds of a processor; a mutant that takes longer makes no progress
-BLOCKED = 5  # times as long by the clock: it may wait for something real, or the machine may be busy
+LIMIT = 10.0  # seconds of a processor; a run that takes longer makes no progress (the longest take one)
+BLOCKED = 600.0  # seconds by the clock for all runs of a mutant: it may wait for something real
 SMALL = ("keys", "stream pinned", "stream persistent torch", "keys pinned persistent torch")  # every fault is tried
 SCHEDULES = 100  # random ones, of the programs that reach the function
 SCHEDULES_OF_STOPS = 20  # which are long
 ENDED = {-signal.SIGXCPU: "it never ends"}
 MUTANT = "MINIDL_MUTANT"  # what tests.minidl.simulated.mutated reads
 FAILED = 1  # pytest's exit status if tests have failed
+LIKELY = 4  # runs that are tried first
 CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
 
 
@@ -67,14 +70,19 @@ class Judged:
     expected: Outcome
     reaches: frozenset[tuple[str, int]]  # (file, first line)
 
-    def breaks(self, schedule: Schedule, checks: bool) -> str:
+    def run(self, schedule: str | Schedule) -> Outcome:
+        begin_run()
+        return self.worth.run(schedule)
+
+    def breaks(self, schedule: str | Schedule, checks: bool) -> str:
         """The first thing that does not hold; the empty string: all holds."""
-        return next(iter(self.worth.broken(self.worth.run(schedule), self.expected, checks)), "")
+        return next(iter(self.worth.broken(self.run(schedule), self.expected, checks)), "")
 
     def explored(self) -> Exploration:
         """Every schedule with a fault."""
 
         def judge(outcome: Outcome) -> list[str]:  # of an outcome it says the same whenever it is asked
+            begin_run()  # the next
             return self.worth.broken(outcome, self.expected, checks=outcome.steps % CHECK_EVERY == 0)
 
         return explore(self.worth.program, delays=0, faults=1, judge=judge, **self.worth.options)
@@ -122,13 +130,21 @@ class Verdict(NamedTuple):
         return "alive" if not self.program else "default" if self.schedule in ("0", "?") else "other"
 
 
-def kill(mutant: Generated, tried: dict[str, Judged], quick: bool) -> Verdict:
-    """In a process of its own."""
+def begin_run() -> None:
+    """The process ends if it takes longer than LIMIT until this is called again."""
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + LIMIT), resource.RLIM_INFINITY))
+
+
+def kill(mutant: Generated, tried: dict[str, Judged], quick: bool, likely: Iterable[tuple[str, str]] = ()) -> Verdict:
+    """In a process of its own. `likely` are a program and a schedule each, which are tried first."""
     code = generated_mutants.function_of(mutant).__code__
     near = {name: each for name, each in tried.items() if (code.co_filename, code.co_firstlineno) in each.reaches}
     if not near:
         return Verdict("", "", "no program reaches it")
     generated_mutants.at_work(mutant)
+    for name, schedule in likely:
+        if name in near and (broken := near[name].breaks(schedule, checks=True)):
+            return Verdict(name, schedule, broken)
     if by_default := killed_by_default(near):
         return by_default
     schedules = SCHEDULES_OF_STOPS if mutant.module.startswith(STOPS) else SCHEDULES
@@ -145,10 +161,11 @@ def killed_by_default(near: dict[str, Judged]) -> Verdict | None:
     """By the default schedule of a program: the short ones first, and their traces, which take longest, at the end."""
     outcomes = {}
     for name, each in sorted(near.items(), key=lambda item: item[1].expected.steps):
-        outcomes[name] = each.worth.run("0")
+        outcomes[name] = each.run("0")
         if broken := each.worth.broken(outcomes[name], each.expected, checks=False):
             return Verdict(name, "0", broken[0])
     for name, outcome in outcomes.items():
+        begin_run()
         if broken := near[name].worth.broken(outcome, near[name].expected):
             return Verdict(name, "0", broken[0])
     return None
@@ -162,12 +179,13 @@ def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
             yield name, each, next(schedules)
 
 
-def in_a_fork(mutant: Generated, tried: dict[str, Judged], quick: bool, sender: Any) -> None:
+def in_a_fork(
+    mutant: Generated, tried: dict[str, Judged], quick: bool, likely: Iterable[tuple[str, str]], sender: Any
+) -> None:
     end_with_parent()
-    resource.setrlimit(resource.RLIMIT_CPU, (int(LIMIT), int(LIMIT) + 1))
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        sender.send(kill(mutant, tried, quick))
+        sender.send(kill(mutant, tried, quick, likely))
     except BaseException as error:  # the simulated world itself, or the judge, trips over what the loader did
         where = traceback.extract_tb(error.__traceback__)[-1]
         sender.send(Verdict("?", "?", f"{error!r} in {where.name}"))
@@ -179,14 +197,16 @@ def verdicts(
     """Each mutant and what became of it, as they end. At most so many jobs at a time, each with its time limit."""
     context = multiprocessing.get_context("fork")
     waiting, running = list(reversed(mutants)), {}
+    killers: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # of a function's mutants, the last one last
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
             receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=in_a_fork, args=(mutant, tried, quick, sender), daemon=True)
+            likely = list(killers.setdefault((mutant.module, mutant.name), {}))[: -LIKELY - 1 : -1]
+            process = context.Process(target=in_a_fork, args=(mutant, tried, quick, likely, sender), daemon=True)
             process.start()
             sender.close()
-            running[receiver] = mutant, process, time.monotonic() + BLOCKED * LIMIT
+            running[receiver] = mutant, process, time.monotonic() + BLOCKED
         first = min(deadline for _, _, deadline in running.values())
         ready = multiprocessing.connection.wait(list(running), max(0.0, first - time.monotonic()))
         for receiver in list(running):
@@ -205,6 +225,10 @@ def verdicts(
             process.join()
             del running[receiver]
             receiver.close()
+            if verdict.program in tried:
+                of_function, killer = killers[mutant.module, mutant.name], (verdict.program, verdict.schedule)
+                of_function.pop(killer, None)
+                of_function[killer] = None
             yield mutant, verdict
 
 
@@ -248,7 +272,7 @@ def by_tests(chosen: list[Generated]) -> int:
         if test := killed_by(short(mutant)):
             command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.minidl.simulated.mutated", test]
             environment = {**os.environ, MUTANT: str(mutant)}
-            ended = subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT, check=False)
+            ended = subprocess.run(command, env=environment, capture_output=True, timeout=BLOCKED, check=False)
             killed = ended.returncode == FAILED
             lives += not killed
             print(f"{mutant}: {'killed' if killed else 'NOT killed'} by {test}")

@@ -24,10 +24,6 @@ REASONS = (
     (r"check_worker_options: `if prefetch_factor is not None.* after `if prefetch_factor == 0", "never are both true"),
     (r"reducer_override: `if isinstance\(thing, np\.ndarray\).* after `if type\(thing\)", "never are both true"),
     (r"worker\.run: `job\.world\.(report_crashes|name_thread)", "for the system's tools, in either order"),
-    (
-        r"worker\.run: `index_queue\.add.* after `seed_everything",
-        "could be seen, by no program yet: a worker that hangs while it seeds would outlive main",
-    ),
     (r"seed_everything: `torch\.set_num_threads\(1\)` after `seed = ", "one number does not depend on the other"),
     (
         r"room: `if slot in self\._slots` after `_room = _room or Room",
@@ -41,14 +37,6 @@ REASONS = (
     (
         r"before_fork: `if self\._world\.pid\(\) != self\._pid` after",
         "what a child inherits, its own fork has already retired",
-    ),
-    (
-        r"_worker_exhausted: .* after `self\._try_put_index",
-        "could be seen, by no program yet: if the sampler raises there, the Stop waits for the shutdown",
-    ),
-    (
-        r"_take: `if task_id == self\._rcvd_idx` after",
-        "could be seen, by no program yet: STORED names the old task if a death comes in that training step",
     ),
     (
         r"check_health: `if iterator\._failure.* after `for",

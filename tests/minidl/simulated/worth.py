@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 import tracing
-from minidl import parallel, shutdown
+from minidl import parallel, shutdown, worker
 from minidl.accelerator import accelerator
 from minidl.events import STOP
 from minidl.messages import Task
 from minidl.world.simulated import Outcome, pipes, services, simulate, what_must_hold
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.schedule import Schedule
+from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.promises import promises
 
 
@@ -88,6 +89,15 @@ def last_first(self: Any, timeout: float | None) -> list[Any]:
     return waits(self, timeout)[::-1]
 
 
+words_of = worker.generate_state
+
+
+def late_words(base_seed: int, worker_id: int) -> list[int]:
+    """Worker 1 hangs while it seeds."""
+    sleep(1e4 * worker_id)
+    return words_of(base_seed, worker_id)
+
+
 @contextlib.contextmanager
 def a_device() -> Iterator[None]:
     """Main has several accelerators. A thread begins with the first of them."""
@@ -120,6 +130,7 @@ LINES: dict[str, Callable[[], Any]] = {
     "no device": a_device,
     "no Mac": lambda: changed(accelerator, "current_accelerator", lambda: torch.device("mps")),
     "cores": lambda: changed(services.SimulatedWorld, "cpu_count", lambda self: None),
+    "quick seeds": lambda: changed(worker, "generate_state", late_words),
     "SIGTERM": lambda: changed(services.SimulatedProcess, "terminate", nothing),
     "exit codes": lambda: changed(services.SimulatedProcess, "exitcode", None),  # the program has reaped the child
     "threads": lambda: changed(services.SimulatedThread, "start", no_thread),

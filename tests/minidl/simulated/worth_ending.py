@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import minidl
 from minidl import events
 from minidl import world as worlds
 from minidl.events import Kind
@@ -17,7 +18,7 @@ from minidl.world.simulated import step
 from minidl.world.simulated.simulation import leftovers, sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Streams, loader, seen, told
+from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Refuses, Streams, loader, seen, told
 
 HELD: list[Any] = []  # what outlives a program's frame, as a global variable does
 
@@ -306,6 +307,23 @@ class Leaves(Keys):
         return key
 
 
+class Stumbles(minidl.DataLoader[int]):
+    """Its sampler raises when a task is to be sent in place of the one that an ended stream did not fulfil."""
+
+    @property
+    def _index_sampler(self) -> Any:
+        return Refuses(5)
+
+
+def told_before() -> list[Any]:
+    """A worker whose stream has ended is told so at once, whatever else fails."""
+    load = Stumbles(Streams((9, 0)), num_workers=2, batch_size=None, collate_fn=None)
+    iterator = iter(load)
+    found = [tries(lambda: next(iterator)) for _ in range(3)]
+    sleep(1)
+    return [*found, [each.is_alive() for each in iterator._workers]]
+
+
 def left_in_training() -> list[Any]:
     """That is no reason to interrupt the training step, as it may be the end of all: the next next() raises."""
     iterator = iter(loader(Leaves()))
@@ -459,6 +477,7 @@ def ending() -> dict[str, Worth]:
         "killed in a finalizer": once(killed_in_a_finalizer),
         "killed after another": once(killed_after_another),
         "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),
+        "told before the sampler fails": once(told_before),
         "left in training": once(left_in_training),
         "replaced": once(replaced),
         "replaced, with its stream ended": once(part(replaced, "kill", Streams((9, 1)), 6)),

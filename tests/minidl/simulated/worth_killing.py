@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from minidl import events
 from minidl import world as worlds
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
@@ -12,6 +13,7 @@ from minidl.world.simulated.faults import KILLED
 from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import TORCHS_WAY, stays
 from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_ending import tries
 from tests.minidl.simulated.worth_exploring import Keys, Streams, dropped, exits, loader, seen
 
 
@@ -46,17 +48,19 @@ def killed(
     return [*found, round(world.now() - begin, 1)]
 
 
-def killed_in_training(**options: Any) -> list[Any]:
+def killed_in_training(dataset: Any = None, batches: int = 1, rest: float = 0, **options: Any) -> list[Any]:
     """The signal of a child's end comes while main trains: it is raised there."""
-    iterator = iter(loader(Keys(9), **options))
-    found: list[Any] = [next(iterator)]
+    iterator = iter(loader(dataset or Keys(9), **options))
+    found: list[Any] = [tries(lambda: next(iterator)) for _ in range(batches)]
+    sleep(rest)
     try:
         iterator._workers[0].kill()
         sleep(60)
         found.append("it trained to the end")
     except RuntimeError as error:
         found.append(str(error))
-    return found
+    told = machines.current_machine().events
+    return [*found, [(event[4], event[7]) for event in told if event[2] == events.STORED]]
 
 
 class Large(Keys):
@@ -154,6 +158,7 @@ def deaths() -> dict[str, Worth]:
         ),
         "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
         "killed in training: all": died(killed_in_training),
+        "killed in training, after an error": died(part(killed_in_training, Keys(9, (1,)), 2, 0.1)),
         "killed in training: the next next()": died(part(killed_in_training, timeout=3), without=("SIGCHLD",)),
         "killed with much sent": died(
             killed_with_much_sent, without=others, options={"environment": TORCHS_WAY, "capacity": 1 << 20}
@@ -165,6 +170,7 @@ def deaths() -> dict[str, Worth]:
         "a worker exits with 1": died(part(left_by_a_worker, 1, pin_memory="host")),
         "a worker exits with 0": died(part(left_by_a_worker, 0, num_workers=3)),
         "main is killed": died(main_is_killed, without=("the end by force after main",)),
+        "main is killed while a worker seeds": died(main_is_killed, without=("quick seeds",)),
         "main is killed, torch's way": died(
             part(main_is_killed, pin_memory="host"),
             without=("the end by force after main",),
