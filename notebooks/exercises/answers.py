@@ -241,6 +241,8 @@ def _function(module: types.ModuleType, reference: str, path: Path) -> Any:
     dotted = reference.rpartition(":")[2]
     for part in dotted.split("."):
         there = inspect.getattr_static(there, part, None)
+    if not inspect.isfunction(there) and (callable(there) or hasattr(there, "__get__")):
+        return there  # what a decorator has made, functools.singledispatchmethod, say: it shows when it is called
     if not inspect.isfunction(there):
         raise _refused(
             "function is missing",

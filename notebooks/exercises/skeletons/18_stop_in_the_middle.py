@@ -8,8 +8,9 @@ after the batches that were *yielded*. `state_dict` makes a state of it.
 Each worker's dataset has a *place*: its own state, its stream's, and the random generators. Only
 the worker knows it, and says with each batch what has changed.
 
-`begin` is called when an epoch begins, with an empty snapshot, and when a stopped one goes on, with
-the snapshot that it goes on from: everything is then as it was.
+Every epoch has a Position of its own. `begin` is called when the epoch begins, with Snapshot(0, 1,
+[None, None]) if there are two workers, and when a stopped one goes on, with the snapshot that it
+goes on from: everything is then as it was.
 
 `heard` is called with each message when it arrives, in whatever order, and returns it. A Result
 brings what has changed in its worker's place up to and including that batch. A Resumed, from a
@@ -37,10 +38,10 @@ Legend
     self.snapshot           the last one. The fields self.steps, self.last_worker and self.places
                             are for the same three as they are now; `state_dict` reads
                             self.snapshot, self.steps and the length of self._passed
-    message                 Result(task_id=5, worker_id=1, place=...) or Resumed(worker_id=1,
-                            place=...)
+    message                 Result(task_id=5, worker_id=1, place=...), or Resumed(worker_id=1,
+                            place=...), whose task_id is negative
     message.place           {"place": b"...", "torch": b"..."}: what has changed of a place, in
-                            parts. None: nothing has
+                            parts; at first all of them. None: nothing has
     self.arrived            {5: (1, place)}: task -> worker and place, until the task has passed.
                             Main reads it, too
     self.in_flight          {4: ..., 5: ...}: the tasks whose keys were drawn; you only take them

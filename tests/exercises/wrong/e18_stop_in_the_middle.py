@@ -71,6 +71,7 @@ WRONG = {
     "arrived_is_no_more_in_flight": edited(
         "loses what was in flight", (ARRIVES, f"{ARRIVES}\n            self.in_flight.pop(message.task_id, None)")
     ),
+    "interval_in_steps": edited("no snapshot", (IS_FULL, "if self.steps % self.interval == 0:")),
     "nothing_is_in_flight": edited("loses what was in flight", (REMOVE, "self.in_flight.clear()")),
     "always_in_flight": edited("yields batches again", (REMOVE, "pass")),
     "no_snapshot": edited("no snapshot", (SNAPSHOT, "pass"), (REMOVE, "pass")),
