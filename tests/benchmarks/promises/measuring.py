@@ -121,7 +121,7 @@ def promises(script: Path, directory: Path) -> tuple[float, list[dict[str, Any]]
             each["loader"]: each for each in reported(script, directory / "other", loader["promises"][0]["options"])
         }
         changed = [each for each in loaders if each["config"] != others.get(each["loader"], each)["config"]]
-        if changed and changed[0] is not loader:
+        if loader not in changed[:1]:
             return sum(loader["main_ns"].values()) / 1e9, [], "promised for another loader than --options goes to"
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for each in loader["promises"]:

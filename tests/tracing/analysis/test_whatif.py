@@ -44,7 +44,7 @@ from tracing.analysis.whatif import simulated_replay
 from tracing.analysis.whatif.core_use import CoreUse, Threads, core_use
 from tracing.analysis.whatif.durations import Setting, durations, without_waiting_for_cores
 from tracing.analysis.whatif.hops import HopTimes
-from tracing.analysis.whatif.simulated_replay import replay_load
+from tracing.analysis.whatif.simulated_replay import fitted, replay_load
 from tracing.analysis.whatif.transport import in_setting
 from tracing.analysis.whatif.whatif import MOST, Prediction, best
 
@@ -330,6 +330,29 @@ def test_a_worker_s_own_bookkeeping_counts_where_it_has_the_next_task_already(wa
     each = [measures.tasks[measures.tasks["worker"] == worker] for worker in range(2)]
     gaps = np.concatenate([rows["fetch_begin"][1:] - rows["collate_end"][:-1] for rows in each]) / 1e9
     assert 0 < gaps.min() <= times.turning <= gaps.max()
+
+
+def test_a_feeder_that_copies_batches_uses_a_core(simulated: Callable[[str], tracing.Trace]) -> None:
+    """Two workers keep both cores busy by what they compute and copy: more made ahead is no quicker."""
+    (measures,) = measure(simulated("computes"))
+    times = durations(measures)
+    moving = HopTimes(times.making_cpu.copy(), np.zeros(len(times)))  # as long as it takes to make a batch
+    needed = 2 * float(times.making_cpu.sum()) / 2  # s: on two cores
+    for prefetch in (1, 4):
+        copied = dataclasses.replace(times, pickling=moving, feeding=float(moving.least.mean()), cores=2.0)
+        assert replay_load(copied, Setting(2, prefetch)).total >= needed
+    assert replay_load(dataclasses.replace(copied, feeding=0.0), Setting(2, 4)).total < 0.8 * needed
+
+
+def test_messages_that_nobody_waited_for_take_no_longer_than_fits(simulated: Callable[[str], tracing.Trace]) -> None:
+    (measures,) = measure(simulated("sleeps"))
+    times = dataclasses.replace(durations(measures), cores_known=True)
+    long = HopTimes(np.full(len(times), 10 * float(times.making_wait.mean())), np.zeros(len(times)))
+    taken = [
+        replay_load(fitted(dataclasses.replace(times, pickling=long, pickling_known=known)), times.setting).total
+        for known in (True, False)
+    ]
+    assert taken[0] > 2 * times.took and taken[1] <= 1.02 * times.took
 
 
 def test_an_epoch_half_as_long_as_the_replay_trains_for_half_as_long(waiting: tracing.Trace) -> None:
@@ -802,3 +825,17 @@ def test_what_the_benchmark_makes_of_its_runs() -> None:
     result = Predicted("a load", {Setting(1): 12.1, Setting(2): 18.0}, Setting(1), runs)
     assert result.errors == {Setting(1): pytest.approx(0.1), Setting(2): pytest.approx(0.1)}
     assert result.missed == pytest.approx(0.45) and result.others == pytest.approx(0.1 / 3)
+
+
+@pytest.mark.parametrize(("share", "number"), [(0.10, False), (0.13, True)])
+def test_a_gain_too_small_to_be_replayed_exactly_has_no_number(
+    simulated: Callable[[str], tracing.Trace], monkeypatch: pytest.MonkeyPatch, share: float, number: bool
+) -> None:
+    """A quarter of it is less than a replay may be off by."""
+    (measures,) = measure(simulated("sleeps"))
+    replays = Replays(measures)
+    monkeypatch.setattr(replays, "off", 0.0)
+    monkeypatch.setattr(replays, "share_saved", lambda *_: share)
+    change = replays.advice(Setting(4))
+    assert (change.promise is not None) == number == ("should save about" in change.text)
+    assert ("should help a little" in change.text) != number

@@ -1,8 +1,9 @@
 """Which options of the DataLoader to change, and what that saves: the recorded load is replayed (tracing.whatif) with
 others, one option at a time, and then with several of them together.
 
-A number is promised only where the replay of the recorded setting itself comes close to what was measured: closer than
-a part of what the change should save. Otherwise the advice says in which direction to go, and why it has no number.
+A number is promised only where the replay of the recorded setting itself comes close to what was measured, closer than
+a part of what the change should save; and where that part is no less than a replay can be off by. Otherwise the advice
+says in which direction to go, and why it has no number.
 
 Two things in the trace overrule a replay. It cannot be right where it has as many workers as were recorded make batches
 in less time than they took; and what saves less than the replay is off by, or than main waited for cores that other
@@ -35,8 +36,8 @@ FEWEST_BATCHES = 40  # however little patience there is
 USUAL = 12  # replays of one load
 GAINS = 0.05  # what saves less than this share of main's time is not worth changing
 FEWER = 0.03  # a cheaper setting that is slower by less than this share is as good
-CLOSE = 0.05  # a replay of the recorded setting that is off by less than this share is right ...
-PART = 0.25  # ... or by less than this part of what a change saves
+PART = 0.25  # what is gained shall differ from what is promised by less than this part of it
+EXACT = 0.03  # the share of the time that a replay may be off by, whatever it replays
 ASTRAY = 0.5  # one that is off by more than this share shows nothing
 ALTERNATIVE = 0.25  # another change is mentioned if it saves at least this part of what the best one saves
 
@@ -173,10 +174,12 @@ class Replays:
         share = self.share_saved(setting)
         saves = int(share * self.measures.total)
         words = f"{', '.join(self._name(name, value) for name, value in new.items())}{self._why(new)}"
-        if abs(self.off) > max(CLOSE, PART * share):
+        if abs(self.off) > max(EXACT, PART * share):
             slow = f"{abs(self.off):.0%} too {'slow' if self.off > 0 else 'fast'}"
             why = f"by how much is not known: a replay of the recorded setting itself comes out {slow}"
             return Change(f"{words} should help; {why}.", None)
+        if PART * share < EXACT:
+            return Change(f"{words} should help a little (some {share:.0%}; a replay is exact to {EXACT:.0%}).", None)
         batches = len(self.whole)
         before, after = batches / self.taken(self.was), batches / self.taken(setting)
         rates = f"replayed: {before:,.1f} → {after:,.1f} batches a second; `whatif` tries more"

@@ -8,7 +8,8 @@ Not everything is in a trace. What is not known, and what is assumed instead:
 cores       who computed, and who waited for a core, is known by samples (tracing.analysis.whatif.core_use). In a trace
             without them training is assumed to use a core, unless the workers were too quick for that, and what the
             workers waited for a core is fitted (tracing.analysis.whatif.simulated_replay.fitted)
-hops        how long a message is in a pipe shows only if its reader waited for it: the least in either queue counts
+hops        how long a message is in a pipe shows only if its reader waited for it: the least in either queue counts.
+            If main hardly ever waited for a batch, how long that was on its way is fitted
 workers     a trace without any does not show what it takes to start one, or to send a batch: 0
 
 Legend
@@ -54,6 +55,7 @@ class Durations:
     turning: float  # a worker, from one batch to the next, if the next task is there already
     sending: HopTimes  # a task, from main to a worker that waits for it
     pickling: HopTimes  # a batch, from its worker to a reader that waits for it
+    pickling_known: bool  # whether the reader did wait; else that is the most it can be
     unpickling: HopTimes
     pinning_cpu: np.ndarray
     pinning_wait: np.ndarray
@@ -74,6 +76,7 @@ class Durations:
     stopping: float  # main's time for each worker at the end
     batches: int  # of an epoch
     epochs: int
+    took: float  # all epochs
     cores: float  # of the machine
     setting: Setting  # as recorded
     shares_tensors: bool  # as torch's loader does: see tracing.analysis.whatif.transport
@@ -121,11 +124,13 @@ def durations(measures: Measures) -> Durations:
     preparing_cpu = min(_before_first_batch(measures), preparing)
     epochs = len(np.unique(rows["epoch"]))
     unpickling = unpickling_times(measures, rows)
+    pickling, pickling_known = pickling_times(measures, rows, unpickling)
     found = Durations(
         **_making(measures, rows),
         turning=_turning(rows),
         sending=from_put_to_reader(measures, rows, Queue.INDEX),
-        pickling=pickling_times(measures, rows, unpickling),
+        pickling=pickling,
+        pickling_known=pickling_known,
         unpickling=unpickling,
         pinning_cpu=pinning_cpu,
         pinning_wait=pinning - pinning_cpu,
@@ -144,6 +149,7 @@ def durations(measures: Measures) -> Durations:
         stopping=_stopping(measures),
         batches=-(-len(rows) // epochs),
         epochs=epochs,
+        took=measures.total / SECOND,
         cores=float(measures.trace.about.get("cpus") or 1),  # a simulated machine may have a part of one
         setting=recorded_setting(measures),
         shares_tensors=measures.config.get("package") == "torch.utils.data",

@@ -67,15 +67,15 @@ def unpickling_times(measures: Measures, rows: np.ndarray) -> HopTimes:
     return _hop_times((end - begin) / SECOND, known, _busy(measures, rows, Queue.RESULT, begin, end))
 
 
-def pickling_times(measures: Measures, rows: np.ndarray, unpickling: HopTimes) -> HopTimes:
-    """At most as long as unpickling if main hardly ever waited: what it did wait for were the first messages."""
+def pickling_times(measures: Measures, rows: np.ndarray, unpickling: HopTimes) -> tuple[HopTimes, bool]:
+    """And whether they are known. If main hardly ever waited, what it did wait for were the first messages: then they
+    are at most as long as unpickling."""
     found = from_put_to_reader(measures, rows, Queue.RESULT)
     waited = (rows["result_sent"] >= 0) | _waited(measures, rows, Queue.RESULT, _arrived(rows, Queue.RESULT))
     if waited.sum() >= ENOUGH * len(rows):
-        return found
-    return HopTimes(
-        np.minimum(found.least, unpickling.least.mean()), np.minimum(found.held_up, unpickling.held_up.mean())
-    )
+        return found, True
+    least, held_up = unpickling.least.mean(), unpickling.held_up.mean()
+    return HopTimes(np.minimum(found.least, least), np.minimum(found.held_up, held_up)), False
 
 
 def _busy(measures: Measures, rows: np.ndarray, queue: Queue, begin: np.ndarray, end: np.ndarray) -> np.ndarray:

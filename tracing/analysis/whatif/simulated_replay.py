@@ -16,6 +16,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ STEPS = 2_000  # of the simulated world, for a batch: many more than it takes
 ROUNDS = 4  # of fitting
 EXACT = 0.005  # durations that are off by a smaller share are fitted
 CLEARLY = 0.02  # an assumption that fits better by a smaller share is not preferred
+PARTS = (1.0, 0.5, 0.25, 0.0)  # of the longest that messages can take: tried in this order
 AT_ONCE = 50e-6  # s: a worker that gets a task this soon after its last batch did not have to wait for it
 
 
@@ -71,9 +73,11 @@ class InterpreterLocks:
         """Seconds since the calling process last worked."""
         return current().now() - self._released_at.get(current().pid(), 0.0)
 
-    def transfer(self, pid: int, least: float, held_up: float) -> None:
-        """A message takes its time: `least` seconds, and `held_up` more if the main thread of process `pid` works."""
-        spend(0.0, least + (held_up if pid in self._busy else 0.0))
+    def transfer(self, pid: int, least: float, held_up: float, cpu: float = 0.0) -> None:
+        """A message takes its time: `least` seconds, of which `cpu` are spent on a core, and `held_up` more if the main
+        thread of process `pid` works."""
+        cpu = min(cpu, least)
+        spend(cpu, least - cpu + (held_up if pid in self._busy else 0.0))
 
 
 locks = InterpreterLocks()  # global: what is unpickled in any of the simulated processes must find the same one
@@ -107,7 +111,7 @@ class ReplayedBatch:
     worker hands over, the worker's work holds up main's unpickling, too; in slots it does not, and `held_up` is 0."""
 
     worker_pid: int
-    pickling: tuple[float, float]  # least, and how much longer while the worker works
+    pickling: tuple[float, float, float]  # least, how much longer while the worker works, and on a core
     unpickling: tuple[float, float]
     pinning: tuple[float, float]  # on a core, and the rest
 
@@ -150,7 +154,8 @@ class ReplayedDataset:
                 self.warm = True
             spend(times.making_cpu[task], times.making_wait[task])
         pinning = (times.pinning_cpu[task], times.pinning_wait[task])
-        return ReplayedBatch(current().pid(), times.pickling.of(task), times.unpickling.of(task), pinning)
+        pickling = (*times.pickling.of(task), times.feeding)
+        return ReplayedBatch(current().pid(), pickling, times.unpickling.of(task), pinning)
 
 
 class ReplayedSampler:
@@ -276,7 +281,12 @@ def fitted(times: Durations) -> Durations:
     The part of a batch's making that is not CPU time may have been spent waiting for a core, and so may a part of the
     training step. The simulated machine adds such waiting itself, so it must not be counted twice: only as much is kept
     as makes a batch and a step take as long as recorded. If batches come clearly closer to that when the training step
-    uses no core, it is assumed to use none."""
+    uses no core, it is assumed to use none.
+
+    How long batches were on their way is not known if main hardly ever waited for one: at most so long that the whole
+    load takes as long as recorded."""
+    if times.setting.num_workers and not times.pickling_known:
+        times = _with_messages_in_time(times)
     if times.setting.num_workers + 1 <= times.cores or times.cores_known or not times.setting.num_workers:
         return times
     making = (times.making_cpu + times.making_wait).mean()
@@ -290,6 +300,14 @@ def fitted(times: Durations) -> Durations:
         return training_computes
     training_waits = _fit(replace(times, trains_on=0.0))
     return training_waits if off(training_waits) < clearly_less else training_computes
+
+
+def _with_messages_in_time(times: Durations) -> Durations:
+    for part in PARTS:
+        found = replace(times, pickling=times.pickling.map(partial(np.multiply, part)))
+        if replay_load(found, times.setting).total <= (1 + CLEARLY) * times.took:
+            break
+    return found
 
 
 def _fit(times: Durations) -> Durations:
