@@ -14,7 +14,6 @@ from tracing.analysis.measure.measures import NO_LOADER
 from tracing.trace.parts import Part, choose, clock_notes, parts
 from tracing.trace.ranks import Ranks, open_ranks
 from tracing.trace.trace import Trace
-from tracing.trace.words import not_seen
 
 Run = Callable[[argparse.Namespace], int | None]  # a command; returns the exit status, None for 0
 
@@ -85,7 +84,7 @@ def load_loaders(args: argparse.Namespace, name: str = "trace") -> Trace:
     """A trace with at least one loader to judge. UsageError: it has none."""
     trace = load(args, name)
     if not trace.loaders:
-        raise UsageError(f"{getattr(args, name)}: {' '.join(map(not_seen, trace.unseen)) or NO_LOADER}")
+        raise UsageError(f"{getattr(args, name)}: {' '.join(trace.lacks) or NO_LOADER}")
     return trace
 
 
@@ -95,7 +94,7 @@ def load_ranks(args: argparse.Namespace) -> Ranks:
     path = args.trace if args.process is None else process_of(args).path
     ranks = open_ranks(path)
     if not any(each.trace.loaders or explain(each.trace) for each in [*ranks.all, *ranks.without_events]):
-        unseen = [not_seen(name) for each in ranks.all for name in each.trace.unseen]
+        unseen = dict.fromkeys(line for each in ranks.all for line in each.trace.lacks)
         raise UsageError(f"{path}: {' '.join(unseen) or NO_LOADER}")
     return ranks
 

@@ -38,7 +38,7 @@ from tracing.recording.torch_loader.attach import everything
 from tracing.recording.trace_directory import whole
 from tracing.trace.parts import parts
 from tracing.trace.stacks import Line, Stack
-from tracing.trace.words import duration, not_seen
+from tracing.trace.words import duration
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 PATIENCE, SHARE = 1.0, 0.02  # the replays for the report may take so many seconds, or this share of the run
@@ -273,9 +273,7 @@ def print_findings(recording: tracing.record) -> None:
         if recording.failure is not None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
-            lines += [
-                " ".join([f"{path} is empty.", *map(not_seen, trace.unseen)] if trace.unseen else [NOTHING, path])
-            ]
+            lines += [" ".join([f"{path} is empty.", *trace.lacks] if trace.lacks else [NOTHING, path])]
         elif len(found) > 1:
             lines += [f"{len(found)} processes in {path}: {', '.join(part.name for part in found)}"]
         else:
@@ -299,8 +297,8 @@ def before_any_loader(trace: tracing.Trace) -> str:
 
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.
 NOTHING = (
-    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or in its children (one that "
-    "is started with -I, -E or -S, or with an environment of its own, is not seen): nothing is in"
+    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or in its children (what a "
+    "child that loads nothing starts with -I, -E or -S, or with an environment of its own, is not seen): nothing is in"
 )
 
 

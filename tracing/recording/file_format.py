@@ -29,6 +29,7 @@ VERSION = 1
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION, SOURCES = "trace.json", "sources.json"
 OWN_ITERATORS = "own_iterators"  # in trace.json: the classes of loaders that make their iterators themselves
+UNSEEN_CHILDREN = "unseen_children"  # in trace.json: [command, why] of processes that were started, and not recorded
 MEMORY = "memory.bin"
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 

@@ -17,9 +17,7 @@ from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import process_header, trace_directory
 from tracing.recording.record import Child, record
-
-RUN = "TRACING_RUN"
-IN_CHILDREN = str(Path(__file__).absolute().with_name("in_children"))  # with what Python runs as each of them starts
+from tracing.recording.unseen_children import RUN, python_path, watch_for
 
 
 class RankRecording(record):
@@ -51,10 +49,12 @@ def children_record_into(recording: record) -> Iterator[None]:
     path = os.environ.get("PYTHONPATH")
     before = {RUN: os.environ.get(RUN), "PYTHONPATH": path}
     os.environ[RUN] = json.dumps(child)
-    os.environ["PYTHONPATH"] = IN_CHILDREN + (os.pathsep + path if path else "")
+    os.environ["PYTHONPATH"] = python_path(path)
+    end_watch = watch_for(directory)
     try:
         yield
     finally:
+        end_watch()
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:
@@ -70,5 +70,6 @@ def record_this_child() -> None:
         child = Child(Path(directory), run, capacity)
         events.install(child.record)
         attach_everything()
+        watch_for(child.directory)
         if process_header.launch() is not None:  # a rank, which may hang before its first loader
             child.become_a_part()

@@ -94,6 +94,7 @@ def parts_of(directory: Path) -> list[Path]:
     return [part for part in found if fmt.description(part).get("part_of") == run]
 
 
+MOST_CHILDREN = 4  # that are noted as unseen
 # The directories that this process records into.
 recorded_here: set[Path] = set()
 
@@ -209,11 +210,21 @@ def is_last(directory: Path) -> bool:
 def note_own_iterators(directory: Path, loader: str) -> None:
     """Write down, for the whole run, the name of a class of loaders that makes its iterators itself. If they emit
     nothing, the report says that they were not seen: see Trace.unseen."""
+    _note(directory, fmt.OWN_ITERATORS, loader)
+
+
+def note_unseen_child(directory: Path, command: str, why: str) -> None:
+    """Write down, for the whole run, that a process was started in a way that keeps it from being recorded. (No more
+    than MOST_CHILDREN: a program may start thousands.)"""
+    _note(directory, fmt.UNSEEN_CHILDREN, [command, why], MOST_CHILDREN)
+
+
+def _note(directory: Path, entry: str, new: Any, most: int = 1000) -> None:
     run = whole(directory)
     with contextlib.suppress(OSError), locked(run):
-        known = fmt.description(run).get(fmt.OWN_ITERATORS, [])
-        if loader not in known:
-            update(run, **{fmt.OWN_ITERATORS: [*known, loader]})
+        known = fmt.description(run).get(entry, [])
+        if new not in known and len(known) < most:
+            update(run, **{entry: [*known, new]})
 
 
 def cut_files_of_the_dead(directory: Path) -> None:

@@ -30,6 +30,7 @@ from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError
 from tracing.trace.parts import choose
 from tracing.trace.state import State
 from tracing.trace.tasks import TaskTable
+from tracing.trace.words import child_not_seen, not_seen
 
 if TYPE_CHECKING:
     from minidl.world.simulated import Outcome
@@ -233,6 +234,12 @@ class Trace:
             seen = {each.config.get("loader") for each in trace.loaders}
             unseen = [name for name in unseen if name not in seen]
         return unseen
+
+    @property
+    def lacks(self) -> list[str]:
+        """What was not recorded in this run, and could not be: a sentence each."""
+        children = fmt.description(whole(self.path)).get(fmt.UNSEEN_CHILDREN, [])
+        return [*map(not_seen, self.unseen), *(child_not_seen(*each) for each in children)]
 
     def order(self, loader: int, epoch: int) -> str:
         """The keys of an epoch in the order in which they were drawn, as a hash: equal only for the same keys in the

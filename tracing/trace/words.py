@@ -95,3 +95,8 @@ def seconds(begin: int, end: int) -> str:
 def not_seen(loader: str) -> str:
     """Of one of trace.unseen: what the trace lacks, as a sentence."""
     return f"{loader} has iterators of its own: workers that they started were not seen."
+
+
+def child_not_seen(command: str, why: str) -> str:
+    """Of a process that the run started, and that was not recorded."""
+    return f"A child (`{command}`) was started with {why}: if it loaded anything, that was not seen."

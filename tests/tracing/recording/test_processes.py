@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import _posixsubprocess
 import json
 import os
+import pickle
+import site
 import subprocess
 import sys
 import textwrap
@@ -15,6 +18,7 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT
 from tracing.recording import file_format as fmt
+from tracing.recording.unseen_children import hiding_flag, watch_for
 from tracing.trace.parts import Part, parts
 from tracing.trace.trace import Trace
 
@@ -279,3 +283,119 @@ def test_what_another_machine_records_into_is_left_alone(tmp_path: Path) -> None
     (tmp_path / "trace" / fmt.DESCRIPTION).write_text(json.dumps(about))
     with pytest.warns(UserWarning, match="is being recorded into"), tracing.record(tmp_path / "trace"):
         pass
+
+
+# ---- children that Python's flags or an environment of their own keep from us
+
+OWN = "{'PATH': '/nowhere', 'PYTHONPATH': PACKAGES}"
+REPLACED = "{**os.environ, 'PYTHONPATH': PACKAGES}"
+SEEN_ANYWAY = f"""
+    code = {CHILD!r}
+    subprocess.run([sys.executable, '-c', code], env={REPLACED}, check=True)
+    subprocess.run(['sh', '-c', sys.executable + ' -c ' + repr(code)], env={REPLACED}, check=True)
+    os.waitpid(os.posix_spawn(sys.executable, [sys.executable, '-c', code], {REPLACED}), 0)
+    os.environ['PYTHONPATH'] = PACKAGES
+    os.fork() or os.execv(sys.executable, [sys.executable, '-c', code])
+    os.wait()
+"""
+
+
+def write_with_nil(folder: Path, text: str) -> None:
+    """The program; and nil.py and nil, which print one line."""
+    train = write(folder, text)
+    train.write_text(f"PACKAGES = {str(ROOT)!r}\n{train.read_text()}")
+    (folder / "nil.py").write_text("print('ran', flush=True)")
+    (folder / "nil").write_text(f"#!{sys.executable}\nprint('ran', flush=True)")
+    (folder / "nil").chmod(0o755)
+
+
+def test_children_with_another_pythonpath_are_parts(tmp_path: Path) -> None:
+    """And so is what starts their samplers of memory, which no flag hides: it loads nothing."""
+    write_with_nil(tmp_path, SEEN_ANYWAY)
+    done = run(tmp_path, "-m", "tracing", "run", "--memory", "-o", "trace", "train.py")
+    assert [yielded(part) for part in parts(tmp_path / "trace")] == [5, 5, 5, 5], done.stderr
+    assert tracing.load(tmp_path / "trace").lacks == []
+
+
+@pytest.mark.parametrize(("flag", "method"), [("-E", "spawn"), ("-I", "forkserver"), ("-S", "spawn")])
+def test_what_multiprocessing_starts_is_a_part_whatever_pythons_flags(flag: str, method: str, tmp_path: Path) -> None:
+    """It passes them on to its children. (Without its site-packages Python must be told where they are.)"""
+    start = f"p = multiprocessing.get_context('{method}').Process(target=load, args=(5,)); p.start(); p.join()"
+    train = write(tmp_path, start)
+    code = f"""
+        import sys
+        sys.path[:0] = {[str(ROOT), str(tmp_path), *site.getsitepackages()]!r}
+        import tracing.__main__
+        sys.exit(tracing.__main__.main(["run", "-o", "trace", {str(train)!r}]))
+    """
+    (tmp_path / "start.py").write_text(textwrap.dedent(code))
+    done = run(tmp_path, flag, "start.py")
+    assert [yielded(part) for part in parts(tmp_path / "trace")] == [5], done.stderr
+    assert tracing.load(tmp_path / "trace").lacks == []
+
+
+LOADS_AND_STARTS = "import loading as x; x.os.system(x.sys.executable + ' -I nil.py')"
+UNSEEN = {  # program -> how the report names it
+    "by flags": {
+        "subprocess.run([sys.executable, '-W', 'ignore', '-sE', 'nil.py'])": "-sE nil.py`) was started with -E",
+        "subprocess.run(f'cd . && {sys.executable} -I nil.py', shell=True)": " -I nil.py`) was started with -I",
+        "os.waitpid(os.posix_spawn(sys.executable, ['x', '-S', 'nil.py'], os.environ), 0)": " -S nil.py`) was started",
+        "os.fork() or os.execl(sys.executable, 'python', '-BI', 'nil.py'); os.wait()": "-BI nil.py`) was started",
+    },
+    "by an environment": {
+        f"subprocess.run([sys.executable, 'nil.py'], env={OWN})": " nil.py`) was started with an environment",
+        "os.system('PYTHONPATH=. ' + sys.executable + ' nil.py x')": " nil.py x`) was started with an environment",
+        f"subprocess.run(['./nil'], env={OWN})": "A child (`nil`) was started with an environment of its own",
+        f"subprocess.run([sys.executable, '-c', {LOADS_AND_STARTS!r}])": " -I nil.py`) was started with -I",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", UNSEEN)
+def test_children_that_cannot_be_seen_are_named(how: str, tmp_path: Path) -> None:
+    write_with_nil(tmp_path, "\n".join([*UNSEEN[how], "load(3, 0)"]))
+    done = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    assert done.stdout == "ran\n" * 4
+    lacks = tracing.load(tmp_path / "trace").lacks
+    report = " ".join(run(tmp_path, "-m", "tracing", "report", "trace").stdout.split())
+    for sentence, words in zip(lacks, UNSEEN[how].values(), strict=True):
+        assert words in sentence and sentence in report
+
+
+def test_a_trace_without_loaders_names_the_children_that_may_have_had_some(tmp_path: Path) -> None:
+    write(tmp_path, "for n in range(20): subprocess.run([sys.executable, '-I', '-c', f'print({n})'], check=True)")
+    done = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    assert done.stdout.split() == [str(n) for n in range(20)]
+    assert "trace is empty. A child (" in done.stderr and done.stderr.count("was started with -I") == 4
+
+
+def test_what_starts_processes_is_as_before_once_a_run_has_ended(tmp_path: Path) -> None:
+    def started_by() -> tuple[object, ...]:
+        return os.execv, os.system, os.posix_spawn, _posixsubprocess.fork_exec
+
+    before = started_by()
+    end = watch_for(tmp_path)
+    try:
+        assert pickle.loads(pickle.dumps(os.system)) is os.system not in before
+        assert os.waitstatus_to_exitcode(os.system("exit 3")) == 3
+        with pytest.raises(FileNotFoundError, match="not here"):
+            subprocess.run([tmp_path / "not here"], check=True)
+        assert (
+            subprocess.run([b"echo", b"\xff"], env={b"PATH": os.environ["PATH"]}, capture_output=True).stdout
+            == b"\xff\n"
+        )
+    finally:
+        end()
+    assert before == started_by()
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("python -E x.py", "-E"), ("python -W ignore -I x.py", "-I"), ("python -Wignore -X dev -bS x.py", "-S"),
+        ("python x.py -E", None), ("python -c print() -E", None), ("python -m x -E", None), ("python - -E", None),
+        ("python -um x -I", None), ("python -Xfrozen_modules=off -u x.py -S", None), ("python", None),
+    ],
+)  # fmt: skip
+def test_flags_are_read_as_python_reads_them(words: str, flag: str | None) -> None:
+    assert hiding_flag(words.split()) == flag

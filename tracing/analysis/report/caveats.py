@@ -14,7 +14,7 @@ from tracing.analysis.task_events import keys_of
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
 from tracing.trace.trace import Trace
-from tracing.trace.words import duration, not_seen
+from tracing.trace.words import duration
 
 MOST = 3  # errors that are reported, and deaths
 
@@ -29,7 +29,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         if text.partition(": ")[2] not in reported:
             found.append(f"{text} [event {position}]")
     found += _unnoticed(trace)
-    found += map(not_seen, trace.unseen)
+    found += trace.lacks
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
