@@ -123,15 +123,10 @@ def durations(measures: Measures) -> Durations:
     preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)
     preparing_cpu = min(_before_first_batch(measures), preparing)
     epochs = len(np.unique(rows["epoch"]))
-    unpickling = unpickling_times(measures, rows)
-    pickling, pickling_known = pickling_times(measures, rows, unpickling)
     found = Durations(
         **_making(measures, rows),
         turning=_turning(rows),
-        sending=from_put_to_reader(measures, rows, Queue.INDEX),
-        pickling=pickling,
-        pickling_known=pickling_known,
-        unpickling=unpickling,
+        **_moving(measures, rows),
         pinning_cpu=pinning_cpu,
         pinning_wait=pinning - pinning_cpu,
         drawing=_seconds(rows, "keys_begin", "keys_drawn"),
@@ -230,6 +225,17 @@ def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
         "making_wait": wait - in_programs,
         "warming_cpu": warming_cpu,
         "warming_wait": warming_wait,
+    }
+
+
+def _moving(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
+    unpickling = unpickling_times(measures, rows)
+    pickling, known = pickling_times(measures, rows, unpickling)
+    return {
+        "sending": from_put_to_reader(measures, rows, Queue.INDEX),
+        "pickling": pickling,
+        "pickling_known": known,
+        "unpickling": unpickling,
     }
 
 
