@@ -7,57 +7,64 @@ with the same ones, so that a schedule alone determines a run.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy.random
 import torch
+from numpy.random import MT19937, BitGenerator, RandomState, mtrand
+
+from minidl.checkpoint.randomness import BITS, MERSENNE, memory_at
 
 SEED = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chance:
     """The three states."""
 
     python: Any
     torch: torch.Tensor
-    numpy: numpy.random.BitGenerator
+    numpy: bytes
+    bits: BitGenerator  # numpy's: a program may put in another
 
     @classmethod
     def now(cls) -> Chance:
         """The states that are in place."""
-        return cls(random.getstate(), torch.get_rng_state(), numpy.random.mtrand.get_bit_generator())
-
-    @staticmethod
-    def put_seeded() -> None:
-        """Put in place the states that every simulation begins with. (Making numpy's generator takes as long as a tenth
-        of a short run. One serves all simulations, since there is one at a time.)"""
-        random.seed(SEED)
-        torch.default_generator.manual_seed(SEED)
-        _NUMPYS.seed(SEED)
-        numpy.random.mtrand.set_bit_generator(_BITS)
+        return cls(random.getstate(), torch.get_rng_state(), bytes(_WORDS), mtrand.get_bit_generator())
 
     @classmethod
     def spawned(cls, number: int) -> Chance:
         """What a new interpreter begins with. Python and numpy take their seeds from the system; here it is the
         process's number."""
-        return cls(random.Random(number).getstate(), _TORCHS, numpy.random.MT19937(number))
+        return cls(_pythons(number), SEEDED.torch, bytes(words_of(MT19937(number))), _BITS)
 
     def forked(self, number: int) -> Chance:
         """What a forked child begins with: its parent's, except that Python seeds its own anew."""
-        child = Chance.spawned(number)
-        child.torch = self.torch.clone()
-        child.numpy.state = self.numpy.state
-        return child
+        assert self.bits is _BITS, "a generator that a program put in numpy's place is not copied by a fork"
+        return replace(self, python=_pythons(number))
 
     def put(self) -> None:
         """Put these states in place."""
         random.setstate(self.python)
         torch.set_rng_state(self.torch)
-        numpy.random.mtrand.set_bit_generator(self.numpy)
+        _WORDS[:] = self.numpy
+        mtrand.set_bit_generator(self.bits)  # also forgets the second of a pair of normal numbers
 
 
-_TORCHS = torch.Generator().manual_seed(SEED).get_state()
-_BITS = numpy.random.MT19937(SEED)
-_NUMPYS = numpy.random.RandomState(_BITS)
+def _pythons(seed: int) -> Any:
+    return random.Random(seed).getstate()
+
+
+def words_of(bits: MT19937) -> memoryview:
+    """The memory that holds a generator's state. (numpy's own way takes 30 us to read it, and as many to put it.)"""
+    return memory_at(bits.ctypes.state_address, MERSENNE, "B")
+
+
+# All processes draw from numpy's own: of another the loader would have to ask the state, a fifth of a short run.
+_BITS = BITS if isinstance(BITS, MT19937) else MT19937()
+_WORDS = words_of(_BITS)
+_seeded = MT19937()
+RandomState(_seeded).seed(SEED)
+
+# The states that every simulation begins with.
+SEEDED = Chance(_pythons(SEED), torch.Generator().manual_seed(SEED).get_state(), bytes(words_of(_seeded)), _BITS)

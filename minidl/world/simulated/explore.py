@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from minidl.events import PRIMED, Kind
+from minidl.events import PRIMED, YIELDED, Kind
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import Fault, Move, possible_faults
 from minidl.world.simulated.machine import BEGIN, Machine
@@ -160,7 +160,6 @@ def _run(
             return what_must_hold(outcome, expected)
 
     found = Exploration(0, 0, 0, None, [])
-    gc.collect()
     if not _frozen:
         gc.freeze()  # the collections below skip what exists already
     try:
@@ -303,7 +302,7 @@ def _too_few(outcome: Outcome) -> list[str]:
             limits.setdefault(epoch_id, value)
         elif kind in NO_MORE_KEYS:
             limits[epoch_id] = None
-        elif kind == Kind.YIELDED and (most := limits.get(epoch_id)) is not None and under_way[epoch_id] < most:
+        elif kind == YIELDED and (most := limits.get(epoch_id)) is not None and under_way[epoch_id] < most:
             return [f"{under_way[epoch_id]} tasks are under way, there are more keys, and {most} fit"]
     return []
 

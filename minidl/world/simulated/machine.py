@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +75,7 @@ class Machine:
         self.pipes: list[Pipe] = []
         self.numbers = itertools.count()  # for these:
         self.memories = Memories()
-        self.mailboxes: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.boxes: list[deque[int]] = []  # for each mailbox: see SimulatedMailbox.writers
         self.flags: list[bool] = []
         self.flag_makers: list[Process] = []  # of each flag
         self.exit_quietly: set[Process] = set()  # these exit with 0 when their parent terminates them
@@ -306,7 +306,7 @@ class Machine:
         threads = tuple([(each.history, each.alive, len(each.signals), each.timed_out) for each in self.threads])
         pipes = tuple([(len(pipe.data), pipe.readers, pipe.writers) for pipe in self.pipes])
         codes = tuple([process.exitcode for process in self.processes])
-        boxes = tuple([tuple(box.writers) for box in self.mailboxes.values()])
+        boxes = tuple([tuple(writers) for writers in self.boxes])
         shared = boxes, self.memories.contents(), tuple(self.flags), len(self.garbage)
         return hash((self.running.number, threads, pipes, codes, shared))
 

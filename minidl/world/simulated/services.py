@@ -120,7 +120,7 @@ class SimulatedMailbox:
         self._machine = machine
         self._items: deque[Any] = deque()
         self.writers: deque[int] = deque()  # which thread put each of the items: with its history, that says what it is
-        machine.mailboxes[next(machine.numbers)] = self
+        machine.boxes.append(self.writers)
 
     def put(self, item: Any) -> None:
         if not isinstance(item, weakref.ref):  # one is put when its object goes, in the middle of any step

@@ -17,7 +17,7 @@ import torch
 from minidl import events
 from minidl import world as worlds
 from minidl.world.simulated import machine as machines
-from minidl.world.simulated.chance import Chance
+from minidl.world.simulated.chance import SEEDED, Chance
 from minidl.world.simulated.copying import reduce_storage
 from minidl.world.simulated.cores import SECOND, never
 from minidl.world.simulated.machine import Machine
@@ -155,7 +155,7 @@ def on(machine: Machine) -> Iterator[None]:
     own = [getattr(owner, name) for owner, name, _ in OWN]
     collects, threads, chance = gc.isenabled(), torch.get_num_threads(), Chance.now()
     gc.disable()
-    Chance.put_seeded()
+    SEEDED.put()
     seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed  # no devices are to be seeded
     copyreg.dispatch_table[torch.TypedStorage] = reduce_storage
     hook, sys.unraisablehook = sys.unraisablehook, machine.swallow
