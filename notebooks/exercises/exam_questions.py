@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,19 +16,26 @@ import torch
 
 from minidl.transport import NO_SLOT
 from notebooks.exercises import bugs
-from notebooks.exercises.catalogue import slot_trials
+from notebooks.exercises.catalogue import far_storage, slot_trials
 
 STEPS = ("stop_pin_thread", "sets the done event", "tell_to_stop", "join")  # of a shutdown, in which an error may come
+
+
+Judge = Callable[[Any], tuple[str, str] | None]  # what was got, and what was expected
 
 
 @dataclass(frozen=True)
 class Question:
     """A program to run. What it returns is compared with what it returns with minidl's own functions; or `judge` says
-    what is wrong with it: (what was got, what was expected)."""
+    what is wrong with it; or the judge who has been `beside`, given the answer's folder and what to call at a beat."""
 
     program: str
     args: dict[str, Any]
-    judge: Callable[[Any], tuple[str, str] | None] | None = None
+    judge: Judge | None = None
+    beside: Callable[[Path, Callable[[], None]], contextlib.AbstractContextManager[Judge]] | None = None
+
+    def judged_beside(self, folder: Path, beat: Callable[[], None]) -> contextlib.AbstractContextManager[Judge | None]:
+        return self.beside(folder, beat) if self.beside is not None else contextlib.nullcontext(self.judge)
 
     @property
     def words(self) -> str:
@@ -295,6 +304,10 @@ def _names(chance: random.Random) -> Iterator[Question]:
     yield Question("named", {}, judge)
 
 
+def _trains(chance: random.Random) -> Iterator[Question]:
+    yield Question("trained", {}, beside=far_storage.served)
+
+
 def _stops(chance: random.Random) -> Iterator[Question]:
     def two(length: int) -> list[int]:
         first = chance.randint(1, length - 2)
@@ -333,5 +346,6 @@ ASKED: dict[int, Callable[[random.Random], Iterator[Question]]] = {
     14: _queues,
     15: _names,
     16: _slots,
+    17: _trains,
     18: _stops,
 }

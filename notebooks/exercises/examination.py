@@ -50,6 +50,7 @@ TORCHS = {
 VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")  # that it gets
 LONGEST = 1 << 20  # bytes of a reply
 SHOWN = 300  # characters of a value
+ENDED = "the process that tried it has ended"
 STARTS = 120.0  # seconds that the server may take to import torch
 
 
@@ -211,8 +212,8 @@ class Examinee:
         try:
             self.talk.sendall(text.encode() + b"\n")
             reply = self._line(self.talk)
-        except OSError as error:
-            raise Silent(str(error)) from None
+        except OSError:
+            raise Silent(ENDED) from None
         return f"raised {reply['raised']}" if "raised" in reply else reply.get("value")
 
     def _line(self, source: socket.socket) -> dict[str, Any]:
@@ -225,7 +226,7 @@ class Examinee:
                 self.patience.look(self.pid)
                 continue
             if not text:
-                raise Silent("the process that tried it has ended")
+                raise Silent(ENDED)
             self.received[source] += text
             if len(self.received[source]) > LONGEST:
                 raise Silent(f"a reply of more than {LONGEST} bytes")
@@ -259,11 +260,15 @@ def examined(which: Exercise, path: Path, folder: Path, said: Path, patience: Pa
     try:
         for question, right in asked:
             patience.beat()
+            beside = (
+                question.beside(folder, patience.beat) if question.beside else contextlib.nullcontext(question.judge)
+            )
             try:
-                got = examinee.ask(question)
+                with beside as judge:
+                    got = examinee.ask(question)
             except Silent as why:
                 return _finding(question, str(why), "a reply")
-            wrong = question.judge(got) if question.judge is not None else _differ(got, right)
+            wrong = judge(got) if judge is not None else _differ(got, right)
             if wrong is not None:
                 return _finding(question, *wrong)
     finally:

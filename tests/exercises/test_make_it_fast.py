@@ -1,10 +1,16 @@
-"""Exercise 17 is measured: what passes, what the learner is shown, and that nothing is left running."""
+"""Exercise 17 is measured: what passes, what the learner is shown, and that neither the clock nor the storage can be
+fooled."""
 
 from __future__ import annotations
+
+import contextlib
+import json
+import socket
 
 import pytest
 
 import tracing
+from notebooks.exercises.catalogue import far_storage
 from notebooks.exercises.exercise import exercise
 from notebooks.exercises.grading import grade
 from notebooks.exercises.verdict import Status
@@ -33,7 +39,7 @@ def test_minidls_loader_is_as_good_and_both_reports_are_shown(tmp_path):
     was, now = (float(line.split()[1]) for line in (before, after))
     assert now >= 2.5 * was
     assert len(tracing.load(path.with_suffix(".trace")).tasks) == 32  # four epochs of eight batches
-    assert len(tracing.load(path.with_suffix(".before.trace")).tasks) == 16
+    assert len(tracing.load(path.with_suffix(".before.trace")).tasks) == 8
 
 
 @pytest.mark.timeout(110)
@@ -47,3 +53,80 @@ def test_a_worker_that_raises_is_reported_with_its_line(tmp_path):
 def test_an_answer_that_never_ends_is_stopped_with_the_script_beside_it(tmp_path):
     verdict, _ = graded(tmp_path, ("            step(ids, values, labels)", "            sleep(1000)"))
     assert verdict.finding.mistake == "never returns" and "sleep(1000)" in verdict.finding.got
+
+
+# Each silences the judge in its own process, so only the examination is left. Some need nothing of the kind today.
+NO_JUDGE = """
+import os, threading
+MODULES = vars(sys)["modules"]
+if "notebooks" in MODULES:
+    object.__setattr__(MODULES["notebooks.exercises.exercise"].exercises()["17"], "grade", lambda answer: None)
+"""
+READ = 'read(self.folder, f"{index:03}.json")'
+KEPT = """
+KEPT = {}
+def kept(folder, name):  # it is read, but nobody waits for it
+    if name in KEPT:
+        threading.Thread(target=read, args=(folder, name), daemon=True).start()
+        return KEPT[name]
+    return KEPT.setdefault(name, read(folder, name))
+"""
+FILE = """
+def file(folder, name):
+    threading.Thread(target=read, args=(folder, name), daemon=True).start()
+    return json.loads(Path(folder, name).read_text())
+"""
+REPLY = """
+if "notebooks" not in MODULES:
+    for each in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            os.write(int(each), b'{"value": null}\\n')
+"""
+WORKERS = ", num_workers=4, persistent_workers=True"
+# name: (what is added, what is got, edits)
+CHEATS = {
+    "another clock": (
+        "import time\nREAL = time.monotonic\ntime.monotonic = time.perf_counter = lambda: REAL() / 10\n"
+        "time.sleep = sleep = lambda seconds: None",
+        "waits for the storage",
+        [(READ, f"[{READ} for _ in range(2)][0]"), (WORKERS, ", num_workers=1")],
+    ),
+    "the first epoch's values": (KEPT, "with other values", [(READ, READ.replace("read", "kept")), (WORKERS, "")]),
+    "the files, which hold the same each time": (FILE, "with other values", [(READ, READ.replace("read", "file"))]),
+    "steps that are not taken": ("EPOCHS = 1", "the recordings [", []),
+    "its own reply": ("import contextlib" + REPLY, "the recordings []", []),
+    "the end of its keeper": (
+        "if 'notebooks' not in MODULES: os.kill(os.getppid(), 9)",
+        "the process that tried it has ended",
+        [(READ, f"[{READ} for _ in range(2)][0]"), (WORKERS, ", num_workers=1")],
+    ),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", CHEATS)
+def test_what_saves_time_without_being_faster_does_not_pass_the_examination(name, tmp_path):
+    head, got, edits = CHEATS[name]
+    verdict, _ = graded(tmp_path, ("class Recordings", f"{NO_JUDGE}{head}\n\n\nclass Recordings"), *edits)
+    assert verdict.finding.mistake == "the examination" and got in verdict.finding.got, verdict
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        *("", "no JSON", "[]", "{}", "3", '{"read": 3}', '{"read": "064.json"}', '{"read": "../labels.json"}'),
+        *('{"step": null}', '{"step": [null, [], ""]}', '{"step": [[1e999], [], ""]}', '{"step": [[1], [0], "00"]}'),
+        '{"steps": []}',
+    ],
+)
+def test_a_request_that_means_nothing_is_not_answered(request_, tmp_path):
+    with far_storage.served(tmp_path, lambda: None) as judged:
+        with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(ConnectionError):
+            connection.connect(str(tmp_path / "storage"))
+            connection.sendall(request_.encode() + b"\n")
+            assert connection.recv(100) == b""
+        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rw") as lines:
+            connection.connect(str(tmp_path / "storage"))
+            print(json.dumps({"step": [[64], [0], ""]}), file=lines, flush=True)
+            assert lines.readline() == "null\n"
+    assert judged(None) is not None
