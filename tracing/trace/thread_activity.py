@@ -240,7 +240,7 @@ class MainTime(enum.IntEnum):
     """What main's time goes to. The values index an array of sums."""
 
     OUTSIDE = 0  # before, between and after the epochs: no concern of the loader
-    STARTUP = 1  # builds the iterator, starts workers, waits for the first batch of an epoch
+    STARTUP = 1  # from the beginning of an epoch to its first batch, less DRAWING and LOADING
     TRAINING = 2  # not in the loader: the training step
     WAITING = 3  # waits for a message
     DRAWING = 4  # asks the sampler for keys
@@ -278,11 +278,27 @@ _PHASE_OF = np.array([_PHASE_FROM.get(status, -1) for status in MainStatus])
 def main_time(trace: Trace, main: Activity) -> np.ndarray:
     """The MainTime of each of main's spans in one iterator, shape (n,), as if there were no other:
     tracing.trace.main_split has the others."""
-    marks, found = _PHASE_OF[main.status], _TIME_OF[main.status]
-    marks[(marks == MainTime.TRAINING) & (main.task < 0)] = -1  # primed, and no batch yielded yet
+    found = _TIME_OF[main.status]
     found[trace.events["kind"][main.first] == Kind.GOT] = MainTime.HANDLING  # what was unpickled is there
+    phase = _phase(main.status, main.task)
+    return np.where((phase == MainTime.TRAINING) | _special(phase, found), found, phase)
+
+
+def starts_up(status: np.ndarray, task: np.ndarray) -> np.ndarray:
+    """Which of main's spans, given by their statuses and tasks, are STARTUP."""
+    found, phase = _TIME_OF[status], _phase(status, task)
+    in_loader = (found != MainTime.TRAINING) & (found != MainTime.OUTSIDE)
+    return (phase == MainTime.STARTUP) & in_loader & ~_special(phase, found)
+
+
+def _phase(status: np.ndarray, task: np.ndarray) -> np.ndarray:
+    """The MainTime of the phase of the epoch that each span is in."""
+    marks = _PHASE_OF[status]
+    marks[(marks == MainTime.TRAINING) & (task < 0)] = -1  # primed, and no batch yielded yet
     since = np.maximum.accumulate(np.where(marks >= 0, np.arange(len(marks)), 0))
-    phase = np.maximum(marks[since], MainTime.OUTSIDE)
-    # Drawing keys, and loading without workers, count as that also while an epoch starts.
-    special = (phase == MainTime.STARTUP) & ((found == MainTime.DRAWING) | (found == MainTime.LOADING))
-    return np.where((phase == MainTime.TRAINING) | special, found, phase)
+    return np.maximum(marks[since], MainTime.OUTSIDE)
+
+
+def _special(phase: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Drawing keys, and loading without workers, count as that also while an epoch starts."""
+    return (phase == MainTime.STARTUP) & ((found == MainTime.DRAWING) | (found == MainTime.LOADING))

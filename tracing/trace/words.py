@@ -35,6 +35,7 @@ GLOSSES = {  # for the rows of the report's tables
     "shutdown": "ends the workers",
     "elsewhere": "in other loaders; before the first next()",
     # what it was lost to
+    "slow start-up": "start-up, less what making a batch takes",
     "workers": "waits for batches that are being made",
     "hold-up": "... while finished ones wait for their turn",
     "prefetch": "... that could have been made while it trained",

@@ -24,7 +24,7 @@ from tracing.analysis.report import moving
 from tracing.analysis.report.advice_on_batches import explain_moving
 from tracing.analysis.report.causes import WAITING_CAUSES, Verdict, costs
 from tracing.analysis.report.report import LoaderReport
-from tracing.analysis.report.text import NAMES
+from tracing.analysis.report.text import LOST, NAMES
 from tracing.analysis.report.verdicts import CLOSE, MATTERS, judge
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import GLOSSES
@@ -297,7 +297,8 @@ def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> No
         found = tracing.report(recorded(name))
         text = " ".join(str(found).split())
         for loader in found.loaders:
-            times = [NAMES.get(key, key) for key, ns in (loader.main_ns | loader.causes_ns).items() if ns]
+            times = [NAMES.get(key, key) for key, ns in loader.main_ns.items() if ns]
+            times += [LOST.get(key, key) for key, ns in loader.causes_ns.items() if ns]
             for row in (*loader.stages_ns, *times):
                 assert GLOSSES[row] in text
                 rows.add(row)

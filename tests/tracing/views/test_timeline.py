@@ -24,6 +24,7 @@ import minidl
 import tracing
 from minidl.events import Kind
 from minidl.world.simulated import simulate
+from notebooks.exercises import bugs
 from tests.minidl.simulated.programs import TORCHS_WAY, load
 from tests.tracing.traces import steady
 from tracing.trace.state import LoaderState, MainStatus, QueueState, SlotStatus
@@ -402,16 +403,31 @@ def test_the_parts_of_mains_time_are_those_of_the_state(recorded: Recorded, name
     trace = recorded(name)
     parts = re.findall(r"(\d+)% ([a-z' -]+)", all_text(timeline(trace)))
     shares = {what: int(number) for number, what in parts}
-    known = {MainStatus.STARTING: "start-up", MainStatus.RAISED: "after an error", MainStatus.SHUTTING_DOWN: "shutdown"}
+    known = {MainStatus.RAISED: "after an error", MainStatus.SHUTTING_DOWN: "shutdown"}
     known |= {MainStatus.TRAINING: "in the training step", MainStatus.WAITING: "waiting for batches"}
     times = trace.events["time"]
     expected = dict.fromkeys(known.values(), 0.0)
     for k, took in enumerate(np.diff(times).tolist()):
-        status = trace.state(k).loaders[0].main.status
-        if status in known:
+        loader = trace.state(k).loaders[0]
+        status = loader.main.status
+        if status in known and not (status is MainStatus.WAITING and loader.yielded == 0):  # that is start-up
             expected[known[status]] += 100 * took / float(times[-1] - times[0])
     assert {what: shares.get(what, 0) for what in expected} == pytest.approx(expected, abs=1)
-    assert expected["start-up"] > 0 and (expected["after an error"] > 0) == (name == "dying")
+    assert (expected["after an error"] > 0) == (name == "dying")
+
+
+@pytest.mark.parametrize("name", ["pinned", "persistent", "dying", "the bug b of exercise 15"])
+def test_title_and_report_mean_the_same_by_start_up(recorded: Recorded, name: str, tmp_path: Path) -> None:
+    if name in LOADS:
+        trace = recorded(name)
+    else:
+        bugs.write("b", tmp_path)
+        trace = tracing.load(tmp_path / "b.trace")
+    (loader,) = tracing.report(trace).loaders
+    (shown,) = re.findall(r"(\d+)% start-up", all_text(timeline(trace))) or [0]
+    startup = loader.main_ns["startup"]
+    assert int(shown) == pytest.approx(100 * startup / trace.duration, abs=1)
+    assert loader.causes_ns["startup"] <= startup and startup > (0.9 * trace.duration if name not in LOADS else 0)
 
 
 def test_percents_sum_to_100() -> None:

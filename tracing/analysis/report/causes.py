@@ -13,7 +13,7 @@ moving         main waits for a batch that is finished and elsewhere on its way,
                nothing to do; and the part of other waiting in which workers move batches instead of making them
 workers        all other waiting: they work, but it is not enough; without workers, main makes the batches itself
 sampler        main asks the sampler for keys
-start-up       from the beginning of an epoch to its first batch, less the time that making a batch takes
+slow start-up  start-up (docs/glossary.md), less the time that making a batch takes
 shutdown       from the beginning of the shutdown to its end
 
 finer          takes, of the waiting that is put down to the workers, hold-ups, moving or prefetch

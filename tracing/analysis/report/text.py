@@ -16,9 +16,10 @@ from tracing.trace.words import GLOSSES, duration, seconds
 if TYPE_CHECKING:
     from tracing.analysis.report.report import LoaderReport, Report
 
-NAMES = {  # of places and causes, in words
+NAMES = {  # of places, in words
     "startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers", "slow_worker": "slow worker", "gil": "GIL",
 }  # fmt: skip
+LOST = NAMES | {"startup": "slow start-up"}  # of causes: this one is less than all of the start-up
 
 
 def text(report: Report) -> str:
@@ -135,7 +136,8 @@ def _tables(each: LoaderReport) -> list[str]:
         (f"Where main's time went: {each.batches} batches, epochs: {each.epochs}", each.main_ns),
         ("What it was lost to", lost),
     ):
-        rows = [(NAMES.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in times.items() if ns]
+        names = LOST if times is lost else NAMES
+        rows = [(names.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in times.items() if ns]
         lines += table(title, ("", "time", "share"), rows, gloss=True)
     lines += table(
         "Stages of a batch",

@@ -193,7 +193,7 @@ def entries_of(
         entries.append(one_by_one())
         if Look.COLLATE in looks:
             entries.append((Patch(facecolor=ON_PAPER[0], hatch="//////", edgecolor="white", linewidth=0), "collate"))
-    flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "start-up, shutdown"}
+    flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "starting, shutting down"}
     entries += [(Patch(color=colours.FLAT[look]), word) for look, word in flat.items() if look in looks]
     if view.num_workers > (0 if view.summed else MOST_SINGLE_QUEUES):
         mean = Line2D([], [], color=colours.MEAN, linewidth=1.0)

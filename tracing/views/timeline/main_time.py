@@ -7,15 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracing.trace.state import MainStatus
+from tracing.trace.thread_activity import starts_up
 from tracing.views.timeline.spans import Look, Spans
 
 
 def main_in_words(main: Spans, begin: int, end: int, killed: Sequence[int] = ()) -> str:
     """How main spent the time from `begin` to `end` (ns), in percents that sum to 100. Shares of 0 % are left out.
     killed: when it was (ns)."""
-    looks = main.shares(np.array([begin, end]))[:, 0]
+    edges, starting = np.array([begin, end]), starts_up(main.status, main.batch)
+    start_up, main = main.where(starting), main.where(~starting)
+    looks = main.shares(edges)[:, 0]
     shares = {
-        "start-up": main.share(MainStatus.STARTING, begin, end),
+        "start-up": start_up.shares(edges).sum(),
         "in the training step": looks[Look.TRAINING],
         "waiting for batches": looks[Look.WAITING],
         "at work in the loader": looks[[Look.BUSY, Look.FETCH, Look.COLLATE, Look.PIN]].sum(),

@@ -224,7 +224,7 @@ def _write(figure: Figure, ranks: Ranks, views: dict[str, View], lanes: dict[str
     entries: list[tuple[object, str]] = [one_by_one()]
     if any(each.summed for each in views.values()):
         entries = [(Patch(color=colours.SUMMED[look]), name) for look, name in names.items() if look in seen]
-    flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "start-up, shutdown"}
+    flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "starting, shutting down"}
     entries += [(Patch(color=colours.FLAT[look]), name) for look, name in flat.items() if look in seen]
     if ranks.steps.synchronised:
         entries.append((Patch(color=colours.FOR_OTHERS), "waits in its step for another rank"))

@@ -33,7 +33,7 @@ class Look(enum.IntEnum):
     NOTHING = 0  # the thread does not run, or (main) is somewhere else
     WAITING = 1
     BUSY = 2  # at work on other things than a batch: takes and passes on messages, draws keys
-    SETUP = 3  # start-up and shutdown
+    SETUP = 3  # starts, or shuts down
     FETCH = 4
     COLLATE = 5
     PIN = 6
@@ -79,6 +79,9 @@ class Spans:
     @property
     def look(self) -> np.ndarray:
         return LOOK_OF[self.status]
+
+    def where(self, chosen: np.ndarray) -> Spans:
+        return Spans(self.name, self.begin[chosen], self.end[chosen], self.status[chosen], self.batch[chosen])
 
     def within(self, begin: int, end: int) -> Spans:
         """Those that are seen between two times, cut at the edges; neighbours that look the same are merged."""
