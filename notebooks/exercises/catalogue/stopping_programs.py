@@ -124,8 +124,8 @@ def what_comes(loader: Any, epochs: int) -> Generator[Any, None, None]:
 
 def stopped_and_gone_on(dataset: Any, stops: list[int], epochs: int = 1, **options: Any) -> Any:
     """{"came": all that came in so many epochs, "states": [[batches of the epoch, says a state; how many there were;
-    tasks since its snapshot; tasks left in `arrived` when an epoch is over], ...]}. It is always the same loader, which
-    one picture shows: after `load_state_dict` it begins like another."""
+    tasks since its snapshot; tasks left in `arrived` when an epoch is over; workers of whose place parts are missing],
+    ...]}. It is always the same loader, which one picture shows: after `load_state_dict` it begins like another."""
     loader: Any = minidl.DataLoader(dataset, **{"batch_size": 1, "collate_fn": every_key, **options})
     came: list[Any] = []
     states = []
@@ -138,7 +138,7 @@ def stopped_and_gone_on(dataset: Any, stops: list[int], epochs: int = 1, **optio
         coming.close()
         counted, since = counts_of(state)
         left = len(loader._position.arrived) if came[-1:] == [END] else 0
-        states.append([counted, batches_of_the_epoch(came), since, left])
+        states.append([counted, batches_of_the_epoch(came), since, left, without_generators(state)])
         loader.load_state_dict(pickle.loads(pickle.dumps(state)))
     came += what_comes(loader, epochs - came.count(END))
     return {"came": [each for each in came if each != BEGUN], "states": states}
@@ -150,6 +150,12 @@ def counts_of(state: dict[str, Any]) -> tuple[int, int]:
         return state["_num_yielded"], 0
     batches, tasks = state["_steps_since_snapshot"], state["minidl"]["since"]
     return state["_snapshot"]["_snapshot_step"] + batches, max(batches, tasks)
+
+
+def without_generators(state: dict[str, Any]) -> list[int]:
+    """The workers whose place is known to a state, but not the random generators, which are always parts of it."""
+    places = state["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in state else ()
+    return [each["worker_id"] for each in places if each and not each["minidl"]["random"]]
 
 
 def batches_of_the_epoch(came: list[Any]) -> int:

@@ -18,10 +18,10 @@ persistent worker at the beginning of an epoch, brings the whole place: this one
 also in the snapshot.
 
 `passed` is called when a task's turn is over: its batch is yielded, or the exception that came
-instead is raised (then `yielded` is False). After every `interval` tasks that have passed, usually
-1, a new snapshot replaces the old one. In between the old one stays as it is: the new process will
-load once more, for nobody, all that came since. So a task stays in `in_flight` until a snapshot is
-taken in which it has passed.
+instead is raised (then `yielded` is False). After every `interval` tasks that have passed a new
+snapshot replaces the old one. In between the old one stays as it is: the new process will load once
+more, for nobody, all that came since. So a task stays in `in_flight` until a snapshot is taken in
+which it has passed. (Mostly `interval` is 1, and always with streams and with persistent workers.)
 
 `finish` is called at the end of the epoch: the iterator is `finished`. What is left in `arrived`
 comes from streams that have ended. It is no batch, but treat it like a task that has passed: it may

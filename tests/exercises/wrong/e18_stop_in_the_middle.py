@@ -72,6 +72,14 @@ WRONG = {
         "loses what was in flight", (ARRIVES, f"{ARRIVES}\n            self.in_flight.pop(message.task_id, None)")
     ),
     "interval_in_steps": edited("no snapshot", (IS_FULL, "if self.steps % self.interval == 0:")),
+    "resumed_is_left_in_arrived": edited(
+        "the second epoch",
+        (RESUMED, f"{RESUMED}\n            self.arrived[message.task_id] = (message.worker_id, message.place)"),
+    ),
+    "the_end_replaces_a_place": edited(
+        "loses parts of a place",
+        ("self.finished = True", "self.finished = True\n        self.places = [None] * len(self.places)"),
+    ),
     "nothing_is_in_flight": edited("loses what was in flight", (REMOVE, "self.in_flight.clear()")),
     "always_in_flight": edited("yields batches again", (REMOVE, "pass")),
     "no_snapshot": edited("no snapshot", (SNAPSHOT, "pass"), (REMOVE, "pass")),
