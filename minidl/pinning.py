@@ -96,8 +96,8 @@ def pin_memory(data: Any, device: str | None = None) -> Any:
 
 def lock_pages(tensor: torch.Tensor) -> torch.Tensor:
     """A contiguous copy of a tensor of any shape and dtype in memory that the system will not swap out. (Just a copy of
-    one that is sparse or quantized: its memory is not all that it consists of.)"""
-    if tensor.layout is not torch.strided or tensor.is_quantized or not tensor.nbytes:
+    one that is sparse, nested or quantized: its memory is not all that it consists of.)"""
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or not tensor.nbytes:
         return tensor.clone()
     pages = worlds.current().page_locked(tensor.nbytes)
     if pages is None:

@@ -47,12 +47,22 @@ from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
+from tests.minidl.simulated.worth_returning import returning
 from tests.minidl.simulated.worth_stopping import stopping
 
 COMMAND = "python -m tests.minidl.simulated.killing"
 LIMIT = 10.0  # seconds of a processor; a run that takes longer makes no progress (the longest take one)
 BLOCKED = 600.0  # seconds by the clock for all runs of a mutant: it may wait for something real
 SMALL = ("keys", "stream pinned", "stream persistent torch", "keys pinned persistent torch")  # every fault is tried
+STOPPED = (  # trainings that are stopped, for what of the loader serves to go on
+    *(
+        "stopping: samples that fail, serial",
+        "stopping: samples that fail, every second",
+        "stopping: shuffled, spawned",
+    ),
+    *("stopping: stopped by a break, persistent", "stopping: uneven streams, persistent"),
+    "stopping: every third, three workers",
+)
 SCHEDULES = 100  # random ones, of the programs that reach the function
 SCHEDULES_OF_STOPS = 20  # which are long
 ENDED = {-signal.SIGXCPU: "it never ends"}
@@ -98,8 +108,10 @@ def judged(stops: bool = False) -> dict[str, Judged]:
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
     small = {name: Worth(configurations()[name], options={"draws": False}) for name in SMALL}
-    usual = {**programs(), **moving(), **deaths(), **ending(), **asking(), **small}
-    for name, worth in (stopping() if stops else usual).items():
+    trainings = stopping()
+    usual = {**programs(), **moving(), **deaths(), **ending(), **asking(), **returning(), **small}
+    usual |= {name: trainings[name] for name in STOPPED}
+    for name, worth in (trainings if stops else usual).items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:

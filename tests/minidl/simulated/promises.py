@@ -78,7 +78,7 @@ def _miscounted(events: list[tuple[Any, ...]]) -> Iterator[str]:
     limits: dict[int, int] = {}
     workers: dict[int, int] = {}  # of each loader
     at: Counter[tuple[int, int]] = Counter()  # (epoch, worker): tasks that it has
-    for _, _, kind, epoch_id, _, worker, _, value, _ in events:
+    for _, _, kind, epoch_id, task, worker, _, value, _ in events:
         counts[epoch_id, kind] += 1
         if kind == Kind.YIELDED:
             right = counts[epoch_id, kind]
@@ -92,6 +92,9 @@ def _miscounted(events: list[tuple[Any, ...]]) -> Iterator[str]:
             right = counts[epoch_id, Kind.DISPATCHED]
         else:
             right = value
+        if kind == Kind.STORED and task == value:
+            yield f"task {task} was stored when it was its turn"
+            return
         if value != right:
             yield f"{Kind(kind).name} says {value} instead of {right}"
             return

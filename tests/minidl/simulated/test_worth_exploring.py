@@ -22,8 +22,9 @@ from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
+from tests.minidl.simulated.worth_returning import returning
 
-PROGRAMS = {**programs(), **moving(), **deaths(), **ending(), **asking()}
+PROGRAMS = {**programs(), **moving(), **deaths(), **ending(), **asking(), **returning()}
 ALL = list(generated())
 
 

@@ -128,6 +128,7 @@ LINES: dict[str, Callable[[], Any]] = {
     "Stop": lambda: changed(shutdown, "Stop", unheard),
     "the done event": lambda: changed(services.SimulatedFlag, "is_set", lambda self: False),
     "no device": a_device,
+    "a driver": lambda: changed(accelerator, "is_available", lambda: False),
     "no Mac": lambda: changed(accelerator, "current_accelerator", lambda: torch.device("mps")),
     "cores": lambda: changed(services.SimulatedWorld, "cpu_count", lambda self: None),
     "quick seeds": lambda: changed(worker, "generate_state", late_words),

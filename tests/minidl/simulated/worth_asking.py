@@ -17,6 +17,7 @@ import torch
 import minidl
 from minidl import world as worlds
 from minidl.accelerator import CudaOnly, accelerator
+from minidl.deaths import shorten
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result
 from minidl.queues import Consumer, DirectProducer, Producer
@@ -250,6 +251,15 @@ class Odd:
         return iter(range(3))
 
 
+class Many:
+    """A sampler whose number of replicas is none."""
+
+    num_replicas, rank = "many", 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
 class Wraps:
     """A batch sampler that has another in it."""
 
@@ -268,7 +278,7 @@ def of_itself() -> list[Any]:
         *(loader(sampler=share), loader(batch_sampler=Wraps(share)), loader(sampler=Odd())),
         *(loader(num_workers=0), loader(Streams((1, 1))), loader(shuffle=True, drop_last=True, batch_size=2)),
         *(loader(in_order=False, pin_memory="host", timeout=3), loader(prefetch_factor=1, persistent_workers=True)),
-        loader(batch_size=None, collate_fn=None),
+        *(loader(batch_size=None, collate_fn=None), loader(sampler=Many(), collate_fn=one)),
     ):
         for _ in range(2):
             iter(load)
@@ -286,11 +296,12 @@ def refused() -> list[Any]:
         found.append(tries(lambda dataset=dataset: iter(loader(dataset, num_workers=0, timeout=1))))
     room = Room(0, None, lambda nbytes: room.close())  # it is closed while a piece is taken
     found.append(tries(lambda: room.reserve(100)))
-    found.append(loader(multiprocessing_context="spawn").multiprocessing_context.get_start_method())
+    found.append(loader(multiprocessing_context="spawn", num_workers=1).multiprocessing_context.get_start_method())
     load = loader(persistent_workers=True)
     load.num_workers = 0  # it may be set, as in torch
     found += [seen(iter(load)), seen(iter(load))]
     found.append(str(CudaOnly.current_accelerator()))
+    found.append([len(shorten("x" * length)) for length in (197, 198, 199)])
     found += [loader()._dataset_kind, loader(Streams((1, 1)))._dataset_kind]
     return found
 
@@ -303,12 +314,13 @@ def not_picklable() -> list[Any]:
     return [result, [str(each.message) for each in heard], left()]
 
 
-def profiled(**options: Any) -> list[str]:
-    """What torch's profiler shows of it."""
+def profiled(**options: Any) -> list[Any]:
+    """What torch's profiler shows of it, and of what a sample calls."""
     with torch.autograd.profiler.profile() as profile:
-        list(loader(**options))
+        list(loader(Tensors(tasks=3), collate_fn=one, **options))
     names = [event.name for event in profile.function_events]
-    return [name for name in names if name.startswith("enumerate")]
+    inside = [each.cpu_parent is not None for each in profile.function_events if each.name == "aten::full"]
+    return [*(name for name in names if name.startswith("enumerate")), inside]
 
 
 class Nested(Keys):
@@ -405,5 +417,6 @@ def asking() -> dict[str, Worth]:
         "nested": Worth(nested),
         "pinned for a device": Worth(part(on_a_device), without=("no device",)),
         "pinned for a device, serial": Worth(part(on_a_device, num_workers=0), without=("no device",)),
+        "nothing is pinned without a driver": Worth(part(on_a_device), without=("no device", "a driver")),
         "nothing is pinned on a Mac": Worth(part(on_a_device), without=("no device", "no Mac")),
     }

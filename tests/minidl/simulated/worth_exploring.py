@@ -272,6 +272,12 @@ def unpinned(samples: list[Any]) -> Any:
     return Unpinned(samples[0])
 
 
+def pinned_inside(samples: list[Any]) -> Any:
+    """What is in containers is pinned, too."""
+    unpinned = Unpinned(samples[0])
+    return {"a": unpinned, "b": (unpinned, [unpinned, "text", b"bytes"])}
+
+
 def fails_in_worker_1(worker_id: int) -> None:
     step()
     if worker_id == 1:
@@ -352,6 +358,8 @@ def invalid() -> list[str]:
         *((None, {"pin_memory": "pigeon"}), (None, {"prefetch_factor": 0}), (None, {"in_order": None})),
         *((None, {"num_workers": 2, "prefetch_factor": number}) for number in (-1, 0, 1)),
         *((None, {"num_workers": -1, "timeout": -1}), (None, {"timeout": -1, "prefetch_factor": -1})),
+        *((None, {"snapshot_every_n_steps": 0}), (None, {"num_workers": -1, "transport": "pigeon"})),
+        (None, {"snapshot_every_n_steps": 0, "persistent_workers": True}),
         *((None, {"batch_sampler": [[1]], "sampler": [1]}), (None, {"batch_sampler": [[1]], "shuffle": True})),
         *((None, {"sampler": [1], "shuffle": True, "batch_sampler": [[1]]}), (stream, {"shuffle": False})),
         *((stream, {"sampler": [1], "shuffle": True}), (None, {"batch_sampler": [[1]], "batch_size": 2})),
@@ -411,7 +419,7 @@ def warned(**options: Any) -> list[Any]:
             len(load)
         found = seen(iter(load))
     texts = [re.sub("0x[0-9a-f]+", "", str(each.message)) for each in heard]
-    return [found, texts, [each.filename.rsplit("/", 1)[-1] for each in heard]]
+    return [found, texts, [(each.filename.rsplit("/", 1)[-1], each.lineno) for each in heard]]
 
 
 def programs() -> dict[str, Worth]:
@@ -455,6 +463,9 @@ def programs() -> dict[str, Worth]:
         "in any order, one slow": Worth(
             part(sorted_epochs, Keys(8, (5,), {0: 1.0}), num_workers=3, in_order=False), slow=True, in_order=False
         ),
+        "in any order, uneven streams": Worth(
+            part(sorted_epochs, Streams((1, 9, 2)), num_workers=3, in_order=False), in_order=False
+        ),
         "in any order, persistent": Worth(
             part(sorted_epochs, Streams((1, 4)), 2, in_order=False, persistent_workers=True), in_order=False
         ),
@@ -476,8 +487,12 @@ def programs() -> dict[str, Worth]:
         "a sample that cannot be unpickled": Worth(part(lost, Odd(CannotBack)), slow=True),
         "a sample that cannot be unpickled, pinned": Worth(part(lost, Odd(CannotBack), pin_memory="host"), slow=True),
         "batches that cannot be pinned": Worth(part(epochs, Keys(6), pin_memory="host", collate_fn=unpinned)),
-        "a timeout": Worth(part(late, {2: 3.0}, timeout=1), slow=True, timed=True),
+        "pinned inside": Worth(part(epochs, Keys(4), pin_memory="host", collate_fn=pinned_inside)),
+        "a timeout": Worth(part(late, {2: 3.0}, timeout=0.6), slow=True, timed=True),
         "a timeout, pinned": Worth(part(late, {1: 9.0}, timeout=6, pin_memory="host"), slow=True, timed=True),
+        "a timeout, pinned and short": Worth(
+            part(late, {2: 3.0}, timeout=0.6, pin_memory="host"), slow=True, timed=True
+        ),
         "no timeout": Worth(part(late, {2: 3.0, 3: 12.0}, timeout=20), slow=True, timed=True),
         "slow, without a timeout": Worth(part(late, {1: 12.0}, pin_memory="host"), slow=True, timed=True),
         "random numbers": Worth(draws),
@@ -504,6 +519,10 @@ def programs() -> dict[str, Worth]:
         "a stream longer than it said, serial": Worth(part(warned, dataset=Longer((5,)), num_workers=0)),
         "too many workers": Worth(part(warned, dataset=Keys(3), num_workers=5)),
         "nobody knows how many cores": Worth(part(warned, dataset=Keys(3)), without=("cores",)),
+        "nobody knows how many cores, one worker": Worth(
+            part(warned, dataset=Keys(3), num_workers=1), without=("cores",)
+        ),
+        "nobody knows how many cores, serial": Worth(part(warned, dataset=Keys(3), num_workers=0), without=("cores",)),
         "nothing to pin for": Worth(part(warned, dataset=Keys(3), pin_memory=True)),
         "nothing to pin for, named": Worth(part(warned, dataset=Keys(3), pin_memory=True, pin_memory_device="cuda")),
         "no memory to send": Worth(part(held_tensors, 2), without=("memory to send",)),

@@ -81,6 +81,7 @@ ODD: tuple[Callable[[], Any], ...] = (
     lambda: [torch.arange(1_000)[300:900], torch.arange(1_000)[300:700], torch.tensor([7], dtype=torch.uint8)[None]],
     lambda: [torch.empty(0).as_strided((3, 0, 2), (7, 5, 3)), torch.zeros(6).as_strided((1, 6), (99, 1))],
     lambda: torch.zeros(6).as_strided((6, 1), (1, 9)),
+    lambda: [torch.arange(8)[:2].expand(4, 2), torch.nested.nested_tensor([base()[0], base()[1, :3]])],
 )
 
 
@@ -112,6 +113,8 @@ def without_its_memory() -> list[str]:
 def described(thing: Any) -> Any:
     """What can be told of a batch, its values and how they lie."""
     if isinstance(thing, torch.Tensor):
+        if thing.is_nested:
+            return "nested", described(list(thing.unbind()))
         strided = thing.layout is torch.strided
         layout = (tuple(thing.stride()), thing.storage_offset(), len(thing.untyped_storage())) if strided else None
         flags = thing.requires_grad, thing.is_conj(), thing.is_neg(), thing.is_quantized
@@ -130,7 +133,9 @@ def described(thing: Any) -> Any:
 def shared(batch: Any) -> Any:
     """Which tensors of a list lie in the same memory: writing to one shows in the others."""
     tensors = [each for each in batch if isinstance(each, torch.Tensor)] if isinstance(batch, list) else []
-    if len(tensors) < 2 or any(each.layout is not torch.strided or each.requires_grad for each in tensors):
+    if len(tensors) < 2 or any(
+        each.layout is not torch.strided or each.is_nested or each.requires_grad for each in tensors
+    ):
         return None
     storages = [each.untyped_storage()._cdata for each in tensors]
     return [storages.index(each) for each in storages]

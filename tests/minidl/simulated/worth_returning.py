@@ -1,0 +1,189 @@
+"""Programs that go on in the same process: after Ctrl-C, an error or a death, from a state that was saved."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from minidl import world as worlds
+from minidl.events import Kind
+from minidl.world.simulated import machine as machines
+from minidl.world.simulated.simulation import sleep
+from tests.minidl.simulated.programs import TORCHS_WAY
+from tests.minidl.simulated.worth import Worth
+from tests.minidl.simulated.worth_ending import STUCK, at, takes, tries
+from tests.minidl.simulated.worth_exploring import Keys, Longer, Streams, loader, seen
+from tests.minidl.simulated.worth_killing import KILLED
+
+IN_NEXT = (
+    *(Kind.KEYS_BEGIN, Kind.DISPATCHED, Kind.PUT, Kind.WAIT, Kind.ARRIVED, Kind.GOT, Kind.RECEIVED),
+    *(Kind.STORED, Kind.RELEASED, Kind.WORKER_EXHAUSTED, Kind.TASK_SKIPPED, Kind.CLOSED),
+)
+
+
+class Pressing(list[Any]):
+    """The machine's events. Ctrl-C comes where main emits so many of a kind."""
+
+    def __init__(self, events: list[Any], kind: Kind, number: int) -> None:
+        super().__init__(events)
+        self.kind, self.left = kind, number
+
+    def append(self, event: Any) -> None:
+        super().append(event)
+        self.left -= event[1] == 0 and event[2] == self.kind
+        if self.left == 0 and event[1] == 0 and event[2] == self.kind:
+            raise KeyboardInterrupt
+
+
+def until_it_fails(iterator: Any) -> list[Any]:
+    found: list[Any] = []
+    while found[-1:] not in (["RuntimeError"], ["end"]):
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            found.append("end")
+        except (KeyboardInterrupt, LookupError, RuntimeError) as error:
+            found.append(type(error).__name__)
+    return found
+
+
+def rest(load: Any, **options: Any) -> list[Any]:
+    """What another loader yields that goes on from this one's state."""
+    other = loader(**options)
+    other.load_state_dict(load.state_dict())
+    return seen(iter(other))
+
+
+def pressed_at(number: int, **options: Any) -> list[Any]:
+    """Ctrl-C in next(), once, wherever something happens: what comes then, and what comes of a state."""
+    found, machine = [], machines.current_machine()
+    for kind in IN_NEXT:
+        load = loader(**options)
+        iterator = iter(load)
+        machine.events = pressing = Pressing(machine.events, kind, number)
+        found.append([kind.name, until_it_fails(iterator)])
+        pressing.left = -1
+        found[-1].append(rest(load, **options))
+        del iterator
+    return found
+
+
+def killed_with_a_batch() -> list[Any]:
+    """Main has the batch, and hears of a death before it yields it: that batch is still to come."""
+    load = loader(Keys(6))
+    iterator = iter(load)
+    found = [next(iterator)]
+    sleep(1)
+    iterator._workers[0].kill()
+    sleep(0.1)
+    found.append(tries(lambda: next(iterator)))
+    return [*found, rest(load, dataset=Keys(6))]
+
+
+def killed_while_it_repeats() -> list[Any]:
+    """What came after the snapshot is made again, and a worker dies over it. The state is still there."""
+    options: dict[str, Any] = {"dataset": Keys(6, slow=dict.fromkeys(range(3), 1.0)), "snapshot_every_n_steps": 4}
+    load = loader(**options)
+    iterator = iter(load)
+    found = [next(iterator) for _ in range(3)]
+    state = load.state_dict()
+    del iterator
+    load = loader(**options)
+    load.load_state_dict(state)
+    machine = machines.current_machine()
+    at(0.5, do=lambda: machine.end(machine.processes[-1], -KILLED))
+    return [found, type(tries(lambda: iter(load))).__name__, seen(iter(load))]
+
+
+def loaded_again(**options: Any) -> list[Any]:
+    """One loader, which goes back to a state, and begins anew."""
+    load = loader(persistent_workers=True, **options)
+    iterator = iter(load)
+    found: list[Any] = [next(iterator) for _ in range(2)]
+    state = load.state_dict()
+    found.append(next(iterator))
+    load.load_state_dict(state)
+    assert load.state_dict() == state
+    found += [seen(iter(load)), seen(iter(load))]
+    load.load_state_dict(state)
+    load.load_state_dict({})
+    return [*found, seen(iter(load))]
+
+
+def longer_than_it_said(between: Callable[[Any], Any], **options: Any) -> list[Any]:
+    """The length is asked for when an iterator is there: it counts from the next one on."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        load = loader(Longer((5,)), num_workers=1, **options)
+        iterator = iter(load)
+        found = [next(iterator) for _ in range(2)]
+        load = between(load)
+        found.append(seen(iter(load)))
+    return [found, ["was reported to be" in str(each.message) for each in heard]]
+
+
+def asks(load: Any) -> Any:
+    len(load)
+    return load
+
+
+def asks_before(load: Any) -> Any:
+    """The one that goes on was not asked."""
+    len(load)
+    list(load)
+    iterator = iter(load)
+    next(iterator)
+    other = loader(Longer((5,)), num_workers=1)
+    other.load_state_dict(load.state_dict())
+    return other
+
+
+def resumed_in_another_thread() -> list[Any]:
+    """Main trains, and another thread begins the next epoch: a death meanwhile is no business of main's."""
+    world = worlds.current()
+    box, found = world.mailbox(), []
+    world.thread(lambda: found.append(tries(lambda: iter(box.get()))), (), "begins").start()
+    load = loader(Keys(9, slow=STUCK), num_workers=3, persistent_workers=True)
+    iterator = iter(load)
+    next(iterator)
+    at(2.0, do=lambda: iterator._workers[1].kill())
+    sleep(0.5)
+    box.put(load)
+    found.append(takes(lambda: sleep(60)))
+    return found
+
+
+class Slow(Streams):
+    def samples(self, worker_id: int) -> Iterator[int]:
+        for number in super().samples(worker_id):
+            sleep(12 if number == 2 else 0)
+            yield number
+
+
+def returning() -> dict[str, Worth]:
+    """By name."""
+    part = functools.partial
+    once = functools.partial(Worth, slow=True, timed=True)
+    torch_way = {"environment": TORCHS_WAY}
+    return {
+        "pressed at every event": once(part(pressed_at, 1, dataset=Keys(6, (2,))), traced=False),
+        "pressed at every second event, pinned": once(
+            part(pressed_at, 2, dataset=Keys(6), pin_memory="host"), traced=False, options=torch_way
+        ),
+        "pressed at every event of streams, pinned": once(
+            part(pressed_at, 1, dataset=Streams((3, 1)), pin_memory="host"), traced=False
+        ),
+        "pressed at every event, without order": once(
+            part(pressed_at, 3, dataset=Streams((3, 1)), in_order=False), traced=False, in_order=False
+        ),
+        "killed with a batch": once(killed_with_a_batch, without=("SIGCHLD",)),
+        "killed while it repeats": once(killed_while_it_repeats),
+        "loaded again": once(loaded_again),
+        "loaded again, streams": once(part(loaded_again, dataset=Streams((3, 3)))),
+        "longer than it said, and asked late": once(part(longer_than_it_said, asks, persistent_workers=True)),
+        "longer than it said, going on": once(part(longer_than_it_said, asks_before)),
+        "resumed in another thread": once(resumed_in_another_thread),
+        "a health check when a stream has ended": once(lambda: seen(iter(loader(Slow((4, 1)))))),
+    }
