@@ -20,7 +20,7 @@ class Simulated:
 
     schedules: int
     seconds: float  # for all of them, random ones
-    exhausted: float  # schedules a second of an exploration, which also hashes every state
+    exhausted: float  # schedules a second of an exploration, which also hashes states
     grown: float  # megabytes of resident memory more than after the warm-up
 
 

@@ -4,8 +4,9 @@ The bounds are on departures from the default schedule: the number of delays (th
 run first) and of faults. Most bugs need few of them, and within such bounds every schedule can be tried. (Emmi,
 Qadeer, Rakamarić: Delay-Bounded Scheduling, POPL 2011.)
 
-No state is tried twice: two runs that reach the same state continue alike. A thread's state follows from what its calls
-to the world have returned; so the returned values of all threads, and what the threads share, identify the state.
+From the same state no move is tried twice: two runs that reach it continue alike. A thread's state follows from what its
+calls to the world have returned; so the returned values of all threads, and what the threads share, identify the state.
+(A run that comes to a state that was seen still goes on to its end: a judge sees whole runs.)
 """
 
 from __future__ import annotations
@@ -62,28 +63,23 @@ class Exploring(Schedule):
         self.others: list[tuple[int, Move, int, int]] = []  # key of state and move, move, delays left, faults left
 
     def choose(self, machine: Machine) -> Thread | None:
-        last = self.moves[-1] if self.moves else None
-        default = self.by_default(machine)
-        if machine.step > self.after or (
-            last is not None and machine.step == self.after and last.what is not Fault.RUN
-        ):
-            self._note(machine, default)
-        return super().choose(machine)
+        chosen = super().choose(machine)
+        if machine.step > self.after or (machine.step == self.after and self.moves[-1].what is not Fault.RUN):
+            self._note(machine, chosen)
+        return chosen
 
     def _note(self, machine: Machine, default: Thread | None) -> None:
-        state = machine.state()
+        others: list[tuple[Move, tuple[int, int]]] = []  # move, (delays left, faults left)
         if self.faults and machine.step > self.after:
-            for fault in possible_faults(machine):
-                self._add(state, fault, self.delays, self.faults - 1)
+            others += [(fault, (self.delays, self.faults - 1)) for fault in possible_faults(machine)]
         thread = default
         for cost in range(1, self.delays + 1):
             thread = machine.next_able(thread.number + 1) if thread is not None else None
             if thread is None or thread is default:
                 break
-            self._add(state, Move(machine.step, Fault.RUN, thread.number), self.delays - cost, self.faults)
-
-    def _add(self, state: int, move: Move, delays: int, faults: int) -> None:
-        self.others.append((hash((state, move.what, move.number)), move, delays, faults))
+            others.append((Move(machine.step, Fault.RUN, thread.number), (self.delays - cost, self.faults)))
+        state = machine.state() if others else 0  # of a run that can depart no more, none is needed
+        self.others += [(hash((state, move.what, move.number)), move, *left) for move, left in others]
 
 
 def explore(
