@@ -4,9 +4,9 @@ The bounds are on departures from the default schedule: the number of delays (th
 run first) and of faults. Most bugs need few of them, and within such bounds every schedule can be tried. (Emmi,
 Qadeer, Rakamarić: Delay-Bounded Scheduling, POPL 2011.)
 
-From the same state no move is tried twice: two runs that reach it continue alike. A thread's state follows from what its
-calls to the world have returned; so the returned values of all threads, and what the threads share, identify the state.
-(A run that comes to a state that was seen still goes on to its end: a judge sees whole runs.)
+From the same state no move is tried twice: two runs that reach it continue alike. A thread's state follows from what
+its calls to the world have returned; so the returned values of all threads, and what they share, identify the state. (A
+run that comes to a state that was seen still goes on to its end: a judge sees whole runs.)
 """
 
 from __future__ import annotations
