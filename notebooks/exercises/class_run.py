@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from notebooks.exercises.exercise import Exercise, Finding, exercises
-from notebooks.exercises.grading import Stopped, grade
+from notebooks.exercises.family import Stopped
+from notebooks.exercises.grading import grade
 from notebooks.exercises.verdict import Status, Verdict
 
 OWN = Path("notebooks", "exercises", "answers")  # where a clone keeps its learner's answers

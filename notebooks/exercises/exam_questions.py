@@ -34,9 +34,6 @@ class Question:
     judge: Judge | None = None
     beside: Callable[[Path, Callable[[], None]], contextlib.AbstractContextManager[Judge]] | None = None
 
-    def judged_beside(self, folder: Path, beat: Callable[[], None]) -> contextlib.AbstractContextManager[Judge | None]:
-        return self.beside(folder, beat) if self.beside is not None else contextlib.nullcontext(self.judge)
-
     @property
     def words(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.args.items())

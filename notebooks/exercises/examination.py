@@ -27,11 +27,12 @@ from collections.abc import Iterator
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import minidl
 from notebooks.exercises.exam_questions import Question, drawn
 from notebooks.exercises.exercise import FOLDER, Exercise, Finding
+from notebooks.exercises.family import Family
 from notebooks.exercises.keeper import ENDING
 
 ROOT = FOLDER.parents[1]
@@ -181,40 +182,31 @@ def _fork(order: dict[str, Any], *descriptors: int) -> None:
         _started().fork(order, *descriptors)
 
 
-class Patience(Protocol):
-    """How long an answer's process may work."""
-
-    def beat(self) -> None: ...  # it was asked something else
-
-    def look(self, pid: int) -> None: ...  # raises once it is enough; pid 0: it is being started
-
-
 class Examinee:
     """An answer's process: `ask` it."""
 
-    def __init__(self, which: Exercise, path: Path, folder: Path, said: Path, patience: Patience) -> None:
+    def __init__(self, which: Exercise, path: Path, folder: Path, said: Path, family: Family) -> None:
         for name, content in copy_without(which.references).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         (folder / which.file).write_bytes(path.read_bytes())  # where it is may lead to the grader
         order = {"folder": str(folder), "file": str(folder / which.file), "references": which.references}
-        self.patience, self.pid = patience, 0
+        self.family = family
         self.control, control = socket.socketpair()
         self.talk, talk = socket.socketpair()
         with open(said, "ab") as file, control, talk:
             _fork({**order, "torchs": TORCHS.get(which.number, [])}, control.fileno(), talk.fileno(), file.fileno())
         self.received = {self.control: b"", self.talk: b""}
-        self.pid = int(self._line(self.control)["pid"])
+        family.pid = int(self._line(self.control)["pid"])
 
     def ask(self, question: Question) -> Any:
         """What the program returns, or "raised ...". Raises Silent."""
         text = json.dumps({"program": question.program, "args": question.args})
         try:
             self.talk.sendall(text.encode() + b"\n")
-            reply = self._line(self.talk)
+            return self._line(self.talk).get("value")
         except OSError:
             raise Silent(ENDED) from None
-        return f"raised {reply['raised']}" if "raised" in reply else reply.get("value")
 
     def _line(self, source: socket.socket) -> dict[str, Any]:
         """The next message. What comes from the answer is not trusted: it is JSON, and of bounded length."""
@@ -223,7 +215,8 @@ class Examinee:
             try:
                 text = source.recv(1 << 16)
             except TimeoutError:
-                self.patience.look(self.pid)
+                if stuck := self.family.stuck():
+                    raise Silent(f"no end: it {stuck}") from None
                 continue
             if not text:
                 raise Silent(ENDED)
@@ -253,16 +246,14 @@ class Examinee:
 # ---- the judge
 
 
-def examined(which: Exercise, path: Path, folder: Path, said: Path, patience: Patience) -> Finding | None:
+def examined(which: Exercise, path: Path, folder: Path, said: Path, family: Family) -> Finding | None:
     """The first reply that is not right."""
     asked = paper(which)
-    examinee = Examinee(which, path, folder, said, patience)
+    examinee = Examinee(which, path, folder, said, family)
     try:
         for question, right in asked:
-            patience.beat()
-            beside = (
-                question.beside(folder, patience.beat) if question.beside else contextlib.nullcontext(question.judge)
-            )
+            family.beat()
+            beside = question.beside(folder, family.beat) if question.beside else contextlib.nullcontext(question.judge)
             try:
                 with beside as judge:
                     got = examinee.ask(question)
@@ -322,8 +313,6 @@ def _run(questions: list[tuple[str, dict[str, Any]]], connection: Any) -> None:
     from notebooks.exercises import exam_programs
 
     multiprocessing.set_start_method("fork", force=True)
-    answer, found = SimpleNamespace(names={"ANSWERS": None}), []
-    for program, args in questions:
-        reply = json.loads(json.dumps(exam_programs.run({"program": program, "args": args}, answer)))
-        found.append(f"raised {reply['raised']}" if "raised" in reply else reply["value"])
-    connection.send(found)
+    answer = SimpleNamespace(names={})
+    found = [exam_programs.run({"program": program, "args": args}, answer) for program, args in questions]
+    connection.send(json.loads(json.dumps(found)))

@@ -83,16 +83,14 @@ def _work(order: dict[str, Any], control: int, talk: socket.socket, said: Any) -
         setattr(owner, name, _missing)
     programs = importlib.import_module("exam.exam_programs")
     lines = talk.makefile("rw", encoding="utf-8")
-    answer, reply = None, {"raised": ""}
+    answer, failed = None, ""
     try:
         answer = _read(order)
     except Exception as error:
-        reply = {"raised": f"{type(error).__name__}: {error}"}
+        failed = f"raised {type(error).__name__}: {error}"
     for line in lines:
-        if answer is not None:
-            reply = programs.run(json.loads(line), answer)
-        lines.write(json.dumps(reply) + "\n")
-        lines.flush()
+        value = failed or programs.run(json.loads(line), answer)
+        print(json.dumps({"value": value}), file=lines, flush=True)
 
 
 def _missing(*_: Any, **__: Any) -> Any:
@@ -103,7 +101,7 @@ def _missing(*_: Any, **__: Any) -> Any:
 def _owner(reference: str) -> tuple[Any, str]:
     """The class or module that has a function, and its name there."""
     module, _, path = reference.partition(":")
-    owner, *_ = [importlib.import_module(module)]
+    owner: Any = importlib.import_module(module)
     *classes, name = path.split(".")
     for each in classes:
         owner = getattr(owner, each)

@@ -2,9 +2,7 @@
 
 The processes are forked from a server that has already imported torch, so a check need not wait for that. In its own
 process an answer can do anything, also to its judge: so one that passes there is examined (examination.py). The grader
-announces each thing that it tries (a beat). An answer is stopped if it has computed for COMPUTES seconds since the last
-beat, or if it and all its children have slept for WAITS. What counts is CPU time: on a busy machine the clock means
-little.
+announces each thing that it tries (a beat); between two of them an answer may not work for long (family.py).
 """
 
 from __future__ import annotations
@@ -26,27 +24,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from notebooks.exercises import heartbeat, uses
 from notebooks.exercises.answers import NotAttempted, Refused, read
 from notebooks.exercises.exam_questions import ASKED
-from notebooks.exercises.examination import Silent, examined, prepare, starts_or_ends
+from notebooks.exercises.examination import examined, prepare, starts_or_ends
 from notebooks.exercises.exercise import Exercise, Finding, exercise
+from notebooks.exercises.family import COMPUTES, LOOK, WAITS, Family
 from notebooks.exercises.keeper import ENDING, keep
 from notebooks.exercises.verdict import PRINTED, Status, Verdict, plain, understood
 from tracing.recording.simulated_run import NoEvent
 
-COMPUTES = 3.0  # seconds of CPU time since the last beat
-IN_ALL = 120.0  # and from the beginning: an answer could go on sending beats
-WAITS = 3.0  # seconds in which no process has computed or wanted to
-LOOK = 0.15  # seconds between two looks at processes that seem to wait
 LONGEST = 1 << 20  # bytes of what the answer's process sends at once
-SELDOM = 0.5  # and at those that compute: each look goes through all processes of the system
-
-
-class Stopped(Exception):
-    """Whoever asked for the verdict does not want it any more."""
 
 
 def grade(which: Exercise, path: Path, cwd: Path | None = None, stop: threading.Event | None = None) -> Verdict:
@@ -71,7 +59,7 @@ def grade(which: Exercise, path: Path, cwd: Path | None = None, stop: threading.
             _end(process)
             ours.close()
         if verdict.passed and which.number in ASKED:  # says the answer's own process, where it can do anything
-            finding = examined(which, path, Path(folder), said, _Patience(stop))
+            finding = examined(which, path, Path(folder), said, Family(0, stop))
             verdict = verdict if finding is None else Verdict(which.id, Status.FAILED, finding)
         verdict.printed = _printed(said)
     verdict.seconds = time.perf_counter() - begin
@@ -163,11 +151,9 @@ def _watch(
     process: Any, connection: Connection, which: Exercise, path: Path, stacks: Path, stop: threading.Event | None
 ) -> Verdict:
     """Its verdict; or ours, if it never reaches one."""
-    family = _Family(process.pid)
+    family = Family(process.pid, stop)
     doing, pid = f"reading {path.name}", process.pid
     while True:
-        if stop is not None and stop.is_set():
-            raise Stopped
         try:
             if connection.poll(LOOK):
                 message = json.loads(connection.recv_bytes(LONGEST))
@@ -190,71 +176,6 @@ def _exit_code(process: Any) -> int | None:
         process.join(WAITS)
         code: int | None = process.exitcode
     return code
-
-
-class _Family:
-    """A process and all its children: whether they make progress."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.last, self.next_look = -1.0, 0.0
-        self.beat()
-
-    def beat(self) -> None:
-        self.at_beat, self.since = -1.0, time.monotonic()  # -1: what was used until then is seen at the next look
-
-    def has(self, pid: int) -> bool:
-        with contextlib.suppress(psutil.Error):
-            return any(parent.pid == self.pid for parent in psutil.Process(pid).parents())
-        return False
-
-    def _used(self) -> tuple[float, bool]:
-        """CPU seconds, and whether one of them wants a core now."""
-        used, wants = 0.0, False
-        with contextlib.suppress(psutil.Error):
-            top = psutil.Process(self.pid)
-            for each in [top, *top.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error):
-                    times = each.cpu_times()
-                    used += times.user + times.system
-                    wants |= each.status() in (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
-        return used, wants
-
-    def stuck(self) -> str:
-        now = time.monotonic()
-        if now < self.next_look:
-            return ""
-        used, wants = self._used()
-        goes_on = used != self.last or wants
-        if goes_on:
-            self.last, self.since = used, now
-        if self.at_beat < 0:
-            self.at_beat = used
-        self.next_look = now + (SELDOM if goes_on else LOOK)
-        if used - self.at_beat > COMPUTES or used > IN_ALL:
-            return "computes"
-        return "waits" if now - self.since > WAITS else ""
-
-
-class _Patience:
-    """With a process that is examined: raises once it is to be waited for no more."""
-
-    def __init__(self, stop: threading.Event | None) -> None:
-        self.stop = stop
-        self.family: _Family | None = None
-
-    def beat(self) -> None:
-        if self.family is not None:
-            self.family.beat()
-
-    def look(self, pid: int) -> None:
-        if self.stop is not None and self.stop.is_set():
-            raise Stopped
-        if self.family is None or self.family.pid != pid:
-            self.family = _Family(pid)
-        stuck = self.family.stuck() if pid else ""
-        if stuck:
-            raise Silent(f"no end: it {stuck}")
 
 
 def _line(pid: int, path: Path, stacks: Path) -> tuple[int, str] | None:
