@@ -35,6 +35,10 @@ class Question:
     beside: Callable[[Path, Callable[[], None]], contextlib.AbstractContextManager[Judge]] | None = None
 
     @property
+    def asked(self) -> dict[str, Any]:
+        return {"program": self.program, "args": self.args}
+
+    @property
     def words(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.args.items())
         return f"{self.program}({given})"

@@ -143,13 +143,14 @@ class _Server:
 
     def fork(self, order: dict[str, Any], *descriptors: int) -> None:
         """Have an answer's process started. RuntimeError: the server has not come so far."""
-        if not self.is_ready:
-            self.socket.settimeout(STARTS)
-            with contextlib.suppress(OSError):
-                self.is_ready = self.socket.recv(1) == b"!"
+        with _lock:
             if not self.is_ready:
-                raise RuntimeError("the server of the examination has not started")
-        socket.send_fds(self.socket, [json.dumps(order).encode()], list(descriptors))
+                self.socket.settimeout(STARTS)
+                with contextlib.suppress(OSError):
+                    self.is_ready = self.socket.recv(1) == b"!"
+                if not self.is_ready:
+                    raise RuntimeError("the server of the examination has not started")
+            socket.send_fds(self.socket, [json.dumps(order).encode()], list(descriptors))
 
     def close(self) -> None:
         self.socket.close()
@@ -165,21 +166,12 @@ _servers: list[_Server] = []  # the one that was started last
 _papers: dict[str, list[tuple[Question, Any]]] = {}
 
 
-def prepare() -> None:
-    """Have the server start meanwhile: it imports torch."""
+def prepare() -> _Server:
+    """The server. If it starts now, it imports torch meanwhile."""
     with _lock:
-        _started()
-
-
-def _started() -> _Server:
-    if not _servers or _servers[0].process.poll() is not None:
-        _servers[:] = [_Server()]
-    return _servers[0]
-
-
-def _fork(order: dict[str, Any], *descriptors: int) -> None:
-    with _lock:
-        _started().fork(order, *descriptors)
+        if not _servers or _servers[0].process.poll() is not None:
+            _servers[:] = [_Server()]
+        return _servers[0]
 
 
 class Examinee:
@@ -190,20 +182,20 @@ class Examinee:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         (folder / which.file).write_bytes(path.read_bytes())  # where it is may lead to the grader
-        order = {"folder": str(folder), "file": str(folder / which.file), "references": which.references}
+        order = {"folder": str(folder), "file": which.file, "references": which.references}
+        order["torchs"] = TORCHS.get(which.number, [])
         self.family = family
         self.control, control = socket.socketpair()
         self.talk, talk = socket.socketpair()
         with open(said, "ab") as file, control, talk:
-            _fork({**order, "torchs": TORCHS.get(which.number, [])}, control.fileno(), talk.fileno(), file.fileno())
+            prepare().fork(order, control.fileno(), talk.fileno(), file.fileno())
         self.received = {self.control: b"", self.talk: b""}
         family.pid = int(self._line(self.control)["pid"])
 
     def ask(self, question: Question) -> Any:
         """What the program returns, or "raised ...". Raises Silent."""
-        text = json.dumps({"program": question.program, "args": question.args})
         try:
-            self.talk.sendall(text.encode() + b"\n")
+            self.talk.sendall(json.dumps(question.asked).encode() + b"\n")
             return self._line(self.talk).get("value")
         except OSError:
             raise Silent(ENDED) from None
@@ -297,7 +289,7 @@ def paper(which: Exercise) -> list[tuple[Question, Any]]:
 def _with_minidls_own(questions: list[Question]) -> list[Any]:
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=([(each.program, each.args) for each in questions], theirs))
+    process = context.Process(target=_run, args=([each.asked for each in questions], theirs))
     with starts_or_ends:
         process.start()
     theirs.close()
@@ -308,11 +300,10 @@ def _with_minidls_own(questions: list[Question]) -> list[Any]:
             process.join()
 
 
-def _run(questions: list[tuple[str, dict[str, Any]]], connection: Any) -> None:
+def _run(questions: list[dict[str, Any]], connection: Any) -> None:
     """In a process of its own."""
     from notebooks.exercises import exam_programs
 
     multiprocessing.set_start_method("fork", force=True)
-    answer = SimpleNamespace(names={})
-    found = [exam_programs.run({"program": program, "args": args}, answer) for program, args in questions]
+    found = [exam_programs.run(each, SimpleNamespace(names={})) for each in questions]
     connection.send(json.loads(json.dumps(found)))

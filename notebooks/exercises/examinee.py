@@ -110,7 +110,7 @@ def _owner(reference: str) -> tuple[Any, str]:
 
 def _read(order: dict[str, Any]) -> Any:
     """Execute the answer, and put its functions in the place of those that minidl lacks."""
-    path = Path(order["file"])
+    path = Path(order["folder"], order["file"])
     module: Any = types.ModuleType("answer")
     module.__file__ = str(path)
     sys.modules["answer"] = module  # where dataclasses and pickle look for it
