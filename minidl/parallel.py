@@ -61,6 +61,7 @@ class ParallelIterator(BaseIterator):
 
     _shutdown = True  # until there is something to shut down
     _in_use = False  # True while a thread is in next(), which notices deaths without the signal handler
+    _looking = False  # True while that looks: a thread that loads beside it waits, as two must not take from one queue
 
     def __init__(self, loader: DataLoader, saved: Saved | None = None) -> None:
         super().__init__(loader, saved)
@@ -242,15 +243,15 @@ class ParallelIterator(BaseIterator):
 
     def _next_data(self) -> tuple[int, Any]:
         """The next task's id and batch. torch: _next_data"""
-        if self._failure is not None:
-            raise RuntimeError(self._failure)
-        if self._world.pid() != self._owner_pid:
-            raise RuntimeError(
-                "this iterator was inherited from another process, whose workers would lose batches to it"
-            )
         self._in_use = True
         self._data_queue.waiting = has_batch = False
         try:
+            while self._looking:
+                self._world.waiter().wait(0.001)  # for nothing else than that time
+            if self._failure is not None:
+                raise RuntimeError(self._failure)
+            if self._world.pid() != self._owner_pid:
+                raise RuntimeError("inherited from another process, whose workers would lose batches to this iterator")
             task_id = self._next_task()
             has_batch = True  # from here on an exception loses it
             batch = self._take(task_id)

@@ -47,14 +47,16 @@ def _look(frame: Any) -> None:
         if _module(frame).startswith("minidl.") or frame.f_code.co_name == "__del__":
             return
         frame = frame.f_back
-    for iterator in list(_watched):
-        if iterator._owner_pid != iterator._world.pid():
-            continue  # this process has inherited the handler and the iterator through a fork
-        if iterator._in_use:
-            continue  # main trains, but another thread loads: its wait notices, and two must not read one queue
-        if all(iterator._workers[worker_id].exitcode == 0 for worker_id in iterator._endings.wait(0)):
-            continue  # Ctrl-C ends the workers, too: main is about to hear of it, and the next next() looks again
-        notice_deaths(iterator)
+    # (Not those that this process has inherited, with the handler, through a fork.)
+    for iterator in [each for each in _watched if each._owner_pid == each._world.pid()]:
+        try:
+            iterator._looking = True  # before it asks: from now on a thread that begins to load waits
+            # A thread that loads while main trains notices by its wait. If all ended with 0, it was Ctrl-C: main is
+            # about to hear of it, and the next next() looks again.
+            if not iterator._in_use and any(iterator._workers[n].exitcode != 0 for n in iterator._endings.wait(0)):
+                notice_deaths(iterator)
+        finally:
+            iterator._looking = False
 
 
 def _module(frame: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import itertools
 from typing import Any
@@ -369,3 +370,52 @@ def test_without_order_main_does_not_wait_beside_a_batch_that_is_there() -> None
 
     batch, when = simulate(program).result
     assert batch == 1 and when < 2  # the clock begins at 1, and the wait would end at 11
+
+
+# ---- another thread loads, while the main thread has the handler of SIGCHLD
+
+
+def loads_in_another_thread(**options: Any) -> list[Any]:
+    """The batches that a thread takes, or what next() raised there; main only waits for it."""
+    loader: Any = minidl.DataLoader(range(2), 1, collate_fn=list, **options)
+    taken: list[Any] = []
+    iterators = [iter(loader)]
+
+    def consume() -> None:
+        step()
+        try:
+            for epoch in range(2 if loader.persistent_workers else 1):
+                taken.extend(iterators.pop() if epoch == 0 else loader)
+        except RuntimeError as error:
+            taken.append(str(error))
+
+    thread = worlds.current().thread(consume, (), "loads")
+    thread.start()
+    while True:
+        try:
+            thread.join()
+            return taken
+        except RuntimeError:  # the handler's
+            pass
+
+
+def what_it_takes(outcome: Outcome) -> list[str]:
+    """A worker's death is raised in the thread that loads; nothing is silently missing, and nobody waits long."""
+    faults = [move.what for move in outcome.schedule.moves if move.what is not Fault.RUN]
+    if outcome.exitcode or any(fault is not Fault.KILL for fault in faults):  # of main's death others tell
+        return []
+    if outcome.deadlock or outcome.endless or outcome.error is not None or outcome.errors:
+        return [f"hangs, or died of {outcome.error!r}, {outcome.errors}"]
+    *batches, last = outcome.result
+    whole = [[0], [1]] * (2 if outcome.program.keywords.get("persistent_workers") else 1)  # type: ignore[attr-defined]
+    good = outcome.result == whole or (batches == whole[: len(batches)] and "is killed by signal" in last)
+    late = outcome.lasted > 4  # the status check, the last line of defence, comes after 5 s
+    return [f"took {outcome.result} in {outcome.lasted} s"] * (late or not good)
+
+
+@pytest.mark.timeout(110)
+@pytest.mark.parametrize("options", [{"num_workers": 2}, {"num_workers": 1, "pin_memory": "host"}], ids=str)
+def test_a_thread_that_loads_and_the_handler_in_main_do_not_both_take(options: dict[str, Any]) -> None:
+    """Both may see one death: once, a batch was then missing in silence."""
+    found = explore(functools.partial(loads_in_another_thread, **options), faults=1, delays=1, judge=what_it_takes)
+    assert found.counterexample is None, found.broken
