@@ -36,7 +36,7 @@ from tracing.recording.process_header import header, launch
 from tracing.recording.processes import RankRecording, children_record_into
 from tracing.recording.torch_loader.attach import everything
 from tracing.recording.trace_directory import whole
-from tracing.trace.parts import parts
+from tracing.trace.ranks import open_ranks
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.words import duration
 
@@ -265,8 +265,9 @@ def print_findings(recording: tracing.record) -> None:
     path = str(recording.path)
     try:
         directory = whole(recording.path)
-        path, found, lines = shown(directory), parts(directory), list[str]()
-        trace = tracing.load(directory)
+        path, lines = shown(directory), list[str]()
+        ranks = open_ranks(directory)
+        trace = ranks.all[0].trace
         patience = max(PATIENCE, SHARE * trace.duration / 1e9)
         if _interrupted and not trace.loaders:  # a hang before the first event: nothing else tells of it
             lines += [before_any_loader(trace)]
@@ -274,12 +275,12 @@ def print_findings(recording: tracing.record) -> None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
             lines += [" ".join([f"{path} is empty.", *trace.lacks] if trace.lacks else [NOTHING, path])]
-        elif len(found) > 1:
-            lines += [f"{len(found)} processes in {path}: {', '.join(part.name for part in found)}"]
+        elif len(ranks.all) > 1:
+            lines += [f"{len(ranks.all)} processes in {path}: {', '.join(each.name for each in ranks.all)}"]
         else:
             lines += [f"{len(trace):,} events of {count(trace)} in {path}"]
         if trace.loaders:
-            lines += tracing.report(directory, patience=patience).first_lines()
+            lines += tracing.report(ranks, patience=patience).first_lines()
             lines += [f"look further: python -m tracing report {path}"]
             lines += [f"              python -m tracing timeline {path} -o timeline.svg"]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
