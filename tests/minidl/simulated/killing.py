@@ -61,7 +61,7 @@ STOPPED = (  # trainings that are stopped, for what of the loader serves to go o
         "stopping: shuffled, spawned",
     ),
     *("stopping: stopped by a break, persistent", "stopping: uneven streams, persistent"),
-    "stopping: every third, three workers",
+    *("stopping: every third, three workers", "stopping: shuffled, persistent", "stopping: main draws, too"),
 )
 SCHEDULES = 100  # random ones, of the programs that reach the function
 SCHEDULES_OF_STOPS = 20  # which are long

@@ -68,6 +68,7 @@ class Training:
     epochs: int = 2
     lane: Callable[[Any], Any] = in_turn  # batches for which it returns the same keep their order
     leaves: int = 0  # the first epoch is left after so many batches
+    draws: bool = False  # main draws a random number after each batch, as a model with dropout does
     breaks: int = 0  # a process ends after so many, when the iterator is gone
     options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
 
@@ -78,7 +79,7 @@ class Training:
         load, found = self.build(), []
         for number in range(self.epochs):
             most = self.leaves if not number and self.leaves else None
-            found.append(list(itertools.islice(batches(iter(load)), most)))
+            found.append(list(itertools.islice(self.batches(iter(load)), most)))
         return found
 
     def train(self, begin: Saved, disk: list[Saved]) -> None:
@@ -104,7 +105,7 @@ class Training:
             save()
             leaves = self.leaves > 0 and len(left) == self.epochs
             while left[0] or not leaves:
-                batch = following(iterator, save)
+                batch = self.following(iterator, save)
                 if batch is END:
                     break
                 self.take(batch, left[0])
@@ -118,6 +119,15 @@ class Training:
             left.pop(0)
             if not leaves:  # else the state is one of the epoch that was left
                 save()
+
+    def following(self, iterator: Any, save: Callable[[], None]) -> Any:
+        batch = following(iterator, save)
+        return [batch, float(torch.rand(()))] if self.draws and batch is not END else batch
+
+    def batches(self, iterator: Any) -> Iterator[Any]:
+        while (batch := self.following(iterator, step)) is not END:
+            step()
+            yield batch
 
     def take(self, batch: Any, left: list[Any]) -> None:
         awaited = [each for each in left if self.lane(each) == self.lane(batch)]
@@ -198,12 +208,6 @@ def following(iterator: Any, save: Callable[[], None] = step) -> Any:
     except KeyboardInterrupt:
         save()
         raise
-
-
-def batches(iterator: Any) -> Iterator[Any]:
-    while (batch := following(iterator)) is not END:
-        step()
-        yield batch
 
 
 def seed(number: int) -> None:

@@ -101,15 +101,16 @@ class Tensors(minidl.Dataset[Any]):
 
 
 class Keeps:
-    """A collate_fn that keeps so many of the batches that it returned last, and looks at them."""
+    """A collate_fn that looks at so many of the batches that it returned last. At first it keeps none."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, after: int = 0) -> None:
+        self.most, self.left = most, after
         self.kept: list[Any] = []
 
     def __call__(self, samples: list[Any]) -> Any:
         batch = minidl.default_collate(samples)
-        self.kept = [*self.kept, (batch, int(samples[0][0][0]))][-self.most :]
+        self.left -= 1
+        self.kept = [*self.kept, (batch, int(samples[0][0][0]))][-self.most :] if self.left < 0 else []
         for tensors, key in self.kept:
             assert {int(each[0][0]) for each in tensors} == {key}, f"what it kept of batch {key} has changed"
         return batch
@@ -311,7 +312,7 @@ def not_picklable() -> list[Any]:
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         result = tries(lambda: iter(loader(collate_fn=lambda samples: samples)))
-    return [result, [str(each.message) for each in heard], left()]
+    return [result, [(str(each.message), each.lineno) for each in heard], left()]
 
 
 def profiled(**options: Any) -> list[Any]:
@@ -400,6 +401,7 @@ def asking() -> dict[str, Worth]:
         "collated, torch's way": Worth(part(collated), options=torch_way),
         "collated, the second does not fit": once(part(collated, Tensors((5_000, 30_000)), 1, num_workers=1)),
         "collated and kept": once(part(collated, Tensors((5_000, 4_096), 40), 6)),
+        "collated and kept later": once(part(collated, Tensors((5_000, 4_096), 40), collate_fn=Keeps(2, 5))),
         "collated in two threads": Worth(part(collated, collate_fn=GoesOn())),
         "unpacked twice": Worth(part(unpacked_twice, "text")),
         "unpacked twice, in memory": Worth(part(unpacked_twice, torch.arange(9))),

@@ -189,6 +189,7 @@ def trainings() -> dict[str, Training]:
             building(part(Noisy, 5), shuffle=True, persistent_workers=True, batch_size=2), epochs=3
         ),
         "shuffled, serial": Training(building(part(Noisy, 5), shuffle=True, num_workers=0), epochs=3),
+        "main draws, too": Training(building(part(Keys, 4), shuffle=True), draws=True, epochs=3),
         "shuffled, spawned": Training(building(part(Noisy, 4), shuffle=True), options={"start_method": "spawn"}),
         "a generator of its own": Training(
             building(part(Keys, 4), shuffle=True, generator=lambda: torch.Generator().manual_seed(7)), epochs=3
