@@ -17,6 +17,7 @@ Legend
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import enum
 import errno
 import itertools
@@ -40,6 +41,9 @@ CHUNK = 1 << 20  # disk space is reserved in pieces of this size (bytes)
 MAX_TEXT = 1 << 16  # longer texts are cut
 
 _pack_into = fmt.RECORD.pack_into
+# os.write gives up Python's lock, which a feeder thread takes; to have it back main may have to wait for a core.
+_write = ctypes.PyDLL(None).write
+_write.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
 
 
 def _thread_name() -> str:
@@ -220,11 +224,8 @@ class EventWriter:
         # One write on a descriptor opened to append: whole and in one place, whichever thread it comes from, and
         # in the kernel's hands before the event that points to it is written.
         assert self._files is not None
-        try:
-            os.write(self._files.text, line.encode() + b"\n")
-        except OSError:
-            return False
-        return True
+        data = line.encode() + b"\n"
+        return bool(_write(self._files.text, data, len(data)) == len(data))
 
     def close(self) -> None:
         """Stop, and cut this process's file to what is used. Can be called twice."""

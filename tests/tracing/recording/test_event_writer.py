@@ -26,6 +26,7 @@ import tracing
 from minidl import events
 from minidl.events import CLOCKED, NO_TASK, NO_WORKER, Kind, Queue, emit
 from tests.tracing.cli.terminal import ROOT
+from tracing.recording import event_writer
 from tracing.recording import file_format as fmt
 from tracing.recording.event_writer import CHUNK, MAX_TEXT, EventWriter, Host
 
@@ -396,14 +397,20 @@ def test_an_event_takes_no_lock_and_makes_no_system_call_but_for_the_time(tmp_pa
     assert calls == ["emit", "record", "next", "monotonic_ns", "pack_into"]
 
 
-def test_the_keys_of_a_batch_cost_one_write_and_no_json_encoder(tmp_path: Path) -> None:
+def test_the_keys_of_a_batch_cost_one_write_and_no_json_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, keys = event_writer._write, list(range(64))
     with tracing.record(tmp_path / "run"):
         emit_put(0, [1])  # the first one opens the files
-        calls = calls_of(lambda: emit_put(1, list(range(64))))
-    assert calls[calls.index("_write_text") :] == [
-        "_write_text", "next", "render", "len", "_write_line", "encode", "write",
-        "monotonic_ns", "pack_into",
+        calls = calls_of(lambda: emit_put(1, keys))
+        written: list[bytes] = []
+        monkeypatch.setattr(event_writer, "_write", lambda *args: written.append(args[1]) or write(*args))
+        emit_put(2, keys)
+    assert calls[calls.index("_write_text") :] == [  # the profiler does not see what ctypes calls
+        "_write_text", "next", "render", "len", "_write_line", "encode", "len", "len", "monotonic_ns", "pack_into",
     ]  # fmt: skip
+    assert [json.loads(line) for line in written] == [[2, keys]]
 
 
 def calls_of(function: Callable[[], object]) -> list[str]:

@@ -19,8 +19,9 @@ Legend
 
 from __future__ import annotations
 
+import ctypes
 import select
-from collections.abc import Callable
+from math import ceil
 from queue import Empty
 from typing import Any
 
@@ -50,19 +51,43 @@ def content(data: Any) -> Any:
     return data[0] if type(data) is tuple and data and isinstance(data[0], IN_PLACE) else data
 
 
+class _PollFd(ctypes.Structure):
+    """poll(2)'s."""
+
+    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
+
+
+# select.poll gives up Python's lock, which a feeder thread takes; to have it back main may have to wait for a core.
+_poll = ctypes.PyDLL(None).poll
+
+
 class PipeTap:
-    """Between a queue and its pipe: emits when a whole message has been read, before it is unpickled. It refers to the
-    pipe and not to the queue, which refers to it: no cycle delays the end of either."""
+    """Between a queue and its pipe: emits when a reader begins to wait, and when a whole message has been read, before
+    it is unpickled. It refers to the pipe and not to the queue, which refers to it: no cycle delays the end of either.
+
+    A queue's own poll makes a selector each time (15 us). This one does not, and so gives back some of what recording
+    takes."""
 
     def __init__(self, queue: Any, name: Queue, worker: int, progress: Progress) -> None:
         self._name, self._worker, self._progress = name, worker, progress
         self.arrived = False  # whether a message has, since `get` began
         self.sender = worker  # the worker that sent it
-        # poll(0) is empty if there is nothing to read. The queue's own poll makes a selector each time: 15 µs.
-        poller = select.poll()
-        poller.register(queue._reader.fileno(), select.POLLIN)
-        self.poll: Callable[[int], Any] = poller.poll
-        self._receive, queue._recv_bytes = queue._recv_bytes, self.receive
+        fd = queue._reader.fileno()
+        self._at = ctypes.byref(_PollFd(fd, select.POLLIN))
+        self._poller = select.poll()
+        self._poller.register(fd, select.POLLIN)
+        self._receive, queue._recv_bytes, queue._poll = queue._recv_bytes, self.receive, self.poll
+
+    def poll(self, timeout: float = 0.0) -> bool:
+        """Whether something can be read, within so many seconds."""
+        return self.look(timeout) or (timeout > 0 and bool(self._poller.poll(ceil(timeout * 1e3))))
+
+    def look(self, timeout: float | None) -> bool:
+        """Whether something can be read now. If not, the reader waits for so long; None: without end."""
+        if _poll(self._at, 1, 0) > 0:
+            return True
+        emit(events.WAIT, self._progress.epoch_id, NO_TASK, self._worker, self._name, int((timeout or 0) * 1e9))
+        return False
 
     def receive(self) -> bytes:
         data: bytes = self._receive()
@@ -97,8 +122,8 @@ class TracedQueue(Wrapper):
         if tap is None:
             tap = self.tap = PipeTap(self.wrapped, name, self.worker, progress)
         tap.arrived = False
-        if not tap.poll(0):
-            emit(events.WAIT, progress.epoch_id, NO_TASK, self.worker, name, int((timeout or 0) * 1e9))
+        if block and timeout is None:  # else the queue polls
+            tap.look(None)
         try:
             self.sender, self.epoch_id, message = self.wrapped.get(block, timeout)
         except Empty:
