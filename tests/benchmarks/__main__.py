@@ -4,6 +4,7 @@
     python -m tests.benchmarks moving          only what moving a batch to main costs
     python -m tests.benchmarks stopping        only what it costs that a loader can stop and go on
     python -m tests.benchmarks programs        only what recording costs a whole program
+    python -m tests.benchmarks schedules       only how fast the simulated world is
     python -m tests.benchmarks promises        what the report promises, and what is gained: promises/measuring.py
 
 Principles
@@ -123,7 +124,6 @@ def measure(effort: Effort) -> Iterator[Table]:
         yield stepped(effort)
     else:
         progress("no browser: the step-through is left out")
-    yield simulated(effort)
     progress("what whatif predicts, and real runs")
     yield whatif.predicted(effort.predicted, effort.tried)
 
@@ -346,7 +346,7 @@ def main() -> int:
         return measuring.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
     parser.add_argument(
-        "only", nargs="?", choices=("moving", "stopping", "programs", "playground"), help="only these tables"
+        "only", nargs="?", choices=("moving", "stopping", "programs", "schedules", "playground"), help="only these tables"
     )
     parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write the tables into this page of markdown")
@@ -356,6 +356,7 @@ def main() -> int:
         "moving": moving_costs,
         "stopping": lambda effort: stopping.tables(effort.seconds, effort.turns, effort.predicted, progress),
         "programs": lambda effort: iter([whole_programs(effort)]),
+        "schedules": lambda effort: iter([simulated(effort)]),
         "playground": lambda effort: iter([playing.table(effort.steps // 10)]),
         None: measure,
     }
