@@ -345,9 +345,8 @@ def main() -> int:
     if sys.argv[1:2] == ["promises"]:
         return measuring.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
-    parser.add_argument(
-        "only", nargs="?", choices=("moving", "stopping", "programs", "schedules", "playground"), help="only these tables"
-    )
+    names = ("moving", "stopping", "programs", "schedules", "playground")
+    parser.add_argument("only", nargs="?", choices=names, help="only these tables")
     parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write the tables into this page of markdown")
     arguments = parser.parse_args()
