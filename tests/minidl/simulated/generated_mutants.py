@@ -156,13 +156,18 @@ def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[Any]:
         yield f"no `with {ast.unparse(node.items[0])}`", unguarded
 
 
-def of_expression(node: ast.AST) -> Iterator[tuple[str, Edit]]:
-    """Conditions negated, forced or thinned; numbers, ids, bounds and flags that are wrong."""
+def of_expression(node: ast.AST) -> Iterator[Any]:
+    """Conditions negated, forced or thinned; numbers, ids, bounds and flags that are wrong. Some have a third item."""
     if isinstance(node, (ast.If, ast.While, ast.IfExp)):
         text = ast.unparse(node.test)
         yield f"not `{text}`", lambda node: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test))
         for value in (True, False):
-            yield f"`{text}` is always {value}", functools.partial(set_field, field="test", new=ast.Constant(value))
+            alike = "it is" if text == str(value) else ""
+            yield (
+                f"`{text}` is always {value}",
+                functools.partial(set_field, field="test", new=ast.Constant(value)),
+                alike,
+            )
     if isinstance(node, ast.comprehension) and node.ifs:
         yield f"no `if {ast.unparse(node.ifs[0])}`", lambda node: setattr(node, "ifs", [])
     if isinstance(node, ast.BoolOp):
