@@ -153,9 +153,10 @@ def counts_of(state: dict[str, Any]) -> tuple[int, int]:
 
 
 def without_generators(state: dict[str, Any]) -> list[int]:
-    """The workers whose place is known to a state, but not the random generators, which are always parts of it."""
+    """The workers of whose place a state knows a part, but not the random generators, which it always has."""
     places = state["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in state else ()
-    return [each["worker_id"] for each in places if each and not each["minidl"]["random"]]
+    known = [each for each in places if each and (each["dataset_state"], each["fetcher_state"]) != (None, None)]
+    return [each["worker_id"] for each in known if not each["minidl"]["random"]]
 
 
 def batches_of_the_epoch(came: list[Any]) -> int:

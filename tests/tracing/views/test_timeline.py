@@ -56,7 +56,8 @@ class Drawn:
         self.figure, self.trace = figure, trace
         [unit] = re.findall(r"\(([mµ]?s)\)", figure.axes[-1].get_xlabel())
         self.unit = {"µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
-        self.bars = {gid: self._bars(gid) for gid in self.gids(PolyCollection)}
+        # What lies under digits is no bar: each lane that has such digits has its own.
+        self.bars = {gid: self._bars(gid) for gid in self.gids(PolyCollection) - {"ground of digits"}}
         self.lines = {gid: find(figure, gid)[0].get_xydata().T for gid in self.gids(Line2D) if gid.endswith("depth")}
 
     def gids(self, kind: type) -> set[str]:
