@@ -254,8 +254,10 @@ def _mistake(trial: Trial, expected: Any, broken: Broken) -> str:
         return broken.rule
     if any(counted != true for counted, true, *_ in result["states"]):
         found = COUNTS
-    elif IN_ARRIVED in broken.breach.what or LOST_PARTS in broken.breach.what:
-        return KEPT if IN_ARRIVED in broken.breach.what else PARTS
+    elif IN_ARRIVED in broken.breach.what:
+        return KEPT
+    elif LOST_PARTS in broken.breach.what:
+        return PARTS
     else:
         found = OLD if "since the snapshot" in broken.breach.what else _of(result["came"], expected["came"])
     return found if not trial.mistake or found in trial.only else trial.mistake

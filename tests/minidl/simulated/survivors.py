@@ -145,10 +145,9 @@ REASONS = (
     (r"SerialIterator\.__init__: `self\._position\.source = .* after", "going on does not look at it"),
     (r"(Handles\.room|Consumer\._next_channel): `return None` is left", "it returns None anyway"),
     (
-        r"_resume_workers: `index_queue\.put\(Resume.*` twice",
-        "the second acknowledgement comes before any batch of its worker, and says the same",
+        r"_feed: `del message` is left",
+        "only slower: the last batch lives until the next one is sent, and its slot may get new memory",
     ),
-    (r"_feed: `del message` is left", "only memory: the last batch lives until the next one is sent"),
     (r"Consumer\.__init__: `self\.waiting = False` is left", "`get` sets it before anybody asks"),
     (r"_strides: \d+ in place of 1024", "how many shapes are remembered: only slower"),
     (r"Handles\.grant: True in place of", "torch's transport has no slots: nobody looks"),
