@@ -39,6 +39,18 @@ class Blocks(minidl.Dataset[int]):
         return index
 
 
+class BlocksInSight(Blocks):
+    """Main can wait until a worker has begun sample 9, however busy the machine is."""
+
+    def __init__(self) -> None:
+        self.begun = multiprocessing.get_context("fork").Event()
+
+    def __getitem__(self, index: int) -> int:
+        if index == BAD:
+            self.begun.set()
+        return super().__getitem__(index)
+
+
 class Nests(Blocks):
     """Sample 9 is made by a nested loader, which hangs."""
 
@@ -113,9 +125,11 @@ def torchs(dataset: Any, **options: Any) -> Any:
 
 def timed_out() -> None:
     """The user's own timeout, after which the program does something else forever."""
-    iterator = iter(loader(Blocks(), timeout=60))
+    dataset = BlocksInSight()
+    iterator = iter(loader(dataset, timeout=60))
     for _ in range(4):
         next(iterator)
+    dataset.begun.wait()
     iterator._timeout = 0.2  # not for the first batch: how long a worker takes to start is unknown
     with contextlib.suppress(RuntimeError):
         next(iterator)
@@ -186,9 +200,11 @@ def until_it_hangs(
     while not any(directory.glob("events-*-*.bin")):
         time.sleep(0.01)
     trace = tracing.load(directory)
+    # A timeout ran out before the last event; later, the program is at something else, which takes too long as well.
+    ns = 0 if ending is Ending.TIMED_OUT else FLOOR_UNKNOWN + 1
     while True:
         trace.refresh()
-        hang = explain(trace, later(trace))
+        hang = explain(trace, later(trace, ns))
         if hang and (hang.cause, hang.ending) == (cause, ending) and what in hang.links[0].what:
             return trace, hang
         time.sleep(0.02)

@@ -126,6 +126,7 @@ def test_workers_that_wait_for_each_other_are_not_to_be_more(tmp_path: Path, who
     assert not any("num_workers" in promise.options for promise in loader.promises)
 
 
+@pytest.mark.alone
 def test_a_server_that_serves_one_request_at_a_time_is_the_cause(tmp_path: Path, port: int) -> None:
     """No worker holds anything that the others wait for, and all of their batches take the same time."""
     loader = judged(tmp_path / "run.trace", Served(200, port), ATTACHED, num_workers=4, batch_size=4)
