@@ -2,7 +2,8 @@
 
 What it guarantees:
 1. An event's place in the file is claimed by `next()` on a counter, which is atomic under Python's lock, and the last
-   byte written of a record is its kind. No lock, no system call; a reader never takes half a record for a whole one.
+   byte written of a record is its kind. No lock, no system call (but for a turn that the watching thread is given, a
+   few times a second); a reader never takes half a record for a whole one.
 2. Records are in a shared mapping of a file: a process killed with -9 loses no event that it has recorded.
 3. Every process has its own files, so tracing adds no order to the protocol it watches. A forked child opens its own
    at its first event; a spawned one unpickles the writer and does the same.
@@ -17,7 +18,6 @@ Legend
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import enum
 import errno
 import itertools
@@ -35,15 +35,13 @@ from typing import Any
 
 from minidl.events import CLOCKED
 from tracing.recording import file_format as fmt
-from tracing.recording import watch
+from tracing.recording import system_calls, watch
 
 CHUNK = 1 << 20  # disk space is reserved in pieces of this size (bytes)
 MAX_TEXT = 1 << 16  # longer texts are cut
 
 _pack_into = fmt.RECORD.pack_into
-# os.write gives up Python's lock, which a feeder thread takes; to have it back main may have to wait for a core.
-_write = ctypes.PyDLL(None).write
-_write.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
+_write = system_calls.write
 
 
 def _thread_name() -> str:
@@ -125,7 +123,7 @@ class EventWriter:
         self._phase = Phase.NEW
         self._lock = threading.RLock()  # for opening and growing, never for recording
         self._files: _Files | None = None
-        self._watch: watch.Watch | None = None
+        self._watch = watch.NoWatch()
         self._memory: Any = None  # the mapping of the events file
         self._threads: Any = None
         self._offsets = itertools.count(fmt.HEADER_SIZE, fmt.RECORD.size)
@@ -150,7 +148,10 @@ class EventWriter:
         text_id = 0 if text is None else self._write_text(text)
         if kind < CLOCKED:
             value = self._cpu_clock()
-        _pack_into(self._memory, offset, self._clock(), epoch_id, value, text_id, task, worker, actor, queue, kind)
+        now = self._clock()
+        _pack_into(self._memory, offset, now, epoch_id, value, text_id, task, worker, actor, queue, kind)
+        if now >= self._watch.wanted:  # a few times a second
+            self._watch.give_turn(now)
 
     def _extend_to(self, offset: int) -> bool:
         """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
@@ -197,8 +198,7 @@ class EventWriter:
         self._memory = self._files.memory  # before `_grow` raises the limit, from which on `record` writes to it
         if self.host.is_real:
             self._watch = watch.begin(self._files.path, progress=self._offsets.__repr__)
-            if self._watch is not None:
-                weakref.finalize(self, self._watch.stop)
+            weakref.finalize(self, self._watch.stop)
         return True
 
     def _grow(self, files: _Files, offset: int) -> bool:
@@ -230,8 +230,7 @@ class EventWriter:
     def close(self) -> None:
         """Stop, and cut this process's file to what is used. Can be called twice."""
         with self._lock:
-            if self._watch is not None:
-                self._watch.stop()
+            self._watch.stop()
             was, self._phase = self._phase, Phase.CLOSED
             if was is Phase.OPEN and self._files is not None:
                 self._limit = 0

@@ -6,12 +6,15 @@ What it guarantees:
 2. It takes at most a thousandth of a core: it sleeps a thousand times as long as a sample costs.
 3. Any failure ends it, and nothing else.
 
-It needs Python's lock. While C code holds that, there are no samples; the next one is `late`. tracing.trace.samples and
-tracing.trace.stacks read what it writes.
+It needs Python's lock. While C code holds that, there are no samples; the next one is `late`. A thread that gives the
+lock up often, and each time for a moment only, as torch's operations do, would keep it for seconds: the one that waits
+is woken each time, and finds it taken again. So whoever emits an event while it is due gives it a turn (`give_turn`).
+tracing.trace.samples and tracing.trace.stacks read what it writes.
 
 Legend
     late       4_000_000    how much later than it was due a sample was taken (ns): it had to wait for Python's lock,
                             or for a core
+    wanted     8_100_000    since when, on the events' clock, it waits for Python's lock, if it has to (ns)
     quiet      2.3e9        for how long no thread of the process has emitted an event (ns)
     progress   count(808)   equal to an earlier one only if there was no event in between
 """
@@ -33,6 +36,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tracing.recording import file_format as fmt
+from tracing.recording import system_calls
 
 _sleep = time.sleep  # a program, or a test of one, may put its own in its place
 
@@ -44,6 +48,10 @@ STUCK, LONGEST = 2 * SECOND, 4 * SECOND  # the first look at the stacks; then on
 FIRST_LOOK = SECOND // 4  # whatever it does, they are looked at then, and whenever it has run for twice as long
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file begins anew
+SWITCH = 6_000_000  # ns: who computes in Python gives up the lock after 5 ms, if somebody has waited for it undisturbed
+AGAIN = 1_000_000  # ns between two turns
+TURN = 2e-5  # seconds: some 80 us with what the system adds; a thread that waits is awake in half of it
+NEVER = 1 << 63
 PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
 
 # The numbers of three system calls: on x86-64, and on all newer machines.
@@ -52,7 +60,19 @@ _FUTEX, _FLOCK, _FCNTL = (202, 73, 72) if os.uname().machine == "x86_64" else (9
 _TICK = SECOND // os.sysconf("SC_CLK_TCK")  # ns
 
 
-class Watch:
+class NoWatch:
+    """Where there is nothing to watch, or not yet."""
+
+    wanted = NEVER
+
+    def give_turn(self, now: int) -> None:
+        """Give Python's lock up for a moment."""
+
+    def stop(self) -> None:
+        """End for good. Can be called twice."""
+
+
+class Watch(NoWatch):
     """Watches this process, whose events are written to the file `events`."""
 
     def __init__(self, events: Path, progress: Callable[[], str]) -> None:
@@ -89,8 +109,11 @@ class Watch:
                 while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < deadline:
                     _sleep(1e-5)
 
+    def give_turn(self, now: int) -> None:
+        self.wanted = now + AGAIN
+        _sleep(TURN)
+
     def stop(self) -> None:
-        """End for good. Can be called twice."""
         with _pauses.lock:
             if self in _watches:
                 self.pause()
@@ -110,6 +133,7 @@ class Watch:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the program's threads
             self._thread = threading.get_native_id()
             self._watch()
+        self.wanted = NEVER
         self._ended.release()
 
     def _watch(self) -> None:
@@ -128,13 +152,16 @@ class Watch:
             before, spent = spent, time.thread_time_ns()
             wait = max(OFTEN if often else RARELY, min(COST * (spent - before), SECOND))
             due = time.monotonic_ns() + wait
+            self.wanted = due + SWITCH
 
     def _sample(self, now: int, late: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
         children = int(sum(os.times()[2:4]) * SECOND)
         used = (time.process_time_ns(), main, children, _run_delay())
         machine = _machine() if self._is_main else (-1, -1, -1)
-        os.write(self._samples, fmt.SAMPLE.pack(now, os.getpid(), *used, _in_lock(), late, *machine))
+        sample = fmt.SAMPLE.pack(now, os.getpid(), *used, _in_lock(), late, *machine)
+        if system_calls.write(self._samples, sample, len(sample)) < len(sample):
+            raise OSError("the disk is full")
 
     def _note_stacks(self, now: int) -> None:
         stacks = json.dumps([{"name": name, "frames": _with_source(lines)} for name, lines in _stacks()])
@@ -150,12 +177,12 @@ class Watch:
         self._last_stacks = stacks
 
 
-def begin(events: Path, progress: Callable[[], str]) -> Watch | None:
-    """Watch this process; None where that is impossible."""
+def begin(events: Path, progress: Callable[[], str]) -> NoWatch:
+    """Watch this process, where that is possible."""
     try:
         return Watch(events, progress)
     except (OSError, RuntimeError):
-        return None
+        return NoWatch()
 
 
 # ---- what is sampled
@@ -170,7 +197,7 @@ def _main_threads_clock() -> int | None:
 def _run_delay() -> int:
     """For how long the main thread was ready to run and had no core, so far (ns); -1: unknown."""
     try:
-        return int(_read(f"/proc/self/task/{os.getpid()}/schedstat").split()[1])
+        return int(system_calls.read(f"/proc/self/task/{os.getpid()}/schedstat").split()[1])
     except (OSError, IndexError):
         return -1
 
@@ -179,7 +206,7 @@ def _in_lock() -> int:
     """1 if the main thread waits for a lock that processes share (multiprocessing's, a file's), 0 if not; -1: unknown.
     (Python's own lock is neither.)"""
     try:
-        call = _read(f"/proc/self/task/{os.getpid()}/syscall").split()
+        call = system_calls.read(f"/proc/self/task/{os.getpid()}/syscall").split()
         number, second = (int(call[0]), int(call[2], 16)) if len(call) > 2 else (-1, 0)  # one word: it is running
     except (OSError, IndexError, ValueError):
         return -1
@@ -194,19 +221,11 @@ def _in_lock() -> int:
 def _machine() -> tuple[int, int, int]:
     """Of all cores together since the machine started (ns): busy; taken by other machines on the same host; idle."""
     try:
-        ticks = [int(each) * _TICK for each in _read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
+        ticks = [int(each) * _TICK for each in system_calls.read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
         user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
     except (OSError, ValueError):
         return -1, -1, -1
     return user + nice + system + irq + softirq, steal, idle + waits
-
-
-def _read(path: str) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(file, 4096)
-    finally:
-        os.close(file)
 
 
 # ---- stacks

@@ -224,7 +224,22 @@ def test_if_it_cannot_write_the_program_runs_on(tmp_path: Path, monkeypatch: pyt
         until(lambda: tasks_of_system() <= before)
         emit(Kind.ASKED)
     assert recording.failure is None
-    assert watch.begin(tmp_path / "nowhere" / "events-1-0.bin", str) is None
+    assert watch.begin(tmp_path / "nowhere" / "events-1-0.bin", str).__class__ is watch.NoWatch
+
+
+def test_a_thread_that_gives_the_lock_up_often_does_not_keep_the_watch_waiting(tmp_path: Path) -> None:
+    """As training does with num_workers=0: every millisecond or so an operation gives Python's lock up for a moment, in
+    which the thread that waits for it is woken, and comes too late. (Without `give_turn` it waits for a second.)"""
+    with tracing.record(tmp_path / "run"):
+        emit(Kind.ASKED)
+        usage = next((tmp_path / "run").glob("usage-*"))
+        while usage.stat().st_size < 10 * fmt.SAMPLE.size:  # gives it up
+            end = time.thread_time() + 0.001
+            while time.thread_time() < end:
+                pass
+            emit(Kind.ASKED)
+    samples = tracing.load(tmp_path / "run").samples
+    assert np.median(samples["late"][1:-1]) < 100_000_000
 
 
 def test_its_files_are_replaced_with_their_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

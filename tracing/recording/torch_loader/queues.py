@@ -19,7 +19,6 @@ Legend
 
 from __future__ import annotations
 
-import ctypes
 import select
 from math import ceil
 from queue import Empty
@@ -30,6 +29,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 
 from minidl import events
 from minidl.events import NO_TASK, NO_WORKER, RESUME, STOP, WAKE, Queue, emit
+from tracing.recording import system_calls
 from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.wrapper import Wrapper
 
@@ -51,16 +51,6 @@ def content(data: Any) -> Any:
     return data[0] if type(data) is tuple and data and isinstance(data[0], IN_PLACE) else data
 
 
-class _PollFd(ctypes.Structure):
-    """poll(2)'s."""
-
-    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
-
-
-# select.poll gives up Python's lock, which a feeder thread takes; to have it back main may have to wait for a core.
-_poll = ctypes.PyDLL(None).poll
-
-
 class PipeTap:
     """Between a queue and its pipe: emits when a reader begins to wait, and when a whole message has been read, before
     it is unpickled. It refers to the pipe and not to the queue, which refers to it: no cycle delays the end of either.
@@ -73,7 +63,7 @@ class PipeTap:
         self.arrived = False  # whether a message has, since `get` began
         self.sender = worker  # the worker that sent it
         fd = queue._reader.fileno()
-        self._at = ctypes.byref(_PollFd(fd, select.POLLIN))
+        self._at = system_calls.readable(fd)
         self._poller = select.poll()
         self._poller.register(fd, select.POLLIN)
         self._receive, queue._recv_bytes, queue._poll = queue._recv_bytes, self.receive, self.poll
@@ -84,7 +74,7 @@ class PipeTap:
 
     def look(self, timeout: float | None) -> bool:
         """Whether something can be read now. If not, the reader waits for so long; None: without end."""
-        if _poll(self._at, 1, 0) > 0:
+        if system_calls.poll(self._at, 1, 0) > 0:
             return True
         emit(events.WAIT, self._progress.epoch_id, NO_TASK, self._worker, self._name, int((timeout or 0) * 1e9))
         return False
