@@ -8,6 +8,7 @@ taken from them.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -61,17 +62,20 @@ def measure(milliseconds: float, workers: int, seconds: float, turns: int) -> Ov
         script = Path(directory, "load.py")
         script.write_text(PROGRAM)
         batches = TRIAL
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as for users: only the first run compiles the tracer
 
         def run(recorded: bool) -> float:
             before = ["-m", "tracing", "run", "-o", str(Path(directory, "trace"))] if recorded else []
             begin = perf_counter()
             command = [sys.executable, *before, str(script), str(batches), str(milliseconds / 1e3), str(workers)]
-            done = subprocess.run(command, capture_output=True, check=True, text=True)
+            done = subprocess.run(command, capture_output=True, check=True, text=True, env=env)
             took = perf_counter() - begin
             loops[recorded].append(float(done.stdout) / batches)
             return took
 
-        run(False)
+        for recorded in (True, False):
+            run(recorded)
+        loops[True].clear()
         batches = max(10, int(seconds / loops[False].pop()))
         program = in_turns(partial(run, False), partial(run, True), turns)
     return Overhead(batches, Comparison(loops[False], loops[True]), program)
