@@ -4,7 +4,8 @@ Legend
     rank         1                        in torch.distributed: of all processes of the training; null outside of it
     local_rank   1                        of those on this host
     restart      0                        how many times torchrun has begun anew
-    machine      "6f…/pid:[4026531836]"   what pids are valid in, and CLOCK_MONOTONIC: a boot of a host, and a container
+    machine      "6f… time:[4026531834]/pid:[4026531836]"
+                                          what CLOCK_MONOTONIC is valid in, and pids: a boot of a host, and a container
     wall_clock   1764000000000000000      ns since 1970
     monotonic    52000000000              ns, the events' clock, at the same moment
     clock_error  1500000                  ns that wall_clock may be off, according to NTP; null: nobody keeps it right
@@ -50,6 +51,7 @@ def machine() -> str:
     found = [platform.node()]
     with contextlib.suppress(OSError):
         found[0] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        found[0] += f" {os.readlink('/proc/self/ns/time')}"  # a container may have a clock of its own
         found.append(os.readlink("/proc/self/ns/pid"))
     return "/".join(found)
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from tracing.recording import file_format as fmt
 from tracing.recording.process_header import RANKED
 from tracing.trace.parts import parts
 
+ROOT = Path(__file__).parents[3]
 AHEAD = 5_000_000_000  # ns that the second host's monotonic clock is ahead of the first's
 
 
@@ -83,6 +88,60 @@ def test_processes_of_one_host_have_one_clock(tmp_path: Path, monkeypatch: pytes
         assert main(["merge", str(tmp_path / "all"), *map(str, traces)]) == 0
         found = parts(tmp_path / "all")
         assert [(part.name, part.offset, part.uncertainty) for part in found] == [("rank 0", 0, 0), ("rank 1", 0, 0)]
+
+
+TRAINING = """
+import os, torch.utils.data as data
+
+rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+sampler = data.DistributedSampler(range(40), ranks, rank)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    assert len(list(data.DataLoader(range(40), 4, sampler=sampler, num_workers=1))) == 5
+"""
+
+
+def namespace(host: str, ahead: int) -> list[str]:
+    """What runs a command as another host would: with a name and a monotonic clock of its own (`ahead`, in seconds)."""
+    script = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
+    return ["unshare", "--uts", "--time", "--monotonic", str(ahead), "sh", "-c", script, host]
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None
+    or subprocess.run([*namespace("node", 1), "true"], capture_output=True).returncode != 0,
+    reason="needs Linux, and the right to make namespaces",
+)
+@pytest.mark.timeout(120)
+def test_two_hosts_of_torchrun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two nodes of one training, each with a clock of its own: how far they are apart is known here."""
+    (tmp_path / "train.py").write_text(TRAINING)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    torchrun = ("-m", "torch.distributed.run", "--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port)
+    hosts, env = {"node-a": 1000, "node-b": 6000}, {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    nodes = []
+    for number, (host, ahead) in enumerate(hosts.items()):
+        tracer = ("--node-rank", str(number), "-m", "tracing", "run", "-o", host, "train.py")
+        command = [*namespace(host, ahead), sys.executable, *torchrun, *tracer]
+        nodes.append(subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True))
+    try:
+        printed = [node.communicate(timeout=100)[1] for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+    assert [node.returncode for node in nodes] == [0, 0], printed
+    assert main(["merge", str(tmp_path / "all"), *(str(tmp_path / host) for host in hosts)]) == 0
+    first, second = parts(tmp_path / "all")
+    assert [(part.about["host"], part.rank) for part in (first, second)] == [("node-a", 0), ("node-b", 1)]
+    # Both tell the time of day by one clock: what is left is by how much that was set, and the time between two looks.
+    assert first.offset == 0 and abs(second.offset + 5000 * 10**9) < 10**8
+    assert "Times of host node-b are -5000" in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "all")]) == 0
+    assert main(["report", str(tmp_path / "all")]) == 0
+    table = capsys.readouterr().out
+    for rank, host in enumerate(hosts):
+        assert re.search(rf"^ +rank {rank} +10 .* 1 +{host}$", table, re.MULTILINE)
 
 
 def test_what_cannot_be_merged(hosts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,12 +105,13 @@ class RunReport:
         return "\n".join(line.rstrip() for line in self.first_lines())
 
     def _table(self) -> list[str]:
-        rows = []
-        for each in self.ranks:
+        hosts = [str(each.rank.part.about.get("host")) for each in self.ranks]
+        several, rows = len(set(hosts)) > 1, []
+        for each, host in zip(self.ranks, hosts, strict=True):
             inside, total = each.total_ns - each.training_ns, max(1, each.total_ns)
             row = [each.rank.name, str(each.batches), f"{each.batches * 1e9 / total:.1f}"]
             row += [duration(inside), f"{inside / total:.0%}", duration(each.training_ns)]
-            rows.append([*row, *[duration(each.for_others_ns)] * self.synchronised, each.workers])
+            rows.append([*row, *[duration(each.for_others_ns)] * self.synchronised, each.workers, *[host] * several])
         header = [
             "",
             "batches",
@@ -120,6 +121,7 @@ class RunReport:
             "training",
             *["for others"] * self.synchronised,
             "workers",
+            *["host"] * several,
         ]
         return table("Ranks" if self.ranks[0].rank.part.rank is not None else "Processes", header, rows)
 
