@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from minidl.transport import NO_SLOT, Handles, Packer, Unpacker
 from notebooks.exercises import use_programs as uses
 from notebooks.exercises.catalogue import as_minidl_does as calls
 from notebooks.exercises.catalogue import death_programs, pinning_programs, scripted, stopping_programs, worker_script
-from notebooks.exercises.programs import Keys
+from notebooks.exercises.programs import Keys, put_in_place
 
 FLOATS = 10_000  # of a batch: too many to follow a pickle through a pipe
 ERRORS = {each.__name__: each for each in (KeyboardInterrupt, OSError, SystemExit)}
@@ -326,10 +327,11 @@ def named(answer: Any) -> Any:
 
 def trained(answer: Any) -> None:
     """Exercise 17: its files, and who takes its steps, are behind a socket. See catalogue/far_storage.py."""
-    storage, folder, own = os.path.abspath("storage"), Path.cwd() / "files", answer.names["step"]
+    storage, folder, names = os.path.abspath("storage"), Path.cwd() / "files", answer.names
+    own = FunctionType(names["step"].__code__, names)
     torch.set_num_threads(1)
     folder.mkdir()
-    answer.names["make_files"](folder)  # for who lists them: what they hold is not what read() returns
+    names["make_files"](folder)  # for who lists them: what they hold is not what read() returns
 
     def ask(what: str, given: Any) -> Any:
         with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rw") as lines:
@@ -342,8 +344,8 @@ def trained(answer: Any) -> None:
         ask("step", [numbers.tolist(), classes.tolist(), rows.numpy().tobytes().hex()])
         return own(ids, values, labels)
 
-    answer.names.update(read=lambda folder, name: ask("read", str(name)), step=step)
-    answer.names["train"](folder)
+    put_in_place(names, read=lambda folder, name: ask("read", Path(name).name), step=step)
+    names["train"](folder)
 
 
 # By name; those that are here hide others.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import socket
 
 import pytest
@@ -40,6 +41,31 @@ def test_minidls_loader_is_as_good_and_both_reports_are_shown(tmp_path):
     assert now >= 2.5 * was
     assert len(tracing.load(path.with_suffix(".trace")).tasks) == 32  # four epochs of eight batches
     assert len(tracing.load(path.with_suffix(".before.trace")).tasks) == 8
+
+
+@pytest.mark.timeout(110)
+def test_the_storage_is_read_by_whatever_name_it_is_called(tmp_path):
+    names = "import functools\nonce = functools.cache(read)\n\n\nclass Recordings"
+    init = "    def __init__(self, folder: Path) -> None:\n"
+    verdict, _ = graded(
+        tmp_path,
+        ("class Recordings", names),
+        (init, init.replace(") ->", ", fetch=read) ->") + "        self.fetch = fetch\n"),
+        ("self.labels = read(", "self.labels = once("),
+        ('f"{index:03}.json"', 'sorted(self.folder.glob("0*.json"))[index]'),  # whole paths, too
+        ("read(self.folder, ", "self.fetch(self.folder, "),
+    )
+    assert verdict.status is Status.PASSED, verdict
+
+
+def test_orders_that_are_drawn_are_not_alike():
+    draw = random.Random(0)
+    for _ in range(100):
+        drawn = [draw.sample(range(64), 64) for _ in range(4)]
+        # What each of four workers draws from recordings that are always its own.
+        sharded = [[key for k in range(4) for key in draw.sample(range(k, 64, 4), 16)] for _ in range(4)]
+        assert far_storage.orders_alike(drawn) is None and far_storage.orders_alike(sharded) is None
+    assert "the files and epoch 2" in far_storage.orders_alike([*drawn[:2], [*range(63, -1, -1)]])
 
 
 @pytest.mark.timeout(110)
@@ -93,6 +119,11 @@ CHEATS = {
     ),
     "the first epoch's values": (KEPT, "with other values", [(READ, READ.replace("read", "kept")), (WORKERS, "")]),
     "the files, which hold the same each time": (FILE, "with other values", [(READ, READ.replace("read", "file"))]),
+    "an order that is not drawn": (
+        "",
+        "the files and epoch 0 have the same batches",
+        [("shuffle=True", "shuffle=False")],
+    ),
     "steps that are not taken": ("EPOCHS = 1", "the recordings [", []),
     "its own reply": ("import contextlib" + REPLY, "the recordings []", []),
     "the end of its keeper": (

@@ -17,6 +17,7 @@ import torch
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import short
 from notebooks.exercises.catalogue import fast_script, slow_script
+from notebooks.exercises.catalogue.far_storage import orders_alike
 from notebooks.exercises.catalogue.measured_runs import Measured, Steps, measured, running
 from notebooks.exercises.exercise import Exercise, Finding
 from notebooks.exercises.feedback import short_path
@@ -39,7 +40,8 @@ def text(solved: bool) -> str:
 
 
 def grade(answer: Answer) -> Finding | None:
-    finding = _changed(ast.parse(answer.path.read_text(encoding="utf-8")))
+    tree = ast.parse(answer.path.read_text(encoding="utf-8"))
+    finding = _changed(tree) or _not_forked(tree)
     if finding is None and not callable(answer.names.get("train")):
         cause = "Keep `train` where the skeleton has it: it is what is measured."
         finding = Finding("no train()", CALL, "no function train", "def train(folder)", cause)
@@ -102,6 +104,21 @@ def _changed(tree: ast.Module) -> Finding | None:
     return None
 
 
+def _not_forked(tree: ast.Module) -> Finding | None:
+    """A finding, if processes are started in another way: they would import the main program's file, which here is not
+    the answer. (What is done only as a main program does not matter.)"""
+    for node in (inside for top in tree.body if not isinstance(top, ast.If) for inside in ast.walk(top)):
+        if isinstance(node, ast.Constant) and node.value in ("spawn", "forkserver"):
+            cause = (
+                "In a script of your own this works. The check runs train() within a program of its own, and a process "
+            )
+            cause += "that is not forked would not find your classes there."
+            return Finding(
+                "does not fork", f"reading line {node.lineno}", repr(node.value), "'fork', or nothing", cause
+            )
+    return None
+
+
 def _expected(number: int) -> tuple[torch.Tensor, int]:
     """A recording's values and label, computed from what the files hold."""
     if not _recordings:
@@ -121,6 +138,20 @@ _recordings: list[tuple[torch.Tensor, int]] = []
 
 def _differences(steps: Steps) -> Iterator[Finding]:
     """What the answer does otherwise than the script that was handed out."""
+    if not steps.batches:
+        got = "no step was taken here before train() returned"
+        cause = (
+            "Has train() a `yield`, which makes it a generator? Does it start threads, and not wait for their end? "
+            "Does another process take the steps? It trains a copy of the model."
+        )
+        yield Finding("takes no steps", CALL, got, f"{slow_script.EPOCHS} epochs", cause)
+    if steps.at_once:
+        got, cause = (
+            "two threads were in step() at the same time",
+            "Each step begins with the model that the one before ",
+        )
+        cause += "has left. Let threads load as they like, and one of them take the steps, one after the other."
+        yield Finding("steps at the same time", CALL, got, "one step after the other", cause)
     yield from _other_batches(steps.batches)
     order = [int(number) for ids, _, _ in steps.batches for number in ids]
     size, epochs = slow_script.RECORDINGS, slow_script.EPOCHS
@@ -130,10 +161,10 @@ def _differences(steps: Steps) -> Iterator[Finding]:
     if len(parts) != epochs:
         cause = "Each epoch is part of the training: make it faster, do not leave it out."
         yield Finding("another number of epochs", CALL, f"{len(parts)} epochs", f"{epochs} epochs", cause)
-    if any(part == parts[0] for part in parts[1:]):
-        cause = "An order that is the same in each epoch trains another model: keep the shuffle."
-        got = f"the same order in several epochs: {short(parts[0][:8])}"
-        yield Finding("does not shuffle", CALL, got, "an order drawn anew for each epoch", cause)
+    if alike := orders_alike(parts):
+        cause = "Recordings that always come in the same order, or in the same batches, train another model: shuffle "
+        cause += "all of them, for each epoch."
+        yield Finding("does not shuffle", CALL, alike, "an order drawn anew for each epoch", cause)
     if not steps.reads:
         cause = "The recordings come from the storage, and that takes its time: leave that to read()."
         yield Finding("does not use read()", CALL, "no recording was read", "each is read in each epoch", cause)
@@ -153,10 +184,14 @@ def _other_batches(batches: list[Any]) -> Iterator[Finding]:
     for k, (ids, values, labels) in enumerate(batches):
         call, shapes = f"step {k}", [tuple(each.shape) for each in (ids, values, labels)]
         width = slow_script.CHANNELS * slow_script.LENGTH
-        if shapes != [(size,), (size, width), (size,)] or values.dtype != torch.float32:
-            got = f"{', '.join(map(str, shapes))}, {values.dtype}"
-            expected = f"({size},), ({size}, {width}), ({size},), torch.float32"
-            cause = "Larger batches are fewer steps, and another training. step() says what it takes."
+        exact = not ids.is_floating_point() and not ids.is_complex()
+        if shapes != [(size,), (size, width), (size,)] or values.dtype != torch.float32 or not exact:
+            got = f"{', '.join(map(str, shapes))}; ids of {ids.dtype}, values of {values.dtype}"
+            expected = f"({size},), ({size}, {width}), ({size},); ids of torch.int64, values of torch.float32"
+            cause = (
+                "Larger batches are fewer steps, and another training. step() says what it takes; torch.Tensor(...) "
+            )
+            cause += "makes floats of integers, torch.tensor(...) does not."
             yield Finding("other batches", call, got, expected, cause)
         for number, row, label in zip(ids.tolist(), values, labels.tolist(), strict=False):
             if not 0 <= number < slow_script.RECORDINGS:
@@ -202,7 +237,7 @@ EXERCISE = Exercise(
     legend={
         "read(folder, name)": "waits LATENCY, and returns what the file holds; you may call it wherever you like",
         "step(ids, values, labels)": "trains on a batch; call it once for each",
-        "DataLoader": "torch's; minidl's can take its place",
+        "DataLoader": "torch's; minidl's can take its place. In the check, workers are forked",
     },
     hints=(
         "Count the calls of read() for a batch: in the worker, and in main. Which of them ask for something that never "

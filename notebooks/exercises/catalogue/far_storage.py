@@ -11,6 +11,7 @@ script that is handed out waits twice for each sample, and starts a worker for e
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socketserver
 import threading
@@ -91,9 +92,26 @@ class Storage(socketserver.ThreadingUnixStreamServer):
                 del unused[found[0]]
             order += ids
         epochs = [order[k : k + RECORDINGS] for k in range(0, len(order), RECORDINGS)]
-        if [sorted(each) for each in epochs] != [[*range(RECORDINGS)]] * EPOCHS or epochs.count(epochs[0]) > 1:
-            return f"the recordings {order}", f"{EPOCHS} epochs with each recording once, in an order drawn anew"
-        return None
+        if [sorted(each) for each in epochs] != [[*range(RECORDINGS)]] * EPOCHS:
+            return f"the recordings {order}", f"{EPOCHS} epochs with each recording once"
+        alike = orders_alike(epochs)
+        return None if alike is None else (alike, "an order drawn anew for each epoch")
+
+
+def orders_alike(epochs: list[list[int]]) -> str | None:
+    """Two epochs, or an epoch and the files, of whose batches or neighbours at least half are the same. Of orders that
+    are drawn, hardly any are."""
+    orders = {"the files": [*range(RECORDINGS)]} | {f"epoch {k}": order for k, order in enumerate(epochs)}
+    for (one, first), (other, second) in itertools.combinations(orders.items(), 2):
+        batches, neighbours = (
+            [{frozenset(order[k : k + size]) for k in range(0, len(order) - size + 1, by)} for order in (first, second)]
+            for size, by in ((BATCH_SIZE, BATCH_SIZE), (2, 1))
+        )
+        if 2 * len(same := batches[0] & batches[1]) >= len(batches[0]):
+            return f"{one} and {other} have the same batches, as {sorted(min(same, key=min))}"
+        if 2 * len(neighbours[0] & neighbours[1]) > RECORDINGS:
+            return f"{one} and {other} are nearly in the same order: {first[:6]}, ... and {second[:6]}, ..."
+    return None
 
 
 class _Request(socketserver.StreamRequestHandler):

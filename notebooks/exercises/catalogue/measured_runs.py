@@ -1,6 +1,6 @@
 """Exercise 17: the handed-out script and an answer run side by side, so whatever else the machine does slows down both.
 
-What is given is replaced in the answer, by the same functions that also note what they are asked for.
+What is given does the same in the answer, and also notes what it is asked for.
 
 Legend
     order   [17, 3, 40, ...]       the recordings, in the order of the steps
@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
@@ -32,10 +33,12 @@ import tracing
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.catalogue import slow_script as given
 from notebooks.exercises.heartbeat import beat
+from notebooks.exercises.programs import put_in_place
 from tracing.recording.torch_loader.attach import everything
 
 EPOCHS_BEFORE = 1  # of the handed-out script: each of its epochs takes as long as any other
 LOOK = 0.2  # seconds between two looks at whether it has ended
+MOMENTS, MOMENT = 3, 0.1  # how often a step waits for one of another thread, and how many seconds
 
 
 @dataclass
@@ -69,6 +72,27 @@ class Steps:
 
     batches: list[tuple[Any, Any, Any]] = field(default_factory=list)  # ids, values, labels
     reads: Counter[int] = field(default_factory=Counter)
+    at_once: bool = False  # one began before another had ended
+
+    def __post_init__(self) -> None:
+        self._changed, self._inside = threading.Condition(), 0
+        self._thread, self._moments = threading.get_ident(), MOMENTS  # which took the last step
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[None]:
+        """Around a step. If several threads take them, the first ones last longer: whether two meet is no accident."""
+        with self._changed:
+            self._inside += 1
+            self.at_once |= self._inside > 1
+            self._changed.notify_all()
+            if self._thread != threading.get_ident() and self._moments:
+                self._thread, self._moments = threading.get_ident(), self._moments - 1
+                self._changed.wait_for(lambda: self.at_once, MOMENT)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
 
 
 @contextlib.contextmanager
@@ -139,7 +163,7 @@ def _after(answer: Answer, after: Measured, folder: Path, log: Path) -> Steps:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)  # workers inherit it; such a write is in one piece
 
     def read(folder: Path, name: str) -> Any:
-        if number := re.fullmatch(r"(\d+)\.json", str(name)):
+        if number := re.fullmatch(r"(\d+)\.json", Path(name).name):
             os.write(file, array.array("q", [int(number[1])]).tobytes())
         return given.read(folder, name)
 
@@ -147,16 +171,18 @@ def _after(answer: Answer, after: Measured, folder: Path, log: Path) -> Steps:
         beat(f"train(folder), step {len(steps.batches)}")
         # Copies: the answer may use the memory again.
         steps.batches.append(tuple(torch.as_tensor(each).clone() for each in (ids, values, labels)))  # type: ignore[arg-type]
-        return given.step(ids, values, labels)
+        with steps.one():
+            return given.step(ids, values, labels)
 
-    answer.names.update(read=read, step=step)
+    put_in_place(answer.names, read=read, step=step)
     try:
         with warnings.catch_warnings(), tracing.record(after.trace), everything():
             warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: meant
+            beat("train(folder)")
             begin = time.perf_counter()
             answer.names["train"](folder)
             after.seconds = time.perf_counter() - begin
+            taken = len(steps.batches)  # what a thread does that it has left behind does not count
     finally:
         os.close(file)
-    steps.reads = Counter(array.array("q", log.read_bytes()).tolist())
-    return steps
+    return Steps(steps.batches[:taken], Counter(array.array("q", log.read_bytes()).tolist()), steps.at_once)

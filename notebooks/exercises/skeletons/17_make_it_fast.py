@@ -16,7 +16,8 @@ Legend
     read(folder, name)         waits LATENCY, and returns what the file holds; you may call it
                                wherever you like
     step(ids, values, labels)  trains on a batch; call it once for each
-    DataLoader                 torch's; minidl's can take its place
+    DataLoader                 torch's; minidl's can take its place. In the check, workers are
+                               forked
 
 Check it with `python -m notebooks.exercises check 17`; `hint 17` helps.
 It goes with notebooks/12-how-many-workers.ipynb.
