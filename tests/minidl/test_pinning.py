@@ -76,6 +76,37 @@ def test_the_thread_ends_with_the_iterator() -> None:
     assert not thread.is_alive()
 
 
+class Thread:
+    """A batch that notes what its `pin_memory` sees of the thread it runs in."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.cores, self.name = 0, ""
+
+    def pin_memory(self) -> Thread:
+        self.cores = torch.get_num_threads()
+        self.name = Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip()
+        return self
+
+
+def test_the_pin_thread_has_a_name_and_takes_one_core() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        (batch,) = loader_of(Keys(2), collate_fn=Thread)
+    finally:
+        torch.set_num_threads(before)
+    assert (batch.cores, batch.name) == (1, "pt_data_pin")
+
+
+def test_a_pin_thread_that_cannot_start_is_not_waited_for() -> None:
+    before = threading.stack_size(1 << 47)  # more than any process has
+    try:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            iter(loader_of(Keys(2)))
+    finally:
+        threading.stack_size(before)
+
+
 def test_the_pin_thread_ends_before_the_workers(tmp_path: Path) -> None:
     """The pin thread before the workers; see minidl.shutdown for why."""
     with tracing.record(tmp_path):

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -358,6 +359,31 @@ def test_an_interrupt_while_unpickling_loses_nothing(line: Line, interrupts: Non
     with pytest.raises(KeyboardInterrupt):
         line.consumer.get(10)
     assert line.consumer.get(10) == result(0, "unpickled")
+
+
+class Taken(deque[Any]):
+    """The signal comes while a message is taken: also after a call of C's, Python looks for signals."""
+
+    def popleft(self) -> Any:
+        message = super().popleft()
+        signal.raise_signal(signal.SIGUSR1)
+        return message
+
+
+def test_an_interrupt_as_a_message_is_taken_does_not_count_as_one_while_waiting(interrupts: None) -> None:
+    queue = ThreadQueue(WORLD, 7)
+    queue._messages = Taken()
+
+    def put() -> None:
+        wait_until(lambda: queue.waiting)
+        queue.put(result(0))
+
+    other = threading.Thread(target=put)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        queue.get(20)
+    other.join()
+    assert not queue._messages and not queue.waiting
 
 
 def test_the_queue_between_threads_keeps_the_order(emitted: list[tuple[Kind, int]]) -> None:

@@ -22,6 +22,7 @@ from minidl import shutdown
 from minidl.events import Kind
 from tests.minidl.dying import (
     Keys,
+    Stream,
     Stuck,
     batches,
     loader_of,
@@ -31,7 +32,7 @@ from tests.minidl.dying import (
     workers,
 )
 from tests.minidl.mains import Mains
-from tests.minidl.observing import recorder
+from tests.minidl.observing import emitted, recorder
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is the machine's
 
@@ -182,6 +183,57 @@ def test_a_stopped_worker_is_killed(impatient: None) -> None:
     assert [worker.exitcode for worker in started] == [0, -signal.SIGKILL]
 
 
+def test_a_loader_that_a_daemon_thread_builds_is_shut_down_at_exit(mains: Mains, tmp_path: Path) -> None:
+    """In good order: multiprocessing would terminate its worker, which then could not tidy up."""
+    program = """
+        from multiprocessing.util import Finalize
+
+        drawing = threading.Event()
+        class Waits:
+            def __iter__(self):
+                yield [0]
+                wait_until((FOLDER / "worker").exists)
+                drawing.set(), threading.Event().wait()
+
+        def begin(worker_id):
+            Finalize(None, (FOLDER / "tidied").touch, exitpriority=1), (FOLDER / "worker").touch()
+
+        loader = minidl.DataLoader(
+            range(9), batch_sampler=Waits(), num_workers=1, worker_init_fn=begin, multiprocessing_context="fork"
+        )
+        threading.Thread(target=list, args=(loader,), daemon=True).start()
+        drawing.wait()
+    """
+    mains.start(program, tmp_path)
+    assert mains.end(limit=10) == (0, "") and (tmp_path / "tidied").exists()
+
+
+def test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch(forker: Mains, tmp_path: Path) -> None:
+    """Its worker has ended by itself: what it made is main's. (torch's manager removes the name.)"""
+    before = shared_memory_names()
+    program = """
+        import torch.multiprocessing as mp
+
+        mp.set_sharing_strategy("file_system")
+        box = mp.SimpleQueue()
+        child = mp.get_context("fork").Process(target=lambda: sys.exit(int(box.get())))
+        child.start()
+        (batch,) = minidl.DataLoader([7], num_workers=1, transport="torch", multiprocessing_context="fork")
+        box.put(batch)
+        child.join()
+        sys.exit(child.exitcode)
+    """
+    forker.start(program, tmp_path)
+    assert forker.end(limit=20) == (7, "")
+    wait_until(lambda: shared_memory_names() <= before)
+
+
+def test_after_a_stream_no_batch_is_left_to_be_yielded() -> None:
+    with emitted() as events:
+        list(loader_of(Stream(8)))
+    assert [value for kind, _, _, _, _, value, _ in events if kind == Kind.SHUTDOWN_BEGIN] == [0]
+
+
 def test_a_second_shutdown_does_nothing() -> None:
     iterator = iter(loader_of(Keys(40), pin_memory="host"))
     next(iterator)
@@ -239,16 +291,16 @@ def test_an_exception_in_the_training_step_leaves_no_worker() -> None:
 
 def test_nothing_is_emitted_after_the_shutdown() -> None:
     """A feeder that is slow to run its last line is waited for: its thread is one of those that must not be left."""
-    emitted: list[int] = []
+    kinds: list[int] = []
     over = threading.Event()
 
     def slow_feeder(kind: int, *_: Any) -> None:
         if kind == Kind.FEEDER_END and threading.current_thread() is not threading.main_thread():
             over.wait(0.2)  # without the wait for it, main is over long before
-        emitted.append(kind)
+        kinds.append(kind)
         if kind == Kind.SHUTDOWN_END:
             over.set()
 
     with recorder(slow_feeder):
         list(minidl.DataLoader(range(4), num_workers=2, transport="torch"))
-    assert emitted[-2:] == [Kind.SHUTDOWN_END, Kind.EPOCH_END] and emitted.count(Kind.FEEDER_END) == 2
+    assert kinds[-2:] == [Kind.SHUTDOWN_END, Kind.EPOCH_END] and kinds.count(Kind.FEEDER_END) == 2

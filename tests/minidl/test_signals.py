@@ -11,6 +11,8 @@ import threading
 import time
 import types
 from collections.abc import Iterator
+from multiprocessing import forkserver
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ import minidl
 from minidl import DataLoader
 from minidl.deaths import explain_death, shorten
 from minidl.world.real import RealWorld
-from tests.minidl.dying import Keys, batches, loader_of, take_all
+from tests.minidl.dying import Keys, Stuck, batches, loader_of, take_all, workers
 
 pytestmark = pytest.mark.timeout(30)
 WORLD = RealWorld()
@@ -47,6 +49,24 @@ def test_a_signal_is_named_with_its_usual_cause(number: int, name: str, cause: s
     text = explain_death(WORLD, process, 2, [])
     assert text.startswith(f"DataLoader worker (pid {process.pid}) {name} This was worker 2. It had no task.")
     assert cause in text
+
+
+def test_the_exit_code_may_come_after_the_end() -> None:
+    """Under forkserver: the server passes it on, when its turn comes."""
+    process = multiprocessing.get_context("forkserver").Process(target=signal.pause)
+    process.start()
+    waiter, server = WORLD.waiter(), forkserver._forkserver._forkserver_pid
+    ending = WORLD.end_of(process)
+    waiter.add(ending, "ended")
+    os.kill(server, signal.SIGSTOP)
+    process.kill()
+    goes_on = threading.Timer(0.1, os.kill, (server, signal.SIGCONT))
+    try:
+        assert waiter.wait(10) == ["ended"]
+    finally:
+        goes_on.start()
+    assert "is killed by signal: Killed." in explain_death(WORLD, process, 0, [])
+    goes_on.join()
 
 
 def test_tasks_are_named_and_shortened() -> None:
@@ -162,11 +182,12 @@ def test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader() -> No
 
 
 class CtrlC:
-    """Within it Ctrl-C comes when next() calls its n-th function: there, and at jumps backwards, Python looks for
-    signals. `came` tells whether there were that many."""
+    """Within it Ctrl-C comes when next(), or the function `caller` itself, calls its n-th function (of those with the
+    name `callee`): there, and at jumps backwards, Python looks for signals. `came` tells whether there were that many.
+    """
 
-    def __init__(self, number: int) -> None:
-        self.left, self.came = number, False
+    def __init__(self, number: int, caller: str = "", callee: str = "") -> None:
+        self.left, self.caller, self.callee, self.came = number, caller, callee, False
 
     def __enter__(self) -> CtrlC:
         sys.settrace(self.look)
@@ -178,9 +199,9 @@ class CtrlC:
 
     def look(self, frame: types.FrameType, event: str, argument: object) -> None:
         caller = frame.f_back
-        while caller is not None and caller.f_code.co_name != "_next_data":
-            caller = caller.f_back
-        if caller is not None and not self.came:
+        while caller is not None and caller.f_code.co_name != (self.caller or "_next_data"):
+            caller = None if self.caller else caller.f_back
+        if caller is not None and not self.came and self.callee in ("", frame.f_code.co_name):
             self.left -= 1
             if self.left < 0:
                 self.came = True
@@ -208,3 +229,48 @@ def test_wherever_ctrl_c_comes_in_next_no_batch_is_missing_in_silence() -> None:
             assert taken == list(range(6)), number
             harmless += 1
     assert harmful > 5 and taken == [0, 1]
+
+
+def test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated() -> None:
+    for number in itertools.count():
+        loader = DataLoader(range(2), batch_size=None)
+        with CtrlC(number, "_new_epoch") as ctrl_c:
+            iter(loader)
+        assert list(loader) == [0, 1]
+        if not ctrl_c.came:
+            break
+    assert number > 3
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_worker(number: int) -> None:
+    with CtrlC(number, "start_workers", "close") as ctrl_c:
+        iter(loader_of(Keys(4), num_workers=1))
+    assert ctrl_c.came and not workers()
+
+
+def test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end() -> None:
+    iterator = iter(loader := loader_of(Keys(4), persistent_workers=True))
+    assert take_all(iterator, seen := []) == "" and seen == batches(4)
+    with CtrlC(0, "_begin_epoch") as ctrl_c:
+        iter(loader)
+    assert ctrl_c.came and next(iterator, "over") == "over"
+    assert [batch.tolist() for batch in loader] == batches(4)
+
+
+def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted(tmp_path: Path) -> None:
+    """A handler of the program's takes a batch from the same iterator, which waits for a batch."""
+    iterator = iter(loader_of(Stuck(4, 0, tmp_path / "begun"), num_workers=1, timeout=1))
+
+    def handler(number: int, frame: Any) -> None:
+        os.kill(workers()[0].pid, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="Killed"):
+            next(iterator)
+
+    previous = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(RuntimeError, match="Killed"):
+            next(iterator)
+    finally:
+        signal.signal(signal.SIGALRM, previous)

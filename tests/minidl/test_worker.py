@@ -180,6 +180,20 @@ class Swallows(Keys):
         return super().__getitem__(key)
 
 
+def name_of_worker(samples: list[Any]) -> str:
+    return Path("/proc/self/comm").read_text().strip()
+
+
+def test_a_worker_has_a_name_for_the_systems_tools() -> None:
+    assert list(loader_of(Keys(2), collate_fn=name_of_worker)) == ["pt_data_worker"]
+
+
+def test_a_worker_that_crashes_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="Segmentation fault"):
+        list(loader_of(Keys(2, "crash", at=1)))
+    assert "segmentation fault encountered in worker" in capfd.readouterr().err
+
+
 def test_a_worker_ends_at_an_interrupt_that_python_swallowed() -> None:
     iterator = iter(loader_of(Swallows(40)))
     with pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):

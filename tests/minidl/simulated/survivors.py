@@ -9,21 +9,23 @@ REASONS = (
     # Nobody looks between the two, or neither depends on the other.
     (r"Room\.__init__: .* after `self\._use", "nobody has the object between the two"),
     (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after", "one flag is as good as another"),
-    (r"start_workers: `index_reader, index_writer = ", "nobody knows of either pipe yet"),
+    (r"start_workers: `index_reader, index_writer = .* after", "nobody knows of either pipe yet"),
     (
         r"start_workers: `iterator\._index_queues\.append.* after `worker = world\.process",
         "neither waits, nor can fail",
     ),
-    (r"start_workers: `iterator\._ending_of\.append", "it is looked up only for an end that has been waited for"),
+    (
+        r"start_workers: `iterator\._ending_of\.append.* after",
+        "it is looked up only for an end that has been waited for",
+    ),
     (r"shutdown\.joined: .*` after `", "only Ctrl-C between the two, in a call that takes no step, could tell"),
     (r"close_queues: `deadline = .*` after `for", "a Ctrl-C in now() finds the queues closed already: no worse"),
     (r"close_queues: `if thread is None.*` after `iterator\._endings", "each closes something else, and neither waits"),
-    (r"_new_epoch: `self\._epoch = -1` after `self\._numbered", "only a Ctrl-C between the two lines could tell"),
     (r"pin_device: .* after `found = ", "one warns, the other asks torch: neither depends on the other"),
     (r"explain_death: `if code is not None and code < 0` after", "if the second is true, the first sets `text` alone"),
     (r"check_worker_options: `if prefetch_factor is not None.* after `if prefetch_factor == 0", "never are both true"),
     (r"reducer_override: `if isinstance\(thing, np\.ndarray\).* after `if type\(thing\)", "never are both true"),
-    (r"worker\.run: `job\.world\.(report_crashes|name_thread)", "for the system's tools, in either order"),
+    (r"worker\.run: `job\.world\.(report_crashes|name_thread)\(.*\)` after", "for the system's tools, in either order"),
     (r"seed_everything: `torch\.set_num_threads\(1\)` after `seed = ", "one number does not depend on the other"),
     (
         r"room: `if slot in self\._slots` after `_room = _room or Room",
@@ -47,39 +49,17 @@ REASONS = (
         'they may be ready in any order: see the line "order" in worth.py',
     ),
     (r"_wait: `if not ready` after `self\._take_in", "there is nothing to be taken in of nothing"),
-    (r"__init__: `shut_down_at_exit.* after `self\._reset", "an exit between the two shuts down in the `except` arm"),
-    (r"_reset: `self\._begin_epoch.* after `self\._send_idx", "it does not look at the number"),
     (r"_reset: `self\._workers_num_tasks = .* after `if not first_iter`", "the handshake counts no tasks"),
     (r"_resume_workers: `self\._workers_status = .* after `for index_queue", "`put` notices no death"),
-    (
-        r"explain_death: `process\.join.* after `code = ",
-        "asking for the code reaps as well, where an end is seen by a pidfd",
-    ),
-    (
-        r"check_health: `raise RuntimeError",
-        "two threads must meet between two lines of _next_data where none can lose its turn",
-    ),
     (r"_forward: `queue, worker_id = self\._name` after", "only the feeder's name depends on it"),
     (r"_forward: `self\._feeder = None` after", "what is sent meanwhile does not look at the feeder"),
     (r"_read_to_the_end: `if channel\.open` after", "each takes off something else"),
-    (
-        r"ThreadQueue\.get: `self\.waiting = False` after",
-        "Python looks for signals where it calls a function of its own or jumps back: not between these two",
-    ),
     (r"start_pin_thread: `data_queue = .* after `device = ", "the queue does not depend on the device"),
     (r"worker\.run: `if slots` after `worker = Worker", "what stacks batches is asked for later, by the first of them"),
-    (
-        r"end_pin_thread: .* without `thread\.is_alive",
-        "Ctrl-C would have to come inside `start`, before there is a thread",
-    ),
     (r"__init__: `transport_of\(.* after `if num_workers", "one may raise, the other fills in a default for itself"),
     (
         r"_try_put_index: `self\._task_info\[.* after",
         "only Ctrl-C between: then next() raises, and _reset begins both anew",
-    ),
-    (
-        r"_try_put_index: `if worker_id is None` after `self\._task_info",
-        "nothing looks at tasks from _send_idx on, and the next one sent takes the entry",
     ),
     (
         r"_next_data: `if self\._failure.* after `if self\._world",
@@ -100,11 +80,11 @@ REASONS = (
     ),
     (r"Consumer\.close: `self\._waiter\.close\(\)` after", "each closes something else, and neither waits"),
     (r"Consumer\.__init__: `self\.waiting = False` after", "nobody has the object between the two"),
-    (r": `queue, worker_id = self\._name` after", "only events need the names"),
+    (r"Producer\.close: `queue, worker_id = self\._name` after", "only events need the names"),
     (r"shut_down: `signals\.unwatch\(iterator\)` after `if all_ended", "unwatch() is seen by no event"),
     (
         r"shut_down: `close_queues\(iterator\)` after `signals\.unwatch",
-        "_look does nothing for an iterator whose frames it finds below it: no worse",
+        "_look does nothing below the loader; while another thread shuts down, it may look in either order",
     ),
     (
         r"tell_to_stop: `index_queue\.put.* after `index_queue\.cancel",
@@ -131,16 +111,11 @@ REASONS = (
         "only Ctrl-C between the two could tell: then next() raises",
     ),
     (r"fail_for_lost_message: `while .* after `if not", "of two causes it names the other"),
-    (
-        r"start_workers: `if worker\.pid is not None` after",
-        "could be seen, by no program yet: Ctrl-C in close() would leave the worker",
-    ),
     # It is the same.
     (
         r"wait_for_workers: `joined\(iterator, worker_id\)` is left",
         "use_force reports those that have ended: a step later",
     ),
-    (r"use_force: .* without `worker\.exitcode or", "only a needless look: who ends by itself leaves no names"),
     (r"_get_iterator: `self\.num_workers > 0` is always True", "the check itself passes over no workers"),
     (r"SerialIterator\.__init__: `self\._position\.source = .* after", "going on does not look at it"),
     (r"(Handles\.room|Consumer\._next_channel): `return None` is left", "it returns None anyway"),
@@ -171,7 +146,10 @@ REASONS = (
         "only slower: the loop finds what has arrived",
     ),
     (r"reducer_override: -1 in place of 0", "more than half of a storage is sent whole, from 0"),
-    (r"SerialIterator\.__init__: .* without `saved is not None`", "`goes_on` implies it: only the type checker cares"),
+    (
+        r"SerialIterator\.__init__: .* and goes_on` without `saved is not None`",
+        "`goes_on` implies it: only the type checker cares",
+    ),
     (r"SerialIterator\._next_data: `self\._source\.failed\.append.*` twice", "only whether it is there is asked"),
     (r"joined: `iterator\._joined\.add\(worker_id\)` twice", "it is a set"),
     (r"use_force: .* without `worker\.pid`", "a process that was never started has no exit code either"),
@@ -181,28 +159,26 @@ REASONS = (
         "nothing else of the new epoch was sent yet, and a Died has raised",
     ),
     (r"join_thread: None in place of timeout", "the loader gives none; tests do, to fail instead of hanging"),
-    (
-        r"pin_loop: (`torch\.set_num_threads\(1\)` is left|2 in place of 1)",
-        "how many cores a copy takes, only real time shows",
-    ),
     (r"_is_plain: .* without `tensor\._is_zerotensor", "its memory cannot be had either way: the same error"),
     (r"Packer\.__init__: (-1|1) in place of 0", "only the largest counts"),
     (r"pack: `not taken and needed .* without `not taken`", "what lies in the slot is copied once more, and sent"),
     (r"ThreadQueue\.__init__: `self\.waiting = False` is left out", "every next() sets it before anybody asks"),
-    (r"_read_to_the_end: `channel\.open` is always False", "a pipe that others keep open is silent until its end"),
     (r"_write: `sum\(.* < ONE_WRITE` is always", "only more system calls, or one copy more"),
     (r"DirectProducer\._send: `self\._unwritten\.get\(\)` is left", "only slower: the feeder writes all from then on"),
     (r"(_is_row_major: .* without `tensor\.stride|_strides: `return .* is left)", "only slower: `part` for `whole`"),
     (
-        r"(Consumer\.(get|_wait|_read_to_the_end)|\w+_workers|close_queues|signals\._look|notice_deaths|_unnoticed)"
+        r"(Consumer\.(get|_wait|_read_to_the_end)|\w+_workers|close_queues|signals\._look|_unnoticed)"
         r": -1.* in place of 0",
         "a wait for less than no time looks once, as well",
     ),
-    (r"lay_out: -?1 in place of 0", "nothing lies in an empty range, wherever it begins"),
+    (r"lay_out: -?1 in place of 0", "nothing lies in an empty range, and at address 0 only what is empty"),
     (r"Producer\.close: `self\._buffer\.put\(LAST\)` twice", "the feeder ends at the first"),
-    (r"_try_put_index: .*(assert|_tasks_outstanding < max_tasks)", "the assertion states what its callers see to"),
     (
-        r"(reducer_override: `number == count and .*`|_is_row_major: `not tensor\.is_contiguous\(\)`) is always ",
+        r"_try_put_index: (`assert .* after|.*_tasks_outstanding < max_tasks)",
+        "the assertion states what its callers see to",
+    ),
+    (
+        r"(reducer_override: `number == .* is always False|_is_row_major: `not .* is always True)",
         "only slower: `part` builds the same tensor as `whole`",
     ),
     (
@@ -210,7 +186,7 @@ REASONS = (
         "close_queues cancels again, and nobody joins before: one event fewer",
     ),
     (
-        r"StreamEnd\(worker_id\)",
+        r"worker_id \+ 1 in `StreamEnd\(worker_id\)",
         "the Result around it says which worker; nobody reads this but exercise 6, which compares",
     ),
     # Only elsewhere.
@@ -220,6 +196,54 @@ REASONS = (
 
 # The same, and the test that kills it: `python -m tests.minidl.simulated.killing --tests` runs these.
 KILLED_BY = (
+    (
+        r"^pinning\.pin_loop: (`(torch\.set_num_threads|world\.name_thread)\(.*\)` is left|2 in place of 1)",
+        "tests/minidl/test_pinning.py::test_the_pin_thread_has_a_name_and_takes_one_core",
+    ),
+    (
+        r"^shutdown\.end_pin_thread: .* without `thread\.is_alive",
+        "tests/minidl/test_pinning.py::test_a_pin_thread_that_cannot_start_is_not_waited_for",
+    ),
+    (
+        r"^queues\.ThreadQueue\.get: `self\.waiting = False` after",
+        "tests/minidl/test_queues.py::test_an_interrupt_as_a_message_is_taken_does_not_count_as_one_while_waiting",
+    ),
+    (
+        r"^worker\.run: `job\.world\.name_thread\(.*\)` is left",
+        "tests/minidl/test_worker.py::test_a_worker_has_a_name_for_the_systems_tools",
+    ),
+    (
+        r"^parallel\.ParallelIterator\.__init__: `shut_down_at_exit.* after `self\._reset",
+        "tests/minidl/test_shutdown.py::test_a_loader_that_a_daemon_thread_builds_is_shut_down_at_exit",
+    ),
+    (
+        r"^shutdown\.use_force: .* without `worker\.exitcode or",
+        "tests/minidl/test_shutdown.py::test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch",
+    ),
+    (
+        r"_try_put_index: `if worker_id is None` after `self\._task_info",
+        "tests/minidl/test_shutdown.py::test_after_a_stream_no_batch_is_left_to_be_yielded",
+    ),
+    (
+        r"^deaths\.explain_death: `process\.join.* after `code = ",
+        "tests/minidl/test_signals.py::test_the_exit_code_may_come_after_the_end",
+    ),
+    (
+        r"_new_epoch: `self\._epoch = -1` after `self\._numbered",
+        "tests/minidl/test_signals.py::test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated",
+    ),
+    (
+        r"^startup\.start_workers: `if worker\.pid is not None` after",
+        "tests/minidl/test_signals.py::test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_worker",
+    ),
+    (
+        r"_reset: `self\._begin_epoch.* after `self\._send_idx",
+        "tests/minidl/test_signals.py::test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end",
+    ),
+    (
+        r"^deaths\.check_health: `raise RuntimeError.* is left",
+        "tests/minidl/test_signals.py::test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted",
+    ),
     (
         r"^pickling\.Pickled\.__init__: `self\.dispatch_table = reducers` is left",
         "tests/minidl/test_transport.py::test_every_kind_of_data_arrives_as_by_torchs_transport",
