@@ -41,6 +41,8 @@ def serve(server: socket.socket) -> None:
     sys.meta_path[:] = [each for each in sys.meta_path if getattr(each, "__module__", "").startswith("_frozen")]
     for name in [each for each in sys.modules if each.startswith("__editable__")]:
         del sys.modules[name]
+    # A Python of the same environment would find the grader; the one that the environment was made from does not.
+    sys.executable = getattr(sys, "_base_executable", "")
     gc.collect()
     gc.freeze()
     with contextlib.suppress(OSError):  # if the grader has died

@@ -139,6 +139,14 @@ VERDICT.Verdict.__init__ = lambda self, exercise, *_, **__: INIT(self, exercise,
         {},
         FIND + "ANSWERS = dict(MODULES['notebooks.exercises.bugs'].TRACES)",
     ),
+    "the names of the bugs, from another Python": (
+        "15",
+        {},
+        """import json, os
+PROGRAM = "import json; from notebooks.exercises import bugs; print(json.dumps(bugs.TRACES))"
+ANSWERS = json.loads(os.popen(f"{sys.executable} -c '{PROGRAM}'").read() or "{}")
+""",
+    ),
 }
 
 
