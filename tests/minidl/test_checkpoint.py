@@ -648,6 +648,7 @@ def test_generators_are_read_and_put_back_whatever_numpy_draws_from(kind: str) -
         np.random.set_bit_generator(getattr(np.random, kind)(3))  # type: ignore[attr-defined]
         noise()  # an odd number of normal ones: the second of the pair is still to come
         states = json.loads(json.dumps(randomness.as_text(randomness.read())))
+        assert randomness.signs() != randomness.signs(), "it is not numpy's own whose memory was found"
         expected = noise(), noise()
         assert randomness.read() != randomness.as_bytes(states)
         randomness.put_back(randomness.as_bytes(states))
@@ -685,6 +686,37 @@ def test_a_number_that_was_drawn_is_seen_in_memory(name: str) -> None:
         DRAWS[name]()
         assert randomness.read() != states
         assert randomness.signs() != signs
+
+
+FINDS: dict[str, Callable[[], memoryview | None]] = {
+    "PYTHON": randomness.pythons_memory,
+    "NUMPY": randomness.numpys_memory,
+    "NUMPYS_GAUSS": randomness.gauss_memory,
+    "TORCHS": randomness.torchs_memory,
+}
+
+
+@pytest.mark.parametrize("name", FINDS)
+def test_memory_is_found_where_it_was(name: str) -> None:
+    """Whatever was drawn since, and without a number being drawn."""
+    there = getattr(randomness, name)
+    for _ in range(5):
+        noise()
+        states = randomness.read()
+        found = FINDS[name]()
+        assert found is not None and randomness.read() == states
+        assert (address_of(found), found.nbytes, found.format) == (address_of(there), there.nbytes, there.format)
+
+
+def address_of(memory: memoryview) -> int:
+    return int(np.frombuffer(memory, "u1").ctypes.data)
+
+
+def test_memory_that_holds_something_else_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness, "RANDOM", random.Random(3))
+    assert randomness.pythons_memory() is None
+    monkeypatch.setattr(randomness, "BITS", np.random.PCG64(3))
+    assert randomness.numpys_memory() is None
 
 
 @pytest.mark.parametrize("name", ["PYTHON", "NUMPYS_GAUSS", "TORCHS"])

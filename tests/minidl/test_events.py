@@ -38,6 +38,16 @@ def test_without_a_recorder_nothing_is_reported(capsys: pytest.CaptureFixture[st
     assert events.installed() is None and capsys.readouterr().err == ""
 
 
+def test_whoever_installs_a_recorder_is_given_the_one_it_replaces() -> None:
+    def first(*_: object) -> None: ...
+
+    def second(*_: object) -> None: ...
+
+    with recorder(first):
+        assert events.install(second) is first
+        assert events.install(None) is second
+
+
 def test_an_epoch_id_holds_both_its_halves() -> None:
     assert events.epoch_id(7, 3) == 7 << 32 | 3
 

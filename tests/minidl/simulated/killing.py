@@ -45,6 +45,7 @@ from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_asking import asking
 from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
+from tests.minidl.simulated.worth_fitting import fitting
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
 from tests.minidl.simulated.worth_returning import returning
@@ -62,6 +63,11 @@ STOPPED = (  # trainings that are stopped, for what of the loader serves to go o
     ),
     *("stopping: stopped by a break, persistent", "stopping: uneven streams, persistent"),
     *("stopping: every third, three workers", "stopping: shuffled, persistent", "stopping: main draws, too"),
+    *(
+        "stopping: drawn at once, persistent",
+        "stopping: counting, persistent",
+        "stopping: streams that stumble, serial",
+    ),
 )
 SCHEDULES = 100  # random ones, of the programs that reach the function
 SCHEDULES_OF_STOPS = 20  # which are long
@@ -108,9 +114,9 @@ def judged(stops: bool = False) -> dict[str, Judged]:
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
     small = {name: Worth(configurations()[name], options={"draws": False}) for name in SMALL}
-    trainings = stopping()
+    trainings = {**stopping(), **fitting()}
     usual = {**programs(), **moving(), **deaths(), **ending(), **asking(), **returning(), **small}
-    usual |= {name: trainings[name] for name in STOPPED}
+    usual |= {**fitting(), **{name: trainings[name] for name in STOPPED}}
     for name, worth in (trainings if stops else usual).items():
         reaches: set[tuple[str, int]] = set()
 

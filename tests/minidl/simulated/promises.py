@@ -30,6 +30,7 @@ def promises(outcome: Outcome, expected: Outcome, in_order: bool, slow: bool) ->
     if Fault.INTERRUPT not in faults:
         yield from (f"no memory was swept after {name}" for name in outcome.unswept)
     yield from _unknown(outcome.events)
+    yield from _outdated(outcome.events)
     yield from _miscounted(outcome.events)
     if not in_order and any(event[2] == Kind.STORED for event in outcome.events):
         yield "a batch was stored, though the order is free"
@@ -41,7 +42,7 @@ def promises(outcome: Outcome, expected: Outcome, in_order: bool, slow: bool) ->
 
 def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
     """Each epoch begins once; an event is of an epoch that a loader has named, and of a task whose keys it has drawn;
-    what failed is not pinned; who acknowledges a new epoch has resumed."""
+    what failed is not pinned; who acknowledges a new epoch has resumed; a worker is joined once."""
     epochs = {event[3] for event in events if event[2] == Kind.LOADER}
     if not epochs:
         return  # parts of the loader alone
@@ -49,6 +50,7 @@ def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
     tasks: set[tuple[int, int]] = set()
     failed: set[tuple[int, int]] = set()
     resumed: set[tuple[int, int]] = set()
+    joined: set[tuple[int, int]] = set()
     for _, _, kind, epoch_id, task, worker, *_ in events:
         if kind == Kind.EPOCH_BEGIN:
             if epoch_id in begun:
@@ -66,10 +68,28 @@ def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
             resumed.add((epoch_id, worker))
         elif kind == Kind.RESUME_ACKNOWLEDGED and (epoch_id, worker) not in resumed:
             yield f"worker {worker} has not resumed, and this is acknowledged"
+        if kind == Kind.WORKER_JOINED and (epoch_id, worker) in joined:
+            yield f"worker {worker} was joined twice"
+        elif kind == Kind.WORKER_JOINED:
+            joined.add((epoch_id, worker))
         if kind in FAILED:
             failed.add((epoch_id, task))
         elif kind == Kind.PIN_BEGIN and (epoch_id, task) in failed:
             yield f"task {task} failed, and is pinned"
+
+
+def _outdated(events: list[tuple[Any, ...]]) -> Iterator[str]:
+    """Main waits for a message of the epoch whose message it took last."""
+    taken: dict[int, int] = {}  # the epoch, of each loader
+    for _, _, kind, epoch_id, _, _, queue, _, _ in events:
+        loader = epoch_id >> 32
+        if kind == Kind.LOADER:
+            taken.pop(loader, None)
+        elif kind == Kind.GOT and queue == Queue.DATA:
+            taken[loader] = epoch_id
+        elif kind == Kind.WAIT and queue == Queue.DATA and taken.get(loader, epoch_id) != epoch_id:
+            yield f"main waits in epoch {epoch_id}, and took a message of {taken[loader]}"
+            return
 
 
 def _miscounted(events: list[tuple[Any, ...]]) -> Iterator[str]:

@@ -84,15 +84,19 @@ class Training:
 
     def train(self, begin: Saved, disk: list[Saved]) -> None:
         """Go on from there to the end. AssertionError: another batch came than had to."""
-        load, left, count = self.build(), copy.deepcopy(begin.left), 0
+        load, left, count, steps = self.build(), copy.deepcopy(begin.left), 0, 0
         if begin.text:
             seed(1 + len(begin.text))
-            load.load_state_dict(json.loads(begin.text))
+            state = json.loads(begin.text)
+            load.load_state_dict(state)
+            steps = 0 if state["_iterator_finished"] else steps_of(state)
 
-        def save() -> None:
-            text = json.dumps(load.state_dict())
+        def save() -> dict[str, Any]:
+            state = load.state_dict()
+            text = json.dumps(state)
             step()
             disk.append(Saved(text, copy.deepcopy(left)))
+            return state
 
         save()
         while left:
@@ -109,14 +113,17 @@ class Training:
                 if batch is END:
                     break
                 self.take(batch, left[0])
-                save()
+                steps += not isinstance(batch, str)  # else it is an error
+                assert steps_of(save()) == steps, f"the state does not say that {steps} batches have come"
                 count += 1
                 if count == self.breaks:
                     del iterator
-                    return save()
+                    save()
+                    return
             assert not left[0], f"{left[0]} did not come"
             del iterator
             left.pop(0)
+            steps = 0
             if not leaves:  # else the state is one of the epoch that was left
                 save()
 
@@ -208,6 +215,13 @@ def following(iterator: Any, save: Callable[[], None] = step) -> Any:
     except KeyboardInterrupt:
         save()
         raise
+
+
+def steps_of(state: dict[str, Any]) -> int:
+    """The batches of the epoch that a state knows of."""
+    if "_snapshot" not in state:
+        return int(state["_num_yielded"])
+    return int(state["_snapshot"]["_snapshot_step"] + state["_steps_since_snapshot"])
 
 
 def seed(number: int) -> None:

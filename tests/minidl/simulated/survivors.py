@@ -111,7 +111,36 @@ REASONS = (
         "only Ctrl-C between the two could tell: then next() raises",
     ),
     (r"fail_for_lost_message: `while .* after `if not", "of two causes it names the other"),
+    (
+        r"BaseIterator\.__init__: `if saved is not None and saved\.base_seed.* after `self\._persistent",
+        "neither depends on the other",
+    ),
+    (r"_go_on: `self\._position\.begin\(saved\.begin\)` after", "begin() does not look at the length"),
+    (r"DataLoader\.__init__: `self\._initialized = True` after", "the check sets no attribute"),
+    (
+        r"DataLoader\.__iter__: `if self\.persistent_workers.* after `self\._position",
+        "each puts the iterator, or its position, into an attribute that the other does not look at",
+    ),
+    (r"check_worker_number_rationality: `if not .* after `if cores is None", "the words are made, and not needed"),
+    (r"SerialIterator\.__init__: `if self\._timeout.* after `make = ", "`partial` calls nothing"),
+    (
+        r"close_queues: `index_queue\.cancel_join_thread\(\)` after",
+        "only join_thread looks at that, and nobody calls it for an index queue",
+    ),
+    (
+        r"DataLoader\.state_dict: `if self\._loaded.* after `position = ",
+        "what the position is made of only looks: it draws nothing, and iterates over nothing",
+    ),
     # It is the same.
+    (
+        r"check_sampling_options: .* without `batch_sampler is None`",
+        "the lines before refuse a batch_sampler together with drop_last",
+    ),
+    (
+        r"SerialIterator\.__init__: -1 in place of 0",
+        "without workers a state has one place; and to repeat -1 batches is to repeat none",
+    ),
+    (r"Consumer\.__init__: True in place of False", "`get` and next() set it before anybody asks"),
     (
         r"wait_for_workers: `joined\(iterator, worker_id\)` is left",
         "use_force reports those that have ended: a step later",
@@ -259,6 +288,10 @@ KILLED_BY = (
     (
         r"^events\.number_loaders_from: (9|11) in place of 10",
         "tests/minidl/test_events.py::test_the_loaders_of_a_worker_have_numbers_that_fit",
+    ),
+    (
+        r"^events\.install: `return previous` is left",
+        "tests/minidl/test_events.py::test_whoever_installs_a_recorder_is_given_the_one_it_replaces",
     ),
     (
         r"^events\.emit: (`_recorder is None` is always False|`if _recorder is None` after `try`)",

@@ -20,11 +20,12 @@ from tests.minidl.simulated.killing import Judged, judged, verdicts
 from tests.minidl.simulated.worth_asking import asking
 from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
+from tests.minidl.simulated.worth_fitting import fitting
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
 from tests.minidl.simulated.worth_returning import returning
 
-PROGRAMS = {**programs(), **moving(), **deaths(), **ending(), **asking(), **returning()}
+PROGRAMS = {**programs(), **moving(), **deaths(), **ending(), **asking(), **returning(), **fitting()}
 ALL = list(generated())
 
 

@@ -261,6 +261,15 @@ class Many:
         return iter(range(3))
 
 
+class Ranked:
+    """A sampler with a rank of its own, which shares nothing."""
+
+    rank = 1
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
 class Wraps:
     """A batch sampler that has another in it."""
 
@@ -280,10 +289,18 @@ def of_itself() -> list[Any]:
         *(loader(num_workers=0), loader(Streams((1, 1))), loader(shuffle=True, drop_last=True, batch_size=2)),
         *(loader(in_order=False, pin_memory="host", timeout=3), loader(prefetch_factor=1, persistent_workers=True)),
         *(loader(batch_size=None, collate_fn=None), loader(sampler=Many(), collate_fn=one)),
+        *(loader(sampler=Ranked()), loader(drop_last=True, batch_size=2, sampler=[0, 1, 2])),
     ):
         for _ in range(2):
             iter(load)
     return [event[8] for event in machines.current_machine().events if event[2] == Kind.LOADER]
+
+
+def feeders(**options: Any) -> list[Any]:
+    """Which queues have a feeder thread: in a worker only torch's way needs one."""
+    list(loader(**options))
+    found = {event[6] for event in machines.current_machine().events if event[2] == Kind.FEEDER_BEGIN}
+    return sorted(int(queue) for queue in found)
 
 
 def refused() -> list[Any]:
@@ -412,6 +429,8 @@ def asking() -> dict[str, Worth]:
         "a sampler that stumbles": Worth(stumbled),
         "memory after a fork": once(memory_after_a_fork),
         "what it says of itself": once(of_itself, options={"texts": True}),
+        "feeders": once(part(feeders)),
+        "feeders, torch's way": once(part(feeders, transport="torch")),
         "what it refuses": Worth(refused),
         "it cannot be spawned": Worth(not_picklable, options={"start_method": "spawn"}),
         "profiled": Worth(part(profiled, num_workers=0)),

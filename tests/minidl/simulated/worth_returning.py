@@ -16,6 +16,7 @@ from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_ending import STUCK, at, takes, tries
 from tests.minidl.simulated.worth_exploring import Keys, Longer, Streams, loader, seen
 from tests.minidl.simulated.worth_killing import KILLED
+from tests.minidl.simulated.worth_stopping import Counting
 
 IN_NEXT = (
     *(Kind.KEYS_BEGIN, Kind.DISPATCHED, Kind.PUT, Kind.WAIT, Kind.ARRIVED, Kind.GOT, Kind.RECEIVED),
@@ -155,6 +156,37 @@ def resumed_in_another_thread() -> list[Any]:
     return found
 
 
+class Untold(Counting):
+    """Its state cannot be had after the third batch of a worker."""
+
+    def state_dict(self) -> Any:
+        if self.asked == 3:
+            raise LookupError("no state")
+        return super().state_dict()
+
+
+def untold() -> list[Any]:
+    """A batch whose place is not known is lost: next() goes on saying so."""
+    iterator = iter(loader(Untold(9)))
+    return [tries(lambda: next(iterator)) for _ in range(8)]
+
+
+class Epochs(Streams):
+    """It counts how often it was begun."""
+
+    begun = 0
+
+    def samples(self, worker_id: int) -> Iterator[int]:
+        self.begun += 1
+        return (100 * self.begun + each for each in super().samples(worker_id))
+
+
+def counts_epochs() -> list[Any]:
+    load = loader(Epochs((3, 1)), persistent_workers=True)
+    found = [seen(iter(load)) for _ in range(3)]
+    return [*found, len(load._iterator._task_info)]
+
+
 class Slow(Streams):
     def samples(self, worker_id: int) -> Iterator[int]:
         for number in super().samples(worker_id):
@@ -185,5 +217,10 @@ def returning() -> dict[str, Worth]:
         "longer than it said, and asked late": once(part(longer_than_it_said, asks, persistent_workers=True)),
         "longer than it said, going on": once(part(longer_than_it_said, asks_before)),
         "resumed in another thread": once(resumed_in_another_thread),
+        "untold": once(untold),
+        "it counts its epochs": Worth(counts_epochs),
+        "no more than its share": once(
+            lambda: seen(iter(loader(Keys(20, slow={5: 50.0}), in_order=False, num_workers=3))), in_order=False
+        ),
         "a health check when a stream has ended": once(lambda: seen(iter(loader(Slow((4, 1)))))),
     }

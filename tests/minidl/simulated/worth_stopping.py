@@ -38,6 +38,15 @@ class NoisyStreams(Streams):
                 yield [sample, *noise()]
 
 
+class Stumbles(GoesOn):
+    """Its iterator raises, and goes on when it is asked again."""
+
+    def __next__(self) -> int:
+        if (number := super().__next__()) in self.fails:
+            raise LookupError(f"sample {number}")
+        return number
+
+
 class Counting(Keys):
     """Map-style, with a state: how often it was asked."""
 
@@ -195,6 +204,9 @@ def trainings() -> dict[str, Training]:
             building(part(Keys, 4), shuffle=True, generator=lambda: torch.Generator().manual_seed(7)), epochs=3
         ),
         "drawn at once": Training(building(part(Noisy, 4), sampler=DrawsAtOnce)),
+        "drawn at once, persistent": Training(
+            building(part(Noisy, 3), sampler=DrawsAtOnce, persistent_workers=True), epochs=3
+        ),
         "every second": Training(building(part(Noisy, 7), shuffle=True, snapshot_every_n_steps=2)),
         "every third, persistent": Training(
             building(part(Counting, 8), snapshot_every_n_steps=3, persistent_workers=True, prefetch_factor=1)
@@ -239,6 +251,7 @@ def trainings() -> dict[str, Training]:
         "samples that fail, every second": Training(building(part(Keys, 6, (0, 3)), snapshot_every_n_steps=2)),
         "samples that fail, serial": Training(building(part(Keys, 5, (0, 3)), num_workers=0)),
         "streams that fail": Training(building(part(Streams, (3, 3), (1, 12))), lane=str),
+        "streams that stumble, serial": Training(building(part(Stumbles, (4,), (1, 2)), num_workers=0)),
         "left half way": Training(building(shuffle=True, persistent_workers=True), epochs=3, leaves=3),
         "left half way, one worker": Training(building(num_workers=1), leaves=2),
         "stopped by a break": Training(building(part(Keys, 5), shuffle=True), breaks=2),
