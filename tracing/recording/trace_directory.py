@@ -214,9 +214,9 @@ def note_own_iterators(directory: Path, loader: str) -> None:
 
 
 def note_unseen_child(directory: Path, command: str, why: str) -> None:
-    """Write down, for the whole run, that a process was started in a way that keeps it from being recorded. (No more
-    than MOST_CHILDREN: a program may start thousands.)"""
-    _note(directory, fmt.UNSEEN_CHILDREN, [command, why], MOST_CHILDREN)
+    """Write down, for the whole run, that a process was started in a way that keeps it from being recorded. (No
+    more than MOST_CHILDREN, and that there were more: a program may start thousands.)"""
+    _note(directory, fmt.UNSEEN_CHILDREN, [command, why], MOST_CHILDREN + 1)
 
 
 def _note(directory: Path, entry: str, new: Any, most: int = 1000) -> None:

@@ -23,14 +23,14 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.recording import file_format as fmt
-from tracing.recording.trace_directory import parts_of, whole
+from tracing.recording.trace_directory import MOST_CHILDREN, parts_of, whole
 from tracing.trace import state_after_event
 from tracing.trace.event_index import Index, Iterator, Lane
 from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError
 from tracing.trace.parts import choose
 from tracing.trace.state import State
 from tracing.trace.tasks import TaskTable
-from tracing.trace.words import child_not_seen, not_seen
+from tracing.trace.words import MORE_NOT_SEEN, child_not_seen, not_seen
 
 if TYPE_CHECKING:
     from minidl.world.simulated import Outcome
@@ -239,7 +239,8 @@ class Trace:
     def lacks(self) -> list[str]:
         """What was not recorded in this run, and could not be: a sentence each."""
         children = fmt.description(whole(self.path)).get(fmt.UNSEEN_CHILDREN, [])
-        return [*map(not_seen, self.unseen), *(child_not_seen(*each) for each in children)]
+        found = [*map(not_seen, self.unseen), *(child_not_seen(*each) for each in children[:MOST_CHILDREN])]
+        return [*found, *[MORE_NOT_SEEN] * (len(children) > MOST_CHILDREN)]
 
     def order(self, loader: int, epoch: int) -> str:
         """The keys of an epoch in the order in which they were drawn, as a hash: equal only for the same keys in the

@@ -101,3 +101,6 @@ def not_seen(loader: str) -> str:
 def child_not_seen(command: str, why: str) -> str:
     """Of a process that the run started, and that was not recorded."""
     return f"A child (`{command}`) was started with {why}: if it loaded anything, that was not seen."
+
+
+MORE_NOT_SEEN = "More children were started in such a way: if they loaded anything, that was not seen."

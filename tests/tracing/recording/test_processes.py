@@ -6,6 +6,7 @@ import _posixsubprocess
 import json
 import os
 import pickle
+import shutil
 import site
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT
 from tracing.recording import file_format as fmt
-from tracing.recording.unseen_children import hiding_flag, watch_for
+from tracing.recording.unseen_children import IN_CHILDREN, RUN, amended, hiding_flag, python_path, watch_for
 from tracing.trace.parts import Part, parts
 from tracing.trace.trace import Trace
 
@@ -297,23 +298,32 @@ SEEN_ANYWAY = f"""
     os.environ['PYTHONPATH'] = PACKAGES
     os.fork() or os.execv(sys.executable, [sys.executable, '-c', code])
     os.wait()
+    os.system(sys.executable + ' -c ' + repr(code))
+    os.environ['PYTHONPATH'] = os.pathsep.join(['own', PACKAGES, BEFORE])
+    subprocess.run([sys.executable, '-c', code], check=True)
 """
 
 
 def write_with_nil(folder: Path, text: str) -> None:
     """The program; and nil.py and nil, which print one line."""
     train = write(folder, text)
-    train.write_text(f"PACKAGES = {str(ROOT)!r}\n{train.read_text()}")
+    begin = f"import os\nPACKAGES, BEFORE = {str(ROOT)!r}, os.environ['PYTHONPATH']\n"
+    train.write_text(begin + train.read_text())
     (folder / "nil.py").write_text("print('ran', flush=True)")
     (folder / "nil").write_text(f"#!{sys.executable}\nprint('ran', flush=True)")
-    (folder / "nil").chmod(0o755)
+    (folder / "alone").write_text(f"#!/usr/bin/env -S {sys.executable} -sI\nprint('ran', flush=True)")
+    for name in ("nil", "alone"):
+        (folder / name).chmod(0o755)
+    (folder / "own").mkdir()
+    (folder / "own" / "sitecustomize.py").write_text("print('customised')")
 
 
 def test_children_with_another_pythonpath_are_parts(tmp_path: Path) -> None:
     """And so is what starts their samplers of memory, which no flag hides: it loads nothing."""
     write_with_nil(tmp_path, SEEN_ANYWAY)
     done = run(tmp_path, "-m", "tracing", "run", "--memory", "-o", "trace", "train.py")
-    assert [yielded(part) for part in parts(tmp_path / "trace")] == [5, 5, 5, 5], done.stderr
+    assert [yielded(part) for part in parts(tmp_path / "trace")] == [5] * 6, done.stderr
+    assert done.stdout == "customised\n"
     assert tracing.load(tmp_path / "trace").lacks == []
 
 
@@ -348,6 +358,12 @@ UNSEEN = {  # program -> how the report names it
         f"subprocess.run(['./nil'], env={OWN})": "A child (`nil`) was started with an environment of its own",
         f"subprocess.run([sys.executable, '-c', {LOADS_AND_STARTS!r}])": " -I nil.py`) was started with -I",
     },
+    "by what runs it": {
+        "subprocess.run(['timeout', '60', sys.executable, '-E', 'nil.py'])": " -E nil.py`) was started with -E",
+        "subprocess.run(['./alone', 'x'])": "A child (`alone x`) was started with -I",
+        "subprocess.run(f'env -i {sys.executable} nil.py', shell=True)": " nil.py`) was started with an environment",
+        "os.system('export PYTHONPATH=$(pwd); ' + sys.executable + ' nil.py x')": " nil.py x`) was started with an env",
+    },
 }  # fmt: skip
 
 
@@ -362,11 +378,53 @@ def test_children_that_cannot_be_seen_are_named(how: str, tmp_path: Path) -> Non
         assert words in sentence and sentence in report
 
 
+def test_what_did_not_start_or_was_only_asked_its_version_is_not_named(tmp_path: Path) -> None:
+    asked = """
+        subprocess.run([sys.executable, "-V"], env={})
+        for start in (lambda: subprocess.run(["not-here/python", "-E"]), lambda: os.execv("python", ["python", "-E"])):
+            try:
+                start()
+            except FileNotFoundError:
+                pass
+        load(3, 0)
+    """
+    write(tmp_path, asked)
+    run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    assert tracing.load(tmp_path / "trace").lacks == []
+
+
+def test_a_child_that_was_not_seen_is_not_said_to_be_one_ranks(tmp_path: Path) -> None:
+    """A report of several processes names it above them all, and keeps the verdict of each."""
+    write(tmp_path, f"for n in '12': subprocess.run([sys.executable, '-c', {CHILD!r}])\nos.system('python3 -I -c 0')")
+    run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    text = run(tmp_path, "-m", "tracing", "report", "trace").stdout
+    assert text.startswith("Note: A child (`python3 -I -c 0`) was started with -I") and text.count("A child") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("PYTHONPATH=$PWD python x", "python x"), ("PYTHONPATH=a:${PYTHONPATH} python x", None),
+        ("A=$(python -V):b PYTHONPATH=$(pwd):$PYTHONPATH python x", None), ("B=$(python -E b) make", "python -E b"),
+        ("unset A PYTHONPATH; python x", "python x"), ("python x PYTHONPATH=y", None), ("python \\\n -E", "python -E"),
+        ("for n in 1; do python -E x; done", "python -E x"), ("/usr/bin/env -u PYTHONPATH A=b python x", "python x"),
+        ("nice -n 5 python x -E", None), ("echo python -E", None), ("python -E x <<E\nit's\nE", "python -E x"),
+    ],
+)  # fmt: skip
+def test_a_shells_commands_are_read_as_it_reads_them(text: str, named: str | None) -> None:
+    finds_us = {**os.environ, RUN: "[]", "PYTHONPATH": IN_CHILDREN}
+    for shell in (["sh", "-c"], ["bash", "-euo", "pipefail", "-lc"]):
+        noted: list[str] = []
+        amended([shutil.which(shell[0])], [*shell, text], finds_us, lambda words, _: noted.append(" ".join(words)))  # noqa: B023
+        assert noted == [named] * (named is not None)
+
+
 def test_a_trace_without_loaders_names_the_children_that_may_have_had_some(tmp_path: Path) -> None:
     write(tmp_path, "for n in range(20): subprocess.run([sys.executable, '-I', '-c', f'print({n})'], check=True)")
     done = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
     assert done.stdout.split() == [str(n) for n in range(20)]
     assert "trace is empty. A child (" in done.stderr and done.stderr.count("was started with -I") == 4
+    assert "More children were started in such a way" in done.stderr
 
 
 def test_what_starts_processes_is_as_before_once_a_run_has_ended(tmp_path: Path) -> None:
@@ -377,7 +435,10 @@ def test_what_starts_processes_is_as_before_once_a_run_has_ended(tmp_path: Path)
     end = watch_for(tmp_path)
     try:
         assert pickle.loads(pickle.dumps(os.system)) is os.system not in before
-        assert os.waitstatus_to_exitcode(os.system("exit 3")) == 3
+        assert os.waitstatus_to_exitcode(os.system(command="exit 3")) == 3
+        if (pid := os.fork()) == 0:
+            os.execve(path=b"/bin/sh", argv=["sh", "-c", "exit 4"], env=os.environ)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
         with pytest.raises(FileNotFoundError, match="not here"):
             subprocess.run([tmp_path / "not here"], check=True)
         assert (
@@ -387,6 +448,17 @@ def test_what_starts_processes_is_as_before_once_a_run_has_ended(tmp_path: Path)
     finally:
         end()
     assert before == started_by()
+
+
+def test_a_childs_pythonpath_is_ours_and_then_the_programs() -> None:
+    for others, path in {
+        None: "",
+        "a": ":a",
+        "a:": ":a:",
+        f"a:{IN_CHILDREN}": ":a:",
+        f"a:{IN_CHILDREN}:b": ":a:b",
+    }.items():
+        assert python_path(others) == IN_CHILDREN + path
 
 
 @pytest.mark.parametrize(

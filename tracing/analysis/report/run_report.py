@@ -174,11 +174,15 @@ def report(run: Trace | Ranks | str | os.PathLike[str], patience: float = math.i
     waited = dict(zip((each.name for each in ranks.together), ranks.steps.waited.sum(axis=0).tolist(), strict=True))
     share = patience / len(ranks.all)
     reports = [RankReport(each, report_of_trace(each.trace, share), waited.get(each.name, 0)) for each in ranks.all]
+    lacks = list(dict.fromkeys(line for each in ranks.all for line in each.trace.lacks))  # of the run, not of a rank
+    for each in reports:
+        each.report.notes = [note for note in each.report.notes if note not in lacks]
     findings, held = check_ranks(ranks), hold_up(ranks)
     wrong = [finding for finding in findings if finding.wrong is not False]
     notes += [f"{_upper(each.what)}." for each in wrong] + clock_notes([each.part for each in ranks.all])
     if 0 < len(ranks.together) < ranks.world_size:
         notes.append(f"Only {len(ranks.together)} of {ranks.world_size} ranks were recorded here.")
+    notes += lacks
     warnings, opened = len(findings) - len(wrong), _opened(reports, ranks, held)
     return RunReport(str(ranks.path), notes, warnings, reports, opened, held, ranks.steps.synchronised)
 
