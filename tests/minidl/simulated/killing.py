@@ -65,7 +65,7 @@ STOPPED = (  # trainings that are stopped, for what of the loader serves to go o
     *("stopping: every third, three workers", "stopping: shuffled, persistent", "stopping: main draws, too"),
     *(
         "stopping: drawn at once, persistent",
-        "stopping: counting, persistent",
+        "stopping: counting, persistent, twice",
         "stopping: streams that stumble, serial",
     ),
 )

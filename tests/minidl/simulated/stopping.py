@@ -70,6 +70,7 @@ class Training:
     leaves: int = 0  # the first epoch is left after so many batches
     draws: bool = False  # main draws a random number after each batch, as a model with dropout does
     breaks: int = 0  # a process ends after so many, when the iterator is gone
+    after: int = 1  # so many processes, one after another, go on from every state of the one before
     options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
 
     # ---- what a process does
@@ -157,8 +158,10 @@ class Training:
         left = self.undisturbed()
         seed(0)
         self.train(Saved("", left), disk)
-        for saved in disk:
-            self.train(saved, [])
+        for _ in range(self.after):
+            before, disk = disk, []
+            for saved in before:
+                self.train(saved, disk)
         return left
 
     def stopped(self, begin: Saved, number: int) -> None:

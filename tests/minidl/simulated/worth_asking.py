@@ -417,6 +417,7 @@ def asking() -> dict[str, Worth]:
         "collated": Worth(part(collated)),
         "collated, torch's way": Worth(part(collated), options=torch_way),
         "collated, the second does not fit": once(part(collated, Tensors((5_000, 30_000)), 1, num_workers=1)),
+        "collated, small": Worth(part(collated, Tensors((24, 9)))),
         "collated and kept": once(part(collated, Tensors((5_000, 4_096), 40), 6)),
         "collated and kept later": once(part(collated, Tensors((5_000, 4_096), 40), collate_fn=Keeps(2, 5))),
         "collated in two threads": Worth(part(collated, collate_fn=GoesOn())),

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 import minidl
+from minidl.events import Kind
+from minidl.world.simulated import machine as machines
 from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.stopping import seed
 from tests.minidl.simulated.worth import Worth
@@ -109,6 +111,12 @@ def wound_forward() -> list[Any]:
     return found
 
 
+def says_where() -> list[Any]:
+    """Where it goes on, as the trace tells it: after how many batches, and which keys come first."""
+    going_on(loader(Keys(7)), state_after(2, loader(Keys(7))))
+    return [event[7:9] for event in machines.current_machine().events if event[2] == Kind.GOES_ON]
+
+
 def refused() -> list[Any]:
     """What is no state, and a loader that still has the one that did not fit."""
     found = [tries(lambda state=state: loader().load_state_dict(state)) for state in ({"a": 1}, {"_snapshot": None})]
@@ -142,11 +150,15 @@ def fitting() -> dict[str, Worth]:
             part(from_torchdata, lambda: loader(**shuffled, batch_size=2, num_workers=0, generator=own()))
         ),
         "stopping: torchdata's, streams": once(part(from_torchdata, lambda: loader(Streams((3, 3))))),
+        "stopping: torchdata's, streams, serial": once(
+            part(from_torchdata, lambda: loader(Streams((5,)), num_workers=0))
+        ),
         "stopping: torchdata's, places": once(part(from_torchdata, lambda: loader(Places((3, 3))))),
         "stopping: torchdata's, own places": once(part(from_torchdata, lambda: loader(OwnPlace(), num_workers=0))),
         "stopping: torchdata's, a sampler": once(
             part(from_torchdata, lambda: loader(Counting(4), sampler=Ordered(4), num_workers=0))
         ),
         "stopping: wound forward": once(wound_forward, slow=True),
+        "stopping: it says where": once(says_where, options={"texts": True}),
         "stopping: refused": once(refused),
     }

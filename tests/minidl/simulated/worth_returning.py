@@ -204,6 +204,9 @@ def returning() -> dict[str, Worth]:
         "pressed at every second event, pinned": once(
             part(pressed_at, 2, dataset=Keys(6), pin_memory="host"), traced=False, options=torch_way
         ),
+        "pressed at every event, when the first is late": once(
+            part(pressed_at, 1, dataset=Keys(6, slow={0: 1.0})), traced=False
+        ),
         "pressed at every event of streams, pinned": once(
             part(pressed_at, 1, dataset=Streams((3, 1)), pin_memory="host"), traced=False
         ),

@@ -205,7 +205,7 @@ def trainings() -> dict[str, Training]:
         ),
         "drawn at once": Training(building(part(Noisy, 4), sampler=DrawsAtOnce)),
         "drawn at once, persistent": Training(
-            building(part(Noisy, 3), sampler=DrawsAtOnce, persistent_workers=True), epochs=3
+            building(part(Noisy, 4), sampler=DrawsAtOnce, batch_size=None, persistent_workers=True), epochs=3
         ),
         "every second": Training(building(part(Noisy, 7), shuffle=True, snapshot_every_n_steps=2)),
         "every third, persistent": Training(
@@ -238,6 +238,9 @@ def trainings() -> dict[str, Training]:
         "own places, serial": Training(building(OwnPlace, num_workers=0), epochs=3),
         "counting": Training(building(part(Counting, 5))),
         "counting, persistent": Training(building(part(Counting, 4), persistent_workers=True), epochs=3),
+        "counting, persistent, twice": Training(
+            building(part(Counting, 3), persistent_workers=True, prefetch_factor=1), after=2
+        ),
         "counting, serial": Training(building(part(Counting, 4), num_workers=0)),
         "lists": Training(building(batch_sampler=lambda: LISTS)),
         "a sampler with a state": Training(building(part(Keys, 4), sampler=part(Ordered, 4)), epochs=3),
