@@ -432,3 +432,11 @@ def test_the_class_can_be_subscripted(loaders: ModuleType) -> None:
         pass
 
     assert len(list(Own([1, 2, 3]))) == 3
+
+
+def test_the_length_of_a_map_style_loader_is_its_samplers() -> None:
+    class Unmeasured(minidl.Dataset[int]):
+        def __getitem__(self, key: int) -> int:
+            return key
+
+    assert len(minidl.DataLoader(Unmeasured(), sampler=[4, 5, 6], batch_size=2)) == 2

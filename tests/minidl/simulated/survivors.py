@@ -356,6 +356,10 @@ KILLED_BY = (
         f"{MEMORY}[TORCHS]",
     ),
     (
+        r"^loader\.DataLoader\.__len__: `if not isinstance.* after `length = ",
+        "tests/minidl/test_loader.py::test_the_length_of_a_map_style_loader_is_its_samplers",
+    ),
+    (
         r"^events\.install: `return previous` is left",
         "tests/minidl/test_events.py::test_whoever_installs_a_recorder_is_given_the_one_it_replaces",
     ),
