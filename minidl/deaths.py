@@ -34,8 +34,8 @@ def notice_deaths(iterator: ParallelIterator) -> None:
 def _death_unnoticed(iterator: ParallelIterator) -> bool:
     """Whether a worker has ended without main having noticed. (An iterator that is over, or has failed, no longer
     receives anything.)"""
-    receives = not iterator._shutdown and iterator._failure is None
-    return receives and bool(iterator._endings.wait(0))  # looks, and does not wait
+    # The wait looks, and does not wait.
+    return not iterator._shutdown and iterator._failure is None and bool(iterator._endings.wait(0))
 
 
 def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:

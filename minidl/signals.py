@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minidl.parallel import ParallelIterator
 
 
-_watched: weakref.WeakSet[ParallelIterator] = weakref.WeakSet()
+_watched: weakref.WeakValueDictionary[int, ParallelIterator] = weakref.WeakValueDictionary()  # by id
 
 
 def watch(world: World, iterator: ParallelIterator) -> None:
@@ -27,11 +27,11 @@ def watch(world: World, iterator: ParallelIterator) -> None:
     assumed to use it: if that is not the main thread, the handler would raise in the wrong place, and is
     not installed."""
     if world.on_child_exit(_look):
-        _watched.add(iterator)
+        _watched[id(iterator)] = iterator
 
 
 def unwatch(iterator: ParallelIterator) -> None:
-    _watched.discard(iterator)
+    _watched.pop(id(iterator), None)
 
 
 # Libraries that must not be interrupted: weak references and multiprocessing's finalizers run where Python swallows
@@ -47,13 +47,15 @@ def _look(frame: Any) -> None:
         if _module(frame).startswith("minidl.") or frame.f_code.co_name == "__del__":
             return
         frame = frame.f_back
-    # (Not those that this process has inherited, with the handler, through a fork.)
-    for iterator in [each for each in _watched if each._owner_pid == each._world.pid()]:
+    # (A list of references is made in one step, whatever other threads add.)
+    for iterator in [each for ref in _watched.valuerefs() if (each := ref()) is not None]:
         try:
             iterator._looking = True  # before it asks: from now on a thread that begins to load waits
-            # A thread that loads while main trains notices by its wait. If all ended with 0, it was Ctrl-C: main is
-            # about to hear of it, and the next next() looks again.
-            if not iterator._in_use and any(iterator._workers[n].exitcode != 0 for n in iterator._endings.wait(0)):
+            # A thread that loads, or shuts down, while main trains notices by its wait; and what was inherited, with
+            # the handler, through a fork is another process's. If all ended with 0, it was Ctrl-C: main is about to
+            # hear of it, and the next next() looks again.
+            elsewhere = iterator._in_use or iterator._shutdown or iterator._owner_pid != iterator._world.pid()
+            if not elsewhere and any(iterator._workers[n].exitcode != 0 for n in iterator._endings.wait(0)):
                 notice_deaths(iterator)
         finally:
             iterator._looking = False

@@ -19,7 +19,7 @@ import pytest
 import torch.utils.data
 
 import minidl
-from minidl import DataLoader
+from minidl import DataLoader, signals
 from minidl.deaths import explain_death, shorten
 from minidl.world.real import RealWorld
 from tests.minidl.dying import Keys, Stuck, batches, loader_of, take_all, workers
@@ -274,3 +274,24 @@ def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interru
             next(iterator)
     finally:
         signal.signal(signal.SIGALRM, previous)
+
+
+def test_an_iterator_that_another_thread_shuts_down_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the handler would ask is closed by then, and it raises in main, which has nothing to do with it."""
+    closed, go_on, unwatch = threading.Event(), threading.Event(), signals.unwatch
+
+    def late(iterator: Any) -> None:
+        closed.set()
+        go_on.wait()
+        unwatch(iterator)
+
+    monkeypatch.setattr(signals, "unwatch", late)
+    iterator = iter(DataLoader(range(8), num_workers=2, multiprocessing_context="fork"))
+    thread = threading.Thread(target=iterator._shutdown_workers)
+    thread.start()
+    try:
+        closed.wait()
+        os.kill(os.getpid(), signal.SIGCHLD)
+    finally:
+        go_on.set()
+        thread.join()

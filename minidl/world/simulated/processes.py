@@ -35,7 +35,7 @@ OWN: list[tuple[Any, str, Callable[[], Any]]] = [
     (events, "_loaders", lambda: itertools.count(1)),
     (torch.utils.data._utils.worker, "_worker_info", lambda: None),
     (torchs_collate, "default_collate_fn_map", torchs_collate.default_collate_fn_map.copy),
-    (signals, "_watched", WeakSet),
+    (signals, "_watched", weakref.WeakValueDictionary),
     (shutdown, "_at_exit", WeakSet),
     (transport, "_room", lambda: None),
 ]
