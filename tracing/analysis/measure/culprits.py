@@ -125,7 +125,7 @@ def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
     are seldom much shorter than the mean. (Of workers that do not wait for each other any two may finish at once.)
 
     Samples that all take the same time keep their distances, which may be equal by chance: of these, one that was begun
-    while no other worker was at work must have been quicker."""
+    while few workers were at work must have been quicker."""
     begin, end = _samples(measures, rows)
     if len(end) < FEWEST_GAPS:
         return None
@@ -136,8 +136,8 @@ def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
     if most < SLOWER or len(gap) < FEWEST_GAPS:
         return None
     quickest, slowest = np.percentile(together, [10, 90])
-    alone = length[depth(begin, end, begin) == 1].min(initial=length.max())
-    by_chance = slowest < STEADY * quickest and alone > QUICKER * np.median(together)
+    few = length[depth(begin, end, begin) <= FEW * most].min(initial=length.max())
+    by_chance = slowest < STEADY * quickest and few > QUICKER * np.median(together)
     if by_chance or np.percentile(gap, 10) < APART * gap.mean():
         return None
     made = measures.between(rows, "fetch_begin", "collate_end")
