@@ -51,8 +51,8 @@ def machine() -> str:
     found = [platform.node()]
     with contextlib.suppress(OSError):
         found[0] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        found[0] += f" {os.readlink('/proc/self/ns/time')}"  # a container may have a clock of its own
         found.append(os.readlink("/proc/self/ns/pid"))
+        found[0] += f" {os.readlink('/proc/self/ns/time')}"  # a container may have a clock of its own, since Linux 5.6
     return "/".join(found)
 
 

@@ -50,7 +50,7 @@ FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file begins anew
 SWITCH = 6_000_000  # ns: who computes in Python gives up the lock after 5 ms, if somebody has waited for it undisturbed
 AGAIN = 1_000_000  # ns between two turns
-TURN = 2e-5  # seconds: some 80 us with what the system adds; a thread that waits is awake in half of it
+TURN = 2e-5  # seconds, 90 us with what the system adds: long enough for a thread that waits to wake
 NEVER = 1 << 63
 PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
 
