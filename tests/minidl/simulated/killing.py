@@ -19,15 +19,17 @@ import math
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -210,7 +212,11 @@ def in_a_fork(
 
 
 def verdicts(
-    mutants: list[Generated], tried: dict[str, Judged], jobs: int, quick: bool = False
+    mutants: list[Generated],
+    tried: dict[str, Judged],
+    jobs: int,
+    quick: bool = False,
+    earlier: Mapping[str, Verdict] = MappingProxyType({}),  # by short()
 ) -> Iterator[tuple[Generated, Verdict]]:
     """Each mutant and what became of it, as they end. At most so many jobs at a time, each with its time limit."""
     context = multiprocessing.get_context("fork")
@@ -221,6 +227,8 @@ def verdicts(
             mutant = waiting.pop()
             receiver, sender = context.Pipe(duplex=False)
             likely = list(killers.setdefault((mutant.module, mutant.name), {}))[: -LIKELY - 1 : -1]
+            if killed := earlier.get(short(mutant)):
+                likely.insert(0, (killed.program, killed.schedule))
             process = context.Process(target=in_a_fork, args=(mutant, tried, quick, likely, sender), daemon=True)
             process.start()
             sender.close()
@@ -258,6 +266,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="without the last step: every fault of the small programs")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
+    parser.add_argument("--earlier", type=Path, metavar="FILE", help="try first what killed them then")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the score and the survivors into this page")
     parser.add_argument("--tests", action="store_true", help="instead: run the tests that survivors.py names")
     arguments = parser.parse_args()
@@ -302,6 +311,11 @@ def short(mutant: Generated) -> str:
     return f"{mutant.module}.{mutant.name}: {mutant.words}"
 
 
+def without_line(name: str) -> str:
+    """The same of a mutant's str()."""
+    return re.sub(r":\d+: ", ": ", name, count=1)
+
+
 def kept(file: Path | None) -> dict[str, Verdict]:
     """The verdicts of an earlier run; one that was cut short leaves half a line."""
     lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
@@ -313,9 +327,11 @@ def judge(chosen: list[Generated], found: dict[str, Verdict], arguments: argpars
     """Add a verdict on each of those that have none."""
     console, begin, alive = Console(stderr=True, width=120), time.monotonic(), 0
     missing = [each for each in chosen if str(each) not in found]
+    missing.sort(key=lambda each: bool(reason(short(each))))  # which live: they take longest
     parts = [(stops, [each for each in missing if each.module.startswith(STOPS) == stops]) for stops in (False, True)]
     tried = ((part, judged(stops)) for stops, part in parts if part)
-    judgements = (verdicts(part, programs, arguments.jobs, arguments.quick) for part, programs in tried)
+    earlier = {without_line(name): each for name, each in kept(arguments.earlier).items()}
+    judgements = (verdicts(part, programs, arguments.jobs, arguments.quick, earlier) for part, programs in tried)
     with contextlib.ExitStack() as stack:
         keep = stack.enter_context(arguments.keep.open("a", encoding="utf-8")) if arguments.keep else None
         for number, (mutant, verdict) in enumerate(itertools.chain.from_iterable(judgements), 1):

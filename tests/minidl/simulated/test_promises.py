@@ -14,7 +14,8 @@ from minidl.world.simulated import Outcome
 from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.killing import by_tests, short
 from tests.minidl.simulated.promises import promises
-from tests.minidl.simulated.survivors import KILLED_BY, REASONS, killed_by, reason
+from tests.minidl.simulated.reasons import REASONS
+from tests.minidl.simulated.survivors import KILLED_BY, killed_by, reason
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_exploring import Keys, epochs
 
@@ -95,9 +96,11 @@ def test_what_is_stored_swept_and_printed() -> None:
 
 
 def test_each_reason_is_that_of_a_mutant() -> None:
-    """One that matches nothing any more has outlived what it speaks of."""
-    found = {reason(short(each)) for each in generated()}
-    assert {why for _, why in REASONS} | {f"killed by {test}" for _, test in KILLED_BY} <= found
+    """A pattern that matches nothing any more has outlived what it speaks of."""
+    mutants = [short(each) for each in generated()]
+    patterns = [pattern for table in (REASONS, KILLED_BY) for each in table.values() for pattern in each]
+    assert [pattern for pattern in patterns if not any(re.search(pattern, each) for each in mutants)] == []
+    assert {*REASONS, *(f"killed by {test}" for test in KILLED_BY)} <= {reason(each) for each in mutants}
 
 
 @pytest.mark.slow
@@ -105,7 +108,8 @@ def test_each_reason_is_that_of_a_mutant() -> None:
 def test_the_tests_that_are_named_fail_with_their_mutants() -> None:
     """With one for each pattern: `python -m tests.minidl.simulated.killing --tests` tries all of them."""
     found = [(short(each), each) for each in generated() if killed_by(short(each))]
-    chosen = [next(each for words, each in found if re.search(pattern, words)) for pattern, _ in KILLED_BY]
+    patterns = [pattern for each in KILLED_BY.values() for pattern in each]
+    chosen = [next(each for words, each in found if re.search(pattern, words)) for pattern in patterns]
     assert by_tests(chosen) == 0
 
 

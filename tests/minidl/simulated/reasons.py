@@ -1,0 +1,224 @@
+"""Why nobody could tell some of the generated mutants from the loader.
+
+Each reason, and a pattern for each group of mutants that it holds for: "module.function: what is changed". The first
+pattern that matches counts.
+"""
+
+REASONS = {
+    # Nobody looks between the two, or neither depends on the other.
+    "nobody has the object between the two": (
+        r"Room\.__init__: .* after `self\._use",
+        r"Consumer\.__init__: `self\.waiting = False` after",
+    ),
+    "one flag is as good as another": (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after",),
+    "nobody knows of either pipe yet": (r"start_workers: `index_reader, index_writer = .* after",),
+    "neither waits, nor can fail": (
+        r"start_workers: `iterator\._index_queues\.append.* after `worker = world\.process",
+    ),
+    "it is looked up only for an end that has been waited for": (
+        r"start_workers: `iterator\._ending_of\.append.* after",
+    ),
+    "only Ctrl-C between the two, in a call that takes no step, could tell": (r"shutdown\.joined: .*` after `",),
+    "a Ctrl-C in now() finds the queues closed already: no worse": (r"close_queues: `deadline = .*` after `for",),
+    "each closes something else, and neither waits": (
+        r"close_queues: `if thread is None.*` after `iterator\._endings",
+        r"Consumer\.close: `self\._waiter\.close\(\)` after",
+    ),
+    "one warns, the other asks torch: neither depends on the other": (r"pin_device: .* after `found = ",),
+    "if the second is true, the first sets `text` alone": (r"explain_death: `if code is not None and code < 0` after",),
+    "never are both true": (
+        r"check_worker_options: `if prefetch_factor is not None.* after `if prefetch_factor == 0",
+        r"reducer_override: `if isinstance\(thing, np\.ndarray\).* after `if type\(thing\)",
+    ),
+    "for the system's tools, in either order": (
+        r"worker\.run: `job\.world\.(report_crashes|name_thread)\(.*\)` after",
+    ),
+    "one number does not depend on the other": (r"seed_everything: `torch\.set_num_threads\(1\)` after `seed = ",),
+    "a Room without memory costs nothing; it is replaced": (
+        r"room: `if slot in self\._slots` after `_room = _room or Room",
+    ),
+    "in the real world `forget` does nothing": (r"room: `memory\.forget\(\)` after `_room = Room",),
+    "`_take_back` itself takes what has come back out of `_out`": (
+        r"reclaim: `self\._take_back\(\)` after `self\._out = ",
+    ),
+    "what a child inherits, its own fork has already retired": (
+        r"before_fork: `(if )?self\._world\.pid\(\) != self\._pid` (after|is always False)",
+    ),
+    "next() raises either way; of two deaths it names the other": (
+        r"check_health: `if iterator\._failure.* after `for",
+    ),
+    'they may be ready in any order: see the line "order" in worth.py': (
+        r"Consumer\.add: .* after `self\._waiter\.add\(peer",
+    ),
+    "there is nothing to be taken in of nothing": (r"_wait: `if not ready` after `self\._take_in",),
+    "the handshake counts no tasks": (r"_reset: `self\._workers_num_tasks = .* after `if not first_iter`",),
+    "`put` notices no death": (r"_resume_workers: `self\._workers_status = .* after `for index_queue",),
+    "only the feeder's name depends on it": (r"_forward: `queue, worker_id = self\._name` after",),
+    "what is sent meanwhile does not look at the feeder": (r"_forward: `self\._feeder = None` after",),
+    "each takes off something else": (r"_read_to_the_end: `if channel\.open` after",),
+    "the queue does not depend on the device": (r"start_pin_thread: `data_queue = .* after `device = ",),
+    "what stacks batches is asked for later, by the first of them": (
+        r"worker\.run: `if slots` after `worker = Worker",
+    ),
+    "one may raise, the other fills in a default for itself": (r"__init__: `transport_of\(.* after `if num_workers",),
+    "only Ctrl-C between: then next() raises, and _reset begins both anew": (
+        r"_try_put_index: `self\._task_info\[.* after",
+    ),
+    "next() raises either way; a fork's copy with other words": (
+        r"_next_data: `if self\._failure.* after `if self\._world",
+    ),
+    "neither depends on the other": (
+        r"reducer_override: `number = .* after `shape = ",
+        r"_take: `if info\.early` after `if task_id ==",
+        r"Pickled\.__init__: `super\(\)\.__init__.* after `self\.dispatch_table",
+        r"_resume_workers: `waiting_for\.discard.* after `self\._transports",
+        r"pin_loop: `world\.name_thread.* after",
+        r"_take_back: `del self\._lent\[slot\]` after",
+        r"BaseIterator\.__init__: `if saved is not None and saved\.base_seed.* after `self\._persistent",
+    ),
+    "nobody waits before both are done: only Ctrl-C between the two could tell, and then the start fails": (
+        r"Consumer\.add: `self\._channels\.append.* after `self\._waiter\.add\(reader",
+    ),
+    "only Ctrl-C between could tell, if another process keeps a dead worker's pipe open": (
+        r"_read_to_the_end: `self\._waiter\.remove.* after `channel\.open",
+    ),
+    "only events need the names": (r"Producer\.close: `queue, worker_id = self\._name` after",),
+    "unwatch() is seen by no event": (r"shut_down: `signals\.unwatch\(iterator\)` after `if all_ended",),
+    "_look does nothing below the loader; while another thread shuts down, it may look in either order": (
+        r"shut_down: `close_queues\(iterator\)` after `signals\.unwatch",
+    ),
+    "only join_thread looks at that, and main joins later": (
+        r"tell_to_stop: `index_queue\.put.* after `index_queue\.cancel",
+        r"tell_to_stop: `index_queue\.cancel.* after `index_queue\.close",
+    ),
+    "use_force joins and reports those that have ended: a step later": (
+        r"wait_for_workers: `worker\.join\(patience\)` after",
+    ),
+    "the one does not look at the other": (r"ParallelIterator\.__init__: `super.* after `self\._world = ",),
+    "each puts it into a set of its own": (r"ParallelIterator\.__init__: `signals\.watch.* after `shut_down_at_exit",),
+    "`put` does not look at it": (r"_resume_workers: `for index_queue.* after `waiting_for = ",),
+    "the handler does not look at the queue": (
+        r"worker\.run: `worker\.result_queue = .* after `job\.world\.on_interrupt",
+    ),
+    "only Ctrl-C between the two could tell: then next() raises": (
+        r"worker_ended: .* after `iterator\._endings\.remove",
+    ),
+    "of two causes it names the other": (r"fail_for_lost_message: `while .* after `if not",),
+    "begin() does not look at the length": (r"_go_on: `self\._position\.begin\(saved\.begin\)` after",),
+    "the check sets no attribute": (r"DataLoader\.__init__: `self\._initialized = True` after",),
+    "each puts the iterator, or its position, into an attribute that the other does not look at": (
+        r"DataLoader\.__iter__: `if self\.persistent_workers.* after `self\._position",
+    ),
+    "the words are made, and not needed": (r"check_worker_number_rationality: `if not .* after `if cores is None",),
+    "`partial` calls nothing": (r"SerialIterator\.__init__: `if self\._timeout.* after `make = ",),
+    "only join_thread looks at that, and nobody calls it for an index queue": (
+        r"close_queues: `index_queue\.cancel_join_thread\(\)` after",
+    ),
+    "what the position is made of only looks: it draws nothing, and iterates over nothing": (
+        r"DataLoader\.state_dict: `if self\._loaded.* after `position = ",
+    ),
+    # It is the same.
+    "with workers the task has arrived; without, nobody asks for the number of a worker": (
+        r"Position\.passed: -?1 in place of 0",
+    ),
+    "a map-style dataset whose state_dict() returns None: entries that nobody reads": (
+        r"Source\.place: .* without `stream is not None`",
+    ),
+    "a place is sent that main does not need": (r"Telling\.is_wanted: .* with LtE",),
+    "torch's way (what is left of these): our stacking makes new shared memory, as torch's own does": (
+        r"worker\.run: `slots` is always True",
+    ),
+    "the lines before refuse a batch_sampler together with drop_last": (
+        r"check_sampling_options: .* without `batch_sampler is None`",
+    ),
+    "without workers a state has one place; and to repeat -1 batches is to repeat none": (
+        r"SerialIterator\.__init__: -1 in place of 0",
+    ),
+    "`get` and next() set it before anybody asks": (r"Consumer\.__init__: True in place of False",),
+    "use_force reports those that have ended: a step later": (
+        r"wait_for_workers: `joined\(iterator, worker_id\)` is left",
+    ),
+    "the check itself passes over no workers": (r"_get_iterator: `self\.num_workers > 0` is always True",),
+    "going on does not look at it": (r"SerialIterator\.__init__: `self\._position\.source = .* after",),
+    "it returns None anyway": (r"(Handles\.room|Consumer\._next_channel): `return None` is left",),
+    "only slower: the last batch lives until the next one is sent, and its slot may get new memory": (
+        r"_feed: `del message` is left",
+    ),
+    "`get` sets it before anybody asks": (r"Consumer\.__init__: `self\.waiting = False` is left",),
+    "how many shapes are remembered: only slower": (r"_strides: \d+ in place of 1024",),
+    "torch's transport has no slots: nobody looks": (r"Handles\.grant: True in place of",),
+    "an assertion states what is so": (r": `assert .*` is left out",),
+    "only slower, from 16,384 tasks per worker on": (r"Unpacker\.__init__: 14 in place of 15",),
+    "NO_SLOT has no memory, nor comes back": (
+        r"Unpacker\.grant: (`slot == NO_SLOT` is always False|True in place of False)",
+    ),
+    "main has everything of a worker that it stops alone: its StreamEnd came last": (
+        r"worker\.run: `job\.done\.is_set\(\) or .*` is always True",
+    ),
+    "it only tells": (r"fail_for_death: `for task_id, _ in tasks` is left",),
+    "the keys of a stream's tasks are all the same: a longer state": (
+        r"_next_keys: `not self\._iterable` is always True",
+    ),
+    "only slower: the loop finds what has arrived": (
+        r"(_receive: `return result\.task_id` is left|_next_task: `task_id is not None .*` is always False)",
+    ),
+    "more than half of a storage is sent whole, from 0": (r"reducer_override: -1 in place of 0",),
+    "`goes_on` implies it: only the type checker cares": (
+        r"SerialIterator\.__init__: .* and goes_on` without `saved is not None`",
+    ),
+    "only whether it is there is asked": (r"SerialIterator\._next_data: `self\._source\.failed\.append.*` twice",),
+    "it is a set": (r"joined: `iterator\._joined\.add\(worker_id\)` twice",),
+    "a process that was never started has no exit code either": (r"use_force: .* without `worker\.pid`",),
+    "the waiter does not name a pipe that was removed at its end": (r"_read_to_the_end: .* without `channel\.open`",),
+    "nothing else of the new epoch was sent yet, and a Died has raised": (
+        r"_resume_workers: .* without `isinstance\(message, Resumed\)`",
+    ),
+    "the loader gives none; tests do, to fail instead of hanging": (r"join_thread: None in place of timeout",),
+    "its memory cannot be had either way: the same error": (r"_is_plain: .* without `tensor\._is_zerotensor",),
+    "only the largest counts": (r"Packer\.__init__: (-1|1) in place of 0",),
+    "what lies in the slot is copied once more, and sent": (r"pack: `not taken and needed .* without `not taken`",),
+    "every next() sets it before anybody asks": (r"ThreadQueue\.__init__: `self\.waiting = False` is left out",),
+    "only more system calls, or one copy more": (r"_write: `sum\(.* < ONE_WRITE` is always",),
+    "only slower: the feeder writes all from then on": (r"DirectProducer\._send: `self\._unwritten\.get\(\)` is left",),
+    "only slower: `part` for `whole`": (r"(_is_row_major: .* without `tensor\.stride|_strides: `return .* is left)",),
+    "a wait for less than no time looks once, as well": (
+        (
+            r"(Consumer\.(get|_wait|_read_to_the_end)|\w+_workers|close_queues|signals\._look|_unnoticed)"
+            r": -1.* in place of 0"
+        ),
+    ),
+    "nothing lies in an empty range, and at address 0 only what is empty": (r"lay_out: -?1 in place of 0",),
+    "the feeder ends at the first": (r"Producer\.close: `self\._buffer\.put\(LAST\)` twice",),
+    "the assertion states what its callers see to": (
+        r"_try_put_index: (`assert .* after|.*_tasks_outstanding < max_tasks)",
+    ),
+    "only slower: `part` builds the same tensor as `whole`": (
+        r"(reducer_override: `number == .* is always False|_is_row_major: `not .* is always True)",
+    ),
+    "close_queues cancels again, and nobody joins before: one event fewer": (
+        r"tell_to_stop: `index_queue\.cancel_join_thread\(\)` is left",
+    ),
+    "the Result around it says which worker; nobody reads this but exercise 6, which compares": (
+        r"worker_id \+ 1 in `StreamEnd\(worker_id\)",
+    ),
+    "getstate() changes nothing, and the view shows what is there later": (
+        r"pythons_memory: `found = .* after `words = ",
+    ),
+    "as a seed any number is as good (in the pair that is looked for, test_memory_is_found_where_it_was sees it)": (
+        r"gauss_memory: [02] in place of 1",
+    ),
+    "where a change is looked for, a word more or less is as good (elsewhere that test sees it)": (
+        r"torchs_memory: [35] in place of 4",
+    ),
+    "whatever is drawn changes another of the words, too: test_a_number_that_was_drawn_is_seen_in_memory passes": (
+        r"randomness\.signs: -?1 in place of 0",
+    ),
+    # Only elsewhere.
+    "a precaution against builds of numpy and torch that lay memory out otherwise: none of those tried does": (
+        r"(gauss|torchs)_memory: ",
+    ),
+    "only with an accelerator": (
+        r"^accelerator\.|set_device_index",
+        r"reducer_override: .* without `thing\.device\.type == 'cpu'`",
+    ),
+}
