@@ -80,7 +80,8 @@ KILLED_BY = {
         (
             r"^checkpoint\.randomness\.torchs_memory: (?!`torch\.rand.* is left|`if at < 0` after|`return None`"
             r"|`at < 0` (is always False|with LtE)|`len\(seen\) == 2` is always True|.* without `0`|-?1 in place of 0"
-            r"|`engine\(other\) \+ at - 4` with Add|[35] in place of 4|0 in place of 1|12[79] in|62[46] in place of 625)"
+            r"|`engine\(other\) \+ at - 4` with Add|[35] in place of 4|0 in place of 1|12[79] in"
+            r"|62[46] in place of 625)"
         ),
     ),
     "tests/minidl/test_loader.py::test_the_length_of_a_map_style_loader_is_its_samplers": (
