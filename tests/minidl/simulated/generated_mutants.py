@@ -14,8 +14,9 @@ import ast
 import copy
 import functools
 import importlib
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -49,10 +50,14 @@ class Generated:
 
 
 def generated() -> Iterator[Generated]:
-    """All of them, in the order of the source."""
+    """All of them, in the order of the source. Two of one line that read the same are numbered."""
+    known: Counter[str] = Counter()
     for module in MODULES:
         for name, function in functions(tree_of(module)):
-            yield from of_function(module, name, function)
+            for each in of_function(module, name, function):
+                known[str(each)] += 1
+                number = known[str(each)]
+                yield replace(each, words=f"{each.words} ({number})") if number > 1 else each
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,6 +102,10 @@ def test_every_change_compiles_and_is_a_change() -> None:
             assert changed != (before.co_code, before.co_consts, before.co_names), str(mutant)
         finally:
             function.__code__ = before
+
+
+def test_no_two_mutants_have_the_same_name() -> None:
+    assert [name for name, count in Counter(map(str, ALL)).items() if count > 1] == []
 
 
 def test_every_module_of_the_loader_is_changed() -> None:
