@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -345,27 +346,41 @@ def judge(chosen: list[Generated], found: dict[str, Verdict], arguments: argpars
 
 
 def score(chosen: list[Generated], found: dict[str, Verdict], alike: int) -> str:
-    """For docs/simulation.md: how many of each module's mutants are killed, and which are not."""
-    lines = ["| module | mutants | by the default schedule | by another | alive | killed |", "|---|" + "---:|" * 5]
-    total = [0, 0, 0]
+    """For docs/simulation.md: how many of each module's mutants are killed, and which are not, by reason."""
+    lines = [
+        "| module | mutants | by the default schedule | by another | killed | a test does | a reason | neither |",
+        "|---|" + "---:|" * 7,
+    ]
+    total: Counter[str] = Counter()
+    why: dict[str, list[str]] = {}
     for module in generated_mutants.MODULES:
-        of_module = [found[str(each)] for each in chosen if each.module == module]
-        counts = [sum(each.kind == kind for each in of_module) for kind in ("default", "other", "alive")]
-        total = [a + b for a, b in zip(total, counts, strict=True)]
-        if of_module:
-            lines.append(row(f"`{module}`", counts))
+        of_module = [(each, found[str(each)]) for each in chosen if each.module == module]
+        counts = Counter(fate(each, verdict) for each, verdict in of_module)
+        total += counts
+        lines += [row(f"`{module}`", counts)] * bool(of_module)
+        for each, verdict in of_module:
+            if not verdict.program:
+                why.setdefault(reason(short(each)) or verdict.broken or "not looked into", []).append(str(each))
     lines += [row("all", total), "", f"Not counted: {alike} that nobody can tell from the loader.", ""]
-    lines += [f"<details><summary>The {total[2]} that live</summary>", ""]
-    for each in chosen:
-        if not found[str(each)].program:
-            why = reason(short(each)) or found[str(each)].broken or "not looked into"
-            lines.append(f"- {each}: {why}")
+    lines += ["<details><summary>What the simulated world does not kill, and why</summary>", ""]
+    for text, mutants in why.items():
+        lines += [f"- {text}", *(f"  - {each}" for each in mutants)]
     return "\n".join([*lines, "", "</details>"])
 
 
-def row(name: str, counts: list[int]) -> str:
-    killed = sum(counts[:2]) / sum(counts)
-    return f"| {name} | {sum(counts)} | {' | '.join(map(str, counts))} | {killed:.0%} |"
+FATES = ("default", "other", "test", "reason", "alive")
+
+
+def fate(mutant: Generated, verdict: Verdict) -> str:
+    if verdict.kind != "alive":
+        return verdict.kind
+    return "test" if killed_by(short(mutant)) else "reason" if reason(short(mutant)) else "alive"
+
+
+def row(name: str, counts: Counter[str]) -> str:
+    default, other, *left = (counts[each] for each in FATES)
+    columns = [counts.total(), default, other, f"{(default + other) / counts.total():.1%}", *left]
+    return f"| {name} | {' | '.join(map(str, columns))} |"
 
 
 if __name__ == "__main__":
