@@ -89,6 +89,10 @@ def last_first(self: Any, timeout: float | None) -> list[Any]:
     return waits(self, timeout)[::-1]
 
 
+def no_memory(self: Any, nbytes: int) -> Any:
+    raise OSError(f"no memory for {nbytes} bytes")
+
+
 words_of = worker.generate_state
 
 
@@ -136,6 +140,7 @@ LINES: dict[str, Callable[[], Any]] = {
     "exit codes": lambda: changed(services.SimulatedProcess, "exitcode", None),  # the program has reaped the child
     "threads": lambda: changed(services.SimulatedThread, "start", no_thread),
     "order": lambda: changed(services.SimulatedWaiter, "wait", last_first),
+    "memory": lambda: changed(services.SimulatedWorld, "memory", no_memory),
     "mapping": lambda: changed(pipes.SimulatedReader, "memory", lambda self: None),
     "open files": lambda: changed(services.SimulatedWorld, "open_files_left", lambda self, at_least: False),
     "memory to send": lambda: changed(services.SimulatedWorld, "can_send_memory", lambda self: False),

@@ -171,6 +171,12 @@ class Fails(Tensors):
         return [Cannot(key)] if key < 12 and key % 2 else super().__getitem__(key)
 
 
+def no_memory() -> list[Any]:
+    """The worker says so, once it has its batch, and goes on."""
+    iterator = iter(loader(Tensors(tasks=3), collate_fn=one))
+    return [tries(lambda: next(iterator)) for _ in range(3)]
+
+
 def memory_made(iterators: Any) -> list[Any]:
     """The memory that is made for the batches of some iterators: so many of each."""
     found = []
@@ -424,6 +430,7 @@ def asking() -> dict[str, Worth]:
         "unpacked twice": Worth(part(unpacked_twice, "text")),
         "unpacked twice, in memory": Worth(part(unpacked_twice, torch.arange(9))),
         "memory of its own": Worth(memory_of_its_own),
+        "no memory": Worth(no_memory, without=("memory",)),
         "memory after errors": once(memory_after_errors),
         "memory after halves of epochs": once(memory_after_halves),
         "memory after streams": once(memory_after_streams),

@@ -468,6 +468,9 @@ def ending() -> dict[str, Worth]:
             part(exits_with_it, pin_memory="host", persistent_workers=True), options=torch_way
         ),
         "shut down by hand": Worth(part(shut_down_by_hand)),
+        "shut down by hand, when a batch came early": once(
+            part(shut_down_by_hand, dataset=Keys(4, slow={0: 1.0})), traced=False
+        ),
         "another waits": once(another_waits),
         "loads in another thread": once(in_another_thread),
         "shut down in another thread": once(part(in_another_thread, True), without=("SIGTERM",)),

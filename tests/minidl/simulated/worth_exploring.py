@@ -400,12 +400,12 @@ def lengths_and_attributes() -> list[Any]:
             load.multiprocessing_context = "fork"
         except ValueError as error:
             found.append(told(error))
-        found.append([load.batch_size, load.drop_last, type(load.sampler).__name__, type(load.batch_sampler).__name__])
-        found.append([load.num_workers, load.prefetch_factor, load.timeout, load.pin_memory, load.in_order])
         try:
             load.batch_size = 5
         except ValueError as error:
             found.append(told(error))
+        found.append([load.batch_size, load.drop_last, type(load.sampler).__name__, type(load.batch_sampler).__name__])
+        found.append([load.num_workers, load.prefetch_factor, load.timeout, load.pin_memory, load.in_order])
         found.append([batch if isinstance(batch, int) else batch.tolist() for batch in load])
     return found
 

@@ -14,7 +14,7 @@ from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_ending import STUCK, at, takes, tries
-from tests.minidl.simulated.worth_exploring import Keys, Longer, Streams, loader, seen
+from tests.minidl.simulated.worth_exploring import Draws, Keys, Longer, Streams, loader, seen
 from tests.minidl.simulated.worth_killing import KILLED
 from tests.minidl.simulated.worth_stopping import Counting
 
@@ -153,7 +153,36 @@ def resumed_in_another_thread() -> list[Any]:
     sleep(0.5)
     box.put(load)
     found.append(takes(lambda: sleep(60)))
-    return found
+    return [*found, tries(lambda: next(iterator))]
+
+
+def opened_late(key: int) -> int:
+    sleep(1.0)
+    return key
+
+
+class SlowToOpen:
+    """It takes a second to unpickle."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.key = samples[0]
+
+    def __reduce__(self) -> Any:
+        return opened_late, (self.key,)
+
+
+def heard_of_by_another() -> list[Any]:
+    """Main trains, and its handler takes in what a dead worker has sent when another thread asks for the next batch:
+    that thread waits for as long as this takes, and no longer."""
+    found: list[Any] = []
+    iterator = iter(loader(Keys(9, slow={2: 9.0, 3: 9.0}), collate_fn=SlowToOpen))
+    found.append(next(iterator))
+    world = worlds.current()
+    world.thread(lambda: (sleep(2.5), found.append(takes(lambda: next(iterator)))), (), "asks").start()
+    at(2.0, do=lambda: iterator._workers[1].kill())
+    found.append(takes(lambda: sleep(60)))
+    sleep(60)
+    return [*found, tries(lambda: next(iterator))]
 
 
 class Untold(Counting):
@@ -185,6 +214,66 @@ def counts_epochs() -> list[Any]:
     load = loader(Epochs((3, 1)), persistent_workers=True)
     found = [seen(iter(load)) for _ in range(3)]
     return [*found, len(load._iterator._task_info)]
+
+
+def stumbles(key: int) -> int:
+    if key == 5:
+        raise LookupError("no key 5")
+    return key
+
+
+class Stumbles:
+    """A sampler whose iterator raises once, and could go on."""
+
+    def __iter__(self) -> Iterator[int]:
+        return map(stumbles, range(6))
+
+
+def stumbled_in_next() -> list[Any]:
+    """The batch that had come by then is still to be yielded, here and from the state."""
+    options: dict[str, Any] = {"sampler": Stumbles(), "batch_size": None, "collate_fn": None}
+    load = loader(Keys(8), **options)
+    iterator = iter(load)
+    found: list[Any] = [next(iterator), tries(lambda: next(iterator))]
+    return [*found, rest(load, dataset=Keys(8), **options), seen(iterator)]
+
+
+def left_for_a_shorter_one() -> list[Any]:
+    """What was under way when an epoch was left is not taken for a part of the next, which has fewer tasks."""
+    keys = list(range(9))
+    options: dict[str, Any] = {"dataset": Draws(9), "sampler": keys, "persistent_workers": True}
+    load = loader(**options)
+    found: list[Any] = [next(iter(load))]
+    del keys[2:]
+    found.append(seen(iter(load)))
+    return [*found, rest(load, **options), seen(iter(load))]
+
+
+class EndsLate(Streams):
+    """The first worker's stream ends while the second makes its first sample, and the third has made its own."""
+
+    def samples(self, worker_id: int) -> Iterator[int]:
+        sleep((1.0, 2.0, 0.0)[worker_id])
+        yield from super().samples(worker_id)
+
+
+class SlowOne(Streams):
+    """The second worker takes long."""
+
+    def samples(self, worker_id: int) -> Iterator[int]:
+        for number in super().samples(worker_id):
+            sleep(9.0 if worker_id == 1 else 0.0)
+            yield number
+
+
+def as_they_come() -> list[Any]:
+    """Without order a batch is yielded at the next next(), though it was taken in while main looked for deaths."""
+    iterator = iter(loader(SlowOne((0, 2, 2, 2, 2)), num_workers=5, prefetch_factor=1, in_order=False))
+    found = []
+    for batch in iterator:
+        found.append(batch)
+        sleep(0.5)
+    return found
 
 
 class Slow(Streams):
@@ -220,8 +309,15 @@ def returning() -> dict[str, Worth]:
         "longer than it said, and asked late": once(part(longer_than_it_said, asks, persistent_workers=True)),
         "longer than it said, going on": once(part(longer_than_it_said, asks_before)),
         "resumed in another thread": once(resumed_in_another_thread),
+        "heard of by another": once(heard_of_by_another),
         "untold": once(untold),
+        "a sampler that stumbles in next()": Worth(stumbled_in_next),
+        "left for a shorter one": Worth(left_for_a_shorter_one),
+        "a stream that ends late": Worth(
+            lambda: seen(iter(loader(EndsLate((0, 3, 3)), num_workers=3, prefetch_factor=1))), slow=True
+        ),
         "it counts its epochs": Worth(counts_epochs),
+        "as they come": once(as_they_come, in_order=False),
         "no more than its share": once(
             lambda: seen(iter(loader(Keys(20, slow={5: 50.0}), in_order=False, num_workers=3))), in_order=False
         ),
