@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data._utils.pin_memory import pin_memory as torchs_pin_memory
 
 import minidl
 import tracing
@@ -45,8 +47,47 @@ def test_every_batch_goes_through_the_pin_thread_once(tmp_path: Path) -> None:
     thread = events["actor"][events["kind"] == Kind.PIN_THREAD_BEGIN]
     assert len(thread) == 1
     steps = [Kind.ARRIVED, Kind.GOT, Kind.PIN_BEGIN, Kind.PIN_END, Kind.PUT]
-    of_thread = [Kind(event["kind"]) for event in events if event["actor"] == thread[0] and event["kind"] in steps]
-    assert of_thread == steps * 10
+    of_thread = [event for event in events if event["actor"] == thread[0] and event["kind"] in steps]
+    assert [Kind(event["kind"]) for event in of_thread] == steps * 10
+    workers = [event["worker"] for event in of_thread if event["kind"] != Kind.PUT]  # on data_queue: nobody's
+    assert workers == [worker for sender in workers[::4] for worker in [sender] * 4] and set(workers) == {0, 1}
+
+
+class Pinning:
+    def pin_memory(self) -> str:
+        return "pinned"
+
+
+class PinningTensor(Pinning, torch.Tensor):
+    pass
+
+
+class PinningText(Pinning, str):
+    pass
+
+
+class MappingText(str, collections.abc.Mapping):  # type: ignore[type-arg]
+    pass
+
+
+class Numbered(tuple[Any, ...], collections.abc.Mapping):  # type: ignore[type-arg]
+    """A mapping from 0, 1, ... to its items."""
+
+    def __new__(cls, of: Any) -> Numbered:
+        return super().__new__(cls, of.values())
+
+    def items(self) -> Any:
+        return enumerate(self)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [torch.ones(2).as_subclass(PinningTensor), PinningText("text"), MappingText("text"), Numbered({0: Pinning()})],
+    ids=lambda batch: type(batch).__name__,
+)
+def test_what_is_of_two_kinds_is_pinned_as_by_torch(batch: Any) -> None:
+    ours, theirs = pin_memory(batch), torchs_pin_memory(batch)
+    assert (type(ours), ours) == (type(theirs), theirs)
 
 
 class Unpinnable:

@@ -347,6 +347,8 @@ BATCHES = {
     "every dtype": lambda: [tensor for dtype in DTYPES if (tensor := of_dtype(dtype)) is not None],
     "no dimension": lambda: torch.tensor(3.5),
     "no element": lambda: [torch.empty(0), torch.empty(3, 0, 2), np.empty((0, 4))],
+    "no element of many": lambda: torch.arange(2000.0).view(200, 10)[100:100, :1].expand(0, 5),
+    "meta": lambda: torch.empty(0, 3, device="meta"),
     "shared storage": shared_storage,
     "expanded": lambda: torch.ones(1, 3).expand(4000, 3),
     "transposed": lambda: torch.arange(20000.0).view(100, 200).t(),
@@ -395,10 +397,11 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.nn.Module):
         return same(one.state_dict(), other.state_dict())
     if isinstance(one, torch.Tensor):
-        assert (one.dtype, one.shape, one.layout, one.requires_grad) == (
+        assert (one.dtype, one.shape, one.layout, one.device, one.requires_grad) == (
             other.dtype,
             other.shape,
             other.layout,
+            other.device,
             other.requires_grad,
         )
         if one.layout is not torch.strided:
@@ -472,6 +475,17 @@ def test_a_small_view_does_not_bring_its_whole_storage(line):
     assert got["a"].untyped_storage().nbytes() < 1000
     got["a"][5] = -1
     assert got["b"][0] == -1, "they lie in one storage, as before"
+
+
+def test_a_view_brings_its_whole_storage_from_the_half_of_it_on(line):
+    base = torch.arange(32.0)
+    got = [line.send(base[:number]).untyped_storage().nbytes() for number in (15, 16, 17)]
+    assert got == [60, 128, 128]
+
+
+def test_a_view_of_nothing_brings_nothing(line):
+    got = line.send(torch.ones(200, 10)[:5, :0])
+    assert (got.shape, got.untyped_storage().nbytes()) == ((5, 0), 0)
 
 
 def test_tensors_begin_at_multiples_of_64_bytes(line):
