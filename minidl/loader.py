@@ -193,12 +193,12 @@ class DataLoader(Generic[T_co]):
         return {**self.__dict__, "_position": None}
 
     def _get_iterator(self) -> BaseIterator:
-        saved = None
-        if self._loaded is not None:
-            saved = fitted(saved_of(self._loaded[0]), self, strict=self._loaded[1])
+        saved = self._loaded and fitted(saved_of(self._loaded[0]), self, strict=self._loaded[1])
         if self.num_workers > 0:
             self.check_worker_number_rationality(stacklevel=4)
-        iterator = ParallelIterator(self, saved) if self.num_workers > 0 else SerialIterator(self, saved)
+            iterator: BaseIterator = ParallelIterator(self, saved)
+        else:
+            iterator = SerialIterator(self, saved)
         self._loaded = None  # now, and not if that has failed: whoever tries again begins from there, too
         return iterator
 
@@ -227,8 +227,8 @@ class DataLoader(Generic[T_co]):
         """
         if state_dict:
             saved_of(state_dict).put_back_random(self)
-        self._iterator = self._position = None
         self._loaded = (copy.deepcopy(state_dict), strict) if state_dict else None
+        self._iterator = self._position = None
 
     def __len__(self) -> int:
         """Batches in an epoch: the sampler's length. For an iterable dataset, an estimate from its own `__len__`;

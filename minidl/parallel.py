@@ -101,8 +101,8 @@ class ParallelIterator(BaseIterator):
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
-        if saved is not None and saved.finished:
-            saved.put_back_random(loader)  # an epoch after the first draws no base seed
+        if saved is not None:
+            saved.put_back_random(loader)  # an epoch that goes on, or comes after another, draws no base seed
         self._sampler_iter = iter(self._index_sampler)  # a second time in the first epoch, as in torch
         self._begin_epoch(loader, previous)
         self._send_idx = 0

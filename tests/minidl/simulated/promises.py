@@ -19,6 +19,7 @@ from minidl.world.simulated.faults import Fault
 # What main tells of an epoch, and what it says in `value`, is the same on every schedule.
 ALWAYS = frozenset({Kind.LOADER, Kind.EPOCH_BEGIN, Kind.ASKED, Kind.YIELDED, Kind.EPOCH_END, Kind.ERROR_RAISED})
 FAILED = frozenset({Kind.FETCH_FAILED, Kind.STREAM_END})
+BEGINS = {(Kind.FEEDER_BEGIN, Queue.INDEX), (Kind.PIN_THREAD_BEGIN, 0)}  # main's threads
 LEAVES = {Kind.DISPATCHED: 1, Kind.RECEIVED: -1}
 
 
@@ -32,6 +33,7 @@ def promises(outcome: Outcome, expected: Outcome, in_order: bool, slow: bool) ->
     yield from _unknown(outcome.events)
     yield from _outdated(outcome.events)
     yield from _miscounted(outcome.events)
+    yield from _forked_too_late(outcome.events)
     if not in_order and any(event[2] == Kind.STORED for event in outcome.events):
         yield "a batch was stored, though the order is free"
     if not faults and not slow:
@@ -127,6 +129,20 @@ def _miscounted(events: list[tuple[Any, ...]]) -> Iterator[str]:
         at[epoch_id, worker] += LEAVES.get(kind, 0)
         if kind == Kind.DISPATCHED and at[epoch_id, worker] > limits.get(epoch_id, 1 << 30):
             yield f"worker {worker} has {at[epoch_id, worker]} tasks, and {limits[epoch_id]} is its share"
+            return
+
+
+def _forked_too_late(events: list[tuple[Any, ...]]) -> Iterator[str]:
+    """A loader's workers are started before its threads are, whose locks they would inherit."""
+    begun: set[int] = set()
+    for _, _, kind, epoch_id, _, worker, queue, _, _ in events:
+        loader = epoch_id >> 32
+        if kind == Kind.LOADER:  # another iterator of the same loader
+            begun.discard(loader)
+        elif (kind, queue) in BEGINS:
+            begun.add(loader)
+        elif kind == Kind.WORKER_STARTING and loader in begun:
+            yield f"worker {worker} is started while a thread of its loader runs"
             return
 
 

@@ -63,6 +63,7 @@ BROKEN: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     "a queue is closed twice": (again(Kind.CLOSED), "was closed before CLOSED"),
     "a message after the close": (again(Kind.PUT, Kind.SHUTDOWN_END), "was closed before PUT"),
     "a thread after the shutdown": (again(Kind.PIN_THREAD_END, Kind.SHUTDOWN_END), "after the shutdown was complete"),
+    "a worker is started late": (again(Kind.WORKER_STARTING, Kind.PIN_THREAD_BEGIN), "while a thread of its loader"),
     "another worker's task": (first(Kind.DISPATCHED, worker=1), "instead of ('DISPATCHED'"),
     "no end": (lambda events: [each for each in events if each[2] != Kind.EPOCH_END], "instead of ('EPOCH_END'"),
 }

@@ -338,6 +338,12 @@ def not_picklable() -> list[Any]:
     return [result, [(str(each.message), each.lineno) for each in heard], left()]
 
 
+class SlowToPickle(Keys):
+    def __reduce__(self) -> Any:
+        sleep(0.1)
+        return SlowToPickle, ()
+
+
 def profiled(**options: Any) -> list[Any]:
     """What torch's profiler shows of it, and of what a sample calls."""
     with torch.autograd.profiler.profile() as profile:
@@ -441,6 +447,10 @@ def asking() -> dict[str, Worth]:
         "feeders, torch's way": once(part(feeders, transport="torch")),
         "what it refuses": Worth(refused),
         "it cannot be spawned": Worth(not_picklable, options={"start_method": "spawn"}),
+        "it cannot be spawned, and warns": Worth(not_picklable, without=("cores",), options={"start_method": "spawn"}),
+        "slow to spawn, pinned": Worth(
+            lambda: seen(iter(loader(SlowToPickle(), pin_memory="host"))), options={"start_method": "spawn"}
+        ),
         "profiled": Worth(part(profiled, num_workers=0)),
         "let go": once(let_go),
         "nested": Worth(nested),

@@ -14,7 +14,7 @@ from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_ending import STUCK, at, takes, tries
-from tests.minidl.simulated.worth_exploring import Draws, Keys, Longer, Streams, loader, seen
+from tests.minidl.simulated.worth_exploring import Cannot, Draws, Keys, Longer, Streams, loader, seen
 from tests.minidl.simulated.worth_killing import KILLED
 from tests.minidl.simulated.worth_stopping import Counting
 
@@ -105,6 +105,10 @@ def loaded_again(**options: Any) -> list[Any]:
     found: list[Any] = [next(iterator) for _ in range(2)]
     state = load.state_dict()
     found.append(next(iterator))
+    now = load.state_dict()
+    for refused in ({"model": 1}, {**state, "by": Cannot(1)}):
+        found.append(tries(lambda refused=refused: load.load_state_dict(refused)))
+        assert load.state_dict() == now, "a state that was refused has changed something"
     load.load_state_dict(state)
     assert load.state_dict() == state
     found += [seen(iter(load)), seen(iter(load))]
