@@ -22,6 +22,7 @@ Legend, the same everywhere
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import itertools
 import sys
@@ -191,9 +192,10 @@ def emit(
     try:
         _recorder(kind, epoch_id, task, worker, queue, value, text)
     except Exception:
-        install(None)
-        print("minidl: the event recorder failed and was removed; the load goes on.", file=sys.stderr)
-        traceback.print_exc()
+        install(None)  # first: stderr may be the program's own, and emit again
+        with contextlib.suppress(Exception):  # or be closed
+            words = "minidl: the event recorder failed and was removed; the load goes on."
+            print(words, traceback.format_exc(), sep="\n", end="", file=sys.stderr)
 
 
 def install(recorder: Recorder | None) -> Recorder | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
 from minidl import events
@@ -31,6 +34,39 @@ def test_a_recorder_that_raises_is_removed_and_reported_once(capsys: pytest.Capt
     printed = capsys.readouterr().err
     assert printed.startswith("minidl: ") and "the load goes on" in printed
     assert printed.count("ZeroDivisionError: in the recorder") == 1
+
+
+class Emits(io.StringIO):
+    """A program's own stderr, which is traced, too."""
+
+    def write(self, text: str) -> int:
+        emit(Kind.ASKED)
+        return super().write(text)
+
+
+def test_a_recorder_that_raises_is_removed_before_that_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[object] = []
+
+    def fail(*arguments: object) -> None:
+        called.append(arguments)
+        raise ZeroDivisionError("in the recorder")
+
+    monkeypatch.setattr(sys, "stderr", stderr := Emits())
+    with recorder(fail):
+        emit(Kind.ASKED)
+    assert len(called) == 1 and stderr.getvalue().count("the load goes on") == 1
+
+
+def test_a_recorder_that_raises_breaks_nothing_where_stderr_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("in the recorder")
+
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    with recorder(fail):
+        emit(Kind.ASKED)
+        assert events.installed() is None
 
 
 def test_without_a_recorder_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
