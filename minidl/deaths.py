@@ -28,7 +28,11 @@ def notice_deaths(iterator: ParallelIterator) -> None:
     that worker was told to end, forgets it.
     """
     while _death_unnoticed(iterator):
-        iterator._receive(timeout=0)  # not the user's timeout: raised here, it would lose the batch just taken
+        try:
+            iterator._receive(timeout=0)  # not the user's timeout: raised here, it would lose the batch just taken
+        except KeyboardInterrupt as error:  # in the training step: next() would skip the tasks of a worker marked DEAD
+            iterator._failure = f"a worker has ended, and {error!r} came as that was noticed"
+            raise
 
 
 def _death_unnoticed(iterator: ParallelIterator) -> bool:
@@ -64,13 +68,9 @@ def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
 def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> NoReturn:
     """A message could not be unpickled: its shared memory is out of reach. Usually its worker has just died, which
     may be visible only a moment later."""
-    deadline = iterator._world.now() + 0.5
-    while iterator._world.now() < deadline:
-        for worker_id, status in enumerate(iterator._workers_status):  # an exhausted one may have ended as it should
-            if status is WorkerState.ACTIVE:
-                iterator._workers[worker_id].join(0.01)
-                if not iterator._workers[worker_id].is_alive():
-                    fail_for_death(iterator, worker_id)
+    while ended := iterator._endings.wait(0.5):
+        for worker_id in ended:
+            worker_ended(iterator, worker_id)  # raises, unless it ended as it should, with its stream
     if not iterator._world.open_files_left(10):
         fail(
             iterator,

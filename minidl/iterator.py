@@ -45,15 +45,14 @@ class BaseIterator:
         emit(LOADER, self._epoch_id, value=loader.num_workers, text=loader._configuration())
         self._dataset = loader.dataset
         self._iterable = isinstance(loader.dataset, IterableDataset)
-        self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._auto_collation = loader._auto_collation
         self._drop_last = loader.drop_last
-        self._index_sampler = Draws(loader)
         self._num_workers = operator.index(loader.num_workers)  # as in torch, a loader with 1.5 workers fails only here
+        self._timeout = loader.timeout
+        self._index_sampler = Draws(loader)
+        self._collate_fn = loader.collate_fn
         self._pin_memory_device = pin_device(loader)
         self._pin_memory = self._pin_memory_device is not None
-        self._timeout = loader.timeout
-        self._collate_fn = loader.collate_fn
         # The order of the next two lines is torch's: a sampler that draws in its __iter__ must do so before the
         # base seed is drawn from the same generator, or no batch would equal torch's.
         self._sampler_iter = iter(self._index_sampler)
@@ -120,10 +119,16 @@ class BaseIterator:
         raise NotImplementedError
 
     def __next__(self) -> Any:
-        if torch.autograd._profiler_enabled():  # entering a record_function costs more than a whole small batch
-            with torch.autograd.profiler.record_function(self._profile_name):
-                return self._next()
-        return self._next()
+        before = self._num_yielded
+        try:
+            if torch.autograd._profiler_enabled():  # entering a record_function costs more than a whole small batch
+                with torch.autograd.profiler.record_function(self._profile_name):
+                    return self._next()
+            return self._next()
+        except KeyboardInterrupt as error:
+            if self._num_workers and self._num_yielded > before:  # (Without workers what it interrupts is lost.)
+                self._failure = f"next() was interrupted ({error!r}) with a batch in hand, which is lost"
+            raise
 
     def _next(self) -> Any:
         emit(ASKED, self._epoch_id)
@@ -137,9 +142,9 @@ class BaseIterator:
         except Exception as error:
             emit(ERROR_RAISED, self._epoch_id, value=int(known is not None), text=repr(error))
             raise
-        self._num_yielded += 1
+        self._num_yielded += 1  # at once: see __next__
         length = self._IterableDataset_len_called
-        if length is not None and self._iterable and self._position.steps > length:
+        if length is not None and self._position.steps > length:  # it was asked for: the dataset is iterable
             self._warn_of_too_many(length)
         emit(YIELDED, self._epoch_id, task_id, value=self._num_yielded)
         return batch
@@ -171,17 +176,8 @@ def pin_device(loader: DataLoader) -> str | None:
             stacklevel=6,
         )
     found = accelerator.current_accelerator() if accelerator.is_available() else None
-    if found is None:
-        warnings.warn(
-            "'pin_memory' argument is set as true but no accelerator is found, "
-            "then device pinned memory won't be used.",
-            stacklevel=6,
-        )
-        return None
-    if found.type == "mps":  # torch cannot pin for it: pytorch#86060
-        warnings.warn(
-            "'pin_memory' argument is set as true but not supported on MPS now, device pinned memory won't be used.",
-            stacklevel=6,
-        )
-        return None
-    return found.type
+    if found is not None and found.type != "mps":  # torch cannot pin for it: pytorch#86060
+        return found.type
+    why = "no accelerator is found, then" if found is None else "not supported on MPS now,"
+    warnings.warn(f"'pin_memory' argument is set as true but {why} device pinned memory won't be used.", stacklevel=6)
+    return None

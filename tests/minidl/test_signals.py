@@ -199,7 +199,7 @@ class CtrlC:
 
     def look(self, frame: types.FrameType, event: str, argument: object) -> None:
         caller = frame.f_back
-        while caller is not None and caller.f_code.co_name != (self.caller or "_next_data"):
+        while caller is not None and caller.f_code.co_name != (self.caller or "__next__"):
             caller = None if self.caller else caller.f_back
         if caller is not None and not self.came and self.callee in ("", frame.f_code.co_name):
             self.left -= 1
@@ -229,6 +229,17 @@ def test_wherever_ctrl_c_comes_in_next_no_batch_is_missing_in_silence() -> None:
             assert taken == list(range(6)), number
             harmless += 1
     assert harmful > 5 and taken == [0, 1]
+
+
+@pytest.mark.parametrize("way", [(1, "_next", "emit"), (0, "__next__", "__exit__")], ids=["yielded", "profiled"])
+def test_ctrl_c_with_a_batch_on_its_way_out_of_next_is_not_forgotten(way: tuple[int, str, str]) -> None:
+    iterator = iter(DataLoader(list(range(6)), num_workers=1, batch_size=None))
+    with torch.autograd.profiler.profile(enabled="__exit__" in way), CtrlC(*way) as ctrl_c:
+        next(iterator)
+    assert ctrl_c.came
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="interrupted"):
+            next(iterator)
 
 
 def test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated() -> None:

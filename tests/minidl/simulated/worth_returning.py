@@ -20,7 +20,7 @@ from tests.minidl.simulated.worth_stopping import Counting
 
 IN_NEXT = (
     *(Kind.KEYS_BEGIN, Kind.DISPATCHED, Kind.PUT, Kind.WAIT, Kind.ARRIVED, Kind.GOT, Kind.RECEIVED),
-    *(Kind.STORED, Kind.RELEASED, Kind.WORKER_EXHAUSTED, Kind.TASK_SKIPPED, Kind.CLOSED),
+    *(Kind.STORED, Kind.RELEASED, Kind.WORKER_EXHAUSTED, Kind.TASK_SKIPPED, Kind.CLOSED, Kind.YIELDED),
 )
 
 
@@ -58,7 +58,8 @@ def rest(load: Any, **options: Any) -> list[Any]:
 
 
 def pressed_at(number: int, **options: Any) -> list[Any]:
-    """Ctrl-C in next(), once, wherever something happens: what comes then, and what comes of a state."""
+    """Ctrl-C in next(), once, wherever something happens: what comes then, and what comes of a state. At the end:
+    which errors were repetitions."""
     found, machine = [], machines.current_machine()
     for kind in IN_NEXT:
         load = loader(**options)
@@ -68,7 +69,18 @@ def pressed_at(number: int, **options: Any) -> list[Any]:
         pressing.left = -1
         found[-1].append(rest(load, **options))
         del iterator
-    return found
+    return [*found, [event[7] for event in machine.events if event[2] == Kind.ERROR_RAISED]]
+
+
+def pressed_as_a_death_is_noticed(kind: Kind) -> list[Any]:
+    """A worker dies in the training step, and Ctrl-C comes when that is half noted: no batch is missing in silence."""
+    iterator, machine = iter(loader(Keys(8))), machines.current_machine()
+    found = [next(iterator)]
+    machine.events = pressing = Pressing(machine.events, kind, 1)
+    iterator._workers[0].kill()
+    found.append(tries(lambda: sleep(60), KeyboardInterrupt))
+    pressing.left = -1
+    return [*found, until_it_fails(iterator), until_it_fails(iterator)]
 
 
 def killed_with_a_batch() -> list[Any]:
@@ -306,6 +318,9 @@ def returning() -> dict[str, Worth]:
         "pressed at every event, without order": once(
             part(pressed_at, 3, dataset=Streams((3, 1)), in_order=False), traced=False, in_order=False
         ),
+        "pressed at every event, serial": once(part(pressed_at, 1, dataset=Keys(6, (3,)), num_workers=0), traced=False),
+        "pressed as a death is noticed": once(part(pressed_as_a_death_is_noticed, Kind.WORKER_DIED), traced=False),
+        "pressed as lost tasks are counted": once(part(pressed_as_a_death_is_noticed, Kind.TASK_LOST), traced=False),
         "killed with a batch": once(killed_with_a_batch, without=("SIGCHLD",)),
         "killed while it repeats": once(killed_while_it_repeats),
         "loaded again": once(loaded_again),
