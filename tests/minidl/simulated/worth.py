@@ -16,6 +16,7 @@ from minidl.events import STOP
 from minidl.messages import Task
 from minidl.world.simulated import Outcome, pipes, services, simulate, what_must_hold
 from minidl.world.simulated import machine as machines
+from minidl.world.simulated.cores import never
 from minidl.world.simulated.schedule import Schedule
 from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.promises import promises
@@ -81,6 +82,10 @@ def no_thread(self: Any) -> None:
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
+def no_answer(self: Any, timeout: float | None = None) -> None:
+    machines.current_machine().until(never, timeout)
+
+
 waits = services.SimulatedWaiter.wait
 
 
@@ -122,6 +127,16 @@ def a_device() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def fork_server_hangs() -> Iterator[None]:
+    with changed(services.SimulatedProcess, "exitcode", None), changed(services.SimulatedProcess, "join", no_answer):
+        yield
+
+
+def files_left(number: int) -> Any:
+    return changed(services.SimulatedWorld, "open_files_left", lambda self, at_least: at_least <= number)
+
+
 LINES: dict[str, Callable[[], Any]] = {
     "SIGCHLD": lambda: changed(services.SimulatedWorld, "on_child_exit", lambda self, look: False),
     "the waits": lambda: changed(services.SimulatedEnding, "is_ready", lambda self: False),
@@ -138,11 +153,13 @@ LINES: dict[str, Callable[[], Any]] = {
     "quick seeds": lambda: changed(worker, "generate_state", late_words),
     "SIGTERM": lambda: changed(services.SimulatedProcess, "terminate", nothing),
     "exit codes": lambda: changed(services.SimulatedProcess, "exitcode", None),  # the program has reaped the child
+    "a fork server": fork_server_hangs,  # which passes on the exit codes
     "threads": lambda: changed(services.SimulatedThread, "start", no_thread),
     "order": lambda: changed(services.SimulatedWaiter, "wait", last_first),
     "memory": lambda: changed(services.SimulatedWorld, "memory", no_memory),
     "mapping": lambda: changed(pipes.SimulatedReader, "memory", lambda self: None),
-    "open files": lambda: changed(services.SimulatedWorld, "open_files_left", lambda self, at_least: False),
+    "files but nine": lambda: files_left(9),
+    "files but ten": lambda: files_left(10),
     "memory to send": lambda: changed(services.SimulatedWorld, "can_send_memory", lambda self: False),
     "page locking": lambda: changed(services.SimulatedWorld, "page_locked", lambda self, nbytes: None),
 }

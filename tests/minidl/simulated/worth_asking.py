@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import minidl
 from minidl import world as worlds
@@ -267,6 +268,25 @@ class Many:
         return iter(range(3))
 
 
+class Half(minidl.Sampler[int]):
+    """A sampler that says how many share the keys, and leaves it to another who this is."""
+
+    num_replicas = 7
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.sampler)
+
+
+class NobodyKnows(minidl.Dataset[int]):
+    """It does not tell its length."""
+
+    def __getitem__(self, key: int) -> int:
+        return key
+
+
 class Ranked:
     """A sampler with a rank of its own, which shares nothing."""
 
@@ -295,6 +315,7 @@ def of_itself() -> list[Any]:
         *(loader(num_workers=0), loader(Streams((1, 1))), loader(shuffle=True, drop_last=True, batch_size=2)),
         *(loader(in_order=False, pin_memory="host", timeout=3), loader(prefetch_factor=1, persistent_workers=True)),
         *(loader(batch_size=None, collate_fn=None), loader(sampler=Many(), collate_fn=one)),
+        *(loader(sampler=Half(share)), loader(NobodyKnows(), sampler=share)),
         *(loader(sampler=Ranked()), loader(drop_last=True, batch_size=2, sampler=[0, 1, 2])),
     ):
         for _ in range(2):
@@ -351,6 +372,26 @@ def profiled(**options: Any) -> list[Any]:
     names = [event.name for event in profile.function_events]
     inside = [each.cpu_parent is not None for each in profile.function_events if each.name == "aten::full"]
     return [*(name for name in names if name.startswith("enumerate")), inside]
+
+
+class Noting(TorchDispatchMode):
+    """Which of torch's operators are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def operators_of_next() -> list[str]:
+    """Without a profiler a loader calls none of its own: each costs more than a small batch."""
+    iterator = iter(loader(Keys(2), num_workers=0))
+    with Noting() as noting:
+        next(iterator)
+    return noting.names
 
 
 class Nested(Keys):
@@ -452,6 +493,7 @@ def asking() -> dict[str, Worth]:
             lambda: seen(iter(loader(SlowToPickle(), pin_memory="host"))), options={"start_method": "spawn"}
         ),
         "profiled": Worth(part(profiled, num_workers=0)),
+        "not profiled": Worth(operators_of_next),
         "let go": once(let_go),
         "nested": Worth(nested),
         "pinned for a device": Worth(part(on_a_device), without=("no device",)),

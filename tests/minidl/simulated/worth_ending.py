@@ -150,6 +150,14 @@ def stuck_in_the_pin_thread(*presses: float) -> list[Any]:
     return found
 
 
+class SlowBehind(SlowToPin):
+    """The second batch of worker 1 takes long."""
+
+    def pin_memory(self) -> Any:
+        sleep(20 if self.key == 11 else 0.5)
+        return self.key
+
+
 class Exits:
     """The pin thread ends over batch 1."""
 
@@ -324,6 +332,12 @@ def told_before() -> list[Any]:
     return [*found, [each.is_alive() for each in iterator._workers]]
 
 
+def ended_behind_a_slow_batch() -> list[Any]:
+    """A worker ends with its stream. Main hears of it when the pin thread is through with the batch before."""
+    iterator = iter(loader(Streams((9, 9, 0)), num_workers=3, pin_memory="host", collate_fn=SlowBehind))
+    return [takes(lambda: next(iterator)) for _ in range(5)]
+
+
 def left_in_training() -> list[Any]:
     """That is no reason to interrupt the training step, as it may be the end of all: the next next() raises."""
     iterator = iter(loader(Leaves()))
@@ -477,10 +491,14 @@ def ending() -> dict[str, Worth]:
         "forked": once(forked),
         "unreadable": once(part(unreadable, False)),
         "unreadable, as its worker dies": once(part(unreadable, True), without=("SIGCHLD",)),
+        "unreadable, as its worker dies, with few files left": once(
+            part(unreadable, True), without=("SIGCHLD", "files but nine")
+        ),
         "killed in a finalizer": once(killed_in_a_finalizer),
         "killed after another": once(killed_after_another),
         "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),
         "told before the sampler fails": once(told_before),
+        "ended behind a slow batch": once(ended_behind_a_slow_batch),
         "left in training": once(left_in_training),
         "replaced": once(replaced),
         "replaced, with its stream ended": once(part(replaced, "kill", Streams((9, 1)), 6)),

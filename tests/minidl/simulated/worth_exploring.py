@@ -525,9 +525,16 @@ def programs() -> dict[str, Worth]:
         "nobody knows how many cores, serial": Worth(part(warned, dataset=Keys(3), num_workers=0), without=("cores",)),
         "nothing to pin for": Worth(part(warned, dataset=Keys(3), pin_memory=True)),
         "nothing to pin for, named": Worth(part(warned, dataset=Keys(3), pin_memory=True, pin_memory_device="cuda")),
+        "named, and not pinned": Worth(part(warned, dataset=Keys(3), pin_memory_device="cuda")),
+        "nothing to pin for on a Mac": Worth(
+            part(warned, dataset=Keys(3), pin_memory=True), without=("no device", "no Mac")
+        ),
         "no memory to send": Worth(part(held_tensors, 2), without=("memory to send",)),
         "no memory to lock": Worth(part(held_tensors, pin_memory="host"), without=("page locking",)),
-        "no more files": Worth(part(lost_in_full, Odd(CannotBack)), slow=True, timed=True, without=("open files",)),
+        "nine more files, too few as in torch": Worth(
+            part(lost_in_full, Odd(CannotBack)), slow=True, timed=True, without=("files but nine",)
+        ),
+        "ten more files": Worth(part(lost_in_full, Odd(CannotBack)), slow=True, timed=True, without=("files but ten",)),
         "invalid options": Worth(invalid),
         "lengths and attributes": Worth(lengths_and_attributes),
     }

@@ -63,6 +63,16 @@ def killed_in_training(dataset: Any = None, batches: int = 1, rest: float = 0, *
     return [*found, [(event[4], event[7]) for event in told if event[2] == events.STORED]]
 
 
+def killed_one_after_another() -> list[Any]:
+    """Main knows of the first, and trains without the loader: the second death is no news."""
+    iterator = iter(loader(Keys(9)))
+    found: list[Any] = [next(iterator)]
+    for worker in iterator._workers:
+        worker.kill()
+        found.append(tries(lambda: sleep(60)))
+    return [*found, tries(lambda: next(iterator))]
+
+
 class Large(Keys):
     """Samples that fill a pipe."""
 
@@ -153,11 +163,13 @@ def deaths() -> dict[str, Worth]:
         ),
         "killed by another signal": died(part(killed, "hang up")),
         "killed, and reaped by the program": died(part(killed, "terminate"), without=("exit codes",)),
+        "killed, and its exit code never comes": died(part(killed, "terminate"), without=("a fork server",)),
         "killed: its end is seen before its bytes": died(
             part(killed, "kill", 2, Forks(9), rest=0.1), without=("order", "SIGCHLD")
         ),
         "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
         "killed in training: all": died(killed_in_training),
+        "killed one after another": died(killed_one_after_another),
         "killed in training, after an error": died(part(killed_in_training, Keys(9, (1,)), 2, 0.1)),
         "killed in training: the next next()": died(part(killed_in_training, timeout=3), without=("SIGCHLD",)),
         "killed with much sent": died(
