@@ -105,8 +105,7 @@ class ParallelIterator(BaseIterator):
             saved.put_back_random(loader)  # an epoch that goes on, or comes after another, draws no base seed
         self._sampler_iter = iter(self._index_sampler)  # a second time in the first epoch, as in torch
         self._begin_epoch(loader, previous)
-        self._send_idx = 0
-        self._rcvd_idx = 0
+        self._send_idx = self._rcvd_idx = 0
         self._task_info: dict[int, TaskInfo] = {}
         self._tasks_outstanding = 0
         self._next_worker = 0  # whose turn it is; every epoch begins with worker 0 (pytorch#73603)
@@ -120,7 +119,8 @@ class ParallelIterator(BaseIterator):
             self._go_on(saved)
             self._next_worker = (saved.last_worker + 1) % self._num_workers
         self._prime()
-        self._repeat(saved.since if saved else 0)
+        if saved is not None:
+            self._repeat(saved.since)
 
     def _resume_workers(self) -> None:
         """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What

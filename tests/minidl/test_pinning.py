@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import functools
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -140,11 +141,15 @@ def test_the_pin_thread_has_a_name_and_takes_one_core() -> None:
 
 
 def test_a_pin_thread_that_cannot_start_is_not_waited_for() -> None:
+    """And nobody looks after the workers of an iterator that could not be made."""
     before = threading.stack_size(1 << 47)  # more than any process has
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with pytest.raises(RuntimeError, match="can't start new thread"):
             iter(loader_of(Keys(2)))
+        assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
     finally:
+        signal.signal(signal.SIGCHLD, handler)
         threading.stack_size(before)
 
 
