@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from minidl import transport
+from minidl import events, transport
 from minidl.messages import Result
 from minidl.transport import DIRECT, NO_SLOT, Packer, Unpacker, reserve
 from minidl.world.real import RealWorld
@@ -130,8 +130,11 @@ def test_a_batch_may_go_in_any_thread_and_by_the_garbage_collector(line):
     assert line.send(large(3.0))[0] == 3 and line.made == 1
 
 
-def test_what_the_worker_keeps_is_not_written_over(line):
-    """Trap: a collate_fn that caches what it returns."""
+@pytest.mark.parametrize("before", [0, 1])
+def test_what_the_worker_keeps_is_not_written_over(line, before):
+    """Trap: a collate_fn that caches what it returns: the first batch in a slot, or a later one."""
+    for _ in range(before):
+        line.send(large(0.0))
     room = line.begin()
     kept = torch.empty(0).set_(reserve(4 * LARGE, torch.device("cpu"))).fill_(1.0)
     del room
@@ -154,6 +157,11 @@ def test_collate_makes_its_tensors_where_main_will_find_them(line):
     made.fill_(2.0)
     assert got[0] == 2, "it was copied"
     assert reserve(4 * LARGE, torch.device("cpu")) is None, "a room that is closed gives no more"
+
+
+def test_only_what_is_on_the_cpu_is_collated_in_a_slot(line):
+    line.begin()
+    assert reserve(2 * DIRECT, torch.device("meta")).device.type == "meta"
 
 
 def test_threads_that_collate_at_once_get_different_pieces(line):
@@ -197,16 +205,17 @@ def test_a_slot_that_is_far_too_large_is_replaced(line):
     assert memory.bytes.nbytes <= transport.TOO_LARGE * 4 * LARGE
 
 
-def test_unpacking_a_message_twice_lends_its_slot_once(line):
+@pytest.mark.parametrize("first_is_kept", [True, False])
+def test_unpacking_a_message_twice_lends_its_slot_once(line, first_is_kept):
     """Ctrl-C may come just after a message was unpacked, and before it was taken off the queue."""
-    for sent in large(1.0), torch.ones(2):
+    for sent, free in (large(1.0), [NO_SLOT, 1, 2]), (torch.ones(2), [0, 1, 2]):
         data, memory = line.finish(line.begin(), sent)
         first = line.unpacker.unpack(data, memory).data
+        if not first_is_kept:
+            first = None
         again = line.unpacker.unpack(data, memory).data
         del first
-        slot, _ = line.unpacker.grant(1, 50)
-        other, _ = line.unpacker.grant(1, 51)
-        assert slot != other
+        assert sorted(line.unpacker.grant(1, 50 + number)[0] for number in range(3)) == free
         assert again[0] == 1
         del again
         line.unpacker.reclaim()
@@ -257,6 +266,39 @@ def test_what_is_lent_at_a_fork_is_never_granted_again(line):
     for fd in (reading, writing, ready, announcing):
         os.close(fd)
     assert line.made == 2
+
+
+def test_what_is_lent_at_a_fork_is_retired_once(line):
+    """A batch in memory of its own lies in no slot."""
+    told: list[tuple[Any, ...]] = []
+    kept = [line.send(large(value)) for value in range(4)]
+    previous = events.install(lambda *event: told.append(event))
+    try:
+        line.unpacker.before_fork()
+        line.unpacker.before_fork()
+    finally:
+        events.install(previous)
+    retired = [value for kind, _, _, _, _, value, _ in told if kind == events.SLOT_RETIRED]
+    assert sorted(retired) == [0, 1, 2] and len(kept) == 4
+
+
+def test_there_are_no_more_slots_than_the_header_has_numbers_for():
+    unpacker = Unpacker(WORLD, 0, 1 << 20)
+    slots = [unpacker.grant(1, task_id)[0] for task_id in range((1 << 15) + 2)]
+    assert slots == [*range(1 << 15), NO_SLOT, NO_SLOT]
+    assert transport.HEADER.unpack(transport.HEADER.pack(max(slots), False, 0, 0, 0, 0))[0] == max(slots)
+
+
+def test_what_cannot_be_had_is_refused(monkeypatch):
+    monkeypatch.setenv(transport.VARIABLE, "slot")
+    with pytest.raises(ValueError, match=f"{transport.VARIABLE} should be .*, but got 'slot'"):
+        transport.transport_of(None, WORLD)
+    monkeypatch.delenv(transport.VARIABLE)
+    assert transport.transport_of(None, WORLD) == "slots"
+    monkeypatch.delattr(os, "memfd_create")
+    assert transport.transport_of(None, WORLD) == "torch"
+    with pytest.raises(RuntimeError, match="which this system lacks"):
+        transport.transport_of("slots", WORLD)
 
 
 def test_a_slot_that_needs_new_memory_and_then_no_memory_still_needs_it(line):
