@@ -12,6 +12,7 @@ import time
 import types
 from collections.abc import Iterator
 from multiprocessing import forkserver
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,21 @@ def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interru
             next(iterator)
     finally:
         signal.signal(signal.SIGALRM, previous)
+
+
+def test_a_death_is_not_raised_where_multiprocessing_could_lose_what_it_has_just_read() -> None:
+    """But it is at the prompt of an interactive interpreter, where there is no frame."""
+    iterator = iter(loader_of(Keys(40)))
+    handler: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # nobody is to hear of the end yet
+    worker = workers()[0]
+    worker.kill()
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    signal.signal(signal.SIGCHLD, handler)
+    Finalize(None, signal.raise_signal, (signal.SIGCHLD,), exitpriority=0)()
+    with pytest.raises(RuntimeError, match="Killed"):
+        handler(signal.SIGCHLD, None)
+    with pytest.raises(RuntimeError, match="Killed"):
+        next(iterator)
 
 
 def test_an_iterator_that_another_thread_shuts_down_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

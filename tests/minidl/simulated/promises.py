@@ -44,7 +44,7 @@ def promises(outcome: Outcome, expected: Outcome, in_order: bool, slow: bool) ->
 
 def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
     """Each epoch begins once; an event is of an epoch that a loader has named, and of a task whose keys it has drawn;
-    what failed is not pinned; who acknowledges a new epoch has resumed; a worker is joined once."""
+    what failed is not pinned; who acknowledges a new epoch has resumed; a worker is joined once, not after force."""
     epochs = {event[3] for event in events if event[2] == Kind.LOADER}
     if not epochs:
         return  # parts of the loader alone
@@ -71,8 +71,8 @@ def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
         elif kind == Kind.RESUME_ACKNOWLEDGED and (epoch_id, worker) not in resumed:
             yield f"worker {worker} has not resumed, and this is acknowledged"
         if kind == Kind.WORKER_JOINED and (epoch_id, worker) in joined:
-            yield f"worker {worker} was joined twice"
-        elif kind == Kind.WORKER_JOINED:
+            yield f"worker {worker} was joined twice, or after force was used"
+        elif kind in (Kind.WORKER_JOINED, Kind.WORKER_TERMINATED):
             joined.add((epoch_id, worker))
         if kind in FAILED:
             failed.add((epoch_id, task))
@@ -147,12 +147,29 @@ def _forked_too_late(events: list[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _second_lines(outcome: Outcome) -> Iterator[str]:
-    """Where nothing fails every worker is stopped by a message, and every message finds its reader."""
-    for _, _, kind, _, task, worker, queue, value, _ in outcome.events:
+    """Where nothing fails every worker is stopped by a message, and every message finds its reader; main waits for one
+    worker after another, and a feeder is left behind only by who says so."""
+    waits: dict[int, int] = {}  # the worker that a loader waits for
+    feeders: set[tuple[int, int, int]] = set()
+    free: set[tuple[int, int, int]] = set()
+    for _, _, kind, epoch_id, task, worker, queue, value, _ in outcome.events:
+        loader = epoch_id >> 32
+        if kind == Kind.JOIN_BEGIN:
+            if loader in waits:
+                yield f"main waits for worker {worker}, and has not joined worker {waits[loader]}"
+            waits[loader] = worker
+        elif kind == Kind.WORKER_JOINED:
+            waits.pop(loader, None)
+        elif kind == Kind.FEEDER_BEGIN:
+            feeders.add((loader, queue, worker))
+        elif kind in (Kind.FEEDER_END, Kind.JOIN_CANCELLED):
+            free.add((loader, queue, worker))
         if kind == Kind.WORKER_END and value:
             yield f"nothing failed, and worker {worker} left its loop for another reason than Stop ({value})"
         elif kind == Kind.SEND_FAILED and task == NO_TASK:
             yield f"nothing failed, and a message to {Queue(queue).name} of worker {worker} found no reader"
+    for _, queue, worker in feeders - free:
+        yield f"nothing failed, and a message to {Queue(queue).name} of worker {worker} may still be in its feeder"
 
 
 def _closed_once(events: list[tuple[Any, ...]]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from tests.minidl.simulated.survivors import KILLED_BY, killed_by, reason
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_exploring import Keys, epochs
 
-FIELDS = {"kind": 2, "epoch": 3, "task": 4, "worker": 5, "value": 7}
+FIELDS = {"kind": 2, "epoch": 3, "task": 4, "worker": 5, "queue": 6, "value": 7}
 EVENTS = Worth(lambda: epochs(Keys(5), 2, pin_memory="host")).run("0")
 
 
@@ -60,6 +60,15 @@ BROKEN: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     "a wrong count of keys": (first(Kind.SAMPLER_END, value=-1), "SAMPLER_END says 4 instead of 5"),
     "a wrong count of tasks": (first(Kind.DISPATCHED, value=1), "DISPATCHED says 2 instead of 1"),
     "a worker left for another reason": (first(Kind.WORKER_END, value=2), "another reason than Stop (2)"),
+    "a worker is joined after force": (
+        first(Kind.JOIN_BEGIN, kind=Kind.WORKER_TERMINATED - Kind.JOIN_BEGIN),
+        "worker 0 was joined twice, or after force was used",
+    ),
+    "a worker is joined late": (again(Kind.JOIN_BEGIN), "main waits for worker 0, and has not joined worker 0"),
+    "a feeder is left": (
+        first(Kind.WORKER_BEGIN, kind=Kind.FEEDER_BEGIN - Kind.WORKER_BEGIN, queue=Queue.DATA),
+        "a message to DATA of worker 0 may still be in its feeder",
+    ),
     "a queue is closed twice": (again(Kind.CLOSED), "was closed before CLOSED"),
     "a message after the close": (again(Kind.PUT, Kind.SHUTDOWN_END), "was closed before PUT"),
     "a thread after the shutdown": (again(Kind.PIN_THREAD_END, Kind.SHUTDOWN_END), "after the shutdown was complete"),

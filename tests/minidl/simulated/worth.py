@@ -107,6 +107,16 @@ def late_words(base_seed: int, worker_id: int) -> list[int]:
     return words_of(base_seed, worker_id)
 
 
+pid_of = services.SimulatedWorld.pid
+
+
+def late_pid(self: Any) -> int:
+    """Other threads run before the answer comes."""
+    if not self.machine.off:
+        sleep(0.03)
+    return pid_of(self)
+
+
 @contextlib.contextmanager
 def a_device() -> Iterator[None]:
     """Main has several accelerators. A thread begins with the first of them."""
@@ -151,6 +161,7 @@ LINES: dict[str, Callable[[], Any]] = {
     "no Mac": lambda: changed(accelerator, "current_accelerator", lambda: torch.device("mps")),
     "cores": lambda: changed(services.SimulatedWorld, "cpu_count", lambda self: None),
     "quick seeds": lambda: changed(worker, "generate_state", late_words),
+    "a quick pid": lambda: changed(services.SimulatedWorld, "pid", late_pid),
     "SIGTERM": lambda: changed(services.SimulatedProcess, "terminate", nothing),
     "exit codes": lambda: changed(services.SimulatedProcess, "exitcode", None),  # the program has reaped the child
     "a fork server": fork_server_hangs,  # which passes on the exit codes

@@ -140,6 +140,7 @@ class SlowToPin:
 
 
 def stuck_in_the_pin_thread(*presses: float) -> list[Any]:
+    """After Ctrl-C the workers are not told to stop, nor the feeders to end: they are not waited for."""
     iterator = iter(loader(pin_memory="host", collate_fn=SlowToPin))
     next(iterator)
     sleep(2)
@@ -196,6 +197,28 @@ def exits_with_it(**options: Any) -> None:
     HELD[:] = [iter(loader(**options))]
     next(HELD[0])
     raise SystemExit(0)
+
+
+def slowly(slow: Any) -> None:
+    """From now on main's recorder takes as many seconds over an event as `slow` says."""
+    recorder = events.installed()
+    assert recorder is not None
+
+    def record(kind: int, epoch_id: int, task: int, *others: Any) -> None:
+        recorder(kind, epoch_id, task, *others)
+        sleep(slow(kind, task))
+
+    events.install(record)
+
+
+def told_slowly() -> list[Any]:
+    """Main takes its time to tell the workers to stop: none of them begins another task meanwhile."""
+    iterator = iter(loader(Keys(20, slow=dict.fromkeys(range(20), 0.3)), prefetch_factor=4))
+    found = [next(iterator)]
+    slowly(lambda kind, task: float((kind, task) == (Kind.PUT, events.STOP)))
+    iterator._shutdown_workers()
+    kinds = [event[2] for event in machines.current_machine().events]
+    return [found, Kind.FETCH_BEGIN in kinds[kinds.index(Kind.DONE_SET) :]]
 
 
 def shut_down_by_hand(**options: Any) -> list[Any]:
@@ -256,6 +279,27 @@ def forked() -> list[Any]:
     found = [tries(lambda: next(slow)), tries(lambda: seen(iterator))]
     process.join()
     return [*found, process.exitcode]
+
+
+def another_childs_end() -> list[Any]:
+    """It is no reason to keep main waiting."""
+    iterator = iter(loader())
+    found: list[Any] = [next(iterator)]
+    child = worlds.current().process(sleep, (0.5,), "child")
+    child.start()
+    return [*found, takes(child.join), seen(iterator)]
+
+
+def beside_the_handler() -> list[Any]:
+    """Main hears of a death while it trains. Another thread, which asks for a batch just then, waits until it has."""
+    iterator, found = iter(loader(Keys(9), num_workers=3)), []
+    slowly(lambda kind, task: 0.05 * (kind == Kind.ARRIVED))
+    at(1.02, do=lambda: found.append(tries(lambda: next(iterator))) or True)
+    sleep(1)
+    iterator._workers[1].kill()
+    found.append(tries(lambda: sleep(9)))
+    sleep(1)
+    return found
 
 
 class NotBack(Keys):
@@ -475,8 +519,12 @@ def ending() -> dict[str, Worth]:
         "stuck, interrupted twice": once(part(stuck, (1.0, 3.0)), without=("SIGTERM",)),
         "stuck in the pin thread": once(stuck_in_the_pin_thread),
         "stuck in the pin thread, interrupted": once(part(stuck_in_the_pin_thread, 1.0), traced=False),
+        "stuck in the pin thread, interrupted, torch's way": once(
+            part(stuck_in_the_pin_thread, 1.0), traced=False, options=torch_way
+        ),
         "the pin thread exits": once(lambda: takes(lambda: seen(iter(loader(pin_memory="host", collate_fn=Exits))))),
         "dropped in the pin thread": once(dropped_in_the_pin_thread),
+        "told slowly": once(told_slowly),
         "exits with it": Worth(part(exits_with_it)),
         "exits with it, torch's way": Worth(
             part(exits_with_it, pin_memory="host", persistent_workers=True), options=torch_way
@@ -488,6 +536,8 @@ def ending() -> dict[str, Worth]:
         "another waits": once(another_waits),
         "loads in another thread": once(in_another_thread),
         "shut down in another thread": once(part(in_another_thread, True), without=("SIGTERM",)),
+        "another child's end": once(another_childs_end),
+        "beside the handler": once(beside_the_handler, without=("a quick pid",)),
         "forked": once(forked),
         "unreadable": once(part(unreadable, False)),
         "unreadable, as its worker dies": once(part(unreadable, True), without=("SIGCHLD",)),
