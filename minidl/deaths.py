@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from minidl.events import HEALTH_CHECK, TASK_LOST, WORKER_DIED, emit
+from minidl.events import HEALTH_CHECK, TASK_LOST, WORKER_DIED, describe, emit
 from minidl.states import WorkerState
 from minidl.world import Process, World
 
@@ -78,7 +78,7 @@ def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> N
             "using `ulimit -n` in the shell or change the sharing strategy by calling "
             "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code",
         )
-    fail(iterator, f"A batch was lost: it could not be unpickled ({error!r})", error)
+    fail(iterator, f"A batch was lost: it could not be unpickled ({describe(error)})", error)
 
 
 def check_health(iterator: ParallelIterator) -> None:

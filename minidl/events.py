@@ -218,6 +218,14 @@ def name_of(function: object) -> str:
     return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
 
 
+def describe(error: BaseException, as_repr: bool = True) -> str:
+    """`repr(error)`, or its type and text. Never raises: that would hide the error, or end the thread that tells it."""
+    try:
+        return repr(error) if as_repr else f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
 _loaders = itertools.count(1)
 
 

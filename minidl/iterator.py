@@ -26,6 +26,7 @@ from minidl.events import (
     LOADER,
     SAMPLER_END,
     YIELDED,
+    describe,
     emit,
 )
 from minidl.pinning import HOST
@@ -140,7 +141,7 @@ class BaseIterator:
             emit(EPOCH_END, self._epoch_id, value=self._num_yielded)
             raise
         except Exception as error:
-            emit(ERROR_RAISED, self._epoch_id, value=int(known is not None), text=repr(error))
+            emit(ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
             raise
         self._num_yielded += 1  # at once: see __next__
         length = self._IterableDataset_len_called

@@ -21,15 +21,7 @@ from torch._utils import ExceptionWrapper
 from minidl import world as worlds
 from minidl.accelerator import accelerator
 from minidl.data.collate import mapping_like, sequence_like
-from minidl.events import (
-    NO_WORKER,
-    PIN_BEGIN,
-    PIN_END,
-    PIN_FAILED,
-    PIN_THREAD_BEGIN,
-    PIN_THREAD_END,
-    emit,
-)
+from minidl.events import NO_WORKER, PIN_BEGIN, PIN_END, PIN_FAILED, PIN_THREAD_BEGIN, PIN_THREAD_END, describe, emit
 from minidl.messages import Failed, Result, StreamEnd
 from minidl.queues import Consumer, Stopped, ThreadQueue
 from minidl.world import World
@@ -71,7 +63,7 @@ def pinned(result: Result, device: str | None) -> Result:
     try:
         return replace(result, data=pin_batch(result.data, device, epoch_id, task_id, worker_id))
     except Exception as error:
-        emit(PIN_FAILED, epoch_id, task_id, worker_id, text=repr(error))
+        emit(PIN_FAILED, epoch_id, task_id, worker_id, text=describe(error))
         where = device if device == HOST else accelerator.current_device_index()
         return replace(result, data=ExceptionWrapper(where=f"in pin memory thread for device {where}"))
 

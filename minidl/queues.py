@@ -41,6 +41,7 @@ from minidl.events import (
     TIMED_OUT,
     WAIT,
     Queue,
+    describe,
     emit,
 )
 from minidl.messages import Died
@@ -166,7 +167,7 @@ class Producer:
             try:
                 pieces, memory = self._transport.pack(message.unsendable(error))
             except Exception:  # nor can the error
-                named = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+                named = RuntimeError(describe(error, as_repr=False)).with_traceback(error.__traceback__)
                 pieces, memory = self._transport.pack(message.unsendable(named))
         length = sum(map(len, pieces))
         emit(SENT, message.epoch_id, message.task_id, worker_id, queue, length)
@@ -181,7 +182,7 @@ class Producer:
 
     def _emit_send_failed(self, error: Exception, task_id: int) -> None:
         queue, worker_id = self._name
-        emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, text=repr(error))
+        emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, text=describe(error))
 
 
 class DirectProducer(Producer):
@@ -247,13 +248,14 @@ class Consumer:
     nothing. Assumes that one thread at a time calls it.
     """
 
+    waiting = False  # True: nothing is half done, and what a signal raises here loses nothing
+
     def __init__(self, world: World, queue: Queue, epoch_id: int, until: Flag | None = None) -> None:
         self._world = world
         self._queue = queue
         self._epoch_id = epoch_id  # of the last message
         self._waiter = world.waiter()
         self._channels: deque[Channel] = deque()  # the one served last is last
-        self.waiting = False  # True: nothing is half done, and what a signal raises here loses nothing
         if until is not None:
             self._waiter.add(until, FLAG_SET)
 
@@ -280,7 +282,7 @@ class Consumer:
         try:
             message = channel.transport.unpack(data, memory)
         except Exception as error:
-            self._got(channel, NO_TASK, repr(error))
+            self._got(channel, NO_TASK, describe(error))
             raise
         self._epoch_id = message.epoch_id
         self._got(channel, message.task_id)
@@ -358,12 +360,13 @@ class ThreadQueue:
     stopped.
     """
 
+    waiting = False  # as in Consumer
+
     def __init__(self, world: World, epoch_id: int) -> None:
         self._world = world
         self._epoch_id = epoch_id  # of the last message
         self._messages: deque[Any] = deque()
         self._news = world.mailbox()  # holds at most one item, which means: there are messages
-        self.waiting = False  # as in Consumer
 
     def put(self, message: Any) -> None:
         emit(PUT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
@@ -371,7 +374,7 @@ class ThreadQueue:
         if not self._news.qsize():
             self._news.put(None)
 
-    def get(self, timeout: float | None = None) -> Any:
+    def get(self, timeout: float) -> Any:
         """The next message. Empty: none within `timeout` seconds."""
         if not self._messages:
             self._wait(timeout)
@@ -381,15 +384,16 @@ class ThreadQueue:
         emit(GOT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
         return message
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(self, timeout: float) -> None:
         """Wait until there are messages. It takes only the news of them: an interrupt that comes with the news loses
         nothing."""
-        emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
-        deadline = None if timeout is None else self._world.now() + timeout
         self.waiting = True
+        emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int(timeout * 1e9))
+        deadline = self._world.now() + timeout
         while not self._messages:  # the news may be of messages that were taken before
             try:
-                self._news.get(timeout=None if deadline is None else max(0.0, deadline - self._world.now()))
+                self._news.get(timeout=max(0.0, deadline - self._world.now()))
             except Empty:
+                self.waiting = False
                 emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
                 raise

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch.utils.data
 
-from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FETCH_FAILED, NO_WORKER, emit
+from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FETCH_FAILED, NO_WORKER, describe, emit
 
 
 class Fetcher:
@@ -118,12 +118,4 @@ def load(fetcher: Fetcher, keys: Any, epoch_id: int, task_id: int, worker_id: in
 
 def emit_failed(error: BaseException, epoch_id: int, task_id: int, worker_id: int) -> None:
     """The event that a task failed. Separate for the worker, where a task can fail before it begins."""
-    emit(FETCH_FAILED, epoch_id, task_id, worker_id, text=describe(error))
-
-
-def describe(error: BaseException) -> str:
-    """An exception in short, for an event. Never raises, or it would hide the error that it describes."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
+    emit(FETCH_FAILED, epoch_id, task_id, worker_id, text=describe(error, as_repr=False))

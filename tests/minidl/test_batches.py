@@ -237,6 +237,60 @@ def test_an_error_that_cannot_be_pickled_is_named() -> None:
     assert "LocalError" in shown[0][2]
 
 
+class Unspeakable(Exception):
+    """An error that itself fails, as one does whose text is made of something that is gone."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+    __repr__ = __str__
+
+
+def fail_without_words(*_: Any) -> Any:
+    raise Unspeakable
+
+
+class Unsendable(OutOfMemory):
+    __reduce__ = fail_without_words
+
+
+class Unpinnable(OutOfMemory):
+    pin_memory = fail_without_words
+
+
+class Unreadable(OutOfMemory):
+    def __reduce__(self) -> Any:
+        return fail_without_words, ()
+
+
+@pytest.mark.parametrize(
+    ("collate_fn", "options"),
+    [
+        (fail_without_words, {}),
+        (fail_without_words, {"num_workers": 1}),
+        (Unsendable, {"num_workers": 1}),
+        (Unsendable, {"num_workers": 1, "transport": "torch"}),
+        (Unpinnable, {"num_workers": 1, "pin_memory": "host"}),
+    ],
+)
+def test_an_error_without_words_is_raised_like_any_other(collate_fn: Any, options: dict[str, Any]) -> None:
+    iterator = iter(minidl.DataLoader([0, 1], collate_fn=collate_fn, **options))
+    for _ in range(2):
+        with pytest.raises(Unspeakable):
+            next(iterator)
+    assert next(iterator, "over") == "over"
+
+
+def test_a_batch_that_is_lost_without_words_is_missed_for_ever() -> None:
+    iterator = iter(minidl.DataLoader([0, 1], num_workers=1, collate_fn=Unreadable))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"could not be unpickled \(Unspeakable\)"):
+            next(iterator)
+
+
 def test_keys_that_cannot_be_pickled_are_raised_as_an_error() -> None:
     """torch waits for ever here, too."""
     loader = minidl.DataLoader({0: 5, 1: 6}, None, sampler=[0, threading.Lock(), 1], num_workers=1)

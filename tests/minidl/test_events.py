@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from minidl import events
-from minidl.events import Kind, emit
+from minidl.events import Kind, describe, emit
 from tests.minidl.observing import recorder
 from tracing.recording.source_lines import emit_sites
 
@@ -104,3 +104,23 @@ def test_every_kind_has_words_and_a_number_of_its_own() -> None:
     for kind in Kind:
         assert kind.who and kind.when and getattr(events, kind.name) == kind
     assert len({int(kind) for kind in Kind}) == len(Kind)
+
+
+class Unspeakable(Exception):
+    def __repr__(self) -> str:
+        raise LookupError("no words")
+
+    __str__ = __repr__
+
+
+@pytest.mark.parametrize(
+    ("error", "in_short", "as_repr"),
+    [
+        (ValueError("bad"), "ValueError: bad", "ValueError('bad')"),
+        (KeyError("k"), "KeyError: 'k'", "KeyError('k')"),
+        (StopIteration(), "StopIteration: ", "StopIteration()"),
+        (Unspeakable("x"), "Unspeakable", "Unspeakable"),
+    ],
+)
+def test_an_exception_is_described_by_type_and_text(error: Exception, in_short: str, as_repr: str) -> None:
+    assert (describe(error), describe(error, as_repr=False)) == (as_repr, in_short)

@@ -20,7 +20,7 @@ import torch
 
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result, Stop, Task
-from minidl.queues import LENGTH, Consumer, Empty, Producer, Stopped, ThreadQueue
+from minidl.queues import LENGTH, Consumer, DirectProducer, Empty, Producer, Stopped, ThreadQueue
 from minidl.world import Flag, Reader, Writer
 from minidl.world.real import RealWorld
 from tests.minidl.dying import open_files, wait_until
@@ -110,7 +110,7 @@ def test_put_does_not_block_on_a_full_pipe(line: Line) -> None:
 def test_an_empty_queue_times_out(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     with pytest.raises(Empty):
         line.consumer.get(0.01)
-    assert [kind for kind, _ in emitted] == [Kind.WAIT, Kind.TIMED_OUT]
+    assert [kind for kind, _ in emitted] == [Kind.WAIT, Kind.TIMED_OUT] and not line.consumer.waiting
     line.producer.put(result(0))
     assert line.consumer.get(10).task_id == 0
 
@@ -160,6 +160,7 @@ def test_died_comes_after_the_last_whole_message(line: Line) -> None:
         line.consumer.get(0.01)
 
 
+@pytest.mark.timeout(5)
 def test_died_comes_though_the_pipe_is_still_open(line: Line) -> None:
     """Some other process has inherited the writing end: no end of file ever comes."""
     inherited = os.dup(line.fd())
@@ -170,7 +171,9 @@ def test_died_comes_though_the_pipe_is_still_open(line: Line) -> None:
     assert line.consumer.get(10) == Died(7, 0)
     with pytest.raises(Empty):
         line.consumer.get(0.01)
-    os.close(inherited)
+    os.close(inherited)  # now the pipe has ended, and it was left before
+    with pytest.raises(Empty):
+        line.consumer.get(0.01)
 
 
 def test_the_end_of_a_living_processs_pipe_is_no_death(line: Line, emitted: list[tuple[Kind, int]]) -> None:
@@ -196,6 +199,16 @@ def test_half_a_message_spoils_one_pipe_only() -> None:
     assert first.consumer.get(10).task_id == 3
     first.consumer.close()
     second.producer.close()
+
+
+def test_pipes_are_served_in_turn() -> None:
+    """Also one whose message comes after two of another pipe's have been read."""
+    first = Line(worker_id=0)
+    second = Line(first.consumer, worker_id=1)
+    write(first.fd(), frame_of(result(0)) + frame_of(result(2)))
+    assert first.consumer.get(10).task_id == 0
+    write(second.fd(), frame_of(result(1)))
+    assert [first.consumer.get(10).task_id for _ in range(2)] == [1, 2]
 
 
 def test_each_of_many_pipes_keeps_its_order() -> None:
@@ -256,6 +269,88 @@ def test_a_queue_without_a_put_can_be_closed() -> None:
     assert reader.read() == b""
     reader.close()
     assert open_files() == before
+
+
+def test_a_closed_queue_has_no_file_open() -> None:
+    before = open_files()
+    line = Line()
+    line.producer.close()
+    line.consumer.close()
+    line.peer.close()
+    assert open_files() == before
+
+
+class Writes:
+    """A pipe's end that notes how many bytes each write has."""
+
+    def __init__(self, writer: Any) -> None:
+        self.writer, self.sizes = writer, list[int]()
+
+    def write(self, data: memoryview, memory: Any = None) -> int:
+        written: int = self.writer.write(data, memory)
+        self.sizes.append(written)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.writer, name)
+
+
+def test_a_small_message_is_one_write(line: Line) -> None:
+    """So Ctrl-C, or the end of the process, leaves no half of it in the pipe."""
+    writes = Writes(line.writer)
+    DirectProducer(WORLD, writes, Queue.RESULT, 0).put(result(0))
+    assert line.consumer.get(10) == result(0) and len(writes.sizes) == 1
+
+
+@pytest.fixture
+def no_threads() -> Iterator[None]:
+    """None can be started, as when the interpreter exits."""
+    before = threading.stack_size(1 << 47)  # more than any process has
+    yield
+    threading.stack_size(before)
+
+
+def test_without_a_thread_a_message_is_written_by_put(line: Line, no_threads: None) -> None:
+    line.producer.put(Stop(7))
+    assert line.consumer.get(10) == Stop(7)
+
+
+@pytest.mark.timeout(5)
+def test_without_a_thread_a_message_that_is_no_small_one_is_written_by_put(line: Line, no_threads: None) -> None:
+    DirectProducer(WORLD, line.writer, Queue.INDEX, 0).put(result(0, b"." * (1 << 13)))
+    assert line.consumer.get(10) == result(0, b"." * (1 << 13))
+
+
+@pytest.mark.timeout(5)
+def test_without_a_thread_put_does_not_block_on_a_full_pipe(line: Line, no_threads: None) -> None:
+    os.set_blocking(line.fd(), False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(line.fd(), b".")
+    os.set_blocking(line.fd(), True)
+    line.producer.put(Stop(7))
+
+
+def test_without_a_thread_nobody_needs_to_read(line: Line, no_threads: None) -> None:
+    line.consumer.close()
+    line.producer.put(Stop(7))
+
+
+class Collected:
+    """Pickled, it does what the garbage collector may do in any thread: end the queue that this thread feeds."""
+
+    producer: Producer
+
+    def __reduce__(self) -> Any:
+        self.producer.close()
+        self.producer.wait_for_feeder(10)
+        return str, ("sent",)
+
+
+def test_a_feeder_does_not_wait_for_itself(line: Line) -> None:
+    Collected.producer = line.producer
+    line.producer.put(result(0, Collected()))
+    assert line.consumer.get(10) == result(0, "sent")
 
 
 def test_join_waits_and_a_cancelled_join_does_not(line: Line, emitted: list[tuple[Kind, int]]) -> None:
@@ -339,18 +434,40 @@ def interrupts() -> Iterator[None]:
     signal.signal(signal.SIGUSR1, previous)
 
 
-def test_an_interrupt_while_waiting_loses_nothing(line: Line, interrupts: None) -> None:
+def interrupt_while_waiting(consumer: Consumer) -> None:
     def interrupt() -> None:
-        wait_until(lambda: line.consumer.waiting)
+        wait_until(lambda: consumer.waiting)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     other = threading.Thread(target=interrupt)
     other.start()
     with pytest.raises(KeyboardInterrupt):
-        line.consumer.get(20)
+        consumer.get(20)
     other.join()
+
+
+def test_an_interrupt_while_waiting_loses_nothing(line: Line, interrupts: None) -> None:
+    interrupt_while_waiting(line.consumer)
     line.producer.put(result(0))
     assert line.consumer.get(10).task_id == 0
+
+
+def test_an_interrupt_while_reading_does_not_count_as_one_while_waiting(line: Line, interrupts: None) -> None:
+    """Even if the one before came while waiting."""
+    interrupt_while_waiting(line.consumer)
+    assert line.consumer.waiting
+    read = line.reader.read
+
+    def read_and_interrupt() -> bytes:
+        data = read()
+        signal.raise_signal(signal.SIGUSR1)
+        return data
+
+    line.reader.read = read_and_interrupt
+    write(line.fd(), frame_of(result(0)))
+    with pytest.raises(KeyboardInterrupt):
+        line.consumer.get(10)
+    assert not line.consumer.waiting
 
 
 def test_an_interrupt_while_unpickling_loses_nothing(line: Line, interrupts: None) -> None:
@@ -388,8 +505,10 @@ def test_an_interrupt_as_a_message_is_taken_does_not_count_as_one_while_waiting(
 
 def test_the_queue_between_threads_keeps_the_order(emitted: list[tuple[Kind, int]]) -> None:
     queue = ThreadQueue(WORLD, 7)
-    with pytest.raises(Empty):
-        queue.get(0.01)
+    for timeout in (0.01, 0):
+        with pytest.raises(Empty):
+            queue.get(timeout)
+        assert not queue.waiting
     got: list[int] = []
     consumer = threading.Thread(target=lambda: got.extend(queue.get(10).task_id for _ in range(1000)))
     consumer.start()
@@ -399,6 +518,14 @@ def test_the_queue_between_threads_keeps_the_order(emitted: list[tuple[Kind, int
     assert got == list(range(1000))
     assert [kind for kind, _ in emitted][:2] == [Kind.WAIT, Kind.TIMED_OUT]
     assert [task for kind, task in emitted if kind is Kind.GOT] == got
+
+
+def test_the_news_of_messages_that_nobody_waited_for_does_not_pile_up() -> None:
+    queue = ThreadQueue(WORLD, 7)
+    for task_id in range(3):
+        queue.put(result(task_id))
+        assert queue.get(10).task_id == task_id
+        assert queue._news.qsize() == 1
 
 
 def test_a_flag_is_seen_by_every_process() -> None:

@@ -22,6 +22,8 @@ import torch.utils.data
 import minidl
 from minidl import DataLoader, signals
 from minidl.deaths import explain_death, shorten
+from minidl.events import Queue
+from minidl.queues import Producer
 from minidl.world.real import RealWorld
 from tests.minidl.dying import Keys, Stuck, batches, loader_of, take_all, workers
 
@@ -259,6 +261,16 @@ def test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_work
     with CtrlC(number, "start_workers", "close") as ctrl_c:
         iter(loader_of(Keys(4), num_workers=1))
     assert ctrl_c.came and not workers()
+
+
+def test_a_queue_whose_close_ctrl_c_has_interrupted_can_be_closed_again() -> None:
+    reader, writer = WORLD.pipe()
+    producer = Producer(WORLD, writer, Queue.INDEX, 0)
+    with CtrlC(0, "close", "close") as ctrl_c:
+        producer.close()
+    assert ctrl_c.came and not producer.closed
+    producer.close()
+    assert producer.closed and reader.read() == b"", "the other end sees that nothing more comes"
 
 
 def test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end() -> None:

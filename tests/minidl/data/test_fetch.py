@@ -9,7 +9,7 @@ import torch.utils.data as theirs
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
 import minidl as ours
-from minidl.data.fetch import IterableFetcher, MapFetcher, create_fetcher, describe, load
+from minidl.data.fetch import IterableFetcher, MapFetcher, create_fetcher, load
 from minidl.events import (
     COLLATE_BEGIN,
     COLLATE_END,
@@ -278,11 +278,3 @@ def test_an_exception_that_cannot_be_shown_is_still_the_one_raised(recorded):
     with pytest.raises(Mute):
         load(MapFetcher(Raising(), True, collate, False), [0], EPOCH, TASK)
     assert recorded[-1][-1] == "Mute"
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [(ValueError("bad"), "ValueError: bad"), (KeyError("k"), "KeyError: 'k'"), (StopIteration(), "StopIteration: ")],
-)
-def test_an_exception_is_described_by_type_and_text(error, text):
-    assert describe(error) == text
