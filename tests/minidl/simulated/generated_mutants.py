@@ -139,6 +139,8 @@ def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[Any]:
                 continue
             if not isinstance(statement, (ast.If, ast.With)):  # there: the condition, the guard
                 alike = "it only tells" if isinstance(statement, ast.Expr) and is_event(statement.value) else ""
+                if node is function and statement is block[-1] and ast.unparse(statement) == "return None":
+                    alike = "it returns None anyway"
                 yield (
                     f"`{brief(statement)}` is left out",
                     functools.partial(put, field=field, k=k, new=[ast.Pass()]),

@@ -136,3 +136,6 @@ def test_only_what_nobody_can_tell_is_marked_so() -> None:
     assert not any(each.startswith(uses) and "batch_size" in each.split("after")[1] for each in words)
     sampler_first = "BaseIterator.__init__: `self._sampler_iter = iter(self._index_sampler)` after `self._base_seed"
     assert any(each.startswith(sampler_first) for each in all_words - words)
+    left_out = "`return None` is left out"
+    assert f"Consumer._next_channel: {left_out}" in words
+    assert f"Room.reserve: {left_out}" in all_words - words  # it is not the end
