@@ -355,9 +355,9 @@ def score(chosen: list[Generated], found: dict[str, Verdict], alike: int) -> str
     why: dict[str, list[str]] = {}
     for module in generated_mutants.MODULES:
         of_module = [(each, found[str(each)]) for each in chosen if each.module == module]
-        counts = Counter(fate(each, verdict) for each, verdict in of_module)
-        total += counts
-        lines += [row(f"`{module}`", counts)] * bool(of_module)
+        if counts := Counter(fate(each, verdict) for each, verdict in of_module):
+            total += counts
+            lines.append(row(f"`{module}`", counts))
         for each, verdict in of_module:
             if not verdict.program:
                 why.setdefault(reason(short(each)) or verdict.broken or "not looked into", []).append(str(each))
