@@ -4,6 +4,7 @@ real memory."""
 from __future__ import annotations
 
 import collections
+import errno
 import gc
 import os
 import threading
@@ -194,6 +195,16 @@ def test_a_batch_that_does_not_fit_gets_a_larger_slot(line):
         assert all((tensor == tensor[0]).all() for tensor in got)
         del got, sent, pieces, room
     assert 2 <= line.made <= 4
+
+
+def test_a_piece_of_memory_that_cannot_be_had_is_not_taken():
+    def full(nbytes: int) -> Any:
+        raise OSError(errno.ENOSPC, "no memory is left")
+
+    room = transport.Room(0, None, full)
+    with pytest.raises(OSError, match="no memory"):
+        room.reserve(2 * DIRECT)
+    assert room.close() == 0
 
 
 def test_a_slot_that_is_far_too_large_is_replaced(line):
