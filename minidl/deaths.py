@@ -58,6 +58,7 @@ def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
         if info.worker_id == worker_id and not info.arrived
     ]
     worker = iterator._workers[worker_id]
+    iterator._failure = f"DataLoader worker {worker_id} has died"  # for the next next(), if a key's repr raises below
     text = explain_death(iterator._world, worker, worker_id, tasks)
     emit(WORKER_DIED, iterator._epoch_id, worker=worker_id, value=worker.exitcode or 0, text=text)
     for task_id, _ in tasks:

@@ -73,6 +73,29 @@ def killed_one_after_another() -> list[Any]:
     return [*found, tries(lambda: next(iterator))]
 
 
+class Nameless:
+    """A key that cannot be printed."""
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+
+    def __repr__(self) -> str:
+        raise LookupError("no words for it")
+
+
+class ByNameless(Keys):
+    def __getitem__(self, key: Any) -> int:
+        return super().__getitem__(key.key)
+
+
+def killed_over_a_key_without_words() -> list[Any]:
+    """Its batch is not missing in silence."""
+    iterator = iter(loader(ByNameless(), sampler=[Nameless(key) for key in range(7)]))
+    found: list[Any] = [next(iterator)]
+    iterator._workers[0].kill()
+    return [*found, *(tries(lambda: sleep(60) or next(iterator)) for _ in range(3))]
+
+
 class Large(Keys):
     """Samples that fill a pipe."""
 
@@ -169,6 +192,7 @@ def deaths() -> dict[str, Worth]:
         ),
         "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
         "killed in training: all": died(killed_in_training),
+        "killed over a key without words": died(killed_over_a_key_without_words),
         "killed one after another": died(killed_one_after_another),
         "killed in training, after an error": died(part(killed_in_training, Keys(9, (1,)), 2, 0.1)),
         "killed in training: the next next()": died(part(killed_in_training, timeout=3), without=("SIGCHLD",)),
