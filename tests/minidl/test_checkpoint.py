@@ -317,6 +317,13 @@ def test_a_map_style_dataset_does_not_go_on_as_a_stream() -> None:
             iter(other)
 
 
+def test_a_state_says_nothing_of_workers_that_draw_nothing() -> None:
+    iterator = iter(loader := minidl.DataLoader(range(6), num_workers=2))
+    for _ in range(3):
+        next(iterator)
+    assert loader.state_dict()["_snapshot"]["_worker_snapshots"] == {"worker_0": None, "worker_1": None}
+
+
 def test_a_state_does_not_change_when_the_loader_goes_on() -> None:
     for workers in (0, 2):
         loader = builder("places", "in turn", num_workers=workers)()

@@ -19,7 +19,8 @@ import torch.utils.data
 import minidl
 import tracing
 from minidl.events import Kind
-from minidl.worker import generate_state
+from minidl.transport import DIRECT
+from minidl.worker import End, generate_state
 from tests.minidl import dying
 from tests.minidl.dying import Keys, Stream
 
@@ -180,6 +181,15 @@ class Swallows(Keys):
         return super().__getitem__(key)
 
 
+def needs_new_memory(samples: list[Any]) -> bool:
+    return torch.utils.data.default_collate([torch.zeros(DIRECT)] * 2).is_shared()
+
+
+@pytest.mark.parametrize(("transport", "new"), [("slots", False), ("torch", True)])
+def test_torchs_default_collate_stacks_in_the_slot_too(transport: str, new: bool) -> None:
+    assert list(loader_of(Keys(2), collate_fn=needs_new_memory, transport=transport)) == [new]
+
+
 def name_of_worker(samples: list[Any]) -> str:
     return Path("/proc/self/comm").read_text().strip()
 
@@ -194,7 +204,8 @@ def test_a_worker_that_crashes_says_so(capfd: pytest.CaptureFixture[str]) -> Non
     assert "segmentation fault encountered in worker" in capfd.readouterr().err
 
 
-def test_a_worker_ends_at_an_interrupt_that_python_swallowed() -> None:
-    iterator = iter(loader_of(Swallows(40)))
-    with pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):
-        list(iterator)
+def test_a_worker_ends_at_an_interrupt_that_python_swallowed(tmp_path: Path) -> None:
+    with tracing.record(tmp_path), pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):
+        list(loader_of(Swallows(40)))
+    emitted = tracing.load(tmp_path).events
+    assert emitted["value"][emitted["kind"] == Kind.WORKER_END].tolist() == [End.INTERRUPTED]

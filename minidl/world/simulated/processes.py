@@ -32,6 +32,7 @@ class WeakSet(weakref.WeakKeyDictionary[Any, None]):
 
 # What every process has for itself: (owner, name, what makes it for a new process).
 OWN: list[tuple[Any, str, Callable[[], Any]]] = [
+    (events, "_recorder", lambda: None),
     (events, "_loaders", lambda: itertools.count(1)),
     (torch.utils.data._utils.worker, "_worker_info", lambda: None),
     (torchs_collate, "default_collate_fn_map", torchs_collate.default_collate_fn_map.copy),
@@ -39,6 +40,7 @@ OWN: list[tuple[Any, str, Callable[[], Any]]] = [
     (shutdown, "_at_exit", WeakSet),
     (transport, "_room", lambda: None),
 ]
+PLACES = {name: place for place, (_, name, _) in enumerate(OWN)}
 
 
 class Pipe:
@@ -98,6 +100,8 @@ class Process:
         self.exitcode: int | None = None
         self.ended_at = -1  # ns
         self.own = [make() for _, _, make in OWN]
+        if parent is None:
+            self.own[PLACES["_recorder"]] = events.installed()
         self.chance: Chance | None = None  # its random numbers while another process runs
         self.at_exit: list[Callable[[], None]] = []
         self.before_fork = WeakSet()
@@ -122,11 +126,12 @@ class Process:
             setattr(pipe, side, getattr(pipe, side) - 1)
 
     def inherit(self, parent: Process) -> None:
-        """By a fork, from the running process: memory, and the handler of SIGCHLD with what it looks after."""
+        """By a fork, from the running process: memory, the events' recorder, and the handler of SIGCHLD with what it
+        looks after."""
         self.mapped.refs.update(parent.mapped.refs)
         self.on_child_exit = parent.on_child_exit
-        place = [name for _, name, _ in OWN].index("_watched")
-        self.own[place].update(signals._watched)
+        self.own[PLACES["_watched"]].update(signals._watched)
+        self.own[PLACES["_recorder"]] = events.installed()
 
     def map(self, number: int, memory: Any) -> None:
         self.mapped[number] = memory

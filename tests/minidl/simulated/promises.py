@@ -44,7 +44,8 @@ def promises(outcome: Outcome, expected: Outcome, in_order: bool, slow: bool) ->
 
 def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
     """Each epoch begins once; an event is of an epoch that a loader has named, and of a task whose keys it has drawn;
-    what failed is not pinned; who acknowledges a new epoch has resumed; a worker is joined once, not after force."""
+    what failed is not pinned; a new epoch is acknowledged once by each, who has resumed; a worker is joined once, not
+    after force; what it tells is of itself."""
     epochs = {event[3] for event in events if event[2] == Kind.LOADER}
     if not epochs:
         return  # parts of the loader alone
@@ -53,7 +54,8 @@ def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
     failed: set[tuple[int, int]] = set()
     resumed: set[tuple[int, int]] = set()
     joined: set[tuple[int, int]] = set()
-    for _, _, kind, epoch_id, task, worker, *_ in events:
+    numbers: dict[tuple[int, int], int] = {}  # of the workers, by thread and loader
+    for _, thread, kind, epoch_id, task, worker, *_ in events:
         if kind == Kind.EPOCH_BEGIN:
             if epoch_id in begun:
                 yield f"epoch {epoch_id} begins twice"
@@ -69,7 +71,14 @@ def _unknown(events: list[tuple[Any, ...]]) -> Iterator[str]:
         if kind == Kind.WORKER_RESUMED:
             resumed.add((epoch_id, worker))
         elif kind == Kind.RESUME_ACKNOWLEDGED and (epoch_id, worker) not in resumed:
-            yield f"worker {worker} has not resumed, and this is acknowledged"
+            yield f"worker {worker} has not resumed, or not once more, and this is acknowledged"
+        elif kind == Kind.RESUME_ACKNOWLEDGED:
+            resumed.remove((epoch_id, worker))
+        if kind == Kind.WORKER_BEGIN:
+            numbers[thread, epoch_id >> 32] = worker
+        elif numbers.get((thread, epoch_id >> 32), worker) != worker:
+            yield f"{Kind(kind).name} of worker {numbers[thread, epoch_id >> 32]} says worker {worker}"
+            return
         if kind == Kind.WORKER_JOINED and (epoch_id, worker) in joined:
             yield f"worker {worker} was joined twice, or after force was used"
         elif kind in (Kind.WORKER_JOINED, Kind.WORKER_TERMINATED):

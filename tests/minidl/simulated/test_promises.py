@@ -60,6 +60,7 @@ BROKEN: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     "a wrong count of keys": (first(Kind.SAMPLER_END, value=-1), "SAMPLER_END says 4 instead of 5"),
     "a wrong count of tasks": (first(Kind.DISPATCHED, value=1), "DISPATCHED says 2 instead of 1"),
     "a worker left for another reason": (first(Kind.WORKER_END, value=2), "another reason than Stop (2)"),
+    "a worker says another's number": (first(Kind.FETCH_END, worker=1), "FETCH_END of worker 0 says worker 1"),
     "a worker is joined after force": (
         first(Kind.JOIN_BEGIN, kind=Kind.WORKER_TERMINATED - Kind.JOIN_BEGIN),
         "worker 0 was joined twice, or after force was used",

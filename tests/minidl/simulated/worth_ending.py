@@ -15,6 +15,7 @@ from minidl import world as worlds
 from minidl.events import Kind
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
+from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.simulation import leftovers, sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
@@ -486,6 +487,18 @@ def resumed_twice(**options: Any) -> list[Any]:
     return [*found, seen(iter(load))]
 
 
+def ended_by_ctrl_c() -> list[Any]:
+    """In the terminal: it goes to all. A worker ends, though main, which is still there, reads nothing of what the
+    worker has to send."""
+    machine, iterator = machines.current_machine(), iter(loader(Keys(20), prefetch_factor=4))
+    found: list[Any] = [next(iterator)]
+    sleep(1)
+    inject(machine, Move(machine.step, Fault.INTERRUPT))
+    found.append(takes(lambda: sleep(9)))
+    sleep(1)
+    return [*found, [each.is_alive() for each in iterator._workers]]
+
+
 class Presses:
     """A sampler that is interrupted."""
 
@@ -564,5 +577,8 @@ def ending() -> dict[str, Worth]:
         ),
         "resumed twice": once(resumed_twice, traced=False),
         "resumed twice, torch's way": once(resumed_twice, traced=False, options=torch_way),
+        "ended by Ctrl-C, with much to send": once(
+            ended_by_ctrl_c, traced=False, options={**torch_way, "capacity": 64}
+        ),
         "pressed in the sampler": once(part(pressed, (), Keys(8), sampler=Presses(6))),
     }

@@ -284,6 +284,20 @@ def fails_in_worker_1(worker_id: int) -> None:
         raise LookupError("worker_init_fn of worker 1")
 
 
+class Over(Keys):
+    """Map style: a StopIteration is an error like any other, though next() raises it, too."""
+
+    def __getitem__(self, key: int) -> int:
+        if key == 3:
+            raise StopIteration
+        return super().__getitem__(key)
+
+
+def over_twice() -> list[Any]:
+    iterator = iter(loader(Over()))
+    return [seen(iterator), seen(iterator)]
+
+
 def late(seconds: dict[int, float], **options: Any) -> list[Any]:
     """When what came, in virtual seconds: a timeout must fire when it is due, and not before."""
     world, iterator = worlds.current(), iter(loader(Keys(5, slow=seconds), **options))
@@ -301,6 +315,36 @@ def late(seconds: dict[int, float], **options: Any) -> list[Any]:
 
 
 # ---- what a worker is given
+
+
+class Sent:
+    """A key. How many of those that have reached a worker are still there?"""
+
+    living = 0
+
+    def __init__(self, key: int, arrived: bool = False) -> None:
+        self.key, self.arrived = key, arrived
+        Sent.living += arrived
+
+    def __reduce__(self) -> Any:
+        return Sent, (self.key, True)
+
+    def __del__(self) -> None:
+        Sent.living -= self.arrived
+
+
+class Named(Keys):
+    def __getitem__(self, key: Any) -> int:
+        return super().__getitem__(key.key)
+
+
+def nothing_is_kept() -> list[Any]:
+    """Of a task, by a worker that waits for the next one."""
+    Sent.living = 0
+    iterator = iter(loader(Named(), sampler=[Sent(key) for key in range(7)], batch_size=None, collate_fn=None))
+    found = [next(iterator), next(iterator)]
+    sleep(1)
+    return [*found, Sent.living]
 
 
 class Draws(Keys):
@@ -459,6 +503,11 @@ def programs() -> dict[str, Worth]:
         "worker_init_fn fails": Worth(
             part(epochs, Keys(6), 2, worker_init_fn=fails_in_worker_1, persistent_workers=True)
         ),
+        "an init function that fails, and so would the stream": Worth(
+            part(epochs, Streams((2, 3), refuses=(1,)), worker_init_fn=fails_in_worker_1)
+        ),
+        "a StopIteration of a map-style dataset": Worth(over_twice, traced=False),
+        "nothing is kept of a task": Worth(nothing_is_kept, timed=True),
         "in any order": Worth(part(sorted_epochs, Keys(8), num_workers=3, in_order=False), in_order=False),
         "in any order, one slow": Worth(
             part(sorted_epochs, Keys(8, (5,), {0: 1.0}), num_workers=3, in_order=False), slow=True, in_order=False
