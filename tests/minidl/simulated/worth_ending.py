@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import minidl
-from minidl import events
+from minidl import events, signals
 from minidl import world as worlds
 from minidl.events import Kind
 from minidl.world.simulated import machine as machines
@@ -25,9 +25,9 @@ HELD: list[Any] = []  # what outlives a program's frame, as a global variable do
 
 
 def left() -> list[Any]:
-    """What a loader has left in main: ends of pipes, threads, processes."""
+    """What a loader has left in main: ends of pipes, watched iterators, threads, processes."""
     machine = machines.current_machine()
-    return [len(machine.processes[0].ends), *leftovers(machine)]
+    return [len(machine.processes[0].ends), len(signals._watched), *leftovers(machine)]
 
 
 def at(*seconds: float, do: Any) -> None:
