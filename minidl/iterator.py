@@ -79,13 +79,10 @@ class BaseIterator:
         emit(EPOCH_BEGIN, self._epoch_id, value=previous_epoch_id)
         self._position = Position(loader, self._index_sampler, self._epoch_id, self._base_seed)
 
-    def _find_place(self, loader: DataLoader, saved: Saved) -> None:
-        """Bring the sampler to the place of a state."""
-        self._index_sampler.go_on(saved.sampler, saved.ours)
+    def _go_on(self, loader: DataLoader, saved: Saved) -> None:
+        """Count from the place of a state, where the sampler is, and without workers the dataset: to bring them there
+        may have taken random numbers. What is to be yielded again comes later: the batches since its snapshot."""
         saved.put_back_random(loader)
-
-    def _go_on(self, saved: Saved) -> None:
-        """Count from there. What is still to be yielded again comes later: the batches since its snapshot."""
         self._position.begin(saved.begin)
         self._IterableDataset_len_called = self._position.length_called = saved.length_called
         in_flight = [keys for keys, _ in self._index_sampler.pending]

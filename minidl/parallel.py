@@ -115,8 +115,8 @@ class ParallelIterator(BaseIterator):
         if saved is not None and saved.finished:
             self._position.begin(saved.begin)  # of workers that have had an epoch
         elif saved is not None:
-            self._find_place(loader, saved)
-            self._go_on(saved)
+            self._index_sampler.go_on(saved.sampler, saved.ours)
+            self._go_on(loader, saved)
             self._next_worker = (saved.last_worker + 1) % self._num_workers
         self._prime()
         if saved is not None:

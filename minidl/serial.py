@@ -28,19 +28,19 @@ class SerialIterator(BaseIterator):
         make = functools.partial(create_fetcher, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
         goes_on = saved is not None and not saved.finished
         if saved is not None and goes_on:
-            self._find_place(loader, saved)
+            self._index_sampler.go_on(saved.sampler, saved.ours)
         self._source = Source(self._dataset, make, keys_of(loader), saved.places[0] if saved else None)
         self._begin_epoch(loader)
         self._position.source = self._source
         if saved is not None and goes_on:
-            self._go_on(saved)
+            self._go_on(loader, saved)
         self._repeat(saved.since if saved else 0)
 
     def _next_data(self) -> tuple[int, Any]:
         task_id = self._num_drawn
         keys = self._next_keys()  # StopIteration: the sampler's end
-        self._source.batches += 1
         try:
+            self._source.batches += 1
             batch = load(self._source.fetcher, keys, self._epoch_id, task_id)  # StopIteration: the iterable dataset's
             if self._pin_memory_device is not None:
                 batch = pin_batch(batch, self._pin_memory_device, self._epoch_id, task_id)

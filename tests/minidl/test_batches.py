@@ -23,7 +23,7 @@ import torch
 import minidl
 from minidl import events
 from tests.minidl.dying import wait_until, workers
-from tests.minidl.observing import attempt, comparable, describe_error, in_both, recorder, steps
+from tests.minidl.observing import attempt, comparable, describe_error, emitted, in_both, recorder, steps
 from tests.minidl.programs import TORCH, Dropout, Squares, keep
 
 pytestmark = pytest.mark.timeout(30)
@@ -91,6 +91,17 @@ def test_an_error_while_pinning_is_raised_in_the_batchs_place(workers: int) -> N
     shown = steps(loader)
     assert [step[1] for step in shown] == [MemoryError, MemoryError, StopIteration, StopIteration]
     assert "nothing left to pin" in shown[0][2]
+
+
+class Closed(minidl.IterableDataset):
+    def __iter__(self) -> Any:
+        raise LookupError("there is no such stream")
+
+
+def test_an_epoch_whose_stream_cannot_be_opened_has_not_begun() -> None:
+    with emitted() as found, pytest.raises(LookupError):
+        iter(minidl.DataLoader(Closed()))
+    assert [event[0] for event in found] == [events.Kind.LOADER]
 
 
 # ---- waiting

@@ -299,6 +299,44 @@ def test_two_loaders_go_on_side_by_side(workers: int) -> None:
     assert [[shown(batch) for batch in loader] for loader in (train, check, train, check)] == came
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dataset", ["map", "stream", "places"])
+def test_what_is_drawn_after_a_state_was_loaded_stays_drawn(dataset: str, workers: int) -> None:
+    build = builder(dataset, "in turn", num_workers=workers)
+    state, _ = stopped(build, 2)
+    build().load_state_dict(state)
+    drawn = [noise(), noise()]
+    loader = build()
+    loader.load_state_dict(state)
+    assert noise() == drawn[0]
+    iterator = iter(loader)
+    assert noise() == drawn[1]
+    del iterator
+
+
+def test_batches_are_counted_on_with_other_workers() -> None:
+    """Also those since the last snapshot, which are made again."""
+    state, _ = stopped(builder("map", "in turn", num_workers=2, snapshot_every_n_steps=2), 3)
+    loader = builder("map", "in turn")()
+    loader.load_state_dict(state, strict=False)
+    next(iter(loader))
+    assert loader.state_dict()["_num_yielded"] == 4
+
+
+class Growing(Counting):
+    """Each sample adds one: the next epoch has more. What an epoch has is settled as it begins."""
+
+    def __len__(self) -> int:
+        return self.length + self.asked
+
+
+def test_the_sampler_of_a_dataset_that_grows_goes_on_in_its_epoch() -> None:
+    state, came = stopped(lambda: minidl.DataLoader(Growing(7), shuffle=True), 3, epochs=1)
+    loader = minidl.DataLoader(Growing(7), shuffle=True)
+    loader.load_state_dict(state)
+    assert [shown(batch) for batch in loader] == came[: came.index(END)]
+
+
 def test_what_becomes_of_a_state_that_was_loaded_is_its_owners_affair() -> None:
     build = builder("counting", "in turn")
     state, came = stopped(build, 3)

@@ -112,8 +112,13 @@ def wound_forward() -> list[Any]:
 
 
 def says_where() -> list[Any]:
-    """Where it goes on, as the trace tells it: after how many batches, and which keys come first."""
-    going_on(loader(Keys(7)), state_after(2, loader(Keys(7))))
+    """Where it goes on, as the trace tells it: after how many batches, and which keys come first; and after a whole
+    epoch nowhere."""
+    for workers in (2, 0):
+        going_on(loader(Keys(7), num_workers=workers), state_after(2, loader(Keys(7), num_workers=workers)))
+        whole = loader(Keys(7), num_workers=workers)
+        list(whole)
+        going_on(loader(Keys(7), num_workers=workers), whole.state_dict())
     return [event[7:9] for event in machines.current_machine().events if event[2] == Kind.GOES_ON]
 
 
