@@ -280,6 +280,10 @@ def test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end() -> None
         iter(loader)
     assert ctrl_c.came and next(iterator, "over") == "over"
     assert [batch.tolist() for batch in loader] == batches(4)
+    seen = [next(iter(loader)).tolist()]  # half way what is under way still comes
+    with CtrlC(0, "_begin_epoch") as ctrl_c:
+        iter(loader)
+    assert ctrl_c.came and [*seen, next(iterator).tolist()] == batches(4)[:2]
 
 
 def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted(tmp_path: Path) -> None:
