@@ -242,10 +242,18 @@ def test_a_batch_that_cannot_be_pickled_is_raised_as_an_error(pin_memory: Any) -
     assert "cannot pickle '_thread.lock' object" in shown[1][2]
 
 
-def test_an_error_that_cannot_be_pickled_is_named() -> None:
-    shown = steps(minidl.DataLoader([0, 1], num_workers=1, collate_fn=raise_an_own_error))
+class UnsendableByAnOwnError(OutOfMemory):
+    __reduce__ = raise_an_own_error
+
+
+@pytest.mark.parametrize(
+    ("collate_fn", "words"),
+    [(raise_an_own_error, "LocalError"), (UnsendableByAnOwnError, "LocalError: main does not know this type")],
+)
+def test_an_error_that_cannot_be_pickled_is_named(collate_fn: Any, words: str) -> None:
+    shown = steps(minidl.DataLoader([0, 1], num_workers=1, collate_fn=collate_fn))
     assert [step[0] for step in shown] == ["error"] * 4
-    assert "LocalError" in shown[0][2]
+    assert words in shown[0][2]
 
 
 class Unspeakable(Exception):
