@@ -536,9 +536,10 @@ def test_a_view_brings_its_whole_storage_from_the_half_of_it_on(line):
     assert got == [60, 128, 128]
 
 
-def test_a_view_of_nothing_brings_nothing(line):
-    got = line.send(torch.ones(200, 10)[:5, :0])
-    assert (got.shape, got.untyped_storage().nbytes()) == ((5, 0), 0)
+def test_a_view_of_nothing_brings_next_to_nothing(line):
+    for view in torch.ones(200, 10)[:5, :0], torch.ones(2000)[1000:1000]:
+        got = line.send(view)
+        assert got.shape == view.shape and got.untyped_storage().nbytes() < 64, "it may begin a little before"
 
 
 def test_tensors_begin_at_multiples_of_64_bytes(line):
