@@ -286,6 +286,20 @@ def test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end() -> None
     assert ctrl_c.came and [*seen, next(iterator).tolist()] == batches(4)[:2]
 
 
+@pytest.mark.parametrize("number", [0, 1], ids=["as its end is removed", "before it is raised"])
+def test_ctrl_c_as_a_death_is_noticed_in_training_does_not_hide_the_death(number: int) -> None:
+    iterator = iter(loader_of(Keys(40)))
+    next(iterator)
+    pid = workers()[0].pid
+    with CtrlC(number, "worker_ended") as ctrl_c:
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(20)
+    assert ctrl_c.came
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="a worker has ended"):
+            next(iterator)
+
+
 def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted(tmp_path: Path) -> None:
     """A handler of the program's takes a batch from the same iterator, which waits for a batch."""
     iterator = iter(loader_of(Stuck(4, 0, tmp_path / "begun"), num_workers=1, timeout=1))
