@@ -8,12 +8,15 @@ REASONS = {
     # Nobody looks between the two, or neither depends on the other.
     "nobody has the object between the two": (
         r"Room\.__init__: .* after `self\._use",
-        r"Consumer\.__init__: `self\.waiting = False` after",
+        r"^pickling\.Pickled\.__init__: `self\.dump\(message\)` after `self\.firsts",
+        r"^pickling\.Unpickler\.__init__: `super\(\)\.__init__.* after `tensors = ",
+        r"^queues\.DirectProducer\.__init__: `super\(\)\.__init__.* after `self\._unwritten = ",
     ),
     "one flag is as good as another": (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after",),
     "nobody knows of either pipe yet": (r"start_workers: `index_reader, index_writer = .* after",),
     "neither waits, nor can fail": (
         r"start_workers: `iterator\._index_queues\.append.* after `worker = world\.process",
+        r"start_workers: `job = Job\(.* after `iterator\._index_queues\.append",
     ),
     "it is looked up only for an end that has been waited for": (
         r"start_workers: `iterator\._ending_of\.append.* after",
@@ -23,12 +26,21 @@ REASONS = {
     "each closes something else, and neither waits": (
         r"close_queues: `if thread is None.*` after `iterator\._endings",
         r"Consumer\.close: `self\._waiter\.close\(\)` after",
+        r"close_queues: `iterator\._endings\.close\(\)` after `iterator\._workers_done_event",
+        r"close_queues: `iterator\._worker_result_queue\.close\(\)` after",
+        r"start_workers: `index_reader\.close\(\)` after",
     ),
     "one warns, the other asks torch: neither depends on the other": (r"pin_device: .* after `found = ",),
     "if the second is true, the first sets `text` alone": (r"explain_death: `if code is not None and code < 0` after",),
     "never are both true": (
         r"check_worker_options: `if prefetch_factor is not None.* after `if prefetch_factor == 0",
         r"reducer_override: `if isinstance\(thing, np\.ndarray\).* after `if type\(thing\)",
+        r"^iterator\.pin_device: `if loader\.pin_memory == HOST` after `if not loader\.pin_memory`",
+        r"^loader\.check_worker_options: `if prefetch_factor == 0` after `if persistent_workers and",
+        r"^loader\.check_sampling_options: `if batch_sampler is not None and .* after `if batch_size is None and",
+        r"^parallel\.ParallelIterator\._next_data: `if has_batch and .* after `if is_ctrl_c and",
+        r"Worker\.loop: `if isinstance\(message, Stop\)` after `if isinstance\(message, Died\)",
+        r"transport_of: `if asked not in .* after `if asked == 'slots'",
     ),
     "for the system's tools, in either order": (
         r"worker\.run: `job\.world\.(report_crashes|name_thread)\(.*\)` after",
@@ -37,15 +49,20 @@ REASONS = {
     "a Room without memory costs nothing; it is replaced": (
         r"room: `if slot in self\._slots` after `_room = _room or Room",
     ),
-    "in the real world `forget` does nothing": (r"room: `memory\.forget\(\)` after `_room = Room",),
+    "in the real world `forget` does nothing": (
+        r"room: `memory\.forget\(\)` after `_room = Room",
+        r"Packer\.room: `memory\.forget\(\)` is left",
+    ),
     "`_take_back` itself takes what has come back out of `_out`": (
         r"reclaim: `self\._take_back\(\)` after `self\._out = ",
     ),
     "what a child inherits, its own fork has already retired": (
         r"before_fork: `(if )?self\._world\.pid\(\) != self\._pid` (after|is always False)",
+        r"before_fork: `return` is left",
     ),
     "next() raises either way; of two deaths it names the other": (
         r"check_health: `if iterator\._failure.* after `for",
+        r"^deaths\.check_health: `for worker_id, worker in .* after `if iterator\._pin_memory_thread",
     ),
     'they may be ready in any order: see the line "order" in worth.py': (
         r"Consumer\.add: .* after `self\._waiter\.add\(peer",
@@ -75,6 +92,33 @@ REASONS = {
         r"pin_loop: `world\.name_thread.* after",
         r"_take_back: `del self\._lent\[slot\]` after",
         r"BaseIterator\.__init__: `if saved is not None and saved\.base_seed.* after `self\._persistent",
+        r"^deaths\.fail_for_death: `tasks = .* after `worker = ",
+        r"^deaths\.explain_death: (`text = .* after `cause = |`if code is not None and code >= 0` after `named = )",
+        r"^loader\.DataLoader\.__init__: `if num_workers > 0 and prefetch_factor is None` after `self\.dataset = ",
+        r"^parallel\.ParallelIterator\._reset: `self\._go_on\(loader, saved\)` after `self\._next_worker = ",
+        r"^pickling\.Pickled\.__init__: `for storage, .* after `self\._arrays = ",
+        r"^pickling\.Pickled\.__init__: `self\.firsts\.append\(first\)` after `self\.spans\.append",
+        r"^pickling\.Pickled\._number: `self\._storages\.append\(storage\)` after `self\._used\.append",
+        r"^pinning\.pin_loop: `torch\.set_num_threads\(1\)` after `if device_index is not None`",
+        r"^iterator\.BaseIterator\._go_on: `saved\.put_back_random\(loader\)` after `self\._position\.begin",
+        r"end_pin_thread: `thread = .* after `iterator\._pin_memory_thread_done_event",
+        r"close_queues: `for index_queue in iterator\._index_queues` after `thread = ",
+        r"start_workers: `iterator\._endings\.add.* after `transport = ",
+        r"worker\.run: `events\.install.* after `events\.number_loaders_from",
+        r"worker\.run: `events\.number_loaders_from.* after `slots = ",
+        r"worker\.run: `transport = .* after `kind = ",
+        r"worker\.run: `result_queue = .* after `end = ",
+        r"worker\.run: `seed_everything\(job\)` after `if slots",
+        r"seed_everything: `(random\.seed|torch\.manual_seed|numpy\.random\.seed)\(.* after `",
+        r"begin_epoch: `self\.source\.begin\(\)` after `self\.fetcher = ",
+        r"data_of: `worker_id = .* after `if self\.failure",
+        r"Packer\.pack: `room = .* after `pickled = ",
+        r"Packer\.pack: `for begin, .* after `stream = ",
+        r"Packer\.pack: `stream = .* after `sizes = ",
+        r"lay_out: `base, size = .* after `begins, end = ",
+        r"Unpacker\.unpack: `stream = .* after `if is_new",
+        r"Unpacker\._owner: `self\._memories\[slot\] = .* after `self\._fresh",
+        r"Unpacker\.__init__: `self\._memories: .* after `world\.before_fork",
     ),
     "nobody waits before both are done: only Ctrl-C between the two could tell, and then the start fails": (
         r"Consumer\.add: `self\._channels\.append.* after `self\._waiter\.add\(reader",
@@ -102,21 +146,60 @@ REASONS = {
     ),
     "only Ctrl-C between the two could tell: then next() raises": (
         r"worker_ended: .* after `iterator\._endings\.remove",
+        r"^queues\.Consumer\._read_to_the_end: `self\._waiter\.remove\(channel\.peer\)` after",
     ),
-    "of two causes it names the other": (r"fail_for_lost_message: `while .* after `if not",),
     "begin() does not look at the length": (r"_go_on: `self\._position\.begin\(saved\.begin\)` after",),
     "the check sets no attribute": (r"DataLoader\.__init__: `self\._initialized = True` after",),
     "each puts the iterator, or its position, into an attribute that the other does not look at": (
         r"DataLoader\.__iter__: `if self\.persistent_workers.* after `self\._position",
     ),
-    "the words are made, and not needed": (r"check_worker_number_rationality: `if not .* after `if cores is None",),
+    "the words are made, and not needed": (
+        r"check_worker_number_rationality: `if not .* after `if cores is None",
+        r"^iterator\.pin_device: `if found is not None .* after `why = ",
+    ),
     "`partial` calls nothing": (r"SerialIterator\.__init__: `if self\._timeout.* after `make = ",),
     "only join_thread looks at that, and nobody calls it for an index queue": (
         r"close_queues: `index_queue\.cancel_join_thread\(\)` after",
+        r"close_queues: `index_queue\.cancel_join_thread\(\)` is left",
     ),
     "what the position is made of only looks: it draws nothing, and iterates over nothing": (
         r"DataLoader\.state_dict: `if self\._loaded.* after `position = ",
     ),
+    "the iterator has failed, and nothing is done about an end any more": (
+        r"^deaths\.worker_ended: `iterator\._endings\.remove.* after `if status",
+    ),
+    "never are both true: only the first epoch begins from a state": (
+        r"^parallel\.ParallelIterator\._reset: `if not first_iter` after `if saved is not None",
+    ),
+    "nobody asks how many tasks a worker has whose stream has ended": (
+        (
+            r"^parallel\.ParallelIterator\._receive: `if isinstance\(result\.data, StreamEnd\)` after"
+            r" `self\._workers_num"
+        ),
+    ),
+    "it only tells, and nothing else is told between the two": (
+        r"^queues\.Producer\._packed: `self\._emit_send_failed\(error, message\.task_id\)` after `try`",
+    ),
+    "neither looks at the other, and Ctrl-C between the two does no other harm than just before both": (
+        r"^serial\.SerialIterator\._next_data: `self\._source\.failed\.append.* after `self\._position\.passed",
+    ),
+    "only join_thread looks at that, and it comes later": (
+        r"worker\.run: `if job\.done\.is_set\(\) or .*` after `result_queue\.close",
+    ),
+    "an exit just before the add misses it in either order": (r"shut_down_at_exit: `_at_exit\.add\(iterator\)` after",),
+    "the thread does not look at it, and if it cannot start nobody gets the iterator": (
+        r"start_pin_thread: `thread\.start\(\)` after",
+    ),
+    "what is reserved while it is pickled lies elsewhere, and is copied": (
+        r"Packer\.pack: `pickled = .* after `taken = ",
+    ),
+    "only Ctrl-C between could tell: a slot is lost until the next epoch, either way": (
+        (
+            r"Unpacker\._take_back: `(if isinstance\(back, Loan\)` after `self\._out\.remove"
+            r"|self\._out\.remove\(slot\)` after)"
+        ),
+    ),
+    "it only tells, a moment later": (r"Unpacker\.unpack: `if nbytes` after `if slot != NO_SLOT",),
     # It is the same.
     "with workers the task has arrived; without, nobody asks for the number of a worker": (
         r"Position\.passed: -?1 in place of 0",
@@ -134,40 +217,50 @@ REASONS = {
     "without workers a state has one place; and to repeat -1 batches is to repeat none": (
         r"SerialIterator\.__init__: -1 in place of 0",
     ),
-    "`get` and next() set it before anybody asks": (r"Consumer\.__init__: True in place of False",),
     "use_force reports those that have ended: a step later": (
         r"wait_for_workers: `joined\(iterator, worker_id\)` is left",
     ),
-    "the check itself passes over no workers": (r"_get_iterator: `self\.num_workers > 0` is always True",),
     "going on does not look at it": (r"SerialIterator\.__init__: `self\._position\.source = .* after",),
-    "it returns None anyway": (r"(Handles\.room|Consumer\._next_channel): `return None` is left",),
+    "it returns None anyway": (r"Handles\.(room|reclaim): it returns at once",),
     "only slower: the last batch lives until the next one is sent, and its slot may get new memory": (
         r"_feed: `del message` is left",
     ),
-    "`get` sets it before anybody asks": (r"Consumer\.__init__: `self\.waiting = False` is left",),
     "how many shapes are remembered: only slower": (r"_strides: \d+ in place of 1024",),
     "torch's transport has no slots: nobody looks": (r"Handles\.grant: True in place of",),
-    "an assertion states what is so": (r": `assert .*` is left out",),
+    "an assertion states what is so": (
+        r": `assert .*` is left out",
+        r": `assert .*` after `if room\.slot in",
+    ),
     "only slower, from 16,384 tasks per worker on": (r"Unpacker\.__init__: 14 in place of 15",),
     "NO_SLOT has no memory, nor comes back": (
         r"Unpacker\.grant: (`slot == NO_SLOT` is always False|True in place of False)",
+        r"Unpacker\.grant: (`if slot == NO_SLOT` after `self\._out\.add|`return \(slot, False\)` is left)",
+        r"Unpacker\.unpack: `slot != NO_SLOT` is always True",
     ),
     "main has everything of a worker that it stops alone: its StreamEnd came last": (
         r"worker\.run: `job\.done\.is_set\(\) or .*` is always True",
     ),
-    "it only tells": (r"fail_for_death: `for task_id, _ in tasks` is left",),
+    "it only tells": (
+        r"fail_for_death: `for task_id, _ in tasks` is left",
+        r"Worker\.wrap: `emit_failed\(.* after `return",
+    ),
     "the keys of a stream's tasks are all the same: a longer state": (
         r"_next_keys: `not self\._iterable` is always True",
     ),
     "only slower: the loop finds what has arrived": (
         r"(_receive: `return result\.task_id` is left|_next_task: `task_id is not None .*` is always False)",
+        r"^parallel\.ParallelIterator\._next_task: `return task_id` is left out",
     ),
     "more than half of a storage is sent whole, from 0": (r"reducer_override: -1 in place of 0",),
     "`goes_on` implies it: only the type checker cares": (
         r"SerialIterator\.__init__: .* and goes_on` without `saved is not None`",
     ),
     "only whether it is there is asked": (r"SerialIterator\._next_data: `self\._source\.failed\.append.*` twice",),
-    "it is a set": (r"joined: `iterator\._joined\.add\(worker_id\)` twice",),
+    "it is a set": (
+        r"joined: `iterator\._joined\.add\(worker_id\)` twice",
+        r"shut_down_at_exit: `_at_exit\.add\(iterator\)` twice",
+        r"Unpacker\.(grant: `self\._out|_take_back: `self\._fresh)\.add\(slot\)` twice",
+    ),
     "a process that was never started has no exit code either": (r"use_force: .* without `worker\.pid`",),
     "the waiter does not name a pipe that was removed at its end": (r"_read_to_the_end: .* without `channel\.open`",),
     "nothing else of the new epoch was sent yet, and a Died has raised": (
@@ -177,14 +270,19 @@ REASONS = {
     "its memory cannot be had either way: the same error": (r"_is_plain: .* without `tensor\._is_zerotensor",),
     "only the largest counts": (r"Packer\.__init__: (-1|1) in place of 0",),
     "what lies in the slot is copied once more, and sent": (r"pack: `not taken and needed .* without `not taken`",),
-    "every next() sets it before anybody asks": (r"ThreadQueue\.__init__: `self\.waiting = False` is left out",),
-    "only more system calls, or one copy more": (r"_write: `sum\(.* < ONE_WRITE` is always",),
-    "only slower: the feeder writes all from then on": (r"DirectProducer\._send: `self\._unwritten\.get\(\)` is left",),
+    "only more system calls, or one copy more": (
+        r"_write: `sum\(.* < ONE_WRITE` is always",
+        r"^queues\.Producer\._write: `sum\(map\(len, pieces\)\) < ONE_WRITE` with LtE",
+    ),
+    "only slower: the feeder writes all from then on": (
+        r"DirectProducer\._send: `self\._unwritten\.get\(\)` is left",
+        r"^queues\.DirectProducer\._forward: `self\._unwritten\.put\(None\)` twice",
+    ),
     "only slower: `part` for `whole`": (r"(_is_row_major: .* without `tensor\.stride|_strides: `return .* is left)",),
     "a wait for less than no time looks once, as well": (
         (
-            r"(Consumer\.(get|_wait|_read_to_the_end)|\w+_workers|close_queues|signals\._look|_unnoticed)"
-            r": -1.* in place of 0"
+            r"(Consumer\.(get|_wait|_read_to_the_end)|\w+_workers|close_queues|signals\._look|_unnoticed): -1.*"
+            r" in place of 0"
         ),
     ),
     "nothing lies in an empty range, and at address 0 only what is empty": (r"lay_out: -?1 in place of 0",),
@@ -194,6 +292,16 @@ REASONS = {
     ),
     "only slower: `part` builds the same tensor as `whole`": (
         r"(reducer_override: `number == .* is always False|_is_row_major: `not .* is always True)",
+        r"^pickling\.Pickled\.reducer_override: `if number == count .* after `return \(build_part",
+        r"^pickling\.Pickled\.reducer_override: `return \(build_whole.* is left out",
+        r"^pickling\._is_row_major: it returns at once",
+        r"^pickling\._is_row_major: `return 1 not in shape and 0 not in shape or tensor\.stride\(\) .* is left out",
+        r"^pickling\._is_row_major: .* without `1 not in shape and 0 not in shape`$",
+        (
+            r"^pickling\._is_row_major: the other of and, or in `1 not in shape and 0 not in shape or"
+            r" tensor\.stride\(\)"
+        ),
+        r"^pickling\._strides: it returns at once",
     ),
     "close_queues cancels again, and nobody joins before: one event fewer": (
         r"tell_to_stop: `index_queue\.cancel_join_thread\(\)` is left",
@@ -213,6 +321,34 @@ REASONS = {
     "whatever is drawn changes another of the words, too: test_a_number_that_was_drawn_is_seen_in_memory passes": (
         r"randomness\.signs: -?1 in place of 0",
     ),
+    "`set_` gives it another storage: one element is made, and freed": (r"^pickling\.Tensors\.part: 1 in place of 0",),
+    "no message is empty: of one whose length has come, and nothing else, there is nothing to take": (
+        r"^queues\.Channel\.read: `len\(self\.gathered\) >= LENGTH\.size` with Gt",
+    ),
+    "the end of the process, for which it looks, is ready: no wait takes time": (
+        r"^queues\.Consumer\._read_to_the_end: 1 in place of 0",
+    ),
+    "only slower, or faster: where a small tensor is collated": (
+        r"transport\.reserve: `nbytes >= DIRECT` is always True",
+    ),
+    "only slower: what would just fit is copied": (
+        r"Room\.reserve: `end <= owner\.nbytes` with Lt",
+        r"Room\.with_bytes: `self\.owner\.nbytes < nbytes` with LtE",
+    ),
+    "main has its memory mapped until new memory comes, either way": (
+        r"Packer\.room: `del self\._slots\[slot\]` is left",
+    ),
+    "only slower: when a slot that is far too large is replaced": (
+        r"Packer\.room: `len\(self\._recent\) == RECENT` is always True",
+        r"Packer\.room: `memory\.bytes\.nbytes > TOO_LARGE \* most` with GtE",
+    ),
+    "only slower: a copy to where it is already": (
+        r"Packer\.pack: (`address != base \+ begin` is always True|`base \+ begin` with Sub)",
+    ),
+    "`grant` takes back what has come back before it grants anything": (
+        r"Unpacker\.reclaim: `self\._take_back\(\)` is left",
+    ),
+    "the second is found to have come back before": (r"Unpacker\.unpack: `self\._back\.put\(slot\)` twice",),
     # Only elsewhere.
     "a precaution against builds of numpy and torch that lay memory out otherwise: none of those tried does": (
         r"(gauss|torchs)_memory: ",

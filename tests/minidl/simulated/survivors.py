@@ -6,95 +6,249 @@ import re
 
 from tests.minidl.simulated.reasons import REASONS
 
-MEMORY = "tests/minidl/test_checkpoint.py::test_memory_is_found_where_it_was"
+TESTS = "tests/minidl/"
 
 # The test, and a pattern for each group of mutants that it kills: "module.function: what is changed". The first that
 # matches counts. `python -m tests.minidl.simulated.killing --tests` runs these.
 KILLED_BY = {
-    "tests/minidl/test_pinning.py::test_the_pin_thread_has_a_name_and_takes_one_core": (
+    "test_pinning.py::test_the_pin_thread_has_a_name_and_takes_one_core": (
         r"^pinning\.pin_loop: (`(torch\.set_num_threads|world\.name_thread)\(.*\)` is left|2 in place of 1)",
     ),
-    "tests/minidl/test_pinning.py::test_a_pin_thread_that_cannot_start_is_not_waited_for": (
+    "test_pinning.py::test_a_pin_thread_that_cannot_start_is_not_waited_for": (
         r"^shutdown\.end_pin_thread: .* without `thread\.is_alive",
+        r"^parallel\.ParallelIterator\.__init__: `if self\._pin_memory` after `signals\.watch",
     ),
-    "tests/minidl/test_queues.py::test_an_interrupt_as_a_message_is_taken_does_not_count_as_one_while_waiting": (
+    "test_queues.py::test_an_interrupt_as_a_message_is_taken_does_not_count_as_one_while_waiting": (
         r"^queues\.ThreadQueue\.get: `self\.waiting = False` after",
     ),
-    "tests/minidl/test_worker.py::test_a_worker_has_a_name_for_the_systems_tools": (
+    "test_worker.py::test_a_worker_has_a_name_for_the_systems_tools": (
         r"^worker\.run: `job\.world\.name_thread\(.*\)` is left",
     ),
-    "tests/minidl/test_shutdown.py::test_a_loader_that_a_daemon_thread_builds_is_shut_down_at_exit": (
+    "test_shutdown.py::test_a_loader_that_a_daemon_thread_builds_is_shut_down_at_exit": (
         r"^parallel\.ParallelIterator\.__init__: `shut_down_at_exit.* after `self\._reset",
     ),
-    "tests/minidl/test_shutdown.py::test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch": (
+    "test_shutdown.py::test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch": (
         r"^shutdown\.use_force: .* without `worker\.exitcode or",
     ),
-    "tests/minidl/test_shutdown.py::test_after_a_stream_no_batch_is_left_to_be_yielded": (
+    "test_shutdown.py::test_after_a_stream_no_batch_is_left_to_be_yielded": (
         r"_try_put_index: `if worker_id is None` after `self\._task_info",
     ),
-    "tests/minidl/test_signals.py::test_the_exit_code_may_come_after_the_end": (
+    "test_signals.py::test_the_exit_code_may_come_after_the_end": (
         r"^deaths\.explain_death: `process\.join.* after `code = ",
     ),
-    "tests/minidl/test_signals.py::test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated": (
+    "test_signals.py::test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated": (
         r"_new_epoch: `self\._epoch = -1` after `self\._numbered",
     ),
-    "tests/minidl/test_signals.py::test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_worker": (
+    "test_signals.py::test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_worker": (
         r"^startup\.start_workers: `if worker\.pid is not None` after",
     ),
-    "tests/minidl/test_signals.py::test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end": (
+    "test_signals.py::test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end": (
         r"_reset: `self\._begin_epoch.* after `self\._send_idx",
     ),
-    "tests/minidl/test_signals.py::test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted": (
+    "test_signals.py::test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted": (
         r"^deaths\.check_health: `raise RuntimeError.* is left",
+        r"^deaths\.check_health: `iterator\._failure is not None` is always False",
     ),
-    "tests/minidl/test_transport.py::test_every_kind_of_data_arrives_as_by_torchs_transport": (
+    "test_transport.py::test_every_kind_of_data_arrives_as_by_torchs_transport": (
         r"^pickling\.Pickled\.__init__: `self\.dispatch_table = reducers` is left",
+        r"^pickling\.Pickled\.__init__: `self\.dispatch_table = reducers` after",
+        r"^pickling\._is_plain: .* without `not tensor\.is_cpu`",
     ),
-    "tests/minidl/test_worker.py::test_a_worker_ends_at_an_interrupt_that_python_swallowed": (
+    "test_worker.py::test_a_worker_ends_at_an_interrupt_that_python_swallowed": (
         r"^worker\.run: `job\.world\.on_interrupt.* (after|is left out)|^worker\.Worker\.note_interrupt: False",
+        r"^worker\.Worker\.loop: (`return End\.INTERRUPTED` is left|`not self\.interrupted` is always True)",
+        r"^worker\.Worker\.note_interrupt: (it returns at once|`self\.interrupted = True` is left)",
     ),
-    "tests/minidl/test_signals.py::test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader": (
+    "test_signals.py::test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader": (
         r"^loader\.DataLoader\.__iter__: .* without `iterator\._owner_pid",
     ),
-    "tests/minidl/test_events.py::test_the_loaders_of_a_worker_have_numbers_that_fit": (
+    "test_events.py::test_the_loaders_of_a_worker_have_numbers_that_fit": (
         r"^events\.number_loaders_from: (9|11) in place of 10",
     ),
-    "tests/minidl/test_checkpoint.py::test_generators_are_read_and_put_back_whatever_numpy_draws_from": (
+    "test_checkpoint.py::test_generators_are_read_and_put_back_whatever_numpy_draws_from": (
         r"^checkpoint\.randomness\.(signs: .* without `RAND\._bit_generator|_numpy: `return json.* is left)",
     ),
-    "tests/minidl/test_checkpoint.py::test_memory_that_is_not_found_is_not_needed": (
+    "test_checkpoint.py::test_memory_that_is_not_found_is_not_needed": (
         r"^checkpoint\.randomness\._python: `_, words, gauss = .* after `memory",
     ),
-    "tests/minidl/test_checkpoint.py::test_memory_that_holds_something_else_is_not_taken": (
+    "test_checkpoint.py::test_memory_that_holds_something_else_is_not_taken": (
         r"^checkpoint\.randomness\.(pythons|numpys)_memory: .* is always True",
     ),
-    f"{MEMORY}[PYTHON]": (r"^checkpoint\.randomness\.pythons_memory: (?!`found = .* after)",),
-    f"{MEMORY}[NUMPY]": (r"^checkpoint\.randomness\.numpys_memory: ",),
-    f"{MEMORY}[NUMPYS_GAUSS]": (
+    "test_checkpoint.py::test_memory_is_found_where_it_was[PYTHON]": (
+        r"^checkpoint\.randomness\.pythons_memory: (?!`found = .* after)",
+    ),
+    "test_checkpoint.py::test_memory_is_found_where_it_was[NUMPY]": (r"^checkpoint\.randomness\.numpys_memory: ",),
+    "test_checkpoint.py::test_memory_is_found_where_it_was[NUMPYS_GAUSS]": (
         (
-            r"^checkpoint\.randomness\.gauss_memory: "
-            r"(?!`at >= 0` (is always True|with Gt)|-1 in place of 0|1 in place of 0|[02] in place of 1)"
+            r"^checkpoint\.randomness\.gauss_memory: (?!`at >= 0` (is always True|with Gt)|-1 in place of 0|1 in"
+            r" place of 0|[02] in place of 1)"
         ),
     ),
-    f"{MEMORY}[TORCHS]": (
+    "test_checkpoint.py::test_memory_is_found_where_it_was[TORCHS]": (
         (
             r"^checkpoint\.randomness\.torchs_memory: (?!`torch\.rand.* is left|`if at < 0` after|`return None`"
-            r"|`at < 0` (is always False|with LtE)|`len\(seen\) == 2` is always True|.* without `0`|-?1 in place of 0"
-            r"|`engine\(other\) \+ at - 4` with Add|[35] in place of 4|0 in place of 1|12[79] in"
-            r"|62[46] in place of 625)"
+            r"|`at < 0` (is always False|with LtE)|`len\(seen\) == 2` is always True|.* without `0`|-?1 in place"
+            r" of 0|`engine\(other\) \+ at - 4` with Add|[35] in place of 4|0 in place of 1|12[79] in|62[46] in"
+            r" place of 625)"
         ),
     ),
-    "tests/minidl/test_loader.py::test_the_length_of_a_map_style_loader_is_its_samplers": (
+    "test_loader.py::test_the_length_of_a_map_style_loader_is_its_samplers": (
         r"^loader\.DataLoader\.__len__: `if not isinstance.* after `length = ",
     ),
-    "tests/minidl/test_events.py::test_whoever_installs_a_recorder_is_given_the_one_it_replaces": (
+    "test_events.py::test_whoever_installs_a_recorder_is_given_the_one_it_replaces": (
         r"^events\.install: `return previous` is left",
     ),
-    "tests/minidl/test_events.py::test_without_a_recorder_nothing_is_reported": (
+    "test_events.py::test_without_a_recorder_nothing_is_reported": (
         r"^events\.emit: (`_recorder is None` is always False|`if _recorder is None` after `try`)",
+        r"^events\.emit: `return` is left out",
     ),
-    "tests/minidl/test_events.py::test_a_recorder_that_raises_is_removed_and_reported_once": (
+    "test_events.py::test_a_recorder_that_raises_is_removed_and_reported_once": (
         r"^events\.emit: (.*print.* (after `traceback|is left out)|no `except Exception`)",
+        r"^events\.emit: (`install\(None\)` is left out|`words = )",
+    ),
+    "test_signals.py::test_ctrl_c_as_a_death_is_noticed_in_training_does_not_hide_the_death": (
+        r"^deaths\.notice_deaths: (no `except KeyboardInterrupt`|`iterator\._failure = )",
+    ),
+    "test_faults.py::test_a_death_then_its_lost_tasks_then_the_error_are_emitted": (
+        r"^deaths\.fail_for_death: `for task_id, _ in tasks` (after `fail|is left out)",
+    ),
+    "test_events.py::test_a_recorder_that_raises_is_removed_before_that_is_printed": (
+        r"^events\.emit: `install\(None\)` after",
+    ),
+    "test_events.py::test_a_recorder_that_raises_breaks_nothing_where_stderr_is_closed": (
+        r"^events\.emit: no `with contextlib",
+    ),
+    "test_signals.py::test_what_a_handler_raises_while_main_waits_comes_out_of_next_and_costs_no_batch[minidl-plain]": (
+        r"^parallel\.ParallelIterator\._get_data: `if self\._data_queue\.waiting` after `fail_for_lost_message",
+        r"^parallel\.ParallelIterator\._get_data: `raise` is left out",
+        r"^parallel\.ParallelIterator\._get_data: `self\._data_queue\.waiting` is always False",
+    ),
+    "test_signals.py::test_a_fork_of_main_takes_nothing_from_it": (
+        r"^parallel\.ParallelIterator\._next_data: `if self\._world\.pid\(\) != self\._owner_pid` after `task_id = ",
+        r"^shutdown\.shut_down: .* without `iterator\._world\.pid\(\) != iterator\._owner_pid`",
+    ),
+    "test_transport.py::test_a_view_brings_its_whole_storage_from_the_half_of_it_on": (
+        r"^pickling\.Pickled\.__init__: `2 \* \(last - first\) >= nbytes` with Gt",
+    ),
+    "test_transport.py::test_a_view_of_nothing_brings_next_to_nothing": (
+        r"^pickling\._extent: (`tensor\.numel\(\)` is always True|`first \* tensor\.itemsize` with FloorDiv$)",
+    ),
+    "test_transport.py::test_tensors_begin_at_multiples_of_64_bytes": (
+        r"^pickling\.Pickled\.reducer_override: `isinstance\(thing, np\.ndarray\) .* without `not \(thing\.flags",
+    ),
+    "test_pinning.py::test_every_batch_goes_through_the_pin_thread_once": (
+        r"^pinning\.pinned: worker_id \+ 1 in `pin_batch",
+    ),
+    "test_pinning.py::test_what_is_of_two_kinds_is_pinned_as_by_torch": (
+        r"^pinning\.pin_memory: `device == HOST` is always True",
+        r"^pinning\._map_tensors: `if hasattr\(data, 'pin_memory'\)` after `if isinstance\(data, \(str, bytes\)\)`",
+        r"^pinning\._map_tensors: `if isinstance\(data, \(str, bytes\)\)` after",
+        r"^pinning\._map_tensors: `if isinstance\(data, collections\.abc\.Mapping\)` after",
+    ),
+    "test_queues.py::test_without_a_thread_put_does_not_block_on_a_full_pipe": (
+        r"^queues\.Producer\._forward: `self\._writer\.has_room\(SMALL\)` is always True",
+    ),
+    "test_queues.py::test_without_a_thread_nobody_needs_to_read": (
+        r"^queues\.Producer\._forward: no `with contextlib\.suppress",
+    ),
+    "test_queues.py::test_without_a_thread_a_message_that_is_no_small_one_is_written_by_put": (
+        r"^queues\.DirectProducer\._forward: `self\._unwritten\.put\(None\)` after",
+    ),
+    "test_signals.py::test_a_queue_whose_close_ctrl_c_has_interrupted_can_be_closed_again": (
+        r"^queues\.Producer\.close: `if self\._feeder is None` after `self\._closed = True`",
+    ),
+    "test_queues.py::test_a_feeder_does_not_wait_for_itself": (
+        r"^queues\.Producer\.wait_for_feeder: .* without `not self\._world\.is_current",
+    ),
+    "test_queues.py::test_a_small_message_is_one_write": (
+        r"^queues\.Producer\._write: (not `sum|`sum.* < ONE_WRITE` is always False)",
+    ),
+    "test_queues.py::test_the_feeder_ends_when_the_reading_end_is_closed": (
+        r"^queues\.Producer\._emit_send_failed: it returns at once",
+    ),
+    "test_queues.py::test_an_interrupt_while_reading_does_not_count_as_one_while_waiting": (
+        r"^queues\.Consumer\.get: `self\.waiting = False` (is left out|after)",
+    ),
+    "test_queues.py::test_pipes_are_served_in_turn": (
+        r"^queues\.Consumer\.get: `self\._take_in\(.* after `channel = ",
+    ),
+    "test_queues.py::test_an_empty_queue_times_out": (
+        r"^queues\.Consumer\._wait: `self\.waiting = False` after `if not",
+    ),
+    "test_queues.py::test_died_comes_though_the_pipe_is_still_open": (
+        r"^queues\.Consumer\._read_to_the_end: `self\._waiter\.remove\(channel\.reader\)` is left out",
+    ),
+    "test_queues.py::test_a_closed_queue_has_no_file_open": (
+        r"^queues\.Consumer\.close: `self\._waiter\.close\(\)` is left out",
+    ),
+    "test_queues.py::test_the_news_of_messages_that_nobody_waited_for_does_not_pile_up": (
+        r"^queues\.ThreadQueue\.put: (`self\._news\.put\(None\)` twice|`not self\._news\.qsize\(\)` is always True)",
+    ),
+    "test_queues.py::test_the_queue_between_threads_keeps_the_order": (
+        r"^queues\.ThreadQueue\._wait: (-1\.0 in place of 0\.0|True in place of False)",
+        r"^queues\.ThreadQueue\._wait: `self\.waiting = False` is left out",
+    ),
+    "test_batches.py::test_an_error_that_cannot_be_pickled_is_named": (
+        r"^queues\.Producer\._packed: True in place of False",
+    ),
+    "test_batches.py::test_an_epoch_whose_stream_cannot_be_opened_has_not_begun": (
+        r"^serial\.SerialIterator\.__init__: `self\._source = .* after `self\._begin_epoch",
+    ),
+    "test_checkpoint.py::test_the_sampler_of_a_dataset_that_grows_goes_on_in_its_epoch": (
+        r"^serial\.SerialIterator\.__init__: `if saved is not None and goes_on` after `self\._source = ",
+    ),
+    "test_checkpoint.py::test_batches_are_counted_on_with_other_workers": (
+        r"^serial\.SerialIterator\.__init__: `if saved is not None and goes_on` after `self\._repeat",
+    ),
+    "test_events.py::test_an_exception_is_described_by_type_and_text": (r"^events\.describe: ",),
+    "test_signals.py::test_an_iterator_that_another_thread_shuts_down_is_left_alone": (
+        r"^signals\._look: .* without `iterator\._shutdown`",
+    ),
+    "test_signals.py::test_a_death_is_not_raised_where_multiprocessing_could_lose_what_it_has_just_read": (
+        r"^signals\._look: (`if .*\(DELICATE\)` after|`return` is left|.*\(DELICATE\)` is always False)",
+        r"^signals\._module: `frame is not None` is always True",
+    ),
+    "test_shutdown.py::test_ctrl_c_ends_the_workers_in_silence": (r"^worker\.run: no `except KeyboardInterrupt`",),
+    "test_worker.py::test_torchs_default_collate_stacks_in_the_slot_too": (
+        r"^worker\.run: (`stack_for_torch_too\(\)` is left|not `slots`|`slots` is always False)",
+    ),
+    "test_worker.py::test_a_worker_knows_its_number_and_its_seeds": (
+        r"^worker\.seed_everything: `torch\.set_num_threads\(1\)` is left",
+    ),
+    "test_checkpoint.py::test_a_state_says_nothing_of_workers_that_draw_nothing": (
+        r"^worker\.Worker\.begin_epoch: `self\.source\.begin\(\)` is left",
+    ),
+    "test_transport.py::test_threads_that_collate_at_once_get_different_pieces": (
+        r"transport\.reserve: `nbytes >= DIRECT` with Gt",
+    ),
+    "test_transport.py::test_only_what_is_on_the_cpu_is_collated_in_a_slot": (
+        r"transport\.reserve: .* without `device\.type",
+    ),
+    "test_transport.py::test_what_the_worker_keeps_is_not_written_over": (
+        r"Packer\.room: `self\._slots\[slot\] = .* is left",
+    ),
+    "test_transport.py::test_there_are_no_more_slots_than_the_header_has_numbers_for": (
+        r"Unpacker\.__init__: (2 in place of 1|16 in place of 15)",
+    ),
+    "test_transport.py::test_unpacking_a_message_twice_lends_its_slot_once": (
+        r"Unpacker\._take_back: `if slot not in .* after `if isinstance",
+        r"Unpacker\._take_back: .* without `self\._lent\.get\(slot, back\) is not back`",
+        r"Unpacker\.unpack: `begin \+ length` with Sub",
+        r"^transport\.copied: `array\[:\] = data` ",
+    ),
+    "test_transport.py::test_what_is_lent_at_a_fork_is_retired_once": (
+        r"before_fork: `not loan\.retired` is always True",
+        r"Unpacker\.unpack: .* without `slot != NO_SLOT`",
+    ),
+    "test_transport.py::test_a_piece_of_memory_that_cannot_be_had_is_not_taken": (
+        r"Room\.reserve: True in place of False",
+    ),
+    "test_transport.py::test_what_cannot_be_had_is_refused": (
+        r"transport_of: `if asked == 'slots' .* after `return",
+        (
+            r"transport_of: (`raise RuntimeError.* is left|.* is always False|`name` is always True"
+            r"|`world\.can_send_memory\(\)` is always True)"
+        ),
     ),
 }
 
@@ -107,7 +261,8 @@ def reason(mutant: str) -> str | None:
 
 def killed_by(mutant: str) -> str | None:
     """The test with real processes that fails with it."""
-    return first(KILLED_BY, mutant)
+    test = first(KILLED_BY, mutant)
+    return test and TESTS + test
 
 
 def first(table: dict[str, tuple[str, ...]], mutant: str) -> str | None:
