@@ -15,7 +15,7 @@ from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.killing import by_tests, short
 from tests.minidl.simulated.promises import promises
 from tests.minidl.simulated.reasons import REASONS
-from tests.minidl.simulated.survivors import KILLED_BY, killed_by, reason
+from tests.minidl.simulated.survivors import KILLED_BY, TESTS, killed_by, reason
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_exploring import Keys, epochs
 
@@ -111,7 +111,7 @@ def test_each_reason_is_that_of_a_mutant() -> None:
     mutants = [short(each) for each in generated()]
     patterns = [pattern for table in (REASONS, KILLED_BY) for each in table.values() for pattern in each]
     assert [pattern for pattern in patterns if not any(re.search(pattern, each) for each in mutants)] == []
-    assert {*REASONS, *(f"killed by {test}" for test in KILLED_BY)} <= {reason(each) for each in mutants}
+    assert {*REASONS, *(f"killed by {TESTS}{test}" for test in KILLED_BY)} <= {reason(each) for each in mutants}
 
 
 @pytest.mark.slow
