@@ -59,18 +59,17 @@ LIMIT = 10.0  # seconds of a processor; a run that takes longer makes no progres
 BLOCKED = 600.0  # seconds by the clock for all runs of a mutant: it may wait for something real
 SMALL = ("keys", "stream pinned", "stream persistent torch", "keys pinned persistent torch")  # every fault is tried
 STOPPED = (  # trainings that are stopped, for what of the loader serves to go on
-    *(
-        "stopping: samples that fail, serial",
-        "stopping: samples that fail, every second",
-        "stopping: shuffled, spawned",
-    ),
-    *("stopping: stopped by a break, persistent", "stopping: uneven streams, persistent"),
-    *("stopping: every third, three workers", "stopping: shuffled, persistent", "stopping: main draws, too"),
-    *(
-        "stopping: drawn at once, persistent",
-        "stopping: counting, persistent, twice",
-        "stopping: streams that stumble, serial",
-    ),
+    "stopping: samples that fail, serial",
+    "stopping: samples that fail, every second",
+    "stopping: shuffled, spawned",
+    "stopping: stopped by a break, persistent",
+    "stopping: uneven streams, persistent",
+    "stopping: every third, three workers",
+    "stopping: shuffled, persistent",
+    "stopping: main draws, too",
+    "stopping: drawn at once, persistent",
+    "stopping: counting, persistent, twice",
+    "stopping: streams that stumble, serial",
 )
 SCHEDULES = 100  # random ones, of the programs that reach the function
 SCHEDULES_OF_STOPS = 20  # which are long
@@ -130,7 +129,7 @@ def judged(stops: bool = False) -> dict[str, Judged]:
         each = Judged(worth, worth.run("0"), frozenset())
         sys.setprofile(note)
         try:
-            for schedule in ("0", *itertools.islice(each.schedules(), 0 if stops else 8)):
+            for schedule in ("0", *itertools.islice(each.schedules(), 0 if name in trainings else 8)):
                 worth.run(schedule)
         finally:
             sys.setprofile(None)
@@ -261,17 +260,22 @@ def verdicts(
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Which generated mutants the simulated world kills.")
-    parser.add_argument("--only", default="", metavar="NAME", help='those whose name begins so: "parallel."')
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        help='those whose name begins so: "parallel." (all but "checkpoint.", which takes longer)',
+    )
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one in so many (%(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="beginning with this one (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="without the last step: every fault of the small programs")
+    parser.add_argument("--unknown", action="store_true", help="those with a reason or a test count as alive, untried")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
     parser.add_argument("--earlier", type=Path, metavar="FILE", help="try first what killed them then")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the score and the survivors into this page")
     parser.add_argument("--tests", action="store_true", help="instead: run the tests that survivors.py names")
     arguments = parser.parse_args()
-    chosen = [each for each in generated() if f"{each.module}.{each.name}".startswith(arguments.only)]
+    chosen = [each for each in generated() if is_chosen(each, arguments.only)]
     sample = chosen[arguments.first :: arguments.every]
     chosen = [each for each in sample if not each.alike]
     if not chosen:
@@ -279,6 +283,8 @@ def main() -> int:
     if arguments.tests:
         return by_tests(chosen)
     found = kept(arguments.keep)
+    if arguments.unknown:
+        found |= {str(each): Verdict("", "", "") for each in chosen if reason(short(each)) and str(each) not in found}
     try:
         judge(chosen, found, arguments)
     except KeyboardInterrupt:
@@ -291,6 +297,12 @@ def main() -> int:
     else:
         print(text)
     return 0
+
+
+def is_chosen(mutant: Generated, only: str) -> bool:
+    if not only:
+        return not mutant.module.startswith(STOPS)
+    return f"{mutant.module}.{mutant.name}".startswith(only)
 
 
 def by_tests(chosen: list[Generated]) -> int:
@@ -329,13 +341,12 @@ def judge(chosen: list[Generated], found: dict[str, Verdict], arguments: argpars
     console, begin, alive = Console(stderr=True, width=120), time.monotonic(), 0
     missing = [each for each in chosen if str(each) not in found]
     missing.sort(key=lambda each: bool(reason(short(each))))  # which live: they take longest
-    parts = [(stops, [each for each in missing if each.module.startswith(STOPS) == stops]) for stops in (False, True)]
-    tried = ((part, judged(stops)) for stops, part in parts if part)
     earlier = {without_line(name): each for name, each in kept(arguments.earlier).items()}
-    judgements = (verdicts(part, programs, arguments.jobs, arguments.quick, earlier) for part, programs in tried)
+    tried = judged(stops=chosen[0].module.startswith(STOPS)) if missing else {}
     with contextlib.ExitStack() as stack:
         keep = stack.enter_context(arguments.keep.open("a", encoding="utf-8")) if arguments.keep else None
-        for number, (mutant, verdict) in enumerate(itertools.chain.from_iterable(judgements), 1):
+        judgements = verdicts(missing, tried, arguments.jobs, arguments.quick, earlier)
+        for number, (mutant, verdict) in enumerate(judgements, 1):
             found[str(mutant)] = verdict
             alive += not verdict.program
             if keep:

@@ -135,9 +135,6 @@ REASONS = {
         r"tell_to_stop: `index_queue\.put.* after `index_queue\.cancel",
         r"tell_to_stop: `index_queue\.cancel.* after `index_queue\.close",
     ),
-    "use_force joins and reports those that have ended: a step later": (
-        r"wait_for_workers: `worker\.join\(patience\)` after",
-    ),
     "the one does not look at the other": (r"ParallelIterator\.__init__: `super.* after `self\._world = ",),
     "each puts it into a set of its own": (r"ParallelIterator\.__init__: `signals\.watch.* after `shut_down_at_exit",),
     "`put` does not look at it": (r"_resume_workers: `for index_queue.* after `waiting_for = ",),
@@ -216,9 +213,6 @@ REASONS = {
     ),
     "without workers a state has one place; and to repeat -1 batches is to repeat none": (
         r"SerialIterator\.__init__: -1 in place of 0",
-    ),
-    "use_force reports those that have ended: a step later": (
-        r"wait_for_workers: `joined\(iterator, worker_id\)` is left",
     ),
     "going on does not look at it": (r"SerialIterator\.__init__: `self\._position\.source = .* after",),
     "it returns None anyway": (r"Handles\.(room|reclaim): it returns at once",),

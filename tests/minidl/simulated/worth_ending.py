@@ -233,13 +233,6 @@ def shut_down_by_hand(**options: Any) -> list[Any]:
 # ---- deaths, and where they are raised
 
 
-def another_waits() -> list[Any]:
-    """A worker of one loader dies while main waits for another: the error comes where it belongs."""
-    one, other = iter(loader(Keys(5, slow={0: 2.0}))), iter(loader())
-    at(1.0, do=lambda: other._workers[1].kill())
-    return [tries(lambda: next(one)), tries(lambda: next(other)), tries(lambda: seen(one))]
-
-
 def in_another_thread(shuts_down: bool = False) -> list[Any]:
     """Main trains, and another thread loads, or shuts the loader down by force: what happens there is no business of
     main's."""
@@ -518,11 +511,9 @@ def ending() -> dict[str, Worth]:
     once = functools.partial(Worth, slow=True, timed=True)
     presses = tuple(0.17 * number for number in range(1, 24))
     return {
-        "over": Worth(part(over)),
         "over, torch's way, pinned": Worth(part(over, pin_memory="host"), options=torch_way),
         "over, streams": Worth(part(over, dataset=Streams((1, 3)))),
         "never began": Worth(never_began),
-        "stuck": once(stuck),
         "stuck, and deaf to SIGTERM": once(stuck, without=("SIGTERM",)),
         "stuck, with much to send": once(
             part(stuck, kind=Clings, prefetch_factor=4), traced=False, options={**torch_way, "capacity": 64}
@@ -530,7 +521,6 @@ def ending() -> dict[str, Worth]:
         "stuck for good": once(stuck, without=("force",)),
         "stuck, interrupted": once(part(stuck, (1.0,))),
         "stuck, interrupted twice": once(part(stuck, (1.0, 3.0)), without=("SIGTERM",)),
-        "stuck in the pin thread": once(stuck_in_the_pin_thread),
         "stuck in the pin thread, interrupted": once(part(stuck_in_the_pin_thread, 1.0), traced=False),
         "stuck in the pin thread, interrupted, torch's way": once(
             part(stuck_in_the_pin_thread, 1.0), traced=False, options=torch_way
@@ -539,16 +529,11 @@ def ending() -> dict[str, Worth]:
         "dropped in the pin thread": once(dropped_in_the_pin_thread),
         "told slowly": once(told_slowly),
         "exits with it": Worth(part(exits_with_it)),
-        "exits with it, torch's way": Worth(
-            part(exits_with_it, pin_memory="host", persistent_workers=True), options=torch_way
-        ),
         "shut down by hand": Worth(part(shut_down_by_hand)),
         "shut down by hand, when a batch came early": once(
             part(shut_down_by_hand, dataset=Keys(4, slow={0: 1.0})), traced=False
         ),
-        "another waits": once(another_waits),
         "loads in another thread": once(in_another_thread),
-        "shut down in another thread": once(part(in_another_thread, True), without=("SIGTERM",)),
         "another child's end": once(another_childs_end),
         "beside the handler": once(beside_the_handler, without=("a quick pid",)),
         "forked": once(forked),
@@ -558,25 +543,18 @@ def ending() -> dict[str, Worth]:
             part(unreadable, True), without=("SIGCHLD", "files but nine")
         ),
         "killed in a finalizer": once(killed_in_a_finalizer),
-        "killed after another": once(killed_after_another),
         "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),
         "told before the sampler fails": once(told_before),
         "ended behind a slow batch": once(ended_behind_a_slow_batch),
         "left in training": once(left_in_training),
-        "replaced": once(replaced),
         "replaced, with its stream ended": once(part(replaced, "kill", Streams((9, 1)), 6)),
         "not resumed": once(not_resumed),
         "inherited": Worth(inherited, options={"draws": False}),
-        "pressed": once(part(pressed, presses, Keys(6, slow={1: 0.4, 2: 0.9, 5: 0.7}))),
         "pressed, streams, pinned": once(
             part(pressed, presses, Streams((1, 4, 4)), num_workers=3, pin_memory="host", collate_fn=SlowToPin)
         ),
         "whole in the end": Worth(part(whole_in_the_end, persistent_workers=True), slow=True, traced=False),
-        "whole in the end, pinned": Worth(
-            part(whole_in_the_end, pin_memory="host"), slow=True, traced=False, options=torch_way
-        ),
         "resumed twice": once(resumed_twice, traced=False),
-        "resumed twice, torch's way": once(resumed_twice, traced=False, options=torch_way),
         "ended by Ctrl-C, with much to send": once(
             ended_by_ctrl_c, traced=False, options={**torch_way, "capacity": 64}
         ),

@@ -473,96 +473,57 @@ def programs() -> dict[str, Worth]:
     narrow = {"capacity": 128}
     return {
         "more tasks than are primed": Worth(part(epochs, Keys(9))),
-        "three workers, torch's way": Worth(part(epochs, Keys(8), num_workers=3, prefetch_factor=1), options=torch_way),
-        "four workers, two tasks": Worth(part(epochs, Keys(2), num_workers=4)),
         "no samples": Worth(part(epochs, Keys(0), 2, persistent_workers=True)),
         "three persistent epochs": Worth(part(epochs, Keys(5), 3, persistent_workers=True)),
-        "three persistent epochs, pinned": Worth(
-            part(epochs, Keys(4), 3, persistent_workers=True, pin_memory="host"), options=torch_way
-        ),
-        "uneven streams": Worth(part(epochs, Streams((4, 0, 1)), 2, num_workers=3, persistent_workers=True)),
-        "uneven streams, pinned": Worth(part(epochs, Streams((1, 4)), pin_memory="host")),
         "empty streams": Worth(part(epochs, Streams((0, 0)), 2)),
         "uneven streams, torch's way": Worth(part(epochs, Streams((0, 3, 5)), num_workers=3), options=torch_way),
         "streams in batches": Worth(part(epochs, Streams((5, 2)), 2, batch_size=2, persistent_workers=True)),
         "streams in whole batches": Worth(part(epochs, Streams((5, 2)), batch_size=2, drop_last=True)),
-        "streams without batches": Worth(part(epochs, Streams((2, 3)), batch_size=None, collate_fn=None)),
         "streams that go on after their end": Worth(
             part(epochs, GoesOn((2, 4)), batch_size=None, collate_fn=None, prefetch_factor=3)
         ),
-        "more tasks, pinned, threads in any order": Worth(
-            part(epochs, Keys(8), num_workers=1, pin_memory="host", prefetch_factor=3), options={"preempts": True}
-        ),
         "held, pinned, threads in any order": Worth(part(held_tensors, pin_memory="host"), options={"preempts": True}),
         "samples that fail": Worth(part(epochs, Keys(8, (1, 2, 6)), 2, persistent_workers=True)),
-        "samples that fail, pinned": Worth(part(epochs, Keys(6, (0, 3)), pin_memory="host"), options=torch_way),
         "streams that fail": Worth(part(epochs, Streams((4, 4), fails=(1, 12)), 2, persistent_workers=True)),
         "a stream that refuses": Worth(part(epochs, Streams((2, 3), refuses=(0,)), 2, persistent_workers=True)),
         "a sampler that fails": Worth(part(epochs, Keys(9), sampler=Refuses(6))),
         "a sampler that fails at once": Worth(part(epochs, Keys(9), sampler=Refuses(1))),
-        "worker_init_fn fails": Worth(
-            part(epochs, Keys(6), 2, worker_init_fn=fails_in_worker_1, persistent_workers=True)
-        ),
         "an init function that fails, and so would the stream": Worth(
             part(epochs, Streams((2, 3), refuses=(1,)), worker_init_fn=fails_in_worker_1)
         ),
         "a StopIteration of a map-style dataset": Worth(over_twice, traced=False),
         "nothing is kept of a task": Worth(nothing_is_kept, timed=True),
-        "in any order": Worth(part(sorted_epochs, Keys(8), num_workers=3, in_order=False), in_order=False),
         "in any order, one slow": Worth(
             part(sorted_epochs, Keys(8, (5,), {0: 1.0}), num_workers=3, in_order=False), slow=True, in_order=False
-        ),
-        "in any order, uneven streams": Worth(
-            part(sorted_epochs, Streams((1, 9, 2)), num_workers=3, in_order=False), in_order=False
         ),
         "in any order, persistent": Worth(
             part(sorted_epochs, Streams((1, 4)), 2, in_order=False, persistent_workers=True), in_order=False
         ),
-        "left half way": Worth(part(left_half_way)),
-        "left half way, pinned": Worth(part(left_half_way, 3, pin_memory="host")),
-        "left half way, torch's way": Worth(part(left_half_way, 1, Keys(6, (2,))), options=torch_way),
         "left half way, streams": Worth(part(left_half_way, 2, Streams((3, 1)))),
-        "asked on": Worth(part(asked_on)),
         "asked on, streams": Worth(part(asked_on, Streams((2, 1)), pin_memory="host")),
         "two at once": Worth(two_at_once),
         "a loader inside a worker": Worth(part(epochs, HasALoader(4))),
-        "dropped": Worth(part(dropped, 1)),
-        "dropped, pinned": Worth(part(dropped, 2, pin_memory="host", persistent_workers=True), options=torch_way),
-        "exits": Worth(part(exits, 2)),
-        "exits, pinned": Worth(part(exits, 1, pin_memory="host"), options=torch_way),
         "a sample that cannot be pickled": Worth(part(epochs, Odd(part(Cannot, 1)))),
-        "a sample that cannot be pickled, torch's way": Worth(part(epochs, Odd(part(Cannot, 1))), options=torch_way),
-        "keys that cannot be pickled": Worth(part(epochs, Keys(4), sampler=[0, Cannot(1), 2, 3])),
-        "a sample that cannot be unpickled": Worth(part(lost, Odd(CannotBack)), slow=True),
         "a sample that cannot be unpickled, pinned": Worth(part(lost, Odd(CannotBack), pin_memory="host"), slow=True),
         "batches that cannot be pinned": Worth(part(epochs, Keys(6), pin_memory="host", collate_fn=unpinned)),
         "pinned inside": Worth(part(epochs, Keys(4), pin_memory="host", collate_fn=pinned_inside)),
         "a timeout": Worth(part(late, {2: 3.0}, timeout=0.6), slow=True, timed=True),
-        "a timeout, pinned": Worth(part(late, {1: 9.0}, timeout=6, pin_memory="host"), slow=True, timed=True),
         "a timeout, pinned and short": Worth(
             part(late, {2: 3.0}, timeout=0.6, pin_memory="host"), slow=True, timed=True
         ),
         "no timeout": Worth(part(late, {2: 3.0, 3: 12.0}, timeout=20), slow=True, timed=True),
         "slow, without a timeout": Worth(part(late, {1: 12.0}, pin_memory="host"), slow=True, timed=True),
-        "random numbers": Worth(draws),
-        "random numbers, persistent": Worth(part(draws, persistent_workers=True)),
         "random numbers, serial": Worth(part(draws, num_workers=0)),
         "random numbers, drawn at once": Worth(
             lambda: epochs(Draws(4), sampler=DrawsAtOnce(), batch_size=None, collate_fn=None)
         ),
         "one persistent worker": Worth(part(epochs, Keys(4), 2, num_workers=1, persistent_workers=True)),
         "spawned": Worth(part(draws), options={"start_method": "spawn"}),
-        "narrow pipes": Worth(part(held_tensors, 2, persistent_workers=True), options=narrow),
         "narrow pipes, many tasks": Worth(part(held_tensors, prefetch_factor=8, dataset=Keys(24)), options=narrow),
-        "narrow pipes, torch's way": Worth(part(held_tensors), options={**narrow, **torch_way}),
-        "tensors held": Worth(part(held_tensors, 2)),
         "tensors held, pinned": Worth(part(held_tensors, 2, pin_memory="host", persistent_workers=True)),
-        "slots held": Worth(part(hold, 2, prefetch_factor=1, num_workers=2)),
         "slots left half way": Worth(part(lent_halfway, prefetch_factor=1)),
         "slots kept by collate_fn": Worth(lambda: hold(2, Numbers((LARGE,) * 6), collate_fn=Keeps())),
-        "slots growing and shrinking": Worth(lambda: hold(2, Numbers((1, 40, 1, LARGE, 9 * LARGE, 40, *[1] * 20)))),
         "slots and a fork": Worth(a_fork_while_batches_are_held),
-        "serial": Worth(part(epochs, Keys(5, (2,)), 2, num_workers=0)),
         "serial streams, pinned": Worth(part(epochs, Streams((3,)), num_workers=0, pin_memory="host")),
         "a stream longer than it said": Worth(part(warned, dataset=Longer((5,)), num_workers=1)),
         "a stream longer than it said, serial": Worth(part(warned, dataset=Longer((5,)), num_workers=0)),

@@ -167,13 +167,6 @@ def deaths() -> dict[str, Worth]:
     part = functools.partial
     others = ("SIGCHLD", "the health check")
     return {
-        "a worker is killed": died(part(killed, "kill")),
-        "a worker is terminated, pinned": died(part(killed, "terminate", 2, pin_memory="host")),
-        "killed: the waits notice": died(part(killed, "kill"), without=others),
-        "killed: the waits notice, pinned": died(part(killed, "kill", pin_memory="host"), without=others),
-        "killed: the waits notice, torch's way": died(
-            part(killed, "kill", num_workers=3), without=others, options={"environment": TORCHS_WAY}
-        ),
         "killed: the health check notices": died(part(killed, "kill"), without=("SIGCHLD", "the waits")),
         "killed: the health check notices, in time": died(
             part(killed, "kill", timeout=3), without=("SIGCHLD", "the waits")
@@ -204,7 +197,6 @@ def deaths() -> dict[str, Worth]:
         "killed with its stream ended": died(part(killed, "kill", 4, Streams((9, 1)))),
         "a worker exits": died(part(left_by_a_worker, 3)),
         "a worker exits with 1": died(part(left_by_a_worker, 1, pin_memory="host")),
-        "a worker exits with 0": died(part(left_by_a_worker, 0, num_workers=3)),
         "main is killed": died(main_is_killed, without=("the end by force after main",)),
         "main is killed while a worker seeds": died(main_is_killed, without=("quick seeds",)),
         "main is killed, torch's way": died(
@@ -212,11 +204,9 @@ def deaths() -> dict[str, Worth]:
             without=("the end by force after main",),
             options={"environment": TORCHS_WAY},
         ),
-        "dropped, without force": Worth(part(dropped, 1), without=("force", "the end of patience")),
         "dropped, without Stop": Worth(part(dropped, 2, num_workers=3), slow=True, without=("Stop",)),
         "dropped, without the done event": Worth(part(dropped, 1), without=("the done event", "force")),
         "dropped while a worker is stuck": died(part(dropped, 1, dataset=Keys(7, slow={3: 1e4})), slow=True),
-        "exits, without force": Worth(part(exits, 1), without=("force", "the end of patience")),
         "exits, where no thread starts any more": Worth(
             part(exits, 0, dataset=Keys(2), num_workers=4), without=("threads",), options={"environment": TORCHS_WAY}
         ),

@@ -206,16 +206,11 @@ def moving() -> dict[str, Worth]:
         "odd batches, torch's way": Worth(part(odd_batches, num_workers=1), options=torch_way),
         "odd batches, pinned": once(part(odd_batches, pin_memory="host")),
         "odd batches, serial, pinned": once(part(odd_batches, num_workers=0, pin_memory="host")),
-        "memory is used again": once(part(memory_made, even)),
-        "memory is used again, two epochs": once(
-            part(memory_made, even[:9], 2, 3, persistent_workers=True, pin_memory="host")
-        ),
         "memory while batches are held": once(part(memory_made, even, 6, num_workers=1)),
         "memory for batches of all sizes": once(part(memory_made, mixed)),
         "memory for batches of all sizes, held": once(part(memory_made, mixed, 50, prefetch_factor=1)),
         "memory, large ones": once(part(memory_made, (DIRECT,) * 12, 3)),
         "memory that cannot be mapped": once(part(lost_in_full, Sized(even)), slow=True, without=("mapping",)),
-        "memory after batches that need none": once(part(memory_made, (0,) * 12 + even)),
         "interrupted while it waits": Worth(interrupted_while_it_waits, slow=True, timed=True),
         "interrupted while it waits, pinned": Worth(
             part(interrupted_while_it_waits, pin_memory="host"), slow=True, timed=True

@@ -315,16 +315,12 @@ def returning() -> dict[str, Worth]:
         "pressed at every event of streams, pinned": once(
             part(pressed_at, 1, dataset=Streams((3, 1)), pin_memory="host"), traced=False
         ),
-        "pressed at every event, without order": once(
-            part(pressed_at, 3, dataset=Streams((3, 1)), in_order=False), traced=False, in_order=False
-        ),
         "pressed at every event, serial": once(part(pressed_at, 1, dataset=Keys(6, (3,)), num_workers=0), traced=False),
         "pressed as a death is noticed": once(part(pressed_as_a_death_is_noticed, Kind.WORKER_DIED), traced=False),
         "pressed as lost tasks are counted": once(part(pressed_as_a_death_is_noticed, Kind.TASK_LOST), traced=False),
         "killed with a batch": once(killed_with_a_batch, without=("SIGCHLD",)),
         "killed while it repeats": once(killed_while_it_repeats),
         "loaded again": once(loaded_again),
-        "loaded again, streams": once(part(loaded_again, dataset=Streams((3, 3)))),
         "longer than it said, and asked late": once(part(longer_than_it_said, asks, persistent_workers=True)),
         "longer than it said, going on": once(part(longer_than_it_said, asks_before)),
         "resumed in another thread": once(resumed_in_another_thread),
