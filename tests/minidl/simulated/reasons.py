@@ -7,6 +7,7 @@ pattern that matches counts.
 REASONS = {
     # Nobody looks between the two, or neither depends on the other.
     "nobody has the object between the two": (
+        r"^queues\.Consumer\.__init__: `self\._channels: .* after `if until",
         r"Room\.__init__: .* after `self\._use",
         r"^pickling\.Pickled\.__init__: `self\.dump\(message\)` after `self\.firsts",
         r"^pickling\.Unpickler\.__init__: `super\(\)\.__init__.* after `tensors = ",
