@@ -23,6 +23,7 @@ from minidl.messages import Died, Result, Stop, Task
 from minidl.queues import LENGTH, Consumer, DirectProducer, Empty, Producer, Stopped, ThreadQueue
 from minidl.world import Flag, Reader, Writer
 from minidl.world.real import RealWorld
+from minidl.world.real_memory import is_ready
 from tests.minidl.dying import open_files, wait_until
 from tests.minidl.observing import recorder
 
@@ -334,6 +335,16 @@ def test_without_a_thread_put_does_not_block_on_a_full_pipe(line: Line, no_threa
 def test_without_a_thread_nobody_needs_to_read(line: Line, no_threads: None) -> None:
     line.consumer.close()
     line.producer.put(Stop(7))
+
+
+def test_once_the_feeder_has_written_all_put_writes_again(line: Line) -> None:
+    """A message that the pipe had no room for costs those after it nothing: they need not wait for the feeder."""
+    line.producer = DirectProducer(WORLD, line.writer, Queue.RESULT, 0)
+    line.producer.put(result(0, b"." * 4 * PIPE))
+    assert line.consumer.get(10).task_id == 0
+    wait_until(lambda: not line.producer._unwritten.qsize(), limit=5)
+    line.producer.put(Stop(7))
+    assert is_ready(line.reader.fileno())
 
 
 class Collected:

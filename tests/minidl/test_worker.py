@@ -144,6 +144,19 @@ def test_a_stream_that_cannot_be_opened_is_raised() -> None:
         next(iter(loader_of(Broken())))
 
 
+def test_what_keeps_a_worker_from_its_epochs_is_told_once(tmp_path: Path) -> None:
+    """Not for each task that it answers so: no task has caused it."""
+    with tracing.record(tmp_path):
+        iterator = iter(loader_of(Broken()))
+        for _ in range(2):
+            with pytest.raises(LookupError):
+                next(iterator)
+        del iterator
+    emitted = tracing.load(tmp_path).events
+    failed = emitted[emitted["kind"] == Kind.FETCH_FAILED]
+    assert failed["task"].tolist() == [-1]
+
+
 HANGS_UP = """
 import socket, sys
 from multiprocessing import resource_sharer

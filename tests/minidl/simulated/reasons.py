@@ -197,7 +197,6 @@ REASONS = {
             r"|self\._out\.remove\(slot\)` after)"
         ),
     ),
-    "it only tells, a moment later": (r"Unpacker\.unpack: `if nbytes` after `if slot != NO_SLOT",),
     # It is the same.
     "with workers the task has arrived; without, nobody asks for the number of a worker": (
         r"Position\.passed: -?1 in place of 0",
@@ -235,10 +234,6 @@ REASONS = {
     "main has everything of a worker that it stops alone: its StreamEnd came last": (
         r"worker\.run: `job\.done\.is_set\(\) or .*` is always True",
     ),
-    "it only tells": (
-        r"fail_for_death: `for task_id, _ in tasks` is left",
-        r"Worker\.wrap: `emit_failed\(.* after `return",
-    ),
     "the keys of a stream's tasks are all the same: a longer state": (
         r"_next_keys: `not self\._iterable` is always True",
     ),
@@ -269,11 +264,6 @@ REASONS = {
         r"_write: `sum\(.* < ONE_WRITE` is always",
         r"^queues\.Producer\._write: `sum\(map\(len, pieces\)\) < ONE_WRITE` with LtE",
     ),
-    "only slower: the feeder writes all from then on": (
-        r"DirectProducer\._send: `self\._unwritten\.get\(\)` is left",
-        r"^queues\.DirectProducer\._forward: `self\._unwritten\.put\(None\)` twice",
-    ),
-    "only slower: `part` for `whole`": (r"(_is_row_major: .* without `tensor\.stride|_strides: `return .* is left)",),
     "a wait for less than no time looks once, as well": (
         (
             r"(Consumer\.(get|_wait|_read_to_the_end)|\w+_workers|close_queues|signals\._look|_unnoticed): -1.*"
@@ -285,18 +275,8 @@ REASONS = {
     "the assertion states what its callers see to": (
         r"_try_put_index: (`assert .* after|.*_tasks_outstanding < max_tasks)",
     ),
-    "only slower: `part` builds the same tensor as `whole`": (
-        r"(reducer_override: `number == .* is always False|_is_row_major: `not .* is always True)",
-        r"^pickling\.Pickled\.reducer_override: `if number == count .* after `return \(build_part",
-        r"^pickling\.Pickled\.reducer_override: `return \(build_whole.* is left out",
-        r"^pickling\._is_row_major: it returns at once",
-        r"^pickling\._is_row_major: `return 1 not in shape and 0 not in shape or tensor\.stride\(\) .* is left out",
+    "only slower, by a look-up in a cache: the strides say it alone": (
         r"^pickling\._is_row_major: .* without `1 not in shape and 0 not in shape`$",
-        (
-            r"^pickling\._is_row_major: the other of and, or in `1 not in shape and 0 not in shape or"
-            r" tensor\.stride\(\)"
-        ),
-        r"^pickling\._strides: it returns at once",
     ),
     "close_queues cancels again, and nobody joins before: one event fewer": (
         r"tell_to_stop: `index_queue\.cancel_join_thread\(\)` is left",
@@ -323,13 +303,6 @@ REASONS = {
     "the end of the process, for which it looks, is ready: no wait takes time": (
         r"^queues\.Consumer\._read_to_the_end: 1 in place of 0",
     ),
-    "only slower, or faster: where a small tensor is collated": (
-        r"transport\.reserve: `nbytes >= DIRECT` is always True",
-    ),
-    "only slower: what would just fit is copied": (
-        r"Room\.reserve: `end <= owner\.nbytes` with Lt",
-        r"Room\.with_bytes: `self\.owner\.nbytes < nbytes` with LtE",
-    ),
     "main has its memory mapped until new memory comes, either way": (
         r"Packer\.room: `del self\._slots\[slot\]` is left",
     ),
@@ -343,7 +316,6 @@ REASONS = {
     "`grant` takes back what has come back before it grants anything": (
         r"Unpacker\.reclaim: `self\._take_back\(\)` is left",
     ),
-    "the second is found to have come back before": (r"Unpacker\.unpack: `self\._back\.put\(slot\)` twice",),
     # Only elsewhere.
     "a precaution against builds of numpy and torch that lay memory out otherwise: none of those tried does": (
         r"(gauss|torchs)_memory: ",

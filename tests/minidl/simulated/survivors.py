@@ -148,6 +148,9 @@ KILLED_BY = {
     "test_queues.py::test_without_a_thread_put_does_not_block_on_a_full_pipe": (
         r"^queues\.Producer\._forward: `self\._writer\.has_room\(SMALL\)` is always True",
     ),
+    "test_queues.py::test_once_the_feeder_has_written_all_put_writes_again": (
+        r"^queues\.DirectProducer\.(_forward: `self\._unwritten\.put\(None\)` twice|_send: .*get\(\)` is left)",
+    ),
     "test_queues.py::test_without_a_thread_nobody_needs_to_read": (
         r"^queues\.Producer\._forward: no `with contextlib\.suppress",
     ),
@@ -209,6 +212,9 @@ KILLED_BY = {
         r"^signals\._module: `frame is not None` is always True",
     ),
     "test_shutdown.py::test_ctrl_c_ends_the_workers_in_silence": (r"^worker\.run: no `except KeyboardInterrupt`",),
+    "test_worker.py::test_what_keeps_a_worker_from_its_epochs_is_told_once": (
+        r"^worker\.Worker\.wrap: `emit_failed\(.* after `return",
+    ),
     "test_worker.py::test_torchs_default_collate_stacks_in_the_slot_too": (
         r"^worker\.run: (`stack_for_torch_too\(\)` is left|not `slots`|`slots` is always False)",
     ),
@@ -235,6 +241,28 @@ KILLED_BY = {
         r"Unpacker\._take_back: .* without `self\._lent\.get\(slot, back\) is not back`",
         r"Unpacker\.unpack: `begin \+ length` with Sub",
         r"^transport\.copied: `array\[:\] = data` ",
+    ),
+    "test_transport.py::test_a_slot_that_is_given_back_is_not_granted_to_two_tasks": (
+        r"Unpacker\.unpack: `self\._back\.put\(slot\)` twice",
+    ),
+    "test_transport.py::test_a_batch_of_small_tensors_needs_no_memory": (
+        r"transport\.reserve: `nbytes >= DIRECT` is always True",
+    ),
+    "test_transport.py::test_a_batch_that_just_fits_stays_in_its_slot": (
+        r"Room\.reserve: `end <= owner\.nbytes` with Lt",
+        r"Room\.with_bytes: `self\.owner\.nbytes < nbytes` with LtE",
+    ),
+    "test_transport.py::test_a_fork_while_a_batch_is_unpacked_retires_no_slot_that_is_not_lent_yet": (
+        r"Unpacker\.unpack: `if nbytes` after `if slot != NO_SLOT",
+    ),
+    "test_transport.py::test_a_tensor_that_fills_its_storage_is_built_the_quick_way": (
+        r"^pickling\.Pickled\.reducer_override: `number == .* is always False",
+        r"^pickling\.Pickled\.reducer_override: `if number == count .* after `return \(build_part",
+        r"^pickling\.Pickled\.reducer_override: `return \(build_whole.* is left out",
+        r"^pickling\._is_row_major: (it returns at once|`not tensor.* is always True)",
+        r"^pickling\._is_row_major: (`return 1 not .* is left|the other of and, or in `1 not .* or tensor\.stride)",
+        r"^pickling\._is_row_major: .* without `tensor\.stride",
+        r"^pickling\._strides: (it returns at once|`return .* is left)",
     ),
     "test_transport.py::test_what_is_lent_at_a_fork_is_retired_once": (
         r"before_fork: `not loan\.retired` is always True",
