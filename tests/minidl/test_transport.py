@@ -21,7 +21,7 @@ from minidl import events, transport
 from minidl.messages import Result
 from minidl.pickling import Pickled
 from minidl.transport import DIRECT, NO_SLOT, Packer, Unpacker, reserve
-from minidl.world.real import RealWorld
+from minidl.world.real import RealWorld, _before_fork
 
 WORLD = RealWorld()
 LARGE = 1 << 15  # floats: too many bytes to follow a pickle
@@ -160,6 +160,35 @@ def test_collate_makes_its_tensors_where_main_will_find_them(line):
     made.fill_(2.0)
     assert got[0] == 2, "it was copied"
     assert reserve(4 * LARGE, torch.device("cpu")) is None, "a room that is closed gives no more"
+
+
+def test_a_thread_may_collate_while_the_batch_is_pickled(line):
+    """The batch waits for it then: it is a future, say."""
+    room, making, pickling = line.begin(), threading.Event(), threading.Event()
+    make, made = room._make, []
+
+    def slowly(nbytes: int) -> Any:
+        making.set()
+        pickling.wait(10)
+        return make(nbytes)
+
+    room._make = slowly
+    thread = threading.Thread(target=lambda: made.append(reserve(4 * LARGE, torch.device("cpu"))))
+
+    class Future:
+        def __reduce__(self) -> Any:
+            pickling.set()
+            thread.join()
+            return list, ([torch.empty(0).set_(made[0]).fill_(1.0)],)
+
+    thread.start()
+    try:
+        assert making.wait(10)
+        (got,) = line.unpacker.unpack(*line.finish(room, Future())).data
+    finally:
+        pickling.set()
+        thread.join()
+    assert (got == 1).all()
 
 
 def test_a_batch_of_small_tensors_needs_no_memory(line):
@@ -346,6 +375,19 @@ def test_a_fork_while_a_batch_is_unpacked_retires_no_slot_that_is_not_lent_yet(l
     finally:
         events.install(previous)
     assert told[-2:] == [events.SLOT_LENT, events.SLOT_RETIRED] and told.count(events.SLOT_RETIRED) == 1
+    assert kept[0] == 1
+
+
+def test_a_forked_child_retires_nothing_when_it_forks(line):
+    """Whose slots these are is main's business, also if the pin thread lends one between main's look and its fork."""
+    _before_fork.discard(line.unpacker)  # it has looked
+    kept = line.send(large(1.0))
+    if not (pid := os.fork()):
+        told: list[int] = []
+        events.install(lambda kind, *_: told.append(kind))
+        line.unpacker.before_fork()
+        os._exit(len(told))
+    assert os.waitpid(pid, 0)[1] == 0
     assert kept[0] == 1
 
 

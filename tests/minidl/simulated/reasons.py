@@ -57,10 +57,6 @@ REASONS = {
     "`_take_back` itself takes what has come back out of `_out`": (
         r"reclaim: `self\._take_back\(\)` after `self\._out = ",
     ),
-    "what a child inherits, its own fork has already retired": (
-        r"before_fork: `(if )?self\._world\.pid\(\) != self\._pid` (after|is always False)",
-        r"before_fork: `return` is left",
-    ),
     "next() raises either way; of two deaths it names the other": (
         r"check_health: `if iterator\._failure.* after `for",
         r"^deaths\.check_health: `for worker_id, worker in .* after `if iterator\._pin_memory_thread",
@@ -187,9 +183,6 @@ REASONS = {
     "an exit just before the add misses it in either order": (r"shut_down_at_exit: `_at_exit\.add\(iterator\)` after",),
     "the thread does not look at it, and if it cannot start nobody gets the iterator": (
         r"start_pin_thread: `thread\.start\(\)` after",
-    ),
-    "what is reserved while it is pickled lies elsewhere, and is copied": (
-        r"Packer\.pack: `pickled = .* after `taken = ",
     ),
     "only Ctrl-C between could tell: a slot is lost until the next epoch, either way": (
         (
