@@ -26,7 +26,7 @@ import torch
 import torch.utils.data
 
 from minidl.checkpoint import randomness
-from minidl.checkpoint.source import is_stateful, state_of, winding
+from minidl.checkpoint.source import is_stateful, winding
 from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSampler
 
 if TYPE_CHECKING:
@@ -51,12 +51,10 @@ class Seen:
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
         self.iterator: Any = None
-        self.tells = False  # the iterator has a state
 
     def __iter__(self) -> Iterator[Any]:
         if self.iterator is None:
             self.iterator = iter(self.sampler)
-            self.tells = is_stateful(self.iterator)
         return self.iterator
 
 
@@ -93,7 +91,6 @@ class Draws:
         self.drawn = self.samples = 0
         self.ended = False  # the sampler was asked for more than it has, or has raised: random numbers may be drawn
         self._seen = Seen(self.sampler)
-        self._tells = is_stateful(self.sampler)
         self.share = share_of(self.sampler)
 
     def __len__(self) -> int:
@@ -110,7 +107,7 @@ class Draws:
             outer.sampler = self._seen
         self._iterator = iter(outer)
         self.drawn, self.samples, self.ended = 0, 0, False
-        self.pending.clear()
+        self.pending = deque()
         return self
 
     def __next__(self) -> Any:
@@ -133,11 +130,7 @@ class Draws:
         """The place before the next keys."""
         if self.pending:
             return self.pending[0][1]
-        sampler_state = state_of(self.sampler) if self._tells else None
-        iter_state = state_of(self._seen.iterator) if self._seen.tells else None
-        if self._tells or self._seen.tells:  # some hand out what they go on changing
-            sampler_state, iter_state = copy.deepcopy((sampler_state, iter_state))
-        return Mark(self.drawn, self.samples, sampler_state, iter_state)
+        return Mark(self.drawn, self.samples, copied_state(self.sampler), copied_state(self._seen.iterator))
 
     def layout(self, mark: Mark) -> dict[str, Any]:
         """The place as torchdata lays it out."""
@@ -237,6 +230,11 @@ class Draws:
         elif iter_state is not None:
             iter(self._seen)
             self._seen.iterator.load_state_dict(iter_state)
+
+
+def copied_state(thing: Any) -> Any:
+    """Some hand out what they go on changing."""
+    return copy.deepcopy(thing.state_dict()) if is_stateful(thing) else None
 
 
 def shuffled_from(sampler: Any, iter_state: dict[str, Any]) -> Iterator[int]:

@@ -24,6 +24,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import minidl
 from minidl.checkpoint import randomness
+from minidl.events import Kind
+from tests.minidl.observing import emitted
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -246,6 +248,14 @@ def test_between_two_snapshots(workers: int) -> None:
     for after in (1, 2, 4, 5):
         state, came = stopped(build, after)
         assert going_on(build, state) == came, after
+
+
+def test_keys_that_were_drawn_when_the_sampler_was_iterated_are_drawn_again() -> None:
+    def build() -> Any:
+        return minidl.DataLoader(Noisy(), batch_size=None, sampler=Eager(23))
+
+    state, came = stopped(build, 3)
+    assert going_on(build, state) == came
 
 
 def test_a_state_is_followed_by_another() -> None:
@@ -507,6 +517,15 @@ def test_another_number_of_workers(then: int, now: int) -> None:
         going_on(builder("stream", "in turn", num_workers=now), stopped_stream(then), strict=False)
 
 
+def test_with_fewer_workers_a_state_says_nothing_of_the_others() -> None:
+    state, _ = stopped(builder("map", "in turn", num_workers=2), 3)
+    loader = builder("map", "in turn", num_workers=1)()
+    loader.load_state_dict(state, strict=False)
+    iterator = iter(loader)
+    assert [*loader.state_dict()["_snapshot"]["_worker_snapshots"]] == ["worker_0"]
+    del iterator
+
+
 def stopped_stream(workers: int) -> dict[str, Any]:
     return stopped(builder("stream", "in turn", num_workers=workers), 1)[0]
 
@@ -560,6 +579,76 @@ def test_the_state_of_one_rank_serves_all_in_its_epoch(samplers: Any, workers: i
         assert list(iterator) == wanted[rank]
 
 
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_state_tells_the_epoch_that_its_batches_are_of(after: int) -> None:
+    """Also one of a process that has only gone on, and one that was saved when the next epoch was set already."""
+
+    def loader(epoch: int, state: Any = None) -> Any:
+        sampler = minidl.DistributedSampler(range(8), 1, 0)
+        sampler.set_epoch(epoch)
+        loader = minidl.DataLoader(range(8), sampler=sampler)
+        loader.load_state_dict(state or {})
+        return loader
+
+    first = loader(3)
+    wanted = [shown(batch) for batch in first]
+    iterator = iter(first)
+    if after:
+        next(iterator)
+        first.sampler.set_epoch(4)
+        next(iterator)
+    second = loader(0, first.state_dict())
+    iterator = iter(second)
+    third = loader(0, second.state_dict())
+    assert [shown(batch) for batch in third] == [shown(batch) for batch in iterator] == wanted[after:]
+
+
+class Resuming(Lazy):
+    """It knows its place, and begins anew when it is told an epoch."""
+
+    epoch = at = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch, self.at = epoch, 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < self.length:
+            self.at += 1
+            yield (self.epoch + self.at) % self.length
+        self.at = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize("after", [2, 6])
+def test_a_sampler_is_told_its_epoch_before_its_place(after: int) -> None:
+    first = minidl.DataLoader(range(6), sampler=Resuming(6))
+    first.sampler.set_epoch(3)
+    iterator = iter(first)
+    for _ in range(after):
+        next(iterator)
+    again = minidl.DataLoader(range(6), sampler=Resuming(6))
+    again.load_state_dict(first.state_dict())
+    assert [shown(batch) for batch in again] == [shown(batch) for batch in iterator]
+
+
+def test_the_rank_is_the_samplers_and_else_the_processs() -> None:
+    def rank(sampler: Any) -> int | None:
+        return minidl.DataLoader(range(4), sampler=sampler).state_dict()["minidl"]["rank"]
+
+    shared = minidl.DistributedSampler(range(4), 2, 1)
+    assert (rank(range(4)), rank(shared)) == (None, 1)
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        assert (rank(range(4)), rank(shared)) == (0, 1)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_without_order_a_state_of_another_rank_is_refused() -> None:
     def loader(rank: int) -> Any:
         sampler = minidl.DistributedSampler(range(46), 2, rank, shuffle=False)
@@ -605,6 +694,15 @@ def test_an_error_of_the_users_state_dict_is_raised_in_main_and_again() -> None:
     assert last["_snapshot"]["_snapshot_step"] == len(first) == 2
 
 
+def test_a_state_before_any_epoch_is_no_event_of_one() -> None:
+    loader = minidl.DataLoader(range(4))
+    with emitted() as events:
+        loader.state_dict()
+        iter(loader)
+        loader.state_dict()
+    assert [event[1] > 0 for event in events if event[0] == Kind.STATE_TAKEN] == [True]
+
+
 def test_no_state() -> None:
     loader = minidl.DataLoader(range(4))
     with pytest.raises(ValueError, match="this is no state of a DataLoader"):
@@ -637,6 +735,9 @@ def test_slow_winding_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     state = stopped(builder("stream", "in turn"), 2)[0]
     with pytest.warns(UserWarning, match="Stream was wound forward by 2 batches"):
         going_on(builder("stream", "in turn"), state)
+    state = stopped(builder("map", "lazy"), 2)[0]
+    with pytest.warns(UserWarning, match="Lazy was wound forward by 2 batches"):
+        going_on(builder("map", "lazy"), state)
     state = stopped(builder("places", "in turn"), 2)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

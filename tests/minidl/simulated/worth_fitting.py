@@ -72,7 +72,7 @@ def not_of_ranks() -> list[Any]:
     """One of the two samplers is none that ranks share."""
     alone = functools.partial(loader, Keys(11), batch_size=2)
     ways = ((alone(), share(2, 1)), (share(2, 0), alone()), (alone(), share(1, 0)))
-    return [going_on(now, state_after(1, then), strict=False) for then, now in ways]
+    return [going_on(now, state_after(1, then), strict) for then, now in ways for strict in (True, False)]
 
 
 def without_ours(state: Any) -> Any:
