@@ -318,8 +318,14 @@ def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interru
         signal.signal(signal.SIGALRM, previous)
 
 
+class Gone:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGCHLD)
+
+
 def test_a_death_is_not_raised_where_multiprocessing_could_lose_what_it_has_just_read() -> None:
-    """But it is at the prompt of an interactive interpreter, where there is no frame."""
+    """Nor in a `__del__`, where Python would swallow it. But it is at the prompt of an interactive interpreter, where
+    there is no frame."""
     iterator = iter(loader_of(Keys(40)))
     handler: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # nobody is to hear of the end yet
     worker = workers()[0]
@@ -327,6 +333,7 @@ def test_a_death_is_not_raised_where_multiprocessing_could_lose_what_it_has_just
     os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
     signal.signal(signal.SIGCHLD, handler)
     Finalize(None, signal.raise_signal, (signal.SIGCHLD,), exitpriority=0)()
+    Gone()
     with pytest.raises(RuntimeError, match="Killed"):
         handler(signal.SIGCHLD, None)
     with pytest.raises(RuntimeError, match="Killed"):

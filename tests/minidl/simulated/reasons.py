@@ -184,7 +184,7 @@ REASONS = {
     "the thread does not look at it, and if it cannot start nobody gets the iterator": (
         r"start_pin_thread: `thread\.start\(\)` after",
     ),
-    "only Ctrl-C between could tell: a slot is lost until the next epoch, either way": (
+    "only Ctrl-C between could tell: a slot may be lost, as it is if Ctrl-C comes just before": (
         (
             r"Unpacker\._take_back: `(if isinstance\(back, Loan\)` after `self\._out\.remove"
             r"|self\._out\.remove\(slot\)` after)"
