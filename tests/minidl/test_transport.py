@@ -405,7 +405,7 @@ def test_there_are_no_more_slots_than_the_header_has_numbers_for():
 
 
 def test_what_cannot_be_had_is_refused(monkeypatch):
-    with pytest.raises(ValueError, match="transport option should be .*, but got 'slot'"):
+    with pytest.raises(ValueError, match="transport option should be"):
         transport.transport_of("slot", WORLD)
     monkeypatch.setenv(transport.VARIABLE, "slot")
     with pytest.raises(ValueError, match=f"{transport.VARIABLE} should be .*, but got 'slot'"):
