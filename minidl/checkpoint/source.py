@@ -83,8 +83,8 @@ class Source:
         self.ended = False  # the stream has
         if place.get("dataset_iter_state") is not None:
             self.fetcher.dataset_iter.load_state_dict(place["dataset_iter_state"])
-        elif place:
-            self.wind(ours.get("batches", 0), keys)
+        elif "batches" in ours:
+            self.wind(ours["batches"], keys)
         if random and place:
             randomness.put_back(randomness.as_bytes(ours["random"]))
         if place.get("fetcher_ended"):

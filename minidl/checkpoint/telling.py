@@ -38,8 +38,9 @@ class Telling:
         self.result_queue.put(result)
 
     def is_wanted(self, task_id: int) -> bool:
-        """Main takes a snapshot every `snapshots` batches: is this task the worker's last before one?"""
-        return task_id < 0 or -(task_id + 1) % self.worker.job.snapshots < self.worker.job.num_workers
+        """Main takes a snapshot every `snapshots` batches: is this task the worker's last before one?
+        (If workers persist, each is, and so is the answer to a Resume.)"""
+        return -(task_id + 1) % self.worker.job.snapshots < self.worker.job.num_workers
 
     def place(self, source: Source) -> dict[str, bytes] | ExceptionWrapper:
         """What main does not know of it, or the error of the user's `state_dict()`."""

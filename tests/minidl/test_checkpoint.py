@@ -592,8 +592,10 @@ def test_a_state_tells_the_epoch_that_its_batches_are_of(after: int) -> None:
 
     first = loader(3)
     wanted = [shown(batch) for batch in first]
+    first.sampler.set_epoch(3 if not after else 0)
     iterator = iter(first)
     if after:
+        first.sampler.set_epoch(3)  # as Lightning does
         next(iterator)
         first.sampler.set_epoch(4)
         next(iterator)
@@ -694,10 +696,165 @@ def test_an_error_of_the_users_state_dict_is_raised_in_main_and_again() -> None:
     assert last["_snapshot"]["_snapshot_step"] == len(first) == 2
 
 
+class RefusesAtFirst(Counting):
+    """It has no state before it is asked for a sample; then one that it comes back to."""
+
+    def __getitem__(self, key: int) -> list[float]:
+        found = super().__getitem__(key)
+        self.asked %= 3
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        if not hasattr(self, "begun"):
+            self.begun = True
+            raise KeyError("no place")
+        return super().state_dict()
+
+
+def test_a_worker_that_could_not_tell_its_place_tells_it_later() -> None:
+    def build() -> Any:
+        return minidl.DataLoader(RefusesAtFirst(), num_workers=1)
+
+    state, came = stopped(build, 3)
+    assert going_on(build, state) == came
+
+
+class Toggling(Counting):
+    """Its state is soon what it was."""
+
+    def __getitem__(self, key: int) -> list[float]:
+        self.asked = 1 - self.asked
+        return [float(key), float(self.asked)]
+
+
+def test_a_place_that_a_worker_comes_back_to_is_told_again() -> None:
+    def build() -> Any:
+        return minidl.DataLoader(Toggling(), num_workers=1)
+
+    for after in (2, 3):
+        state, came = stopped(build, after)
+        assert going_on(build, state) == came, after
+
+
+class OnlyTells(Fixed):
+    def state_dict(self) -> dict[str, Any]:
+        raise AssertionError("nobody can give it back")
+
+
+class OnlyTakes(Fixed):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise AssertionError("nobody can have asked for it")
+
+
+@pytest.mark.parametrize("dataset", [OnlyTells, OnlyTakes])
+def test_half_a_way_to_keep_a_place_is_none(dataset: Any) -> None:
+    state, came = stopped(lambda: minidl.DataLoader(dataset()), 2)
+    assert going_on(lambda: minidl.DataLoader(dataset()), state) == came
+
+
+class Moving(torch.utils.data.IterableDataset[Any]):
+    """It knows its place; its iterator is a generator."""
+
+    at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 9:
+            self.at += 1
+            yield self.at
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_whose_dataset_knows_its_place_is_not_wound_forward(workers: int) -> None:
+    def build() -> Any:
+        return minidl.DataLoader(Moving(), num_workers=workers)
+
+    state, came = stopped(build, 3, epochs=1)
+    assert going_on(build, state, epochs=1) == came
+
+
+class Fails(minidl.Sampler[int]):
+    fails = False
+
+    def __iter__(self) -> Iterator[int]:
+        if self.fails:
+            raise OSError("no keys today")
+        return iter(range(9))
+
+
+class LooksAhead(Lazy):
+    """It has a state, which says nothing, and draws."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_drawn_to_see_whether_a_sampler_is_at_its_end_is_not_gone(workers: int) -> None:
+    def build() -> Any:
+        return minidl.DataLoader(Noisy(), 4, sampler=LooksAhead(23), num_workers=workers)
+
+    state, came = stopped(build, "end")
+    assert going_on(build, state) == came
+
+
+class Turning(minidl.Sampler[int]):
+    """Each of its iterators gives other keys, and knows them."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def __iter__(self) -> Any:
+        class Iterating(Place):
+            def __next__(self) -> Any:
+                return (int(super().__next__()[0]) + self.state["turn"]) % 9
+
+        self.turns += 1
+        iterator = Iterating(range(9))
+        iterator.state["turn"] = self.turns
+        return iterator
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_keys_are_those_that_the_samplers_iterator_tells(batch_size: int | None, workers: int) -> None:
+    sampler = Turning()
+    loader = minidl.DataLoader(range(9), batch_size, sampler=sampler, num_workers=workers)
+    list(loader)
+    iterator = iter(loader)
+    next(iterator)
+    next(iterator)
+    again = minidl.DataLoader(range(9), batch_size, sampler=Turning(), num_workers=workers)
+    again.load_state_dict(loader.state_dict())
+    assert [shown(batch) for batch in again] == [shown(batch) for batch in iterator]
+
+
+def test_a_sampler_that_cannot_be_iterated_leaves_the_last_state_usable() -> None:
+    def build() -> Any:
+        return minidl.DataLoader(range(9), None, sampler=Fails(), num_workers=1, persistent_workers=True)
+
+    loader = build()
+    next(iter(loader))
+    loader.sampler.fails = True
+    with pytest.raises(OSError, match="no keys today"):
+        iter(loader)
+    again = build()
+    again.load_state_dict(loader.state_dict())
+    assert list(again) == [*range(1, 9)]
+
+
 def test_a_state_before_any_epoch_is_no_event_of_one() -> None:
     loader = minidl.DataLoader(range(4))
     with emitted() as events:
-        loader.state_dict()
+        assert loader.state_dict()["_sampler_iter_yielded"] == 0
         iter(loader)
         loader.state_dict()
     assert [event[1] > 0 for event in events if event[0] == Kind.STATE_TAKEN] == [True]

@@ -122,6 +122,17 @@ def says_where() -> list[Any]:
     return [event[7:9] for event in machines.current_machine().events if event[2] == Kind.GOES_ON]
 
 
+class NoPlace(Counting):
+    def state_dict(self) -> dict[str, Any]:
+        raise LookupError("no place")
+
+
+def asked_in_vain() -> list[Any]:
+    """In which epoch a worker could not tell its place, as the trace has it."""
+    tries(lambda: next(iter(loader(NoPlace(2), num_workers=1))))
+    return [event[3:7] for event in machines.current_machine().events if event[2] == Kind.FETCH_FAILED]
+
+
 def refused() -> list[Any]:
     """What is no state, and a loader that still has the one that did not fit."""
     found = [tries(lambda state=state: loader().load_state_dict(state)) for state in ({"a": 1}, {"_snapshot": None})]
@@ -165,5 +176,6 @@ def fitting() -> dict[str, Worth]:
         ),
         "stopping: wound forward": once(wound_forward, slow=True),
         "stopping: it says where": once(says_where, options={"texts": True}),
+        "stopping: asked in vain": once(asked_in_vain),
         "stopping: refused": once(refused),
     }
