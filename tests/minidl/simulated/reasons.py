@@ -307,7 +307,10 @@ REASONS = {
         r"Packer\.pack: (`address != base \+ begin` is always True|`base \+ begin` with Sub)",
     ),
     "`grant` takes back what has come back before it grants anything": (
-        r"Unpacker\.reclaim: `self\._take_back\(\)` is left",
+        r"Unpacker\.reclaim: `(self\._take_back\(\)` is left|for loan .* after `self\._take_back)",
+    ),
+    "both come back at once, and the second finds the slot free": (
+        r"Unpacker\.reclaim: `self\._back\.put\(loan\)` twice",
     ),
     # Only elsewhere.
     "a precaution against builds of numpy and torch that lay memory out otherwise: none of those tried does": (
