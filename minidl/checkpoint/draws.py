@@ -184,14 +184,12 @@ class Draws:
         if ours.get("replicas", replicas) != replicas:  # those in flight then were of another share
             self._seen.iterator = iter(shared_anew(self.sampler, ours["samples"] * ours["replicas"]))
             return
-        if found := self.iterable or (
-            (sampler_state, iter_state) != (None, None) and not (self.shuffles and begun_with)
-        ):
+        if self.iterable or ((sampler_state, iter_state) != (None, None) and not (self.shuffles and begun_with)):
             self.drawn, self.samples = drawn, ours.get("samples", 0)
             self._find(iter_state)
             if at_the_end:
                 self._iterator = iter(())
-        again = self._wind(0 if found else drawn, ahead)
+        again = self._wind(drawn - self.drawn, ahead)
         if ours.get("sampler_ended"):
             with contextlib.suppress(Exception):  # it was raised in the run that was stopped
                 self._draw()

@@ -522,7 +522,8 @@ def test_with_fewer_workers_a_state_says_nothing_of_the_others() -> None:
     loader = builder("map", "in turn", num_workers=1)()
     loader.load_state_dict(state, strict=False)
     iterator = iter(loader)
-    assert [*loader.state_dict()["_snapshot"]["_worker_snapshots"]] == ["worker_0"]
+    snapshot = loader.state_dict()["_snapshot"]
+    assert ([*snapshot["_worker_snapshots"]], snapshot["_last_yielded_worker_id"]) == (["worker_0"], 0)
     del iterator
 
 
