@@ -262,6 +262,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Which generated mutants the simulated world kills.")
     parser.add_argument(
         "--only",
+        default="",
         metavar="NAME",
         help='those whose name begins so: "parallel." (all but "checkpoint.", which takes longer)',
     )

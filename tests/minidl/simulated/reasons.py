@@ -12,6 +12,7 @@ REASONS = {
         r"^pickling\.Pickled\.__init__: `self\.dump\(message\)` after `self\.firsts",
         r"^pickling\.Unpickler\.__init__: `super\(\)\.__init__.* after `tensors = ",
         r"^queues\.DirectProducer\.__init__: `super\(\)\.__init__.* after `self\._unwritten = ",
+        r"^checkpoint\.draws\.Draws\.__init__: `self\._seen = .* after `self\.share = ",
     ),
     "one flag is as good as another": (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after",),
     "nobody knows of either pipe yet": (r"start_workers: `index_reader, index_writer = .* after",),
@@ -116,6 +117,17 @@ REASONS = {
         r"Unpacker\.unpack: `stream = .* after `if is_new",
         r"Unpacker\._owner: `self\._memories\[slot\] = .* after `self\._fresh",
         r"Unpacker\.__init__: `self\._memories: .* after `world\.before_fork",
+        (
+            r"^checkpoint\.draws\.Draws\.go_on: `if (self\.batches and iter_state is not None` after `drawn,"
+            r" ahead|len\(begun_with\) > 1` after `self\.begun_with = )"
+        ),
+        r"^checkpoint\.draws\.shuffled_from: `state = .* after `sampler = copy\.copy",
+        r"^checkpoint\.randomness\.put_back: `if states\['numpy'\].* after `torch\.default_generator",
+        r"^checkpoint\.saved\.fitted: `if saved\.num_workers != .* after `replicas = ",
+        (
+            r"^checkpoint\.source\.Source\.__init__: (`ours = .* after `place = |`if random and place` after `if"
+            r" place\.get)"
+        ),
     ),
     "nobody waits before both are done: only Ctrl-C between the two could tell, and then the start fails": (
         r"Consumer\.add: `self\._channels\.append.* after `self\._waiter\.add\(reader",
@@ -176,6 +188,7 @@ REASONS = {
     ),
     "neither looks at the other, and Ctrl-C between the two does no other harm than just before both": (
         r"^serial\.SerialIterator\._next_data: `self\._source\.failed\.append.* after `self\._position\.passed",
+        r"^checkpoint\.position\.Position\.passed: `if place` after `self\.steps \+= yielded`",
     ),
     "only join_thread looks at that, and it comes later": (
         r"worker\.run: `if job\.done\.is_set\(\) or .*` after `result_queue\.close",
@@ -189,6 +202,9 @@ REASONS = {
             r"Unpacker\._take_back: `(if isinstance\(back, Loan\)` after `self\._out\.remove"
             r"|self\._out\.remove\(slot\)` after)"
         ),
+    ),
+    "neither looks at the other, and Ctrl-C between the two does no other harm than just after both": (
+        r"^checkpoint\.draws\.Draws\._draw: `if len\(self\.begun_with\) == 1` after `self\.ended = True`",
     ),
     # It is the same.
     "with workers the task has arrived; without, nobody asks for the number of a worker": (
@@ -311,6 +327,15 @@ REASONS = {
     ),
     "both come back at once, and the second finds the slot free": (
         r"Unpacker\.reclaim: `self\._back\.put\(loan\)` twice",
+    ),
+    "only slower: getstate() tells what the memory holds": (
+        r"^checkpoint\.randomness\._python: `PYTHON is None` is always True",
+    ),
+    "to repeat -1 batches is to repeat none, and after a whole epoch nothing else is told of them": (
+        r"^checkpoint\.saved\.next_epoch: -1 in place of 0 \(2\)",
+    ),
+    "without a source the epoch could not be begun, and has a failure": (
+        r"^checkpoint\.telling\.Telling\.put: .* without `source is not None`",
     ),
     # Only elsewhere.
     "a precaution against builds of numpy and torch that lay memory out otherwise: none of those tried does": (

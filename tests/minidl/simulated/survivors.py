@@ -71,9 +71,13 @@ KILLED_BY = {
     ),
     "test_checkpoint.py::test_generators_are_read_and_put_back_whatever_numpy_draws_from": (
         r"^checkpoint\.randomness\.(signs: .* without `RAND\._bit_generator|_numpy: `return json.* is left)",
+        r"^checkpoint\.randomness\.put_back: `states\['numpy'\].*` is always False",
     ),
     "test_checkpoint.py::test_memory_that_is_not_found_is_not_needed": (
         r"^checkpoint\.randomness\._python: `_, words, gauss = .* after `memory",
+        r"^checkpoint\.randomness\.signs: (`return object\(\)` is left out|.* without `NUMPYS_GAUSS`)$",
+        r"^checkpoint\.randomness\._python: (`_, words, gauss = .* is left out|2 in place of 1( \(2\))?)$",
+        r"^checkpoint\.randomness\._numpy: (.* without `NUMPYS_GAUSS is None`|`NUMPYS_GAUSS is None` with IsNot)$",
     ),
     "test_checkpoint.py::test_memory_that_holds_something_else_is_not_taken": (
         r"^checkpoint\.randomness\.(pythons|numpys)_memory: .* is always True",
@@ -227,6 +231,7 @@ KILLED_BY = {
     ),
     "test_checkpoint.py::test_a_state_says_nothing_of_workers_that_draw_nothing": (
         r"^worker\.Worker\.begin_epoch: `self\.source\.begin\(\)` is left",
+        r"^checkpoint\.source\.Source\.begin: it returns at once",
     ),
     "test_transport.py::test_threads_that_collate_at_once_get_different_pieces": (
         r"transport\.reserve: `nbytes >= DIRECT` with Gt",
@@ -287,6 +292,59 @@ KILLED_BY = {
             r"transport_of: (`raise RuntimeError.* is left|.* is always False|`name` is always True"
             r"|`world\.can_send_memory\(\)` is always True)"
         ),
+    ),
+    "test_checkpoint.py::test_torchdata_and_minidl_go_on_from_each_others_states": (
+        r"^checkpoint\.draws\.ShuffleState\.__getitem__: `key == 'generator'` is always False",
+    ),
+    "test_checkpoint.py::test_a_state_tells_the_epoch_that_its_batches_are_of": (
+        r"^checkpoint\.draws\.Draws\.(__iter__|_draw): `self\.share = share_of\(self\.sampler\)` is left out",
+        r"^checkpoint\.draws\.Draws\._draw: `len\(self\.begun_with\) == 1` is always True",
+        r"^checkpoint\.draws\.Draws\.go_on: `ours\.get\('epoch'\) is not None` is always False",
+    ),
+    "test_checkpoint.py::test_a_sampler_is_told_its_epoch_before_its_place": (
+        r"^checkpoint\.draws\.Draws\.go_on: `if ours\.get\('epoch'\) is not None` after `if sampler_state",
+        r"^checkpoint\.draws\.Draws\.go_on: `not drawn or at_the_end` is always True",
+    ),
+    "test_checkpoint.py::test_keys_that_were_drawn_when_the_sampler_was_iterated_are_drawn_again": (
+        r"^checkpoint\.draws\.Draws\.go_on: `begun_with` is always False",
+    ),
+    "test_checkpoint.py::test_slow_winding_is_told": (r"^checkpoint\.draws\.Draws\._wind: no `with winding",),
+    "test_checkpoint.py::test_the_rank_is_the_samplers_and_else_the_processs": (
+        r"^checkpoint\.draws\.share_of: `rank is None and .*` (is always False|without `rank is None`)$",
+    ),
+    "test_checkpoint.py::test_the_keys_are_those_that_the_samplers_iterator_tells": (
+        r"^checkpoint\.draws\.Draws\.__iter__: `self\._seen = .* after `outer: Any",
+    ),
+    "test_checkpoint.py::test_a_sampler_that_cannot_be_iterated_leaves_the_last_state_usable": (
+        r"^checkpoint\.draws\.Draws\.__iter__: `self\._iterator = iter\(outer\)` after",
+    ),
+    "test_checkpoint.py::test_a_state_before_any_epoch_is_no_event_of_one": (
+        r"^checkpoint\.draws\.Draws\.__init__: -1 in place of 0$",
+        r"^checkpoint\.position\.Position\.state_dict: `self\.epoch_id` is always True",
+    ),
+    "test_checkpoint.py::test_between_two_snapshots[0]": (
+        r"^checkpoint\.position\.snapshot_interval: .* without `loader\.num_workers`",
+    ),
+    "test_checkpoint.py::test_between_two_snapshots[2]": (
+        r"^checkpoint\.telling\.Telling\.is_wanted: 0 in place of 1$",
+    ),
+    "test_checkpoint.py::test_with_fewer_workers_a_state_says_nothing_of_the_others": (
+        r"^checkpoint\.saved\.fitted: 2 in place of 1$",
+    ),
+    "test_checkpoint.py::test_what_is_drawn_to_see_whether_a_sampler_is_at_its_end_is_not_gone": (
+        r"^checkpoint\.saved\.next_epoch: `saved\.put_back_random\(loader\)` after",
+    ),
+    "test_checkpoint.py::test_half_a_way_to_keep_a_place_is_none": (
+        r"^checkpoint\.source\.is_stateful: the other of and, or",
+    ),
+    "test_checkpoint.py::test_a_worker_that_could_not_tell_its_place_tells_it_later": (
+        r"^checkpoint\.source\.Source\.__init__: `self\.at_its_begin = False` is left out",
+    ),
+    "test_checkpoint.py::test_a_stream_whose_dataset_knows_its_place_is_not_wound_forward": (
+        r"^checkpoint\.source\.Source\.place: .* without `dataset_state is None`",
+    ),
+    "test_checkpoint.py::test_a_place_that_a_worker_comes_back_to_is_told_again": (
+        r"^checkpoint\.source\.Source\.news: `self\.told = parts` is left out",
     ),
 }
 
