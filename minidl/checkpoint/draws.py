@@ -89,6 +89,7 @@ class Draws:
         self.pending: deque[tuple[Any, Mark]] = deque()
         self.begun_with = []
         self.drawn = self.samples = 0
+        self.given = ""  # of an epoch that torchdata began: the generator that shuffled it, as text
         self.ended = False  # the sampler was asked for more than it has, or has raised: random numbers may be drawn
         self._seen = Seen(self.sampler)
         self.share = share_of(self.sampler)
@@ -108,6 +109,7 @@ class Draws:
         self._iterator = iter(outer)
         self.drawn, self.samples, self.ended = 0, 0, False
         self.pending = deque()
+        self.given = ""
         return self
 
     def __next__(self) -> Any:
@@ -146,6 +148,8 @@ class Draws:
     def _shuffle_state(self, mark: Mark) -> ShuffleState:
         """With the generator that drew the permutation as it was then. One of its own was given a seed from torch's
         default generator."""
+        if self.given:
+            return ShuffleState(yielded=mark.samples, generator=self.given)
         states = self.begun_with[1] if len(self.begun_with) > 1 else randomness.read(self.generators)
         generator = self.sampler.generator
         if generator is None:
@@ -184,7 +188,8 @@ class Draws:
         if ours.get("replicas", replicas) != replicas:  # those in flight then were of another share
             self._seen.iterator = iter(shared_anew(self.sampler, ours["samples"] * ours["replicas"]))
             return
-        if self.iterable or ((sampler_state, iter_state) != (None, None) and not (self.shuffles and begun_with)):
+        shuffled_here = self.shuffles and begun_with and not ours.get("given")
+        if self.iterable or ((sampler_state, iter_state) != (None, None) and not shuffled_here):
             self.drawn, self.samples = drawn, ours.get("samples", 0)
             self._find(iter_state)
             if at_the_end:
@@ -223,7 +228,10 @@ class Draws:
     def _find(self, iter_state: Any) -> None:
         """The sampler's iterator, at the place that its state tells."""
         if self.shuffles:  # a state of torchdata's
-            self._seen.iterator = shuffled_from(self.sampler, iter_state)
+            generator = iter_state["generator"]
+            self.given = generator if isinstance(generator, str) else b64encode(generator.numpy()).decode()
+            self.samples = iter_state["yielded"]
+            self._seen.iterator = shuffled_from(self.sampler, self.given, self.samples)
             self._iterator = self._iterator if self.batches else self._seen.iterator
         elif iter_state is not None:
             iter(self._seen)
@@ -235,13 +243,14 @@ def copied_state(thing: Any) -> Any:
     return copy.deepcopy(thing.state_dict()) if is_stateful(thing) else None
 
 
-def shuffled_from(sampler: Any, iter_state: dict[str, Any]) -> Iterator[int]:
-    """The keys of a RandomSampler from a place on: drawn again with its generator as it was."""
-    state = iter_state["generator"]
+def shuffled_from(sampler: Any, generator: str, yielded: int) -> Iterator[int]:
+    """The keys of a RandomSampler from a place on: drawn again with its generator as it was, and at once, as the
+    generator may be put back next."""
     sampler = copy.copy(sampler)
     sampler.generator = sampler.generator or torch.Generator()
-    sampler.generator.set_state(randomness.tensor_of(b64decode(state)) if isinstance(state, str) else state)
-    return itertools.islice(iter(sampler), iter_state["yielded"], None)
+    sampler.generator.set_state(randomness.tensor_of(b64decode(generator)))
+    keys = itertools.islice(iter(sampler), yielded, None)
+    return itertools.chain(list(itertools.islice(keys, 1)), keys)
 
 
 def share_of(sampler: Any) -> dict[str, Any]:

@@ -138,6 +138,7 @@ class Position:
             "in_flight": [keys for keys, _ in in_flight],
             "sampler_ended": draws.ended,
             "since": len(self._passed),  # with those that failed
+            "given": bool(draws.given),
             "sampler_begun_with": [randomness.as_text(states) for states in draws.begun_with],  # none before any epoch
             "random": randomness.as_text(randomness.read(draws.generators)),
         }

@@ -467,6 +467,25 @@ def test_torchdata_and_minidl_go_on_from_each_others_states(
         assert keys(going_on(second, torch.load(file), epochs=1)) == keys(came)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("sampling", ["generator", "shuffled"])
+@pytest.mark.parametrize("after", [0, 2])
+def test_what_torchdata_has_shuffled_is_stopped_and_goes_on_again(sampling: str, workers: int, after: int) -> None:
+    state, _ = stopped(builder("counting", sampling, StatefulDataLoader, num_workers=workers), 1, epochs=1)
+    build = builder("counting", sampling, num_workers=workers)
+    for _ in range(2):
+        loader = build()
+        loader.load_state_dict(state)
+        iterator = iter(loader)
+        for _ in range(after):
+            next(iterator)
+        state = loader.state_dict()
+        rest = [shown(batch)[0] for batch in iterator]
+        seed(5)
+        assert [batch[0] for batch in going_on(build, state, epochs=1)[:-1]] == rest
+        assert rest
+
+
 # ---- as frameworks use it (tests/wild tries it with them)
 
 

@@ -121,7 +121,6 @@ REASONS = {
             r"^checkpoint\.draws\.Draws\.go_on: `if (self\.batches and iter_state is not None` after `drawn,"
             r" ahead|len\(begun_with\) > 1` after `self\.begun_with = )"
         ),
-        r"^checkpoint\.draws\.shuffled_from: `state = .* after `sampler = copy\.copy",
         r"^checkpoint\.randomness\.put_back: `if states\['numpy'\].* after `torch\.default_generator",
         r"^checkpoint\.saved\.fitted: `if saved\.num_workers != .* after `replicas = ",
         (
