@@ -374,7 +374,7 @@ class ThreadQueue:
         if not self._news.qsize():
             self._news.put(None)
 
-    def get(self, timeout: float) -> Any:
+    def get(self, timeout: float | None) -> Any:
         """The next message. Empty: none within `timeout` seconds."""
         if not self._messages:
             self._wait(timeout)
@@ -384,15 +384,15 @@ class ThreadQueue:
         emit(GOT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
         return message
 
-    def _wait(self, timeout: float) -> None:
+    def _wait(self, timeout: float | None) -> None:
         """Wait until there are messages. It takes only the news of them: an interrupt that comes with the news loses
         nothing."""
         self.waiting = True
-        emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int(timeout * 1e9))
-        deadline = self._world.now() + timeout
+        emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
+        deadline = None if timeout is None else self._world.now() + timeout
         while not self._messages:  # the news may be of messages that were taken before
             try:
-                self._news.get(timeout=max(0.0, deadline - self._world.now()))
+                self._news.get(timeout=None if deadline is None else max(0.0, deadline - self._world.now()))
             except Empty:
                 self.waiting = False
                 emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)

@@ -275,9 +275,6 @@ class Unpacker:
 
     def reclaim(self) -> None:
         """The worker has answered all tasks that it was sent, or will never: what they were granted is free again."""
-        for loan in list(self._lent.values()):
-            if loan() is None:  # Ctrl-C may have come as it was taken back
-                self._back.put(loan)
         self._take_back()
         self._out = set(self._lent)
         self._free = [slot for slot in range(self._count) if slot not in self._out]

@@ -325,19 +325,6 @@ def test_tasks_that_were_never_answered_give_back_their_slots(line):
     assert kept[0] == 1
 
 
-@pytest.mark.parametrize("forked", [False, True])
-def test_a_loan_that_was_lost_as_it_came_back_is_free_in_the_next_epoch(line, forked):
-    """Ctrl-C may come between two lines of `_take_back`."""
-    batch = line.send(large(1.0))
-    if forked:
-        line.unpacker.before_fork()
-    del batch
-    line.unpacker._back.get()
-    assert line.unpacker.grant(1, 50) == (1, False)
-    line.unpacker.reclaim()
-    assert sorted(line.unpacker.grant(2, number) for number in range(3)) == [(0, forked), (1, False), (2, False)]
-
-
 def test_what_is_lent_at_a_fork_is_never_granted_again(line):
     """Trap: the child has the same pages, and may look at them whenever it likes."""
     lent = line.send(large(1.0))

@@ -42,7 +42,7 @@ import torch
 from torch._utils import ExceptionWrapper
 
 from minidl.accelerator import accelerator
-from minidl.events import PIN_FAILED, PIN_THREAD_BEGIN, PIN_THREAD_END, emit
+from minidl.events import PIN_FAILED, PIN_THREAD_BEGIN, PIN_THREAD_END, describe, emit
 from minidl.messages import Failed, Result, StreamEnd
 from minidl.pinning import HOST, pin_batch
 from minidl.queues import Consumer, Stopped, ThreadQueue

@@ -451,7 +451,10 @@ MUTANTS = [
         "does not remember, it waits for the lost batch, or skips it and ends the epoch with batches missing. In "
         "minidl the same error is raised again until the iterator is dropped.",
         "the program found that",
-        (Edit(deaths, "fail", "    iterator._failure = text\n", ""),),
+        (
+            Edit(deaths, "fail", "    iterator._failure = text\n", ""),
+            Edit(deaths, "fail_for_death", 'iterator._failure = f"DataLoader worker {worker_id} has died"', "pass"),
+        ),
         bounds={"delays": 0, "faults": 1},
     ),
     Mutant(

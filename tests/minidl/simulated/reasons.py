@@ -322,10 +322,7 @@ REASONS = {
         r"Packer\.pack: (`address != base \+ begin` is always True|`base \+ begin` with Sub)",
     ),
     "`grant` takes back what has come back before it grants anything": (
-        r"Unpacker\.reclaim: `(self\._take_back\(\)` is left|for loan .* after `self\._take_back)",
-    ),
-    "both come back at once, and the second finds the slot free": (
-        r"Unpacker\.reclaim: `self\._back\.put\(loan\)` twice",
+        r"Unpacker\.reclaim: `self\._take_back\(\)` is left",
     ),
     "only slower: getstate() tells what the memory holds": (
         r"^checkpoint\.randomness\._python: `PYTHON is None` is always True",

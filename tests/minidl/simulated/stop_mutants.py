@@ -104,7 +104,7 @@ STOP_MUTANTS = [
         "Some iterators hand out the very dict that they go on changing. What is kept for the batches in flight must "
         "be a copy.",
         "before the place that was loaded",
-        Edit(draws.Draws, "mark", "copy.deepcopy((sampler_state, iter_state))", "sampler_state, iter_state"),
+        Edit(draws, "copied_state", "copy.deepcopy(thing.state_dict())", "thing.state_dict()"),
     ),
     mutant(
         "errors are swallowed while a stream is wound forward",

@@ -49,10 +49,6 @@ KILLED_BY = {
         r"^deaths\.check_health: `raise RuntimeError.* is left",
         r"^deaths\.check_health: `iterator\._failure is not None` is always False",
     ),
-    "test_transport.py::test_a_loan_that_was_lost_as_it_came_back_is_free_in_the_next_epoch": (
-        r"Unpacker\.reclaim: `(for loan .*|self\._back\.put\(loan\)`) is left",
-        r"Unpacker\.reclaim: `loan\(\) is None` is always False",
-    ),
     "test_transport.py::test_every_kind_of_data_arrives_as_by_torchs_transport": (
         r"^pickling\.Pickled\.__init__: `self\.dispatch_table = reducers` is left",
         r"^pickling\.Pickled\.__init__: `self\.dispatch_table = reducers` after",
