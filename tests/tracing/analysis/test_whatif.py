@@ -715,10 +715,10 @@ def test_no_more_workers_are_advised_than_pay() -> None:
 
 
 def test_where_nothing_can_be_replayed_the_report_says_what_is_lacking(
-    waiting: tracing.Trace, monkeypatch: pytest.MonkeyPatch
+    simulated: Callable[[str], tracing.Trace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "greenlet" else object())
-    (loader,) = tracing.report(waiting).loaders
+    (loader,) = tracing.report(simulated("sleeps")).loaders
     assert loader.next[-1] == "What other options would save is not known here: a replay needs greenlet."
     assert loader.promises == []
 
