@@ -37,8 +37,10 @@ types: setup
 
 pytest: setup
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -q -n 2 -m "not alone"
-	@$(BIN)/python -m pytest -q -m alone
+	@failed=0; \
+	$(BIN)/python -m pytest -q -n 2 -m "not alone" || failed=1; \
+	$(BIN)/python -m pytest -q -m alone || failed=1; \
+	exit $$failed
 
 docs: setup ## rewrite the pages and pictures in docs/ that are made from the code
 	@$(BIN)/python -m tests.docs.events_page > docs/events.md
