@@ -124,9 +124,9 @@ class Training:
             assert not left[0], f"{left[0]} did not come"
             del iterator
             left.pop(0)
-            steps = 0
             if not leaves:  # else the state is one of the epoch that was left
-                save()
+                assert steps_of(save()) == steps, f"the state does not say that the epoch had {steps} batches"
+            steps = 0
 
     def following(self, iterator: Any, save: Callable[[], None]) -> Any:
         batch = following(iterator, save)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from typing import Any
 
@@ -122,6 +123,22 @@ def says_where() -> list[Any]:
     return [event[7:9] for event in machines.current_machine().events if event[2] == Kind.GOES_ON]
 
 
+class Late(Keys):
+    """Those of worker 0."""
+
+    def __getitem__(self, key: int) -> Any:
+        info = minidl.get_worker_info()
+        sleep(1.0 if info is not None and info.id == 0 else 0.0)
+        return super().__getitem__(key)
+
+
+def in_order_now() -> list[Any]:
+    """The order is the loader's affair, not the state's: nothing comes twice, and all comes."""
+    load = loader(Late(6), in_order=False, snapshot_every_n_steps=3)
+    came = list(itertools.islice(load, 2))
+    return [came, going_on(loader(Keys(6)), load.state_dict())]
+
+
 class NoPlace(Counting):
     def state_dict(self) -> dict[str, Any]:
         raise LookupError("no place")
@@ -176,6 +193,7 @@ def fitting() -> dict[str, Worth]:
         ),
         "stopping: wound forward": once(wound_forward, slow=True),
         "stopping: it says where": once(says_where, options={"texts": True}),
+        "stopping: without order, then in order": once(in_order_now),
         "stopping: asked in vain": once(asked_in_vain),
         "stopping: refused": once(refused),
     }

@@ -222,6 +222,9 @@ def trainings() -> dict[str, Training]:
         "uneven streams": Training(
             building(part(Streams, (3, 0, 1)), num_workers=3, prefetch_factor=1), lane=of_worker
         ),
+        "uneven streams, every third": Training(
+            building(part(Streams, (1, 4)), snapshot_every_n_steps=3), lane=of_worker
+        ),
         "uneven streams, persistent": Training(
             building(part(Streams, (1, 3)), persistent_workers=True, pin_memory="host"), lane=of_worker
         ),
