@@ -69,11 +69,11 @@ class Position:
         self.in_flight: dict[int, tuple[Any, Mark]] = {}  # task_id -> keys, and the sampler's place before them
         self.arrived: dict[int, tuple[int, Any]] = {}  # task_id -> worker_id, and the dataset's place after it
         self._passed: list[int] = []  # tasks since the snapshot
-        self.begin(Snapshot(0, max(self.num_workers, 1) - 1, [None] * self.num_workers))
+        self.begin(Snapshot(0, self.num_workers - 1, [None] * self.num_workers))
 
     def begin(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.steps, self.last_worker, self.places = snapshot.steps, snapshot.last_worker, [*snapshot.places]
+        self.steps, self.places = snapshot.steps, [*snapshot.places]
 
     def heard(self, message: Result | Resumed) -> Result | Resumed:
         """A worker has told its dataset's place, which counts once the batch is yielded. If it could not, its error
@@ -82,7 +82,7 @@ class Position:
         if isinstance(message, Resumed):
             if lost:
                 message.place.reraise()
-            self.places[message.worker_id] = self.snapshot.places[message.worker_id] = message.place or None
+            self.places[message.worker_id] = self.snapshot.places[message.worker_id] = message.place
             return message
         self.arrived[message.task_id] = message.worker_id, message.place
         return replace(message, data=message.place) if lost else message
@@ -96,19 +96,17 @@ class Position:
         if place:
             self.places[worker_id] = {**(self.places[worker_id] or {}), **place}
         self.steps += yielded
-        self.last_worker = worker_id
         self._passed.append(task_id)
-        if len(self._passed) == self.interval:
-            self.snapshot = Snapshot(self.steps, self.last_worker, [*self.places])
-            for passed in self._passed:
-                self.in_flight.pop(passed, None)
-            self._passed.clear()
+        if len(self._passed) >= self.interval:  # more, if Ctrl-C came just here
+            passed, snapshot = {*self._passed}, Snapshot(self.steps, worker_id, [*self.places])
+            in_flight = {each: drawn for each, drawn in self.in_flight.items() if each not in passed}
+            self.snapshot, self.in_flight, self._passed = snapshot, in_flight, []  # at once: Ctrl-C may come between
 
     def finish(self) -> None:
         """The epoch is over. What is left has been told by workers whose streams had ended."""
-        self.finished = True
         for task_id in sorted(self.arrived):
             self.passed(task_id, yielded=False)
+        self.finished = True
 
     @classmethod
     def before_the_first(cls, loader: DataLoader) -> Position:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import itertools
@@ -11,6 +12,7 @@ import os
 import pickle
 import random
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import minidl
 from minidl.checkpoint import randomness
+from minidl.checkpoint.position import Position
 from minidl.events import Kind
 from tests.minidl.observing import emitted
 
@@ -871,6 +874,30 @@ def test_a_sampler_that_cannot_be_iterated_leaves_the_last_state_usable() -> Non
     assert list(again) == [*range(1, 9)]
 
 
+class RefusesLater(Counting):
+    """It cannot tell its place once it was asked for three samples."""
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.asked > 2:
+            raise KeyError("no place")
+        return super().state_dict()
+
+
+def test_an_epoch_that_cannot_begin_leaves_the_last_state_usable() -> None:
+    """The worker makes batches 1 and 2 ahead, and cannot tell main where it is as the second epoch begins."""
+    loader = minidl.DataLoader(RefusesLater(6), shuffle=True, num_workers=1, persistent_workers=True)
+    iterator = iter(loader)
+    first = shown(next(iterator))
+    with pytest.raises(KeyError, match="asked for its state"):
+        iter(loader)
+    with pytest.raises(RuntimeError, match="no place"):
+        next(iterator)
+    again = minidl.DataLoader(Counting(6), shuffle=True, num_workers=1, persistent_workers=True)
+    again.load_state_dict(loader.state_dict())
+    keys, asked = np.array([first, *(shown(batch) for batch in again)])[..., 0].T.tolist()
+    assert (sorted(keys), asked) == ([*range(6)], [1, 2, 3, 4, 5, 6])
+
+
 def test_a_state_before_any_epoch_is_no_event_of_one() -> None:
     loader = minidl.DataLoader(range(4))
     with emitted() as events:
@@ -878,6 +905,18 @@ def test_a_state_before_any_epoch_is_no_event_of_one() -> None:
         iter(loader)
         loader.state_dict()
     assert [event[1] > 0 for event in events if event[0] == Kind.STATE_TAKEN] == [True]
+
+
+def test_a_loader_is_asked_for_its_state_before_its_sampler() -> None:
+    class Refuses(LooksAhead):
+        def state_dict(self) -> dict[str, Any]:
+            raise KeyError("no place")
+
+    with emitted() as events:
+        iter(loader := minidl.DataLoader(range(4), sampler=Refuses(4)))
+        with pytest.raises(KeyError, match="no place"):
+            loader.state_dict()
+    assert Kind.STATE_TAKEN in [event[0] for event in events]
 
 
 def test_no_state() -> None:
@@ -919,6 +958,73 @@ def test_slow_winding_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         going_on(builder("places", "in turn"), state)
+
+
+@contextlib.contextmanager
+def ctrl_c_at_line(number: int, *functions: Any) -> Iterator[None]:
+    """Ctrl-C comes before this line of those that these functions run."""
+    left, codes = itertools.count(number, -1), [function.__code__ for function in functions]
+
+    def look(frame: Any, event: str, argument: Any) -> Any:
+        if event == "line" and next(left) == 0:
+            raise KeyboardInterrupt
+        return look
+
+    sys.settrace(lambda frame, event, argument: look if frame.f_code in codes else None)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def test_ctrl_c_while_a_batch_is_counted_loses_no_other() -> None:
+    """The state is of before that batch, or of after it."""
+    build = builder("map", "shuffled", num_workers=1)
+    states, came = {after: stopped(build, after, epochs=1) for after in (2, 3)}, []
+    for number in itertools.count():
+        seed(1)
+        loader = build()
+        iterator = iter(loader)
+        next(iterator), next(iterator)
+        try:
+            with ctrl_c_at_line(number, Position.passed):
+                next(iterator)
+        except KeyboardInterrupt:
+            came.append(going_on(build, loader.state_dict(), epochs=1))
+        else:
+            break
+    assert number > 5 and all(each in (states[2][1], states[3][1]) for each in came)
+
+
+class DrawsLast(Fixed):
+    def __iter__(self) -> Iterator[list[float]]:
+        for _ in share(3):
+            yield noise()
+        noise()
+
+
+def test_ctrl_c_at_the_end_of_an_epoch_does_not_change_the_next() -> None:
+    """Whether its state says that the epoch is over or not."""
+
+    def build() -> Any:
+        return minidl.DataLoader(DrawsLast(), None, num_workers=1, persistent_workers=True)
+
+    _, second = stopped(build, "end", epochs=1)
+    for number in itertools.count():
+        seed(1)
+        loader = build()
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        try:
+            with ctrl_c_at_line(number, Position.finish, Position.passed):
+                next(iterator)
+        except KeyboardInterrupt:
+            came = going_on(build, loader.state_dict())
+            assert came[came[0] == END :][: len(second)] == second, number
+        except StopIteration:
+            break
+    assert number > 5
 
 
 def train(path: Path, log: Path) -> None:

@@ -328,8 +328,8 @@ EXERCISE = Exercise(
     legend={
         "Snapshot(4, 1, places)": "steps: batches yielded in this epoch; last_worker: the worker whose task passed "
         "last; places: [{...}, None], the place of each worker, None if it is not known yet",
-        "self.snapshot": "the last one. The fields self.steps, self.last_worker and self.places are for the same three "
-        "as they are now; `state_dict` reads self.snapshot, self.steps and the length of self._passed",
+        "self.snapshot": "the last one. The fields self.steps and self.places are for the same two as they are now; "
+        "`state_dict` reads self.snapshot, self.steps and the length of self._passed",
         "message": "Result(task_id=5, worker_id=1, place=...), or Resumed(worker_id=1, place=...), whose task_id is "
         "negative",
         "message.place": '{"place": b"...", "torch": b"..."}: what has changed of a place, in parts; at first all of '
@@ -347,11 +347,11 @@ EXERCISE = Exercise(
         "`heard` only puts (worker_id, place) into `arrived`, unless it is a Resumed. `passed` takes it out: now the "
         "place counts, and so do the batch and the worker. Then perhaps a snapshot is due.",
         "passed: worker_id, place = self.arrived.pop(task_id, (0, None)); if place, then self.places[worker_id] = "
-        "{**(self.places[worker_id] or {}), **place}; self.steps += yielded; self.last_worker = worker_id; "
-        "self._passed.append(task_id). If there are `interval` of these: self.snapshot = Snapshot(self.steps, "
-        "self.last_worker, [*self.places]), take each of them out of `in_flight` (if it is there), and empty the "
-        "list. finish: self.finished = True, and self.passed(task_id, False) for each task in a copy of `arrived`. "
-        "begin: the snapshot, and the three fields from it, with a copy of the list.",
+        "{**(self.places[worker_id] or {}), **place}; self.steps += yielded; self._passed.append(task_id). If "
+        "there are `interval` of these: self.snapshot = Snapshot(self.steps, worker_id, [*self.places]), take each of "
+        "them out of `in_flight` (if it is there), and empty the list. finish: self.passed(task_id, False) for each "
+        "task in a copy of `arrived`, and self.finished = True. begin: the snapshot, and the two fields from it, with "
+        "a copy of the list.",
     ),
     grade=grade,
     notebook="19-stop-in-the-middle.ipynb",

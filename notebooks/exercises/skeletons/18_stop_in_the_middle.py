@@ -35,9 +35,9 @@ Legend
     Snapshot(4, 1, places)  steps: batches yielded in this epoch; last_worker: the worker whose task
                             passed last; places: [{...}, None], the place of each worker, None if it
                             is not known yet
-    self.snapshot           the last one. The fields self.steps, self.last_worker and self.places
-                            are for the same three as they are now; `state_dict` reads
-                            self.snapshot, self.steps and the length of self._passed
+    self.snapshot           the last one. The fields self.steps and self.places are for the same two
+                            as they are now; `state_dict` reads self.snapshot, self.steps and the
+                            length of self._passed
     message                 Result(task_id=5, worker_id=1, place=...), or Resumed(worker_id=1,
                             place=...), whose task_id is negative
     message.place           {"place": b"...", "torch": b"..."}: what has changed of a place, in
