@@ -140,14 +140,27 @@ def in_order_now() -> list[Any]:
 
 
 class NoPlace(Counting):
+    """From so many samples on."""
+
+    begin = 0
+
     def state_dict(self) -> dict[str, Any]:
+        if self.asked < self.begin:
+            return super().state_dict()
         raise LookupError("no place")
+
+
+class NoPlaceLater(NoPlace):
+    begin = 3
 
 
 def asked_in_vain() -> list[Any]:
     """What main raises, and raises again; and in which epoch a worker could not tell its place, as the trace has it."""
     iterator = iter(loader(NoPlace(2), num_workers=1))
     found = [tries(lambda: next(iterator)) for _ in range(2)]
+    load = loader(NoPlaceLater(4), num_workers=1, persistent_workers=True)
+    next(iter(load))
+    found.append(tries(lambda: len(iter(load))))
     return found + [event[3:7] for event in machines.current_machine().events if event[2] == Kind.FETCH_FAILED]
 
 
