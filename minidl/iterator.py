@@ -77,7 +77,7 @@ class BaseIterator:
         self._num_drawn = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
         emit(EPOCH_BEGIN, self._epoch_id, value=previous_epoch_id)
-        self._position = Position(loader, self._index_sampler, self._epoch_id, self._base_seed)
+        self._position = Position(loader, self._sampler_iter, self._epoch_id, self._base_seed)
 
     def _go_on(self, loader: DataLoader, saved: Saved) -> None:
         """Count from the place of a state, where the sampler is, and without workers the dataset: to bring them there
@@ -85,7 +85,7 @@ class BaseIterator:
         saved.put_back_random(loader)
         self._position.begin(saved.begin)
         self._IterableDataset_len_called = self._position.length_called = saved.length_called
-        in_flight = [keys for keys, _ in self._index_sampler.pending]
+        in_flight = [keys for keys, _ in self._sampler_iter.pending]
         emit(GOES_ON, self._epoch_id, value=saved.steps + saved.since, text=in_flight)
 
     def _repeat(self, batches: int) -> None:
@@ -100,7 +100,7 @@ class BaseIterator:
     def _next_keys(self) -> Any:
         """Draw the keys of one task; StopIteration at the sampler's end. torch: _next_index"""
         emit(KEYS_BEGIN, self._epoch_id, self._num_drawn)
-        mark = self._index_sampler.mark()
+        mark = self._sampler_iter.mark()
         try:
             keys = next(self._sampler_iter)
         except StopIteration:

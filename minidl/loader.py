@@ -182,7 +182,6 @@ class DataLoader(Generic[T_co]):
         if iterator is None or iterator._shutdown or iterator._owner_pid != worlds.current().pid():
             iterator = self._get_iterator()
         else:
-            iterator._position.draws = copy.copy(iterator._position.draws)  # its state is still asked for if that fails
             iterator._reset(self)
         if self.persistent_workers and self.num_workers > 0:
             self._iterator = iterator

@@ -115,7 +115,7 @@ class ParallelIterator(BaseIterator):
         if saved is not None and saved.finished:
             self._position.begin(saved.begin)  # of workers that have had an epoch
         elif saved is not None:
-            self._index_sampler.go_on(saved.sampler, saved.ours)
+            self._sampler_iter.go_on(saved.sampler, saved.ours)
             self._go_on(loader, saved)
             self._next_worker = (saved.last_worker + 1) % self._num_workers
         self._prime()

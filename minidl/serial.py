@@ -28,7 +28,7 @@ class SerialIterator(BaseIterator):
         make = functools.partial(create_fetcher, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
         goes_on = saved is not None and not saved.finished
         if saved is not None and goes_on:
-            self._index_sampler.go_on(saved.sampler, saved.ours)
+            self._sampler_iter.go_on(saved.sampler, saved.ours)
         self._source = Source(self._dataset, make, keys_of(loader), saved.places[0] if saved else None)
         self._begin_epoch(loader)
         self._position.source = self._source

@@ -98,7 +98,11 @@ class Draws:
         return len(self.index_sampler)
 
     def __iter__(self) -> Draws:
-        """Begin an epoch. Some samplers draw their random numbers here, others when they are first asked."""
+        """Those of an epoch that begins. Those of the last still know its place, even if this one cannot begin."""
+        return copy.copy(self).begin()
+
+    def begin(self) -> Draws:
+        """Some samplers draw their random numbers here, others when they are first asked."""
         self.begun_with = [randomness.read(self.generators)]
         self.share = share_of(self.sampler)
         self._seen = Seen(self.sampler)
@@ -107,9 +111,6 @@ class Draws:
             outer = copy.copy(self.index_sampler)
             outer.sampler = self._seen
         self._iterator = iter(outer)
-        self.drawn, self.samples, self.ended = 0, 0, False
-        self.pending = deque()
-        self.given = ""
         return self
 
     def __next__(self) -> Any:
@@ -117,8 +118,8 @@ class Draws:
 
     def _draw(self) -> Any:
         if len(self.begun_with) == 1:
-            self.begun_with.append(randomness.read(self.generators))
             self.share = share_of(self.sampler)  # a framework may set the epoch after iter()
+            self.begun_with.append(randomness.read(self.generators))
         self.ended = True
         keys = next(self._iterator)
         self.ended = False
@@ -169,9 +170,11 @@ class Draws:
         sampler ends before it."""
         begun_with = [randomness.as_bytes(states) for states in ours.get("sampler_begun_with", ())]
         sampler_state, iter_state = place["_index_sampler_state"], place["_sampler_iter_state"]
-        if self.batches and iter_state is not None:
-            sampler_state, iter_state = iter_state.get("sampler_state"), iter_state.get("sampler_iter_state")
         drawn, ahead, in_flight = place["_sampler_iter_yielded"], ours.get("ahead", 0), ours.get("in_flight", ())
+        samples = ours.get("samples", drawn)
+        if self.batches and iter_state is not None:
+            samples = iter_state["samples_yielded"]
+            sampler_state, iter_state = iter_state.get("sampler_state"), iter_state.get("sampler_iter_state")
         at_the_end = ours.get("sampler_ended", False) and not ahead
         if ours.get("epoch") is not None:  # here: Lightning and accelerate set it after iter(), or to 0
             self.sampler.set_epoch(ours["epoch"])
@@ -180,7 +183,7 @@ class Draws:
             load(sampler_state)
         if begun_with:
             randomness.put_back(begun_with[0], self.generators)
-        iter(self)
+        self.begin()
         if len(begun_with) > 1:
             randomness.put_back(begun_with[1], self.generators)
         self.begun_with = begun_with or self.begun_with
@@ -190,7 +193,7 @@ class Draws:
             return
         shuffled_here = self.shuffles and begun_with and not ours.get("given")
         if self.iterable or ((sampler_state, iter_state) != (None, None) and not shuffled_here):
-            self.drawn, self.samples = drawn, ours.get("samples", 0)
+            self.drawn, self.samples = drawn, samples
             self._find(iter_state)
             if at_the_end:
                 self._iterator = iter(())
@@ -203,8 +206,8 @@ class Draws:
             if other:
                 raise ValueError("the state is of another rank: without order, nothing tells what this one has yielded")
             again = again[:1] * len(in_flight)
-        for keys, (mark, mine) in zip(in_flight, again, strict=True):
-            self.pending.append((mine if other else keys, mark))  # Lightning gives every rank the state of the first
+        # Lightning gives every rank the state of the first.
+        self.pending = deque((own if other else keys, mark) for keys, (mark, own) in zip(in_flight, again, strict=True))
 
     def _wind(self, drawn: int, ahead: int) -> list[tuple[Mark, Any]]:
         """Draw so many once more. Of those ahead of the last batch, return the keys, and the places before."""
@@ -230,8 +233,7 @@ class Draws:
         if self.shuffles:  # a state of torchdata's
             generator = iter_state["generator"]
             self.given = generator if isinstance(generator, str) else b64encode(generator.numpy()).decode()
-            self.samples = iter_state["yielded"]
-            self._seen.iterator = shuffled_from(self.sampler, self.given, self.samples)
+            self._seen.iterator = shuffled_from(self.sampler, self.given, iter_state["yielded"])
             self._iterator = self._iterator if self.batches else self._seen.iterator
         elif iter_state is not None:
             iter(self._seen)
@@ -244,13 +246,13 @@ def copied_state(thing: Any) -> Any:
 
 
 def shuffled_from(sampler: Any, generator: str, yielded: int) -> Iterator[int]:
-    """The keys of a RandomSampler from a place on: drawn again with its generator as it was, and at once, as the
-    generator may be put back next."""
+    """The keys of a RandomSampler from a place on: what was drawn is drawn again with its generator as it was, and at
+    once, as the generator may be put back next. (Before the first key, torchdata has drawn, too.)"""
     sampler = copy.copy(sampler)
     sampler.generator = sampler.generator or torch.Generator()
     sampler.generator.set_state(randomness.tensor_of(b64decode(generator)))
-    keys = itertools.islice(iter(sampler), yielded, None)
-    return itertools.chain(list(itertools.islice(keys, 1)), keys)
+    keys = iter(sampler)
+    return itertools.chain(list(itertools.islice(keys, max(yielded, 1)))[yielded:], keys)
 
 
 def share_of(sampler: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
+from torchdata.stateful_dataloader import sampler as torchdata_sampler
 
 import minidl
 from minidl.checkpoint import randomness
@@ -471,7 +472,7 @@ def test_torchdata_and_minidl_go_on_from_each_others_states(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("sampling", ["generator", "shuffled"])
+@pytest.mark.parametrize("sampling", ["generator", "shuffled", "lazy"])
 @pytest.mark.parametrize("after", [0, 2])
 def test_what_torchdata_has_shuffled_is_stopped_and_goes_on_again(sampling: str, workers: int, after: int) -> None:
     state, _ = stopped(builder("counting", sampling, StatefulDataLoader, num_workers=workers), 1, epochs=1)
@@ -487,6 +488,81 @@ def test_what_torchdata_has_shuffled_is_stopped_and_goes_on_again(sampling: str,
         seed(5)
         assert [batch[0] for batch in going_on(build, state, epochs=1)[:-1]] == rest
         assert rest
+
+
+def test_what_torchdata_has_shuffled_more_than_once_goes_on_from_any_key() -> None:
+    """The generator, which others draw from, too, is put back to where it was, though a new order may come next."""
+
+    def build(loaders: Any = minidl.DataLoader, samplers: Any = minidl) -> Any:
+        generator = torch.Generator().manual_seed(7)
+        sampler = samplers.RandomSampler(range(3), False, 12, generator)
+        return loaders(range(3), batch_size=None, sampler=sampler, generator=generator)
+
+    state, _ = stopped(lambda: build(StatefulDataLoader, torchdata_sampler), 1, epochs=1)
+    for after in range(11):
+        loader = build()
+        loader.load_state_dict(state)
+        iterator = iter(loader)
+        for _ in range(after):
+            next(iterator)
+        assert [*going_on(build, loader.state_dict(), epochs=1)] == [*iterator, END], after
+
+
+def test_what_torchdata_has_shuffled_is_not_shuffled_anew() -> None:
+    """Whoever draws from the same generator before the first batch does not change the order."""
+
+    def build(loaders: Any) -> Any:
+        return loaders(range(9), batch_size=None, shuffle=True, generator=torch.Generator().manual_seed(7))
+
+    theirs, ours = build(StatefulDataLoader), build(minidl.DataLoader)
+    iterator = iter(theirs)
+    ours.load_state_dict(theirs.state_dict())
+    goes_on = iter(ours)
+    torch.rand((), generator=ours.generator)
+    assert list(goes_on) == list(iterator)
+
+
+def test_an_epoch_that_torchdata_began_does_not_grow() -> None:
+    """All its keys are drawn: of a dataset that is longer now, no more come."""
+
+    def build(length: int, loaders: Any = minidl.DataLoader) -> Any:
+        return loaders(range(length), batch_size=None, shuffle=True, num_workers=1)
+
+    loader = build(5)
+    loader.load_state_dict(stopped(lambda: build(5, StatefulDataLoader), 1, epochs=1)[0])
+    iterator = iter(loader)
+    for _ in range(4):
+        next(iterator)
+    again = build(6)
+    again.load_state_dict(loader.state_dict())
+    assert list(again) == []
+
+
+def test_torchdata_knows_no_place_in_torchs_own_batches() -> None:
+    def build(loaders: Any = minidl.DataLoader) -> Any:
+        return loaders(range(9), batch_sampler=torch.utils.data.BatchSampler(range(9), 2, False))
+
+    state, came = stopped(lambda: build(StatefulDataLoader), 2, epochs=1)
+    assert going_on(build, state, epochs=1) == came
+
+
+def test_torchdata_and_minidl_then_other_ranks() -> None:
+    """What all have taken is what torchdata's batches had, too."""
+
+    def loader(ranks: int, rank: int, loaders: Any = minidl.DataLoader) -> Any:
+        sampler = torchdata_sampler.StatefulDistributedSampler(range(41), ranks, rank, shuffle=False)
+        return loaders(range(41), 2, sampler=sampler, collate_fn=list)
+
+    state, _ = stopped(lambda: loader(2, 0, StatefulDataLoader), 3, epochs=1)
+    first = loader(2, 0)
+    first.load_state_dict(state)
+    assert next(iter(first)) == [12, 14]
+    left = []
+    for rank in range(3):
+        again = loader(3, rank)
+        again.load_state_dict(first.state_dict(), strict=False)
+        left += [key for batch in again for key in batch]
+    assert sorted(set(left) - {0, 1}) == [*range(16, 41)]  # of 25, each rank has nine: two come once more
 
 
 # ---- as frameworks use it (tests/wild tries it with them)
@@ -628,6 +704,59 @@ def test_a_state_tells_the_epoch_that_its_batches_are_of(after: int) -> None:
     assert [shown(batch) for batch in third] == [shown(batch) for batch in iterator] == wanted[after:]
 
 
+class Restless(Lazy):
+    """Whoever asks for its epoch draws a random number."""
+
+    def __iter__(self) -> Iterator[int]:
+        first = int(torch.randint(0, 23, ()))
+        return ((first + int(torch.randint(0, 23, ()))) % 23 for _ in range(self.length))
+
+    def set_epoch(self, epoch: int) -> None:
+        pass
+
+    @property
+    def epoch(self) -> float:
+        return random.random() + float(torch.rand(()))
+
+
+def test_what_a_sampler_draws_when_it_is_asked_for_its_epoch_is_not_drawn_again() -> None:
+    def build() -> Any:
+        return minidl.DataLoader(Noisy(), None, sampler=Restless(23))
+
+    for after in (1, 3):
+        state, came = stopped(build, after)
+        assert going_on(build, state) == came, after
+
+
+class Epochs(minidl.Sampler[int]):
+    """Its iterator knows its place, in the epoch that it has begun."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Any:
+        class Iterating(Place):
+            def __next__(self) -> Any:
+                return int(super().__next__()[0]) % 9
+
+        return Iterating(range(self.epoch, self.epoch + 9))
+
+
+def test_the_epoch_that_is_set_after_a_place_was_found_is_not_its_own() -> None:
+    loaders = [minidl.DataLoader(range(9), sampler=Epochs()) for _ in range(3)]
+    loaders[0].sampler.set_epoch(3)
+    iterators = [iter(loaders[0])]
+    next(iterators[0])
+    for last, loader in itertools.pairwise(loaders):
+        loader.load_state_dict(last.state_dict())
+        iterators.append(iter(loader))
+        loader.sampler.set_epoch(0)  # as Lightning does
+        next(iterators[-1])
+    assert [shown(batch) for batch in iterators[2]] == [[key % 9] for key in range(6, 12)]
+
+
 class Resuming(Lazy):
     """It knows its place, and begins anew when it is told an epoch."""
 
@@ -672,6 +801,13 @@ def test_the_rank_is_the_samplers_and_else_the_processs() -> None:
         assert (rank(range(4)), rank(shared)) == (0, 1)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_a_torch_without_ranks_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built so, it has nothing in torch.distributed but is_available()."""
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
+    monkeypatch.delattr(torch.distributed, "is_initialized")
+    assert minidl.DataLoader(range(4)).state_dict()["minidl"]["rank"] is None
 
 
 def test_without_order_a_state_of_another_rank_is_refused() -> None:
@@ -807,7 +943,9 @@ class Fails(minidl.Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         if self.fails:
             raise OSError("no keys today")
-        return iter(range(9))
+        keys = list(range(9))
+        random.shuffle(keys)
+        return iter(keys)
 
 
 class LooksAhead(Lazy):
@@ -827,6 +965,20 @@ def test_what_is_drawn_to_see_whether_a_sampler_is_at_its_end_is_not_gone(worker
 
     state, came = stopped(build, "end")
     assert going_on(build, state) == came
+
+
+class LooksAheadAtOnce(Eager):
+    state_dict, load_state_dict = LooksAhead.state_dict, LooksAhead.load_state_dict
+
+
+def test_what_is_drawn_to_see_whether_a_sampler_is_at_its_end_comes_before_its_keys() -> None:
+    def build() -> Any:
+        return minidl.DataLoader(range(23), None, sampler=LooksAheadAtOnce(23))
+
+    seed(1)
+    loader = build()
+    iterator = iter(loader)
+    assert going_on(build, loader.state_dict(), epochs=1) == [*iterator, END]
 
 
 class Turning(minidl.Sampler[int]):
@@ -860,18 +1012,22 @@ def test_the_keys_are_those_that_the_samplers_iterator_tells(batch_size: int | N
     assert [shown(batch) for batch in again] == [shown(batch) for batch in iterator]
 
 
-def test_a_sampler_that_cannot_be_iterated_leaves_the_last_state_usable() -> None:
-    def build() -> Any:
-        return minidl.DataLoader(range(9), None, sampler=Fails(), num_workers=1, persistent_workers=True)
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_a_sampler_that_cannot_be_iterated_leaves_the_last_state_usable(batch_size: int | None) -> None:
+    """Be it asked at once, or as the first batch is."""
 
+    def build() -> Any:
+        return minidl.DataLoader(range(9), batch_size, sampler=Fails(), num_workers=1, persistent_workers=True)
+
+    state, came = stopped(build, 1, epochs=1)
+    seed(1)
     loader = build()
     next(iter(loader))
     loader.sampler.fails = True
     with pytest.raises(OSError, match="no keys today"):
         iter(loader)
-    again = build()
-    again.load_state_dict(loader.state_dict())
-    assert list(again) == [*range(1, 9)]
+    assert loader.state_dict() == state
+    assert going_on(build, state, epochs=1) == came
 
 
 class RefusesLater(Counting):
@@ -917,6 +1073,13 @@ def test_a_loader_is_asked_for_its_state_before_its_sampler() -> None:
         with pytest.raises(KeyError, match="no place"):
             loader.state_dict()
     assert Kind.STATE_TAKEN in [event[0] for event in events]
+
+
+def test_a_state_before_any_epoch_is_at_the_begin_of_one() -> None:
+    state = minidl.DataLoader(range(4)).state_dict()
+    for finished in (True, False):  # the one that never was, or the first
+        came = going_on(lambda: minidl.DataLoader(range(4)), {**state, "_iterator_finished": finished}, epochs=1)
+        assert came == [[0], [1], [2], [3], END]
 
 
 def test_no_state() -> None:
