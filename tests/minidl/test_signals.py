@@ -191,6 +191,7 @@ class CtrlC:
 
     def __init__(self, number: int, caller: str = "", callee: str = "") -> None:
         self.left, self.caller, self.callee, self.came = number, caller, callee, False
+        self.error: type[BaseException] = KeyboardInterrupt
 
     def __enter__(self) -> CtrlC:
         sys.settrace(self.look)
@@ -208,7 +209,7 @@ class CtrlC:
             self.left -= 1
             if self.left < 0:
                 self.came = True
-                raise KeyboardInterrupt
+                raise self.error
 
 
 @pytest.mark.timeout(100)
@@ -298,6 +299,50 @@ def test_ctrl_c_as_a_death_is_noticed_in_training_does_not_hide_the_death(number
     for _ in range(2):
         with pytest.raises(RuntimeError, match="a worker has ended"):
             next(iterator)
+
+
+class Held:
+    """A sample that the pin thread does not let go of."""
+
+    begun, over = threading.Event(), threading.Event()
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+
+    def pin_memory(self) -> Held:
+        if self.key == 2:
+            self.begun.set()
+            assert self.over.wait(20)
+        return self
+
+
+class OneStreamIsEmpty(minidl.IterableDataset[Held]):
+    def __iter__(self) -> Iterator[Held]:
+        info = minidl.get_worker_info()
+        assert info is not None
+        return map(Held, range(4 if info.id else 0))
+
+
+def test_an_exit_with_a_batch_in_hand_does_not_lose_it_in_silence() -> None:
+    """A handler of SIGTERM that calls sys.exit(), say, in a program that goes on nevertheless."""
+    handler: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # nobody is to hear of the end before next()
+    iterator = iter(DataLoader(OneStreamIsEmpty(), None, num_workers=2, pin_memory="host"))
+    ended = workers()[0].pid
+    while len(iterator._data_queue._messages) < 3:  # its stream's end, and two batches
+        time.sleep(0.01)
+    os.kill(ended, signal.SIGSTOP)
+    assert next(iterator).key == 0
+    assert Held.begun.wait(20)  # the pin thread, by the third batch
+    os.kill(ended, signal.SIGCONT)
+    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)  # it was told to, and nobody has heard of it
+    with CtrlC(0, "_wait", "emit") as exits:
+        exits.error = SystemExit
+        next(iterator)
+    Held.over.set()
+    signal.signal(signal.SIGCHLD, handler)
+    assert exits.came
+    with pytest.raises(RuntimeError, match="interrupted"):
+        next(iterator)
 
 
 def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted(tmp_path: Path) -> None:

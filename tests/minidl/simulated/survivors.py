@@ -33,6 +33,9 @@ KILLED_BY = {
     "test_shutdown.py::test_after_a_stream_no_batch_is_left_to_be_yielded": (
         r"_try_put_index: `if worker_id is None` after `self\._task_info",
     ),
+    "test_signals.py::test_an_exit_with_a_batch_in_hand_does_not_lose_it_in_silence": (
+        r"^parallel\.ParallelIterator\._next_data: .* without `has_batch`$",
+    ),
     "test_signals.py::test_the_exit_code_may_come_after_the_end": (
         r"^deaths\.explain_death: `process\.join.* after `code = ",
     ),
