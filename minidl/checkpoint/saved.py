@@ -81,7 +81,7 @@ def saved_of(state: dict[str, Any]) -> Saved:
 def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
     """What of a state the next iterator needs; None if it begins like any other. AssertionError for another number of
     workers, if `strict`."""
-    iterable = isinstance(loader.dataset, IterableDataset)
+    iterable, workers = isinstance(loader.dataset, IterableDataset), max(loader.num_workers, 1)
     if saved.ours.get("iterable", iterable) != iterable:
         raise ValueError("the state is of a map-style dataset, and this one is iterable, or the other way round")
     if "random" in saved.ours:  # what has been drawn since they were put back stays drawn
@@ -98,7 +98,6 @@ def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
                 f"each of the {saved.num_workers} workers had a stream of its own, and nothing tells how to share what "
                 f"is left of them among {loader.num_workers}: an IterableDataset goes on with as many workers only"
             )
-        workers = max(loader.num_workers, 1)
         saved = replace(saved, places=[None] * workers, last_worker=workers - 1, base_seed=None)
     replicas = Draws(loader).share["replicas"]
     if saved.ours.get("replicas", replicas) != replicas:
@@ -113,7 +112,7 @@ def fitted(saved: Saved, loader: DataLoader, strict: bool) -> Saved | None:
         return next_epoch(saved, loader)
     if iterable and any(place is not None and is_lost(place) for place in saved.places):
         # A state of torchdata's: its main makes all the batches again.
-        workers, since = len(saved.places), saved.steps + saved.since
+        since = saved.steps + saved.since
         return replace(saved, places=[None] * workers, last_worker=workers - 1, steps=0, since=since)
     return saved
 
@@ -136,7 +135,7 @@ def next_epoch(saved: Saved, loader: DataLoader) -> Saved | None:
     if loader.num_workers and not (loader.persistent_workers and saved.ours.get("sampler_begun_with")):
         return None
     places = [place and before_an_epoch(place, loader) for place in saved.places]
-    return replace(saved, places=places, last_worker=max(loader.num_workers, 1) - 1, steps=0, since=0)
+    return replace(saved, places=places, last_worker=loader.num_workers - 1, steps=0, since=0)
 
 
 def before_an_epoch(place: dict[str, Any], loader: DataLoader) -> dict[str, Any]:

@@ -80,7 +80,6 @@ class Source:
         self.fetcher = make()
         self.batches = 0  # made, or tried to make, in this epoch
         self.failed: list[int] = list(ours.get("failed", ()))  # of these
-        self.ended = False  # the stream has
         if place.get("dataset_iter_state") is not None:
             self.fetcher.dataset_iter.load_state_dict(place["dataset_iter_state"])
         elif "batches" in ours:
@@ -134,7 +133,7 @@ class Source:
         if isinstance(self.fetcher, IterableFetcher):
             stream = self.fetcher.dataset_iter
             stream_state = state_of(stream)
-            stream_place = {"dataset_iter_state": stream_state, "fetcher_ended": self.fetcher.ended or self.ended}
+            stream_place = {"dataset_iter_state": stream_state, "fetcher_ended": self.fetcher.ended}
         dataset_state = None if stream is self.dataset else state_of(self.dataset)
         place = {"dataset_state": dataset_state, "fetcher_state": stream_place, "minidl": {}}
         if stream is not None and stream_state is None and dataset_state is None:

@@ -10,7 +10,7 @@ from torch._utils import ExceptionWrapper
 from minidl.checkpoint.source import Source
 from minidl.data.fetch import emit_failed
 from minidl.events import NO_TASK
-from minidl.messages import Result, Resumed, StreamEnd
+from minidl.messages import Result, Resumed
 from minidl.queues import Producer
 
 if TYPE_CHECKING:
@@ -26,13 +26,12 @@ class Telling:
 
     def put(self, result: Result | Resumed) -> None:
         worker, source = self.worker, self.worker.source
-        if source is not None and worker.failure is None and isinstance(result, (Result, Resumed)):
+        if source is not None and worker.failure is None:
             if isinstance(result, Resumed):
                 source.told, source.signs = {}, None  # of the old epoch, what was not yielded is forgotten
             else:
                 source.batches += 1
                 source.failed += [source.batches] * isinstance(result.data, ExceptionWrapper)
-                source.ended = isinstance(result.data, StreamEnd)
             if self.is_wanted(result.task_id) and (place := self.place(source)):
                 result = replace(result, place=place)
         self.result_queue.put(result)

@@ -471,6 +471,15 @@ def test_torchdata_and_minidl_go_on_from_each_others_states(
         assert keys(going_on(second, torch.load(file), epochs=1)) == keys(came)
 
 
+def test_a_stream_of_torchdatas_goes_on_between_two_snapshots() -> None:
+    def build(loaders: Any) -> Build:
+        return builder("fixed", "in turn", loaders, num_workers=2, snapshot_every_n_steps=2)
+
+    state, came = stopped(build(StatefulDataLoader), 3, epochs=1)
+    assert state["_steps_since_snapshot"] == 1
+    assert going_on(build(minidl.DataLoader), state, epochs=1) == came
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("sampling", ["generator", "shuffled", "lazy"])
 @pytest.mark.parametrize("after", [0, 2])

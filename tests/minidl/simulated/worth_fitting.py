@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,18 +13,20 @@ import torch
 import minidl
 from minidl.events import Kind
 from minidl.world.simulated import machine as machines
+from minidl.world.simulated import step
 from minidl.world.simulated.simulation import sleep
-from tests.minidl.simulated.stopping import seed
+from tests.minidl.simulated.stopping import seed, steps_of
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_ending import tries
 from tests.minidl.simulated.worth_exploring import Keys, Streams, loader, seen
 from tests.minidl.simulated.worth_stopping import Counting, Ordered, OwnPlace, Places
 
 
-def state_after(batches: int, load: Any) -> Any:
+def state_after(batches: int | None, load: Any) -> Any:
+    """None: after the whole epoch."""
     iterator = iter(load)
-    for _ in range(batches):
-        next(iterator)
+    for _ in itertools.islice(iterator, batches):
+        step()
     return load.state_dict()
 
 
@@ -60,9 +63,9 @@ def share(ranks: int, rank: int, keys: int = 11, **options: Any) -> Any:
 
 
 def other_ranks(then: int, now: int, **options: Any) -> list[Any]:
-    """A state of the first rank serves them all, if none or few of the keys are gone."""
+    """A state of the first rank serves them all, whether none, few or all of the keys are gone."""
     found = []
-    for batches in (0, 2):
+    for batches in (0, 2, None):
         state = state_after(batches, share(then, 0, **options))
         for rank in range(now):
             found += [going_on(share(now, rank, **options), state, strict) for strict in (True, False)]
@@ -84,14 +87,14 @@ def without_ours(state: Any) -> Any:
 
 
 def from_torchdata(build: Any) -> list[Any]:
-    """After every batch, and then once more: a second epoch."""
+    """After every batch and at the end: what comes, how many batches that makes, and a second epoch."""
     found = []
-    for batches in range(4):
+    for batches in (*range(4), None):
         seed(1)
         state = without_ours(state_after(batches, build()))
         seed(2)
         load = build()
-        found += [going_on(load, state), seen(iter(load))]
+        found += [going_on(load, state), steps_of(load.state_dict()), seen(iter(load))]
     return found
 
 
@@ -164,6 +167,37 @@ def asked_in_vain() -> list[Any]:
     return found + [event[3:7] for event in machines.current_machine().events if event[2] == Kind.FETCH_FAILED]
 
 
+def before_the_next() -> list[Any]:
+    """An epoch is over, and a process that goes on from its state is stopped before the first batch of the next."""
+    build = functools.partial(loader, Counting(4), num_workers=3, persistent_workers=True)
+    between = build()
+    between.load_state_dict(state_after(None, build()))
+    return going_on(build(), state_after(0, between))
+
+
+class OpensOnce(Streams):
+    """In each process; for worker 1."""
+
+    opened = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.opened += 1
+        self.refuses = (1,) * (self.opened > 1)
+        return super().__iter__()
+
+
+def not_begun() -> list[Any]:
+    """A worker's epoch cannot be begun: it has no place there."""
+    build = functools.partial(loader, persistent_workers=True)
+    load = build(OpensOnce((2, 2)))
+    seen(iter(load))
+    return [going_on(build(OpensOnce((2, 2))), state_after(1, load)), going_on(build(worker_init_fn=fails), {})]
+
+
+def fails(worker_id: int) -> None:
+    raise LookupError(f"worker {worker_id} cannot begin")
+
+
 def refused() -> list[Any]:
     """What is no state, and a loader that still has the one that did not fit."""
     found = [tries(lambda state=state: loader().load_state_dict(state)) for state in ({"a": 1}, {"_snapshot": None})]
@@ -196,7 +230,7 @@ def fitting() -> dict[str, Worth]:
         "stopping: torchdata's, a generator": once(
             part(from_torchdata, lambda: loader(**shuffled, batch_size=2, num_workers=0, generator=own()))
         ),
-        "stopping: torchdata's, streams": once(part(from_torchdata, lambda: loader(Streams((3, 3))))),
+        "stopping: torchdata's, streams": once(part(from_torchdata, lambda: loader(Streams((2, 2, 1)), num_workers=3))),
         "stopping: torchdata's, streams, serial": once(
             part(from_torchdata, lambda: loader(Streams((5,)), num_workers=0))
         ),
@@ -209,5 +243,7 @@ def fitting() -> dict[str, Worth]:
         "stopping: it says where": once(says_where, options={"texts": True}),
         "stopping: without order, then in order": once(in_order_now),
         "stopping: asked in vain": once(asked_in_vain),
+        "stopping: before the next epoch": once(before_the_next),
+        "stopping: not begun": once(not_begun),
         "stopping: refused": once(refused),
     }

@@ -211,6 +211,7 @@ def trainings() -> dict[str, Training]:
         "every third, persistent": Training(
             building(part(Counting, 8), snapshot_every_n_steps=3, persistent_workers=True, prefetch_factor=1)
         ),
+        "every third": Training(building(part(Counting, 7), snapshot_every_n_steps=3)),
         "every third, three workers": Training(building(part(Counting, 7), snapshot_every_n_steps=3, num_workers=3)),
         "any order": Training(building(num_workers=3, in_order=False, prefetch_factor=1), lane=repr),
         "any order, persistent": Training(
