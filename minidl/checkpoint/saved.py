@@ -53,7 +53,7 @@ def saved_of(state: dict[str, Any]) -> Saved:
                 finished=state["_iterator_finished"],
                 steps=state["_num_yielded"],
                 since=0,
-                last_worker=0,
+                last_worker=-1,
                 base_seed=None,
                 sampler=state,
                 length_called=state["_IterableDataset_len_called"],
