@@ -47,7 +47,7 @@ def winding(what: object, steps: int) -> Iterator[None]:
         warnings.warn(
             f"{type(what).__name__} was wound forward by {steps} batches, which took {took:.1f} s: neither it nor its "
             "iterator has state_dict() and load_state_dict()",
-            stacklevel=2,
+            stacklevel=3,  # the line that winds
         )
 
 
@@ -122,10 +122,7 @@ class Source:
     def parts(self) -> dict[str, bytes]:
         """The place after the last batch. Pickled here: until a feeder does it, the next task may have changed what
         the user's `state_dict()` has returned."""
-        parts = randomness.read()
-        if self.tells:
-            parts["place"] = pickle.dumps(self.place())
-        return parts
+        return {**randomness.read(), "place": pickle.dumps(self.place())}
 
     def place(self) -> dict[str, Any]:
         """Of the dataset: all but the random generators."""
@@ -146,7 +143,7 @@ NOWHERE: dict[str, Any] = {"dataset_state": None, "fetcher_state": None, "minidl
 
 def layout_of(parts: dict[str, bytes]) -> dict[str, Any]:
     """A place as torchdata lays it out."""
-    place = pickle.loads(parts["place"]) if "place" in parts else NOWHERE
+    place = pickle.loads(parts["place"])
     random = randomness.as_text({name: state for name, state in parts.items() if name != "place"})
     return {**place, "minidl": {**place["minidl"], "random": random}}
 

@@ -7,6 +7,7 @@ import copy
 import io
 import itertools
 import json
+import linecache
 import multiprocessing
 import os
 import pickle
@@ -374,6 +375,58 @@ def test_a_state_says_nothing_of_workers_that_draw_nothing() -> None:
     for _ in range(3):
         next(iterator)
     assert loader.state_dict()["_snapshot"]["_worker_snapshots"] == {"worker_0": None, "worker_1": None}
+
+
+class Still(Counting):
+    """It has a state, which stays what it is."""
+
+    def __getitem__(self, key: int) -> list[float]:
+        return [float(key)]
+
+
+def test_a_state_says_nothing_of_workers_that_have_not_moved() -> None:
+    loader = minidl.DataLoader(Still(), num_workers=1)
+    iterator = iter(loader)
+    next(iterator)
+    assert loader.state_dict()["_snapshot"]["_worker_snapshots"] == {"worker_0": None}
+
+
+class OwnPlace(torch.utils.data.IterableDataset[Any]):
+    """Its own iterator."""
+
+    at = 0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        return self.at
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+
+
+def test_a_state_says_nothing_twice() -> None:
+    """Of a stream whose iterator has a state, neither how to wind it forward, nor the dataset's if that is the same."""
+    loader = builder("places", "in turn", num_workers=1)()
+    iterator = iter(loader)
+    next(iterator)
+    place = loader.state_dict()["_snapshot"]["_worker_snapshots"]["worker_0"]
+    assert {**place, "minidl": [*place["minidl"]]} == {
+        "worker_id": 0,
+        "dataset_state": None,
+        "fetcher_state": {"dataset_iter_state": {"at": 4}, "fetcher_ended": False},
+        "minidl": ["random"],
+    }
+    assert [*place["minidl"]["random"]] == ["python", "numpy", "torch"]
+    loader = minidl.DataLoader(OwnPlace(), num_workers=0)
+    next(iter(loader))
+    state = loader.state_dict()
+    assert (state["dataset_state"], state["fetcher_state"]["dataset_iter_state"]) == (None, {"at": 1})
 
 
 def test_a_state_does_not_change_when_the_loader_goes_on() -> None:
@@ -1125,11 +1178,13 @@ def test_a_sampler_that_is_shorter_now() -> None:
 def test_slow_winding_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minidl.checkpoint.source.SLOW", 0.0)
     state = stopped(builder("stream", "in turn"), 2)[0]
-    with pytest.warns(UserWarning, match="Stream was wound forward by 2 batches"):
+    with pytest.warns(UserWarning, match="Stream was wound forward by 2 batches") as heard:
         going_on(builder("stream", "in turn"), state)
+    assert linecache.getline(heard[0].filename, heard[0].lineno).strip() == "with winding(self.dataset, batches):"
     state = stopped(builder("map", "lazy"), 2)[0]
-    with pytest.warns(UserWarning, match="Lazy was wound forward by 2 batches"):
+    with pytest.warns(UserWarning, match="Lazy was wound forward by 2 batches") as heard:
         going_on(builder("map", "lazy"), state)
+    assert linecache.getline(heard[0].filename, heard[0].lineno).strip() == "with winding(self.sampler, drawn):"
     state = stopped(builder("places", "in turn"), 2)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

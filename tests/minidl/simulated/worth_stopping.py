@@ -94,8 +94,21 @@ class Places(Streams):
         return Place([10 * worker_id + number for number in range(self.lengths[worker_id])])
 
 
+class NoisyPlaces(Places):
+    """They draw when they are opened, too."""
+
+    def samples(self, worker_id: int) -> Any:
+        class Noisy(Place):
+            def __next__(self) -> Any:
+                return [super().__next__(), *noise()]
+
+        noise()
+        return Noisy(super().samples(worker_id).samples)
+
+
 class OwnPlace(minidl.IterableDataset[int]):
-    """The dataset is its own iterator, and keeps its place. Its epochs go on where the last one has ended."""
+    """The dataset is its own iterator, and keeps its place. Its epochs go on where the last one has ended: whoever asks
+    again after an end gets more."""
 
     at = 0
 
@@ -107,7 +120,7 @@ class OwnPlace(minidl.IterableDataset[int]):
     def __next__(self) -> int:
         step()
         self.at += 1
-        if self.at % 4 == 0:
+        if self.at % (4 + self.worker_id) == 0:
             raise StopIteration
         return 10 * self.worker_id + self.at
 
@@ -236,9 +249,16 @@ def trainings() -> dict[str, Training]:
         "noisy streams, persistent": Training(
             building(part(NoisyStreams, (3, 3)), persistent_workers=True), lane=lambda batch: batch[0][0] // 10
         ),
+        "noisy streams, persistent, twice": Training(
+            building(part(NoisyStreams, (3,)), persistent_workers=True, num_workers=1, prefetch_factor=1), after=2
+        ),
+        "noisy places": Training(
+            building(part(NoisyPlaces, (2, 2)), persistent_workers=True), lane=lambda batch: batch[0][0] // 10
+        ),
         "places": Training(building(part(Places, (3, 3)))),
         "places, persistent": Training(building(part(Places, (2, 3)), persistent_workers=True), lane=of_worker),
         "own places": Training(building(OwnPlace, persistent_workers=True), lane=of_worker, epochs=3),
+        "own places, in batches": Training(building(OwnPlace, batch_size=2), lane=of_worker),
         "own places, serial": Training(building(OwnPlace, num_workers=0), epochs=3),
         "counting": Training(building(part(Counting, 5))),
         "counting, persistent": Training(building(part(Counting, 4), persistent_workers=True), epochs=3),
