@@ -156,6 +156,8 @@ def _run(
             return what_must_hold(outcome, expected)
 
     found = Exploration(0, 0, 0, None, [])
+    collects = gc.isenabled()
+    gc.disable()
     if not _frozen:
         gc.freeze()  # the collections below skip what exists already
     try:
@@ -175,6 +177,8 @@ def _run(
     finally:
         if not _frozen:
             gc.unfreeze()
+        if collects:
+            gc.enable()
     found.pruned = getattr(schedules, "pruned", 0)
     return found
 

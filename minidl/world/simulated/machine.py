@@ -297,9 +297,7 @@ class Machine:
             process.on_child_exit = process.on_interrupt = None
             process.threads.clear()
             process.at_exit.clear()
-        for held in (self.garbage, self.pipes, self.alarms, self.flag_makers, self.functions, self.received):
-            held.clear()
-        self.world = self.running = self.cores = None
+        self.__dict__ = {"off": True}  # all that whoever still refers to it may ask
 
     def state(self) -> int:
         """A hash of the state of this run, except for the time."""

@@ -165,9 +165,10 @@ def kill(mutant: Generated, tried: dict[str, Judged], quick: bool, likely: Itera
     for name, schedule in likely:
         if name in near and (broken := near[name].breaks(schedule, checks=True)):
             return Verdict(name, schedule, broken)
-    if by_default := killed_by_default(near):
+    stops = mutant.module.startswith(STOPS)
+    if by_default := killed_by_default(near, traces=not (quick and stops)):
         return by_default
-    schedules = SCHEDULES_OF_STOPS if mutant.module.startswith(STOPS) else SCHEDULES
+    schedules = SCHEDULES_OF_STOPS if stops else SCHEDULES
     for number, (name, each, schedule) in enumerate(itertools.islice(in_turn(near), schedules)):
         if broken := each.breaks(schedule, checks=number % CHECK_EVERY == 0):
             return Verdict(name, schedule.token, broken)
@@ -177,14 +178,14 @@ def kill(mutant: Generated, tried: dict[str, Judged], quick: bool, likely: Itera
     return Verdict("", "", "")
 
 
-def killed_by_default(near: dict[str, Judged]) -> Verdict | None:
+def killed_by_default(near: dict[str, Judged], traces: bool) -> Verdict | None:
     """By the default schedule of a program: the short ones first, and their traces, which take longest, at the end."""
     outcomes = {}
     for name, each in sorted(near.items(), key=lambda item: item[1].expected.steps):
         outcomes[name] = each.run("0")
         if broken := each.worth.broken(outcomes[name], each.expected, checks=False):
             return Verdict(name, "0", broken[0])
-    for name, outcome in outcomes.items():
+    for name, outcome in outcomes.items() if traces else ():
         begin_run()
         if broken := near[name].worth.broken(outcome, near[name].expected):
             return Verdict(name, "0", broken[0])
@@ -268,7 +269,11 @@ def main() -> int:
     )
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one in so many (%(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="beginning with this one (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="without the last step: every fault of the small programs")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="without what takes longest: every fault of the small programs, the traces of trainings that are stopped",
+    )
     parser.add_argument("--unknown", action="store_true", help="those with a reason or a test count as alive, untried")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
