@@ -13,6 +13,10 @@ REASONS = {
         r"^pickling\.Unpickler\.__init__: `super\(\)\.__init__.* after `tensors = ",
         r"^queues\.DirectProducer\.__init__: `super\(\)\.__init__.* after `self\._unwritten = ",
         r"^checkpoint\.draws\.Draws\.__init__: `self\._seen = .* after `self\.share = ",
+        r"^checkpoint\.draws\.Draws\.__init__: `self\.shuffles = .* after `self\.generators = ",
+        r"^checkpoint\.draws\.Draws\.begin: `self\.share = .* after `self\._seen = ",
+        r"^checkpoint\.draws\.Draws\.go_on: `self\.drawn, self\.samples = .* after `self\._find",
+        r"^checkpoint\.position\.Position\.__init__: `self\._passed: list\[int\] = \[\]` after `self\.begin\(",
     ),
     "one flag is as good as another": (r"ParallelIterator\.__init__: `self\._workers_done_event = .* after",),
     "nobody knows of either pipe yet": (r"start_workers: `index_reader, index_writer = .* after",),
@@ -127,6 +131,21 @@ REASONS = {
             r"^checkpoint\.source\.Source\.__init__: (`ours = .* after `place = |`if random and place` after `if"
             r" place\.get)"
         ),
+        r"^checkpoint\.position\.Position\.state_dict: `main = .* after `ours: dict",
+        (
+            r"^checkpoint\.saved\.fitted: `if (saved\.ours\.get\('iterable', iterable\) != iterable` after `if"
+            r" 'random' in saved\.ours|'random' in saved\.ours` after `if saved\.num_workers !="
+            r" loader\.num_workers)`$"
+        ),
+        r"^checkpoint\.saved\.fitted: `if iterable` after `saved = replace\(saved, places=",
+        r"^checkpoint\.saved\.before_an_epoch: `if state is None and is_stateful\(loader\.dataset\)` after `ours = ",
+        (
+            r"^checkpoint\.source\.Source\.__init__: `if saved\.get\('dataset_state'\) is not None` after `random"
+            r" = ours\.get"
+        ),
+        r"^checkpoint\.source\.Source\.__init__: `place = saved\.get.* after `if saved\.get\('dataset_state'\)",
+        r"^checkpoint\.source\.Source\.__init__: `if place\.get\('fetcher_ended'\)` after `self\.tells = ",
+        r"^checkpoint\.source\.layout_of: `place = pickle\.loads.* after `random = ",
     ),
     "nobody waits before both are done: only Ctrl-C between the two could tell, and then the start fails": (
         r"Consumer\.add: `self\._channels\.append.* after `self\._waiter\.add\(reader",
@@ -204,6 +223,26 @@ REASONS = {
     ),
     "neither looks at the other, and Ctrl-C between the two does no other harm than just after both": (
         r"^checkpoint\.draws\.Draws\._draw: `if len\(self\.begun_with\) == 1` after `self\.ended = True`",
+        r"^checkpoint\.position\.Position\.passed: `self\.steps \+= yielded` after `self\._passed\.append",
+    ),
+    "neither looks at what the other does; if one fails, nobody gets the iterator": (
+        r"^checkpoint\.draws\.Draws\.go_on: `begun_with = .* after `sampler_state, iter_state = ",
+        r"^checkpoint\.draws\.Draws\.go_on: `at_the_end = .* after `if ours\.get\('epoch'\)",
+        r"^checkpoint\.draws\.Draws\.go_on: `if self\.batches and iter_state is not None` after `at_the_end = ",
+        (
+            r"^checkpoint\.draws\.Draws\.go_on: `if ours\.get\('replicas', replicas\) != replicas` after"
+            r" `shuffled_here = "
+        ),
+        r"^checkpoint\.draws\.Draws\.go_on: `if other` after `again = ",
+    ),
+    "a sampler that has been asked is not asked for its rank again": (
+        r"^checkpoint\.draws\.Draws\.go_on: `if ours\.get\('sampler_ended'\)` after `other = ",
+    ),
+    "a RandomSampler, minidl's or torch's, draws nothing before it is asked for a key": (
+        r"^checkpoint\.draws\.shuffled_from: `sampler\.generator\.set_state\(.* after `keys = ",
+    ),
+    "the epoch does not begin, and nobody asks for its position": (
+        r"^checkpoint\.position\.Position\.heard: `if lost` after `self\.places",
     ),
     # It is the same.
     "with workers the task has arrived; without, nobody asks for the number of a worker": (
@@ -332,6 +371,31 @@ REASONS = {
     ),
     "without a source the epoch could not be begun, and has a failure": (
         r"^checkpoint\.telling\.Telling\.put: .* without `source is not None`",
+    ),
+    "nobody reads the third": (r"^checkpoint\.draws\.Draws\._draw: `self\.begun_with\.append\(.*\)` twice",),
+    "to draw -1 tasks ahead is to draw none (the other -1 falls to a test of keys that are drawn at once)": (
+        r"^checkpoint\.draws\.Draws\.go_on: -1 in place of 0$",
+    ),
+    "the first two keys are drawn together, unless there is one: then the second draws nothing": (
+        r"^checkpoint\.draws\.shuffled_from: 2 in place of 1$",
+    ),
+    "of a state before any epoch only torchdata reads the base seed, and any number is as good": (
+        r"^checkpoint\.position\.Position\.before_the_first: -?1 in place of 0 \(2\)$",
+    ),
+    "without workers nobody asks for the number of a worker": (r"^checkpoint\.saved\.saved_of: [02] in place of 1$",),
+    "a warning of what took a second to the nanosecond": (r"^checkpoint\.source\.winding: `took > SLOW` with GtE$",),
+    "only slower: of a map-style dataset nobody asks for it": (
+        r"^checkpoint\.source\.Source\.__init__: `isinstance\(dataset, IterableDataset\)` is always True$",
+    ),
+    "if `begin` cannot set it, main knows no part, and is told them all anyway": (
+        r"^checkpoint\.source\.Source\.__init__: True in place of False",
+    ),
+    "only slower: the parts are read, and none has changed": (
+        r"^checkpoint\.source\.Source\.news: `return \{\}` is left out$",
+        r"^checkpoint\.source\.Source\.news: `signs == self\.signs and \(not self\.tells\)` is always False$",
+    ),
+    "only slower: parts that main knows are sent once more": (
+        r"^checkpoint\.source\.Source\.news: (`self\.at_its_begin` is always True|True in place of False)$",
     ),
     # Only elsewhere.
     "a precaution against builds of numpy and torch that lay memory out otherwise: none of those tried does": (
