@@ -4,8 +4,8 @@ A dataset draws from them in its worker, a sampler in main. Who wants the batche
 back. torch has no counterpart; torchdata's StatefulDataLoader leaves the three of each process as they are.
 
 A worker asks after every batch whether its three have changed. Reading their states by the usual ways would take longer
-than making a small batch: `signs` looks at a few words of their memory, which is searched for once, and checked. A
-state is bytes until `state_dict()` wants text, which JSON can write.
+than making a small batch: `signs` copies their memory, which is searched for once, and checked. A state is bytes until
+`state_dict()` wants text, which JSON can write.
 
     MERSENNE    uint32[625]           Python's and numpy's state: 624 words, and which of them comes next
     GAUSS       int, pad, float64     numpy's: the second number of a pair of normal ones, if it is still to come
@@ -75,15 +75,13 @@ def torchs_memory() -> memoryview | None:
 
 
 PYTHON, NUMPY, NUMPYS_GAUSS, TORCHS = pythons_memory(), numpys_memory(), gauss_memory(), torchs_memory()
-TORCHS_NORMAL = TORCHS and TORCHS[625:]
 
 
 def signs() -> object:
     """Something else once a number was drawn, in 0.3 us. If memory was not found, it is something else each time."""
-    if not (PYTHON and NUMPY and NUMPYS_GAUSS and TORCHS and TORCHS_NORMAL) or RAND._bit_generator is not BITS:
+    if not (PYTHON and NUMPY and NUMPYS_GAUSS and TORCHS) or RAND._bit_generator is not BITS:
         return object()
-    python = PYTHON[0], PYTHON[2], RANDOM.gauss_next  # the first word is the same after every seed
-    return python, NUMPY[1], NUMPY[624], NUMPYS_GAUSS[0], TORCHS[0], TORCHS[1], bytes(TORCHS_NORMAL)
+    return PYTHON.tobytes(), RANDOM.gauss_next, NUMPY.tobytes(), NUMPYS_GAUSS.tobytes(), TORCHS.tobytes()
 
 
 def read(generators: Sequence[torch.Generator] = ()) -> dict[str, bytes]:
@@ -98,7 +96,7 @@ def put_back(states: dict[str, bytes], generators: Sequence[torch.Generator] = (
     """What `read` returned, into this process's generators. (A dataset puts back none of the samplers'.)"""
     (index, *words), rest = mersenne(states["python"])
     random.setstate((3, (*words, index), struct.unpack("d", rest)[0] if rest else None))
-    if states["numpy"].startswith(b"{") and states["numpy"].endswith(b"}"):
+    if len(states["numpy"]) != MERSENNE + GAUSS.size:  # it is JSON: shorter, or much longer
         numpy.random.set_state(json.loads(states["numpy"]))
     else:
         (*words, position), rest = mersenne(states["numpy"])

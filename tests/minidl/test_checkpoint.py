@@ -352,6 +352,14 @@ def test_the_sampler_of_a_dataset_that_grows_goes_on_in_its_epoch() -> None:
     assert [shown(batch) for batch in loader] == came[: came.index(END)]
 
 
+def test_a_sampler_that_draws_from_torchs_default_generator_now_goes_on_as_with_its_own() -> None:
+    def build(generator: torch.Generator) -> Any:
+        return minidl.DataLoader(range(12), batch_size=2, shuffle=True, generator=generator)
+
+    state, came = stopped(lambda: build(torch.Generator().manual_seed(5)), 3, epochs=1)
+    assert going_on(lambda: build(torch.default_generator), state, epochs=1) == came
+
+
 def test_what_becomes_of_a_state_that_was_loaded_is_its_owners_affair() -> None:
     build = builder("counting", "in turn")
     state, came = stopped(build, 3)
@@ -1301,6 +1309,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
     assert len(logged) > 20
 
 
+@pytest.mark.filterwarnings("error")  # numpy's, too
 @pytest.mark.parametrize("kind", ["MT19937", "PCG64", "Philox", "SFC64"])
 def test_generators_are_read_and_put_back_whatever_numpy_draws_from(kind: str) -> None:
     usual = np.random.get_bit_generator()  # type: ignore[attr-defined]
@@ -1333,6 +1342,7 @@ DRAWS: dict[str, Callable[[], object]] = {
     "all words of torch's": lambda: [torch.rand(()) for _ in range(624)],
     "Python's seed": lambda: random.seed(next(SEEDS)),
     "numpy's seed": lambda: np.random.seed(next(SEEDS)),
+    "numpy's seed of several": lambda: np.random.seed([next(SEEDS), 1]),
     "torch's seed": lambda: torch.manual_seed(next(SEEDS)),
 }
 
@@ -1346,6 +1356,16 @@ def test_a_number_that_was_drawn_is_seen_in_memory(name: str) -> None:
         DRAWS[name]()
         assert randomness.read() != states
         assert randomness.signs() != signs
+
+
+def test_a_state_is_no_longer_than_the_memory_it_was_read_from() -> None:
+    """A worker may send it with every batch."""
+    random.seed(4)
+    assert {name: len(state) for name, state in randomness.read().items()} == {
+        "python": 4 * 625,
+        "numpy": 4 * 625 + 16,
+        "torch": 5056,
+    }
 
 
 FINDS: dict[str, Callable[[], memoryview | None]] = {
@@ -1379,7 +1399,7 @@ def test_memory_that_holds_something_else_is_not_taken(monkeypatch: pytest.Monke
     assert randomness.numpys_memory() is None
 
 
-@pytest.mark.parametrize("name", ["PYTHON", "NUMPYS_GAUSS", "TORCHS"])
+@pytest.mark.parametrize("name", FINDS)
 def test_memory_that_is_not_found_is_not_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = randomness.read()
     monkeypatch.setattr(randomness, name, None)
