@@ -514,14 +514,15 @@ def test_an_interrupt_as_a_message_is_taken_does_not_count_as_one_while_waiting(
     assert not queue._messages and not queue.waiting
 
 
-def test_the_queue_between_threads_keeps_the_order(emitted: list[tuple[Kind, int]]) -> None:
+@pytest.mark.parametrize("patience", [10, None])
+def test_the_queue_between_threads_keeps_the_order(patience: float | None, emitted: list[tuple[Kind, int]]) -> None:
     queue = ThreadQueue(WORLD, 7)
     for timeout in (0.01, 0):
         with pytest.raises(Empty):
             queue.get(timeout)
         assert not queue.waiting
     got: list[int] = []
-    consumer = threading.Thread(target=lambda: got.extend(queue.get(10).task_id for _ in range(1000)))
+    consumer = threading.Thread(target=lambda: got.extend(queue.get(patience).task_id for _ in range(1000)), daemon=True)
     consumer.start()
     for task_id in range(1000):
         queue.put(result(task_id))
