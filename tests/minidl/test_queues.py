@@ -522,7 +522,8 @@ def test_the_queue_between_threads_keeps_the_order(patience: float | None, emitt
             queue.get(timeout)
         assert not queue.waiting
     got: list[int] = []
-    consumer = threading.Thread(target=lambda: got.extend(queue.get(patience).task_id for _ in range(1000)), daemon=True)
+    taken = (queue.get(patience).task_id for _ in range(1000))
+    consumer = threading.Thread(target=got.extend, args=(taken,), daemon=True)
     consumer.start()
     for task_id in range(1000):
         queue.put(result(task_id))
