@@ -150,7 +150,7 @@ class Position:
     def _with_workers(self, main: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
         snapshot = self.snapshot
         places = {
-            f"worker_{worker_id}": place if place is None else {"worker_id": worker_id, **layout_of(place)}
+            f"worker_{worker_id}": {"worker_id": worker_id, **layout_of(place)} if place else None
             for worker_id, place in enumerate(snapshot.places)
         }
         return {

@@ -6,6 +6,7 @@ from typing import Any
 
 import minidl
 from minidl.events import Kind
+from minidl.messages import Task
 from notebooks.exercises.answers import Answer
 from notebooks.exercises.attempts import with_real_processes
 from notebooks.exercises.catalogue.alone import works_alone
@@ -147,8 +148,8 @@ def _mistake(broken: Broken, program: Any) -> str:
         return "never starts"
     if isinstance(died, (ValueError, StopIteration)):  # the datasets raise these
         return "an exception kills the worker"
-    if isinstance(died, AttributeError) and "epoch_id" in str(died):  # what was put is not a message
-        return "loses the task id"
+    if isinstance(died, AttributeError) and died.name in ("data", "epoch_id") and not isinstance(died.obj, Task):
+        return "loses the task id"  # what was put is not a message
     if died is not None:
         return "raises"
     if len(run.of(Kind.WORKER_DIED)):

@@ -73,7 +73,7 @@ STOP_MUTANTS = [
     mutant(
         "what a worker tells at the end of its stream is dropped",
         "own places",
-        8,
+        9,
         "The last place of a worker comes with no batch, but with the end of its stream. A dataset that keeps its "
         "place from one epoch to the next would go on from the batch before.",
         "did not come",
