@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import itertools
 import json
@@ -29,6 +30,8 @@ from torchdata.stateful_dataloader import sampler as torchdata_sampler
 import minidl
 from minidl.checkpoint import randomness
 from minidl.checkpoint.position import Position
+from minidl.checkpoint.source import Source
+from minidl.data.fetch import create_fetcher
 from minidl.events import Kind
 from tests.minidl.observing import emitted
 
@@ -431,10 +434,72 @@ def test_a_state_says_nothing_twice() -> None:
         "minidl": ["random"],
     }
     assert [*place["minidl"]["random"]] == ["python", "numpy", "torch"]
+    assert len(loader.state_dict()["minidl"]["sampler_begun_with"]) == 2  # when it was iterated, and first asked
     loader = minidl.DataLoader(OwnPlace(), num_workers=0)
     next(iter(loader))
     state = loader.state_dict()
     assert (state["dataset_state"], state["fetcher_state"]["dataset_iter_state"]) == (None, {"at": 1})
+
+
+class Asked(Counting):
+    """Its samples are how often it was asked for its state, which may take long."""
+
+    def __getitem__(self, key: int) -> list[float]:
+        return [float(self.asked)]
+
+    def state_dict(self) -> dict[str, Any]:
+        self.asked += 1
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_is_asked_for_its_place_once_for_each_snapshot(workers: int) -> None:
+    """And when it begins."""
+    loader = minidl.DataLoader(Asked(12), None, num_workers=workers, snapshot_every_n_steps=4)
+    assert "".join(f"{count:.0f}" for (count,) in loader) == "111122223333"
+
+
+def source_of(dataset: Any) -> Source:
+    """As a worker has it when it begins."""
+    source = Source(dataset, functools.partial(create_fetcher, dataset, False, list, False), None)
+    source.begin()
+    return source
+
+
+def test_a_worker_sends_of_its_place_what_has_changed() -> None:
+    source, sent = source_of(Counting()), []
+    for draw in (lambda: None, random.random, random.random, lambda: torch.rand(()), lambda: None):
+        draw()
+        sent.append([*source.news()])
+    assert sent == [[], ["python", "numpy", "torch", "place"], ["python"], ["torch"], []]
+
+
+def called_by(function: Callable[[], object]) -> set[Any]:
+    """The code of the Python functions that this one calls."""
+    codes = set()
+    sys.setprofile(lambda frame, event, argument: codes.add(frame.f_code))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return codes
+
+
+def test_where_nothing_was_drawn_no_state_is_read() -> None:
+    """It would take longer than making a small batch."""
+    source, read = source_of(Noisy()), randomness.read.__code__
+    assert read not in called_by(source.news)
+    noise()
+    assert read in called_by(source.news)
+
+
+def test_pythons_state_is_read_from_memory() -> None:
+    """getstate() takes longer than making a small batch."""
+    usual = random.Random.getstate.__code__
+    assert usual in called_by(random.getstate) and usual not in called_by(randomness.read)
 
 
 def test_a_state_does_not_change_when_the_loader_goes_on() -> None:

@@ -125,10 +125,7 @@ REASONS = {
         r"Unpacker\.unpack: `stream = .* after `if is_new",
         r"Unpacker\._owner: `self\._memories\[slot\] = .* after `self\._fresh",
         r"Unpacker\.__init__: `self\._memories: .* after `world\.before_fork",
-        (
-            r"^checkpoint\.draws\.Draws\.go_on: `if (self\.batches and iter_state is not None` after `drawn,"
-            r" ahead|len\(begun_with\) > 1` after `self\.begun_with = )"
-        ),
+        r"^checkpoint\.draws\.Draws\.go_on: `if len\(begun_with\) > 1` after `self\.begun_with = ",
         r"^checkpoint\.saved\.fitted: `if saved\.num_workers != .* after `replicas = ",
         (
             r"^checkpoint\.source\.Source\.__init__: (`ours = .* after `place = |`if random and place` after `if"
@@ -252,10 +249,6 @@ REASONS = {
     "with workers the task has arrived; without, nobody asks for the number of a worker": (
         r"Position\.passed: -?1 in place of 0",
     ),
-    "a map-style dataset whose state_dict() returns None: entries that nobody reads": (
-        r"Source\.place: .* without `stream is not None`",
-    ),
-    "a place is sent that main does not need": (r"Telling\.is_wanted: .* with LtE",),
     "torch's way (what is left of these): our stacking makes new shared memory, as torch's own does": (
         r"worker\.run: `slots` is always True",
     ),
@@ -368,16 +361,12 @@ REASONS = {
         r"^checkpoint\.randomness\.put_back: 2 in place of 3$",
     ),
     "of one item, the last is the first": (r"^checkpoint\.randomness\.put_back: -1 in place of 0$",),
-    "only slower: getstate() tells what the memory holds": (
-        r"^checkpoint\.randomness\._python: `PYTHON is None` is always True",
-    ),
     "to repeat -1 batches is to repeat none, and after a whole epoch nothing else is told of them": (
         r"^checkpoint\.saved\.next_epoch: -1 in place of 0 \(2\)",
     ),
     "without a source the epoch could not be begun, and has a failure": (
         r"^checkpoint\.telling\.Telling\.put: .* without `source is not None`",
     ),
-    "nobody reads the third": (r"^checkpoint\.draws\.Draws\._draw: `self\.begun_with\.append\(.*\)` twice",),
     "to draw -1 tasks ahead is to draw none (the other -1 falls to a test of keys that are drawn at once)": (
         r"^checkpoint\.draws\.Draws\.go_on: -1 in place of 0$",
     ),
@@ -394,13 +383,6 @@ REASONS = {
     ),
     "if `begin` cannot set it, main knows no part, and is told them all anyway": (
         r"^checkpoint\.source\.Source\.__init__: True in place of False",
-    ),
-    "only slower: the parts are read, and none has changed": (
-        r"^checkpoint\.source\.Source\.news: `return \{\}` is left out$",
-        r"^checkpoint\.source\.Source\.news: `signs == self\.signs and \(not self\.tells\)` is always False$",
-    ),
-    "only slower: parts that main knows are sent once more": (
-        r"^checkpoint\.source\.Source\.news: (`self\.at_its_begin` is always True|True in place of False)$",
     ),
     # Only elsewhere.
     "a precaution against builds of numpy and torch that lay memory out otherwise: none of those tried does": (
