@@ -63,8 +63,6 @@ STOPPED = (  # trainings that are stopped, for what of the loader serves to go o
     "stopping: samples that fail, every second",
     "stopping: shuffled, spawned",
     "stopping: stopped by a break, persistent",
-    "stopping: uneven streams, persistent",
-    "stopping: every third, three workers",
     "stopping: shuffled, persistent",
     "stopping: main draws, too",
     "stopping: drawn at once, persistent",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -126,22 +125,6 @@ def says_where() -> list[Any]:
     return [event[7:9] for event in machines.current_machine().events if event[2] == Kind.GOES_ON]
 
 
-class Late(Keys):
-    """Those of worker 0."""
-
-    def __getitem__(self, key: int) -> Any:
-        info = minidl.get_worker_info()
-        sleep(1.0 if info is not None and info.id == 0 else 0.0)
-        return super().__getitem__(key)
-
-
-def in_order_now() -> list[Any]:
-    """The order is the loader's affair, not the state's: nothing comes twice, and all comes."""
-    load = loader(Late(6), in_order=False, snapshot_every_n_steps=3)
-    came = list(itertools.islice(load, 2))
-    return [came, going_on(loader(Keys(6)), load.state_dict())]
-
-
 class NoPlace(Counting):
     """From so many samples on."""
 
@@ -173,29 +156,6 @@ def before_the_next() -> list[Any]:
     between = build()
     between.load_state_dict(state_after(None, build()))
     return going_on(build(), state_after(0, between))
-
-
-class OpensOnce(Streams):
-    """In each process; for worker 1."""
-
-    opened = 0
-
-    def __iter__(self) -> Iterator[int]:
-        self.opened += 1
-        self.refuses = (1,) * (self.opened > 1)
-        return super().__iter__()
-
-
-def not_begun() -> list[Any]:
-    """A worker's epoch cannot be begun: it has no place there."""
-    build = functools.partial(loader, persistent_workers=True)
-    load = build(OpensOnce((2, 2)))
-    seen(iter(load))
-    return [going_on(build(OpensOnce((2, 2))), state_after(1, load)), going_on(build(worker_init_fn=fails), {})]
-
-
-def fails(worker_id: int) -> None:
-    raise LookupError(f"worker {worker_id} cannot begin")
 
 
 def refused() -> list[Any]:
@@ -241,9 +201,7 @@ def fitting() -> dict[str, Worth]:
         ),
         "stopping: wound forward": once(wound_forward, slow=True),
         "stopping: it says where": once(says_where, options={"texts": True}),
-        "stopping: without order, then in order": once(in_order_now),
         "stopping: asked in vain": once(asked_in_vain),
         "stopping: before the next epoch": once(before_the_next),
-        "stopping: not begun": once(not_begun),
         "stopping: refused": once(refused),
     }

@@ -199,12 +199,8 @@ def trainings() -> dict[str, Training]:
     torchs = {"environment": TORCHS_WAY}
     return {
         "in turn": Training(building()),
-        "one worker, one task ahead": Training(building(num_workers=1, prefetch_factor=1)),
         "three workers, pinned": Training(
             building(part(Keys, 7), num_workers=3, prefetch_factor=1, batch_size=2, pin_memory="host"), options=torchs
-        ),
-        "three persistent epochs, pinned": Training(
-            building(part(Keys, 4), persistent_workers=True, pin_memory="host"), epochs=3
         ),
         "shuffled": Training(building(part(Noisy, 5), shuffle=True), epochs=3),
         "shuffled, persistent": Training(
@@ -216,16 +212,12 @@ def trainings() -> dict[str, Training]:
         "a generator of its own": Training(
             building(part(Keys, 4), shuffle=True, generator=lambda: torch.Generator().manual_seed(7)), epochs=3
         ),
-        "drawn at once": Training(building(part(Noisy, 4), sampler=DrawsAtOnce)),
         "drawn at once, persistent": Training(
             building(part(Noisy, 4), sampler=DrawsAtOnce, batch_size=None, persistent_workers=True), epochs=3
         ),
-        "every second": Training(building(part(Noisy, 7), shuffle=True, snapshot_every_n_steps=2)),
         "every third, persistent": Training(
             building(part(Counting, 8), snapshot_every_n_steps=3, persistent_workers=True, prefetch_factor=1)
         ),
-        "every third": Training(building(part(Counting, 7), snapshot_every_n_steps=3)),
-        "every third, three workers": Training(building(part(Counting, 7), snapshot_every_n_steps=3, num_workers=3)),
         "any order": Training(building(num_workers=3, in_order=False, prefetch_factor=1), lane=repr),
         "any order, persistent": Training(
             building(shuffle=True, in_order=False, persistent_workers=True, batch_size=2), lane=repr
@@ -236,21 +228,11 @@ def trainings() -> dict[str, Training]:
         "uneven streams": Training(
             building(part(Streams, (3, 0, 1)), num_workers=3, prefetch_factor=1), lane=of_worker
         ),
-        "uneven streams, every third": Training(
-            building(part(Streams, (1, 4)), snapshot_every_n_steps=3), lane=of_worker
-        ),
-        "uneven streams, persistent": Training(
-            building(part(Streams, (1, 3)), persistent_workers=True, pin_memory="host"), lane=of_worker
-        ),
         "streams in batches": Training(building(part(Streams, (5, 4)), batch_size=2, persistent_workers=True)),
-        "streams in whole batches": Training(building(part(Streams, (5, 4)), batch_size=2, drop_last=True)),
         "streams that go on after their end": Training(building(part(GoesOn, (2, 2)))),
         "noisy streams": Training(building(part(NoisyStreams, (3, 3))), lane=lambda batch: batch[0][0] // 10, epochs=3),
         "noisy streams, persistent": Training(
             building(part(NoisyStreams, (3, 3)), persistent_workers=True), lane=lambda batch: batch[0][0] // 10
-        ),
-        "noisy streams, persistent, twice": Training(
-            building(part(NoisyStreams, (3,)), persistent_workers=True, num_workers=1, prefetch_factor=1), after=2
         ),
         "noisy places": Training(
             building(part(NoisyPlaces, (2, 2)), persistent_workers=True), lane=lambda batch: batch[0][0] // 10
@@ -258,7 +240,6 @@ def trainings() -> dict[str, Training]:
         "places": Training(building(part(Places, (3, 3)))),
         "places, persistent": Training(building(part(Places, (2, 3)), persistent_workers=True), lane=of_worker),
         "own places": Training(building(OwnPlace, persistent_workers=True), lane=of_worker, epochs=3),
-        "own places, in batches": Training(building(OwnPlace, batch_size=2), lane=of_worker),
         "own places, serial": Training(building(OwnPlace, num_workers=0), epochs=3),
         "counting": Training(building(part(Counting, 5))),
         "counting, persistent": Training(building(part(Counting, 4), persistent_workers=True), epochs=3),
