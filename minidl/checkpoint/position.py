@@ -81,7 +81,10 @@ class Position:
         lost = isinstance(message.place, ExceptionWrapper)
         if isinstance(message, Resumed):
             if lost:
-                message.place.reraise()
+                try:
+                    message.place.reraise()
+                except Exception as error:  # without the cycle of exception and frame: see ParallelIterator._take
+                    raise error.with_traceback(None) from None
             self.places[message.worker_id] = self.snapshot.places[message.worker_id] = message.place
             return message
         self.arrived[message.task_id] = message.worker_id, message.place

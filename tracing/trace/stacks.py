@@ -25,6 +25,11 @@ class Line(NamedTuple):
     function: str  # qualified name from Python 3.11 on: "Images.__getitem__"
     source: str  # its text; "" if there is none
 
+    @property
+    def is_made(self) -> bool:
+        """A dataclass's own `__init__`, say, which is in no file."""
+        return self.function.startswith("__create_fn__")
+
     def __str__(self) -> str:
         return f"{Path(self.file).name}:{self.line}, {self.function}" + f": {self.source}" * bool(self.source)
 
@@ -41,7 +46,7 @@ class Stack:
         """The innermost line of the program's own code that a thread is in, by default the main thread; None if it is
         in none: a thread of the loader, a prompt."""
         lines = itertools.takewhile(_is_of_process, self._lines(thread))
-        return next((line for line in lines if not _INSTALLED.search(line.file)), None)
+        return next((line for line in lines if not (_INSTALLED.search(line.file) or line.is_made)), None)
 
     def line(self, thread: str | None = None) -> Line | None:
         """The same; if it is in none, the innermost line of all."""

@@ -361,9 +361,6 @@ KILLED_BY = {
             r" torch\.distributed\.get_rank.* is left out|`rank is None` with)"
         ),
     ),
-    "test_checkpoint.py::test_the_keys_are_those_that_the_samplers_iterator_tells": (
-        r"^checkpoint\.draws\.Draws\.begin: `self\._seen = .* after `outer: Any",
-    ),
     "test_checkpoint.py::test_a_state_before_any_epoch_is_no_event_of_one": (
         r"^checkpoint\.draws\.Draws\.__init__: -1 in place of 0$",
         r"^checkpoint\.position\.Position\.state_dict: `self\.epoch_id` is always True",

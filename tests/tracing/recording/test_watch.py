@@ -133,6 +133,7 @@ def test_where_a_process_is_that_makes_no_progress(tmp_path: Path, monkeypatch: 
 
 def test_the_programs_own_line_is_not_one_of_the_process_that_forked_it() -> None:
     library = [Line("/usr/lib/python3.11/queue.py", 7, "get", "wait()"), Line("<frozen importlib>", 1, "load", "")]
+    library.append(Line("<string>", 5, "__create_fn__.<locals>.__init__", ""))  # of a dataclass
     start = Line("/usr/lib/python3.11/multiprocessing/process.py", 314, "BaseProcess._bootstrap", "self.run()")
     before = Line("/home/me/train.py", 3, "<module>", "for batch in loader:")
     own = Line("/home/me/data.py", 9, "load", "get()")
