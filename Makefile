@@ -15,7 +15,7 @@ SCORE_ARGS ?=
 VERSIONS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest docs format explore course lab notebooks mutants bench wild pictures score setup clean distclean versions
+.PHONY: help demo test check full lint types pytest docs format explore course lab notebooks mutants bench wild pictures score setup clean distclean versions
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -24,7 +24,14 @@ help: ## list these targets
 demo: setup ## the main job: a real load, watched live, then its timeline and report
 	@$(BIN)/python -m tracing demo
 
-test: lint types pytest ## linter, type checker, tests
+test: lint types pytest ## linter, type checker, all tests but those of make full
+
+check: lint types ## the same without the slow tests: for the minutes between
+	@echo "== pytest"
+	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not slow and not full and not alone"
+
+full: setup ## more of what the tests try a sample of: every notebook, every answer, the whole grid of options
+	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m full
 
 lint: setup
 	@echo "== ruff"
@@ -38,8 +45,8 @@ types: setup
 pytest: setup
 	@echo "== pytest"
 	@failed=0; \
-	$(BIN)/python -m pytest -q -n 2 -m "not alone" || failed=1; \
-	$(BIN)/python -m pytest -q -m alone || failed=1; \
+	$(BIN)/python -m pytest -q -m "alone and not full" || failed=1; \
+	$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not alone and not full" --durations 20 || failed=1; \
 	exit $$failed
 
 docs: setup ## rewrite the pages and pictures in docs/ that are made from the code
