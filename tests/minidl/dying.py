@@ -6,6 +6,7 @@ Legend: how "SIGKILL", at 5 (the key at which a worker dies), seen [[0, 1], [2, 
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -148,6 +149,16 @@ def shared_memory_names() -> set[str]:
     directory = Path("/dev/shm")
     names = {path.name for path in directory.glob("torch_*")} if directory.is_dir() else set()
     return {name for name in names if not psutil.pid_exists(int(name.split("_")[1]))}
+
+
+@contextlib.contextmanager
+def no_names_left() -> Iterator[None]:
+    """No shared memory is left under a name. (For a moment it is: until the main process of a dead worker has removed
+    it. That may be another test's, beside this one.)"""
+    before = shared_memory_names()
+    yield
+    gc.collect()  # what a test caught holds its frame, and so its iterator, which removes the names of the dead
+    wait_until(lambda: shared_memory_names() <= before)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ is the folder with its `program`, one line out its pid; the line "wait" is answe
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -114,8 +113,6 @@ def serve() -> Path:
 
 
 if __name__ == "__main__":
-    if os.environ.get("MINIDL_MUTANT"):
-        importlib.import_module("tests.minidl.simulated.mutated")  # it is at work in mains, too
     FOLDER = serve()
     warnings.simplefilter("ignore")
     shutdown.PATIENCE = 0.5

@@ -130,7 +130,7 @@ def test_a_timeout_loses_nothing(pin_memory: Any) -> None:
             package.DataLoader(dataset, None, num_workers=1, timeout=60, multiprocessing_context="fork", **options)
         )
         shown = [attempt(lambda: next(iterator)) for _ in range(2)]
-        iterator._timeout = 0.5  # not before: how long a worker needs to start is not known
+        iterator._timeout = 0.1  # not before: how long a worker needs to start is not known
         shown += [attempt(lambda: next(iterator)) for _ in range(2)]
         iterator._timeout = 60
         dataset.opened.set()
@@ -138,7 +138,7 @@ def test_a_timeout_loses_nothing(pin_memory: Any) -> None:
 
     shown = in_both(run)[1]
     assert shown[:2] == [("value", 0), ("value", 1)]
-    assert shown[3] == ("error", RuntimeError, "DataLoader timed out after 0.5 seconds")
+    assert shown[3] == ("error", RuntimeError, "DataLoader timed out after 0.1 seconds")
     assert shown[4:] == ["value", [2, 3, 4, 5]], "a timeout loses nothing"
 
 

@@ -37,8 +37,8 @@ from tests.minidl.dying import (
     follow,
     in_a_thread,
     loader_of,
+    no_names_left,
     open_files,
-    shared_memory_names,
     take_all,
     wait_until,
     way,
@@ -46,7 +46,7 @@ from tests.minidl.dying import (
 )
 from tests.minidl.observing import emitted
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is the machine's
+pytestmark = pytest.mark.timeout(60)
 
 # How a worker ends -> how the message begins after "DataLoader worker (pid ...)", and the cause that it gives.
 WAYS = {
@@ -63,11 +63,8 @@ KINDS = {"map": Keys, "iterable": Stream}
 
 @pytest.fixture(autouse=True)
 def no_names() -> Any:
-    """No shared memory is left under a name."""
-    before = shared_memory_names()
-    yield
-    gc.collect()  # what a test caught holds its frame, and so its iterator, which removes the names of the dead
-    assert shared_memory_names() <= before
+    with no_names_left():
+        yield
 
 
 @pytest.fixture(autouse=True, params=["inline", "slots"])

@@ -146,6 +146,13 @@ GRID = [
 ]
 
 
+def sampled(configs: list[Config]) -> list[Any]:
+    """All without workers, which are quick, and every fourth of the others; `make full` runs the rest."""
+    with_workers = [config for config in configs if config.workers]
+    rest = {str(config) for number, config in enumerate(with_workers) if number % 4}
+    return [pytest.param(each, marks=[pytest.mark.full] * (str(each) in rest)) for each in configs]
+
+
 def test_the_grid_has_400_configurations() -> None:
     assert len(GRID) >= 400
     assert len(set(map(str, GRID))) >= 400, "configurations are told apart by their names"
@@ -158,7 +165,7 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     assert ours.keys() == theirs.keys()
 
 
-@pytest.mark.parametrize("config", GRID, ids=str)
+@pytest.mark.parametrize("config", sampled(GRID), ids=str)
 def test_all_that_shows_is_the_same_as_in_torch(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = observe(config, TORCH)
     assert_same(observe(config, minidl), theirs)
@@ -177,7 +184,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("config", MIXED, ids=str)
+@pytest.mark.parametrize("config", sampled(MIXED), ids=str)
 def test_the_parts_of_one_package_work_in_the_loader_of_the_other(config: Config) -> None:
     theirs = observe(config, TORCH)
     assert_same(observe(config, minidl, parts=TORCH), theirs)

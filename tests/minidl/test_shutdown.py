@@ -26,15 +26,15 @@ from tests.minidl.dying import (
     Stuck,
     batches,
     loader_of,
+    no_names_left,
     open_files,
-    shared_memory_names,
     wait_until,
     workers,
 )
 from tests.minidl.mains import Mains
 from tests.minidl.observing import emitted, recorder
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.alone]  # shared memory is the machine's
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,8 @@ def forker() -> Iterator[Mains]:
 
 @pytest.fixture
 def mains(forker: Mains) -> Iterator[Mains]:
-    before = shared_memory_names()
-    yield forker
-    assert shared_memory_names() <= before
+    with no_names_left():
+        yield forker
 
 
 # What a program does -> (source, exit code, the last line on stderr).
@@ -208,9 +207,8 @@ def test_a_loader_that_a_daemon_thread_builds_is_shut_down_at_exit(mains: Mains,
     assert mains.end(limit=10) == (0, "") and (tmp_path / "tidied").exists()
 
 
-def test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch(forker: Mains, tmp_path: Path) -> None:
+def test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch(mains: Mains, tmp_path: Path) -> None:
     """Its worker has ended by itself: what it made is main's. (torch's manager removes the name.)"""
-    before = shared_memory_names()
     program = """
         import torch.multiprocessing as mp
 
@@ -223,9 +221,8 @@ def test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch(forker
         child.join()
         sys.exit(child.exitcode)
     """
-    forker.start(program, tmp_path)
-    assert forker.end(limit=20) == (7, "")
-    wait_until(lambda: shared_memory_names() <= before)
+    mains.start(program, tmp_path)
+    assert mains.end(limit=20) == (7, "")
 
 
 def test_after_a_stream_no_batch_is_left_to_be_yielded() -> None:

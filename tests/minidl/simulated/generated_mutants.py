@@ -11,6 +11,7 @@ Some changes are known to be none (`alike`): they are listed, so that a sample s
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import functools
 import importlib
@@ -380,16 +381,16 @@ def end_of(function: Any) -> int:
     return max(lines) + 1
 
 
-def named(text: str) -> Generated:
-    """The mutant that is printed so."""
-    return next(each for each in generated() if str(each) == text)
-
-
-def at_work(mutant: Generated) -> None:
-    """Change the loader, for good: to be called in a process of its own."""
+@contextlib.contextmanager
+def at_work(mutant: Generated) -> Iterator[None]:
+    """The loader with the change, in this process."""
     function, code = function_of(mutant), compile(source_of(mutant), f"<{mutant}>", "exec")
-    first = function.__code__.co_firstlineno
+    before = function.__code__
     for name in mutant.name.split("."):
         codes = [each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name]
-        code = next((each for each in codes if each.co_firstlineno == first), codes[0])
+        code = next((each for each in codes if each.co_firstlineno == before.co_firstlineno), codes[0])
     function.__code__ = code
+    try:
+        yield
+    finally:
+        function.__code__ = before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +10,7 @@ import pytest
 
 from minidl.events import Kind, Queue
 from minidl.world.simulated import Outcome
-from tests.minidl.simulated.generated_mutants import Generated, generated
-from tests.minidl.simulated.killing import by_tests, short
 from tests.minidl.simulated.promises import promises
-from tests.minidl.simulated.reasons import REASONS
-from tests.minidl.simulated.survivors import KILLED_BY, TESTS, killed_by, reason
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_exploring import Keys, epochs
 
@@ -101,43 +96,3 @@ def test_what_is_stored_swept_and_printed() -> None:
     assert broken(left) == ["only printed: a ZeroDivisionError", "no memory was swept after worker 1"]
     lost = [*EVENTS.events, (0, 0, Kind.SEND_FAILED, EVENTS.events[0][3], -1, 1, Queue.INDEX, 0, None)]
     assert any("found no reader" in each for each in broken(dataclasses.replace(EVENTS, events=lost)))
-
-
-# ---- the mutants that live
-
-
-def test_each_reason_is_that_of_a_mutant() -> None:
-    """A pattern that matches nothing any more has outlived what it speaks of."""
-    mutants = [short(each) for each in generated()]
-    patterns = [pattern for table in (REASONS, KILLED_BY) for each in table.values() for pattern in each]
-    assert [pattern for pattern in patterns if not any(re.search(pattern, each) for each in mutants)] == []
-    assert {*REASONS, *(f"killed by {TESTS}{test}" for test in KILLED_BY)} <= {reason(each) for each in mutants}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("part", range(6))
-def test_the_tests_that_are_named_fail_with_their_mutants(part: int) -> None:
-    """With one for each pattern: `python -m tests.minidl.simulated.killing --tests` tries all of them."""
-    found = [(short(each), each) for each in generated() if killed_by(short(each))]
-    patterns = [pattern for each in KILLED_BY.values() for pattern in each]
-    chosen = [next(each for words, each in found if re.search(pattern, words)) for pattern in patterns]
-    assert by_tests(chosen[part::6]) == 0
-
-
-def alike() -> list[Generated]:
-    return [each for each in generated() if each.alike]
-
-
-def test_only_what_nobody_can_tell_is_marked_so() -> None:
-    """An exchange of assignments of which one uses the other is none of these, nor is a call that gets the object."""
-    words = {f"{each.name}: {each.words}" for each in alike()}
-    all_words = {f"{each.name}: {each.words}" for each in generated()}
-    uses = "DataLoader.__init__: `self.batch_size = batch_size` after"
-    assert len(words) < len(all_words) / 30
-    assert not any(each.startswith(uses) and "batch_size" in each.split("after")[1] for each in words)
-    sampler_first = "BaseIterator.__init__: `self._sampler_iter = iter(self._index_sampler)` after `self._base_seed"
-    assert any(each.startswith(sampler_first) for each in all_words - words)
-    left_out = "`return None` is left out"
-    assert f"Consumer._next_channel: {left_out}" in words
-    assert f"Room.reserve: {left_out}" in all_words - words  # it is not the end
