@@ -217,49 +217,6 @@ def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
     assert np.isin(Kind.SHUTDOWN_END, tracing.load(tmp_path / "trace").events["kind"])
 
 
-RANKS = """
-    import os, signal, time
-    import torch
-    import torch.distributed as dist
-
-    signal.alarm(90)  # whatever becomes of torchrun
-    from torch.utils.data import DataLoader, Dataset
-
-    class UntilStopped(torch.utils.data.IterableDataset):
-        def __iter__(self):
-            while not os.path.exists("stop"):
-                time.sleep(0.02)
-                yield 1
-
-    if __name__ == "__main__":
-        dist.init_process_group("gloo")
-        for batch in DataLoader(UntilStopped(), num_workers=1):
-            pass
-        dist.barrier()
-        dist.destroy_process_group()
-"""
-BOTH_LOAD = re.compile(rb"(?s)rank 0[^\n]* [1-9]\d* batches.*rank 1[^\n]* [1-9]\d* batches")
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-LIVE = ["-m", "tracing", "run", "--live", "-o", "trace"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("command", "views"), [([*LIVE, *TORCHRUN], 1), ([*TORCHRUN, *LIVE], 0)])
-def test_live_has_a_line_for_each_rank_of_torchrun(command: list[str], views: int, tmp_path: Path) -> None:
-    """Both ways round. Ranks that were each started by itself share a terminal: no view of theirs takes it."""
-    write(tmp_path / "train.py", RANKS)
-    with in_terminal([sys.executable, *command, "train.py"], tmp_path) as (process, terminal):
-        try:
-            shown = read_until(terminal, lambda shown: bool(BOTH_LOAD.search(shown)))
-        finally:
-            (tmp_path / "stop").touch()
-        shown += read_all(terminal)
-        assert process.wait(30) == 0
-    assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == views
-    ended = shown[shown.rindex(b"tracing: ") :].decode()
-    assert "2 processes in trace: rank 0, rank 1" in ended and "Verdict" in ended
-
-
 # ---- a hang before the first event
 
 
