@@ -1,5 +1,5 @@
-"""Loads whose memory is measured, each in a process without pytest. How far one is when it is sampled does not depend on
-the machine: it waits for its samples.
+"""Loads whose memory is measured, each in a process without pytest. How far one is when it is sampled does not depend
+on the machine: it waits for its samples.
 
     python -m tests.tracing.memory_loads DIR     records them all, at once, into DIR/NAME
 """
