@@ -128,7 +128,7 @@ def test_a_child_that_loads_is_a_part(name: str, size: int, batches: int, family
 def test_a_program_that_leaves_all_loading_to_children_is_no_part_itself(family: tuple[Path, str]) -> None:
     directory, errors = family
     assert len(parts(directory)) == len(PROGRAMS) and len(Trace(directory)) == 0
-    assert f"{len(PROGRAMS)} processes in trace" in errors and "Verdict" in errors
+    assert f"{len(PROGRAMS)} processes in trace" in errors and "Verdict" in errors and "no DataLoader" not in errors
 
 
 FORKS_WHILE_LOADING = """
