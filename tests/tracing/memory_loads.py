@@ -1,11 +1,17 @@
-"""Loads whose memory is measured, each in a process without pytest: `python -m tests.tracing.memory_loads NAME DIR`."""
+"""Loads whose memory is measured, each in a process without pytest. How far one is when it is sampled does not depend
+on the machine: it waits for its samples.
+
+    python -m tests.tracing.memory_loads DIR     records them all, at once, into DIR/NAME
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +20,21 @@ import torch
 
 import minidl
 import tracing
+from tracing.trace import memory
 
+DIRECTORY = Path(sys.argv[-1])  # of all; in the process of a load, its own
 NAMES = 2_000_000  # strings of some 60 bytes
+
+
+def wait_for_samples(number: int) -> None:
+    """Of this process. All but the first one begin after this does."""
+
+    def taken() -> int:
+        return int((memory.read(DIRECTORY)["pid"] == os.getpid()).sum())
+
+    enough = taken() + number
+    while taken() < enough:
+        time.sleep(0.005)
 
 
 class Names(minidl.Dataset):
@@ -29,7 +48,7 @@ class Names(minidl.Dataset):
 
     def __getitem__(self, index: int) -> int:
         part = self.names[index * NAMES // 100 : (index + 1) * NAMES // 100]
-        time.sleep(0.01)
+        wait_for_samples(index % 10 == 0)
         return len(part) if isinstance(part, np.ndarray) else sum(map(len, part))
 
 
@@ -43,7 +62,7 @@ class Caching(minidl.Dataset):
         return 100
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(0.01)
+        wait_for_samples(index % 10 == 0)
         self.cache[index] = os.urandom(1 << 20)
         return index
 
@@ -60,12 +79,14 @@ def caching() -> Any:
     return minidl.DataLoader(Caching(), 10, num_workers=1)
 
 
-def small(step: float = 0.003) -> Any:
+def small() -> Any:
     """Batches that torch moves: each is an open file and a mapping."""
     data = torch.utils.data.TensorDataset(torch.arange(300))
-    for (batch,) in minidl.DataLoader(data, batch_size=1, num_workers=1, transport="torch"):
+    loader = minidl.DataLoader(data, batch_size=1, num_workers=1, transport="torch")
+    for number, (batch,) in enumerate(loader, 1):
         yield batch
-        time.sleep(step)
+        if number % 60 == 0:
+            wait_for_samples(3)
 
 
 def kept() -> Any:
@@ -77,14 +98,27 @@ def copied() -> Any:
 
 
 def killed() -> Any:
-    for number, _batch in enumerate(small(0.01)):
+    for number, _batch in enumerate(small()):
         if number == 60:
             os.kill(os.getpid(), signal.SIGKILL)
     return []
 
 
-if __name__ == "__main__":
-    name, directory = sys.argv[1:]
-    with tracing.record(Path(directory), memory=True):
-        for _batch in globals()[name]():
+LOADS: dict[str, Callable[[], Any]] = {each.__name__: each for each in (objects, array, caching, kept, copied, killed)}
+
+
+def record(name: str) -> None:
+    global DIRECTORY
+    DIRECTORY /= name
+    with tracing.record(DIRECTORY, memory=True):
+        for _batch in LOADS[name]():
             pass
+
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    loads = [context.Process(target=record, args=(name,)) for name in LOADS]
+    for each in loads:
+        each.start()
+    for each in loads:
+        each.join()

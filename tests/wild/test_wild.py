@@ -4,7 +4,9 @@ tried without it in tests/tracing/recording/torch_loader/test_any_loader.py.)"""
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,12 @@ from tests.wild.stops import SAME, Case, cases, compared, tried
 from tests.wild.table import ROOT, Program, programs
 
 PYTHON = ROOT / ".venv-wild" / "bin" / "python"
+SAMPLE = "with_torchdata", "accelerate: registered, 15"  # of the programs, and of what is stopped
+
+
+def each(found: Sequence[Any], name: Callable[[Any], str]) -> list[Any]:
+    """Parameters of a test; all but the sample are for `make full` (and `make wild`)."""
+    return [pytest.param(one, id=name(one), marks=() if name(one) in SAMPLE else pytest.mark.full) for one in found]
 
 
 def test_every_program_says_what_is_true_of_it() -> None:
@@ -23,7 +31,7 @@ def test_every_program_says_what_is_true_of_it() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PYTHON.exists(), reason="the frameworks are not installed: `make wild` installs them")
-@pytest.mark.parametrize("program", programs(), ids=lambda program: program.path.stem)
+@pytest.mark.parametrize("program", each(programs(), lambda program: program.path.stem))
 def test_every_loader_and_worker_of_a_framework_is_recorded(program: Program, tmp_path: Path) -> None:
     run = [str(PYTHON), "-m", "tracing", "run", "-o", str(tmp_path / "trace"), str(program.path)]
     ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=110)
@@ -58,6 +66,6 @@ def test_something_is_tried_of_each_framework_that_goes_on() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PYTHON.exists(), reason="the frameworks are not installed: `make wild` installs them")
-@pytest.mark.parametrize("case", [case for case in cases() if case.expected == SAME], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", each([case for case in cases() if case.expected == SAME], lambda case: case.id))
 def test_a_training_with_minidls_loader_goes_on_as_if_it_had_not_been_stopped(case: Case) -> None:
     assert tried(case, workers=2, python=str(PYTHON)) == SAME

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 import tracing
 from minidl.events import Kind
 from tests.tracing import report_loads as loads
+from tests.tracing.forked import forked
 from tracing.__main__ import main
 from tracing.analysis.compare import compare
 from tracing.cli.commands.live import wait_for_first_event
@@ -103,10 +103,8 @@ def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> Non
         "import sys\nfrom torch.utils.data import DataLoader\n"
         "print(sum(int(batch) for batch in DataLoader(range(4), num_workers=1)), sys.argv[1:])\n"
     )
-    command = [sys.executable, "-m", "tracing", "run", "--memory", "train.py", "--lr", "0.1", "-o", "mine"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(tracing.__file__).parents[1])}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "6 ['--lr', '0.1', '-o', 'mine']\n")
+    command = ("-m", "tracing", "run", "--memory", "train.py", "--lr", "0.1", "-o", "mine")
+    assert forked(tmp_path, *command)[0] == "6 ['--lr', '0.1', '-o', 'mine']\n"
     trace = tracing.load(tmp_path / "traces" / "train")
     assert trace.config(0)["package"] == "torch.utils.data" and tracing.check(trace) == []
     assert len(trace.memory) or sys.platform != "linux"
@@ -275,8 +273,8 @@ def test_the_demo_overwrites_no_other_files(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.timeout(60)
 def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
-    """`report | head`: the pipe's reader is gone before anything is written."""
-    code = f"import sys; from tracing.__main__ import main; sys.stdin.read(); sys.exit(main(['report', {str(path)!r}]))"
+    """`check | head`: the pipe's reader is gone before anything is written."""
+    code = f"import sys; from tracing.__main__ import main; sys.stdin.read(); sys.exit(main(['check', {str(path)!r}]))"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -15,6 +15,7 @@ import minidl
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import batches_in, in_terminal, read_all, read_until
+from tests.tracing.forked import forked
 from tracing.cli import demo_training as demo
 
 KEY = {"keyword": "k", "name": "n", "number": "1", "string": "s", "comment": "c", "operator": "o", "space": " "}
@@ -69,6 +70,7 @@ def test_a_sample_is_a_window_of_a_file(tmp_path: Path) -> None:
 # ---- the training
 
 
+@pytest.mark.slow
 def test_the_model_learns() -> None:
     training = demo.Training(epochs=1)
     torch.manual_seed(0)
@@ -103,12 +105,13 @@ def command(directory: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "tracing", "demo", "-o", str(directory), *options]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: Path) -> None:
     directory = tmp_path / "traces" / "demo"
-    for files in ("8", "120"):  # the second time over the first trace
-        done = subprocess.run(command(directory, "--files", files), capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
+    forked(tmp_path, "-m", "tracing", "demo", "-o", str(directory), "--files", "8")  # whose trace is replaced
+    done = subprocess.run(command(directory, "--files", "120"), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert "\x1b" not in done.stdout
     assert any("batch  15 of 15" in line for line in lines)
@@ -125,6 +128,7 @@ def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: 
     assert len({event.pid for event in trace.actors}) == 3  # main and two workers, of the second run only
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
 def test_ctrl_c_gives_back_the_terminal_and_reports_what_there_is(tmp_path: Path) -> None:

@@ -112,18 +112,26 @@ def namespace(host: str, ahead: int) -> list[str]:
     or subprocess.run([*namespace("node", 1), "true"], capture_output=True).returncode != 0,
     reason="needs Linux, and the right to make namespaces",
 )
+@pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_two_hosts_of_torchrun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two nodes of one training, each with a clock of its own: how far they are apart is known here."""
+@pytest.mark.parametrize("by", [pytest.param("torchrun", marks=pytest.mark.full), "environment"])
+def test_two_hosts(by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two nodes of one training, each with a clock of its own: how far they are apart is known here. Their ranks are
+    started by torchrun, or in such an environment as it makes."""
     (tmp_path / "train.py").write_text(TRAINING)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     torchrun = ("-m", "torch.distributed.run", "--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port)
-    hosts, env = {"node-a": 1000, "node-b": 6000}, {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    hosts = {"node-a": 1000, "node-b": 6000}
     nodes = []
     for number, (host, ahead) in enumerate(hosts.items()):
-        tracer = ("--node-rank", str(number), "-m", "tracing", "run", "-o", host, "train.py")
-        command = [*namespace(host, ahead), sys.executable, *torchrun, *tracer]
+        command = ["-m", "tracing", "run", "-o", host, "train.py"]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        if by == "torchrun":
+            command = [*torchrun, "--node-rank", str(number), *command]
+        else:
+            env |= {"RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": port}
+        command = [*namespace(host, ahead), sys.executable, *command]
         nodes.append(subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True))
     try:
         printed = [node.communicate(timeout=100)[1] for node in nodes]

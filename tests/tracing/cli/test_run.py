@@ -18,6 +18,7 @@ import pytest
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all, read_until
+from tests.tracing.forked import forked
 from tracing.cli import run_script as running
 from tracing.recording.trace_directory import is_alive
 
@@ -86,6 +87,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
     """Loaders of torch and of minidl, a spawned worker, a dataset defined in the script."""
     write(tmp_path / "scripts" / "train.py", SCRIPT)
@@ -129,7 +131,8 @@ RAISING = """
 """
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.full), "1"])
 def test_an_exception_is_printed_as_python_prints_it(tmp_path: Path, workers: str) -> None:
     write(tmp_path / "failing.py", RAISING)
     with_us, _ = both(tmp_path, "failing.py", workers)
@@ -170,7 +173,7 @@ ENDLESS = """
 
     class Stream(IterableDataset):
         def __iter__(self):
-            return iter(range(1 << 40)) if "endless" in sys.argv else iter(range(300))
+            return iter(range(1 << 40)) if "endless" in sys.argv else iter(range(100))
 
     print("this is the script")
     for batch in DataLoader(Stream(), 2, num_workers=2):
@@ -178,6 +181,7 @@ ENDLESS = """
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     write(tmp_path / "endless.py", ENDLESS)
     process = subprocess.Popen(
@@ -203,6 +207,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     assert len(pids) == 2 and not any(map(is_alive, pids))
 
 
+@pytest.mark.slow
 def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
     """What the script prints meanwhile is shown when the view ends."""
     write(tmp_path / "short.py", ENDLESS)
@@ -217,58 +222,15 @@ def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
     assert np.isin(Kind.SHUTDOWN_END, tracing.load(tmp_path / "trace").events["kind"])
 
 
-RANKS = """
-    import os, signal, time
-    import torch
-    import torch.distributed as dist
-
-    signal.alarm(90)  # whatever becomes of torchrun
-    from torch.utils.data import DataLoader, Dataset
-
-    class UntilStopped(torch.utils.data.IterableDataset):
-        def __iter__(self):
-            while not os.path.exists("stop"):
-                time.sleep(0.02)
-                yield 1
-
-    if __name__ == "__main__":
-        dist.init_process_group("gloo")
-        for batch in DataLoader(UntilStopped(), num_workers=1):
-            pass
-        dist.barrier()
-        dist.destroy_process_group()
-"""
-BOTH_LOAD = re.compile(rb"(?s)rank 0[^\n]* [1-9]\d* batches.*rank 1[^\n]* [1-9]\d* batches")
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-LIVE = ["-m", "tracing", "run", "--live", "-o", "trace"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("command", "views"), [([*LIVE, *TORCHRUN], 1), ([*TORCHRUN, *LIVE], 0)])
-def test_live_has_a_line_for_each_rank_of_torchrun(command: list[str], views: int, tmp_path: Path) -> None:
-    """Both ways round. Ranks that were each started by itself share a terminal: no view of theirs takes it."""
-    write(tmp_path / "train.py", RANKS)
-    with in_terminal([sys.executable, *command, "train.py"], tmp_path) as (process, terminal):
-        try:
-            shown = read_until(terminal, lambda shown: bool(BOTH_LOAD.search(shown)))
-        finally:
-            (tmp_path / "stop").touch()
-        shown += read_all(terminal)
-        assert process.wait(30) == 0
-    assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == views
-    ended = shown[shown.rindex(b"tracing: ") :].decode()
-    assert "2 processes in trace: rank 0, rank 1" in ended and "Verdict" in ended
-
-
 # ---- a hang before the first event
 
 
 HANGING = """
     import time
-    from torch.utils.data import DataLoader
 
     def hang():
         print("hangs", flush=True); time.sleep(80)
+
 
     class Rows:
         def __init__(self):
@@ -277,7 +239,10 @@ HANGING = """
 """
 
 
-@pytest.mark.parametrize("code", ["list(DataLoader(Rows()))", "hang()"])
+IN_DATASET = "from torch.utils.data import DataLoader; list(DataLoader(Rows()))"
+
+
+@pytest.mark.parametrize("code", [pytest.param(IN_DATASET, marks=pytest.mark.slow), "hang()"])
 def test_ctrl_c_tells_where_main_was_before_any_event(code: str, tmp_path: Path) -> None:
     """In the dataset's constructor, and where there is no loader at all."""
     write(tmp_path / "train.py", HANGING + "    " + code)
@@ -288,7 +253,7 @@ def test_ctrl_c_tells_where_main_was_before_any_event(code: str, tmp_path: Path)
         told = read_all(terminal).decode().rpartition("tracing: ")[2]
         assert process.wait(30) == 130
     first, second = told.splitlines()[:2]
-    assert first.startswith('main was at train.py:6, hang: print("hangs", flush=True); time.sleep(80) when it was ')
+    assert first.startswith('main was at train.py:5, hang: print("hangs", flush=True); time.sleep(80) when it was ')
     assert second.strip().startswith("no DataLoader was iterated")
 
 
@@ -305,11 +270,9 @@ LOADS = """
 def test_where_no_trace_can_be_made_the_script_runs_and_one_line_says_why(tmp_path: Path) -> None:
     write(tmp_path / "script.py", LOADS)
     write(tmp_path / "a-file", "")
-    command = traced(tmp_path, "script.py")
-    command[command.index(str(tmp_path / "trace"))] = str(tmp_path / "a-file" / "trace")
-    run = done(command, tmp_path)
-    assert (run.returncode, run.stdout) == (0, "4 batches\n")
-    assert re.fullmatch(r"tracing: not recorded, since \S+/a-file/trace cannot be written to: .*\n", run.stderr)
+    printed, told = forked(tmp_path, "-m", "tracing", "run", "-o", "a-file/trace", "script.py")
+    assert printed == "4 batches\n"
+    assert re.fullmatch(r"tracing: not recorded, since \S*a-file/trace cannot be written to: .*\n", told)
 
 
 @pytest.fixture(params=["64k", "2m"])
@@ -326,16 +289,16 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]
 
 def test_a_disk_that_is_full_costs_events_and_not_the_script(small_disk: Path, tmp_path: Path) -> None:
     write(tmp_path / "script.py", LOADS)
-    command = traced(tmp_path, "script.py", "20000")
-    command[command.index(str(tmp_path / "trace"))] = str(small_disk / "trace")
-    run = done(command, tmp_path)
-    assert (run.returncode, run.stdout) == (0, "20000 batches\n"), run.stderr
-    assert "could not be written to: [Errno 28] No space left on device" in run.stderr
+    printed, told = forked(tmp_path, "-m", "tracing", "run", "-o", "disk/trace", "script.py", "20000")
+    assert printed == "20000 batches\n"
+    assert "could not be written to: [Errno 28] No space left on device" in told
 
 
+@pytest.mark.slow
 def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path) -> None:
     write(tmp_path / "script.py", LOADS)
     with tracing.record(tmp_path / "trace"):
+        # A Python of its own: a fork would record into this trace.
         run = done(traced(tmp_path, "script.py"), tmp_path)
     assert "tracing: trace is being recorded into by another run; this one goes to trace-2\n" in run.stderr
     assert len(tracing.load(tmp_path / "trace-2").loaders) == 1
@@ -370,17 +333,16 @@ ANY_LOADER = """
 """
 
 
+@pytest.mark.slow
 def test_minidls_loader_stands_in_for_torchs(tmp_path: Path) -> None:
     """The same batches come, moved in slots; and it is said that they do."""
     script = str(write(tmp_path / "any.py", ANY_LOADER))
-    run = [sys.executable, "-m", "tracing", "run"]
-    with_torch, with_minidl = (
-        done([*run, *options, "-o", str(tmp_path / name), script], tmp_path)
-        for name, options in (("torch", []), ("minidl", ["--minidl"]))
-    )
-    assert with_torch.returncode == with_minidl.returncode == 0, with_minidl.stderr
-    assert with_minidl.stdout == with_torch.stdout != ""
-    assert "stands in for torch.utils.data's" in with_minidl.stderr and "stands in" not in with_torch.stderr
+    run = "-m", "tracing", "run", "-o"
+    with_minidl = done([sys.executable, *run, "minidl", "--minidl", script], tmp_path)
+    assert with_minidl.returncode == 0, with_minidl.stderr
+    printed, told = forked(tmp_path, *run, "torch", script)
+    assert with_minidl.stdout == printed != ""
+    assert "stands in for torch.utils.data's" in with_minidl.stderr and "stands in" not in told
     moved = {}
     for name in ("torch", "minidl"):
         trace = tracing.load(tmp_path / name)

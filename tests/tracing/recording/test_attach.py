@@ -41,10 +41,12 @@ from tests.tracing.attached import (
     emitted,
     fail_to_start,
     is_ordered,
+    is_sample,
     results,
 )
 from tests.tracing.attached import load as record
 from tests.tracing.loads import Numbers, Stream, go_on
+from tracing.__main__ import main
 from tracing.recording.torch_loader.attach import attach, everything
 
 pytestmark = pytest.mark.timeout(60)
@@ -59,7 +61,13 @@ def test_the_grid_has_a_hundred_different_settings() -> None:
     assert len({repr(config) for config in GRID}) == len(GRID)
 
 
-@pytest.mark.parametrize("config", GRID, ids=str)
+def marks_of(config: Config) -> Any:
+    if "multiprocessing_context" in config.options:
+        return pytest.mark.slow
+    return () if is_sample(config) else pytest.mark.full
+
+
+@pytest.mark.parametrize("config", [pytest.param(each, id=str(each), marks=marks_of(each)) for each in GRID])
 def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) -> None:
     """Asserted as sequences. With several workers a stream may end at any time, and then other workers do its tasks:
     there, and without in_order, which worker does which is a set."""
@@ -204,23 +212,26 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
     assert tracing.check(trace) == []
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_interpreter_exit_emits_nothing_and_leaves_no_worker(tmp_path: Path, persistent: bool) -> None:
+@pytest.mark.slow
+def test_interpreter_exit_emits_nothing_and_leaves_no_worker(tmp_path: Path) -> None:
     program = f"""
 import tracing
 from torch.utils.data import DataLoader
 from tracing.recording.torch_loader.attach import attach
 tracing.record({str(tmp_path / "trace")!r}).start()
-loader = attach(DataLoader(range(100), 2, num_workers=1, persistent_workers={persistent}))
-iterator = iter(loader)
-print(next(iterator).tolist())
+loaders = [attach(DataLoader(range(100), 2, num_workers=1, persistent_workers=each)) for each in (False, True)]
+iterators = [iter(loader) for loader in loaders]
+print(*(next(iterator).tolist() for iterator in iterators))
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[0, 1]\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[0, 1] [0, 1]\n", "")
     trace = tracing.load(tmp_path / "trace")
     assert tracing.check(trace) == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(trace.events["value"][trace.events["kind"] == Kind.WORKER_STARTED][0]), 0)
+    workers = trace.events["value"][trace.events["kind"] == Kind.WORKER_STARTED].tolist()
+    assert len(workers) == 2
+    for pid in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 # ---- what goes wrong is recorded
@@ -277,8 +288,11 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with tracing.record(tmp_path / "trace"):
-        errors = errors_of(attach(DataLoader(Unpicklable(), 1, num_workers=1, collate_fn=list, timeout=3)), most=4)
-    assert errors == ["DataLoader timed out after 3 seconds"]
+        iterator = iter(attach(DataLoader(Unpicklable(), 1, num_workers=1, collate_fn=list, timeout=30)))
+        assert [next(iterator) for _ in range(3)] == [[0], [1], [2]]
+        iterator._timeout = 0.1  # what comes next never does
+        assert go_on(iterator, most=1) == ["DataLoader timed out after 0.1 seconds"]
+        iterator._shutdown_workers()
     assert "pickle" in capfd.readouterr().err.lower()  # torch's own words stay
     trace = tracing.load(tmp_path / "trace", strict=True)
     kinds = trace.events["kind"]
@@ -319,14 +333,14 @@ def test_every_hop_of_a_task_is_there(tmp_path: Path) -> None:
     assert (np.diff(times, axis=0) >= 0).all() and (times[0] > 0).all()
 
 
-def test_the_views_accept_torchs_traces(tmp_path: Path) -> None:
+def test_the_views_accept_torchs_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tracing.record(tmp_path / "trace"):
         list(attach(DataLoader(Stream(), 2, num_workers=2)))
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert str(tracing.report(trace)).startswith("Verdict")
     tracing.timeline(trace).savefig(tmp_path / "timeline.png")
-    once = [sys.executable, "-m", "tracing", "live", "--once", str(tmp_path / "trace")]
-    assert "index_queue" in subprocess.run(once, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert main(["live", "--once", str(tmp_path / "trace")]) == 0
+    assert "index_queue" in capsys.readouterr().out
 
 
 def test_a_loader_in_a_dataset_has_its_own_events(tmp_path: Path) -> None:
@@ -346,6 +360,7 @@ def test_every_loader_of_a_program_is_attached_and_none_afterwards(tmp_path: Pat
     assert len(tracing.load(tmp_path / "trace").loaders) == 1
 
 
+@pytest.mark.slow
 def test_torch_may_be_imported_later(tmp_path: Path) -> None:
     program = f"""
 import sys

@@ -18,6 +18,7 @@ import pytest
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT
+from tests.tracing.forked import forked
 from tracing.recording import file_format as fmt
 from tracing.recording.unseen_children import IN_CHILDREN, RUN, amended, hiding_flag, python_path, watch_for
 from tracing.trace.parts import Part, parts
@@ -25,42 +26,50 @@ from tracing.trace.trace import Trace
 
 pytestmark = [pytest.mark.timeout(110), pytest.mark.skipif(sys.platform == "win32", reason="it forks")]
 
-# Each program calls load(n) in a process of its own: n samples, in batches of one.
+# What the programs load by. Importing torch takes each process seconds, and so does a report on batches: where it only
+# matters that a process which loads is seen, it emits how an epoch of minidl's loader begins, and imports no torch.
+TRACED = ("-m", "tracing", "run", "-o", "trace")
 LOAD = """
     import multiprocessing, os, subprocess, sys
-    from concurrent.futures import ProcessPoolExecutor
-    import torch.multiprocessing
-    from torch.utils.data import DataLoader
 
     def load(samples, workers=1):
+        from torch.utils.data import DataLoader
         for _ in DataLoader(range(samples), 1, num_workers=workers):
             pass
 
     def spawned(rank, samples):
-        load(samples + rank)
+        load(samples)
+
+    def emit(size):
+        from minidl.events import Kind, emit
+        emit(Kind.LOADER, 1 << 32, text={"dataset": "range", "dataset_size": size, "num_workers": 0})
+        emit(Kind.EPOCH_BEGIN, 1 << 32, value=-1)
 """
-CHILD = 'import sys; sys.path.insert(0, "."); import loading; loading.load(5)'
+CHILD = 'import sys; sys.path.insert(0, "."); import loading; loading.{}'
+IN_PROCESS = "p = multiprocessing.get_context('{}').Process(target={}, args=({},)); p.start(); p.join()"
+LOADS = CHILD.format("load(9)")
+EMITS = CHILD.format("emit(10)")
+# How a process is started; the size of the first dataset that it loads, by which its part is known; how many batches.
 PROGRAMS = {
-    "mp.spawn": "torch.multiprocessing.spawn(spawned, (5,), nprocs=2)",
-    "fork": "p = multiprocessing.get_context('fork').Process(target=load, args=(5,)); p.start(); p.join()",
-    "forkserver": "p = multiprocessing.get_context('forkserver').Process(target=load, args=(5,)); p.start(); p.join()",
-    "pool of processes": """
+    ("mp.spawn", 3, 3): "torch.multiprocessing.spawn(spawned, (3,), nprocs=1)",
+    ("fork", 4, 4): IN_PROCESS.format("fork", "load", 4),
+    ("forkserver", 5, 0): IN_PROCESS.format("forkserver", "emit", 5),
+    ("pool of processes", 2, 6): """
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-            list(pool.map(load, [2, 3]))
+            list(pool.map(load, [2, 4]))
     """,
-    "os.fork, os._exit": """
+    ("os.fork, os._exit", 7, 7): """
         if (pid := os.fork()) == 0:
-            load(5)
+            load(7)
             os._exit(0)
         os.waitpid(pid, 0)
     """,
-    "subprocess": f"subprocess.run([sys.executable, '-c', {CHILD!r}], check=True)",
-    "shell": f"subprocess.run(['sh', '-c', sys.executable + ' -c ' + repr({CHILD!r})], check=True)",
-    "os.execv": f"os.fork() or os.execv(sys.executable, [sys.executable, '-c', {CHILD!r}]); os.wait()",
-    "minidl in a subprocess": """
-        code = "import minidl\\nfor _ in minidl.DataLoader(range(5), 1): pass"
+    ("minidl in a subprocess", 8, 8): """
+        code = "import minidl\\nfor _ in minidl.DataLoader(range(8), 1): pass"
         subprocess.run([sys.executable, "-c", code], check=True)
     """,
+    ("shell", 9, 9): f"subprocess.run(['sh', '-c', sys.executable + ' -c ' + repr({LOADS!r})], check=True)",
+    ("os.execv", 10, 0): f"os.fork() or os.execv(sys.executable, [sys.executable, '-c', {EMITS!r}]); os.wait()",
 }
 
 
@@ -72,8 +81,8 @@ def write(folder: Path, text: str) -> Path:
 
 
 def run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments in `folder`; it must succeed. OMP_NUM_THREADS as torchrun would set it."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+    """Run Python with these arguments in `folder`; it must succeed."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return done
@@ -87,23 +96,43 @@ def yielded(part: Part) -> int:
     return int((trace.events["kind"] == Kind.YIELDED).sum())
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_child_that_loads_is_a_part(name: str, tmp_path: Path) -> None:
-    write(tmp_path, PROGRAMS[name])
-    done = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
-    assert "no DataLoader was iterated" not in done.stderr and "Verdict" in done.stderr
-    found = parts(tmp_path / "trace")
-    assert sorted(map(yielded, found)) == ([5, 6] if name == "mp.spawn" else [5])
-    root = fmt.description(tmp_path / "trace")
-    for part in found:
-        assert part.path.parent == tmp_path / "trace" / "parts" and part.path.name == str(part.about["pid"])
-        assert part.about["pid"] != root["pid"] and part.about["host"] == root["host"] and part.rank is None
-        assert part.about["parent"] == root["pid"] or name in ("forkserver", "shell")
-        assert (part.about["stopped"] is None) == (name == "os.fork, os._exit")
-    assert len(Trace(tmp_path / "trace")) == 0
+def size_of(part: Part) -> int:
+    """Of the first dataset that it loaded."""
+    assert yielded(part) >= 0
+    return int(tracing.load(part.path).config(0)["dataset_size"])
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A program that starts a process in each of these ways: its trace, and its standard error."""
+    folder = tmp_path_factory.mktemp("family")
+    begin = "import torch.utils.data, torch.multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
+    write(folder, begin + "\n".join(textwrap.dedent(text) for text in PROGRAMS.values()))
+    return folder / "trace", run(folder, *TRACED, "train.py").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size", "batches"), PROGRAMS)
+def test_a_child_that_loads_is_a_part(name: str, size: int, batches: int, family: tuple[Path, str]) -> None:
+    directory, _ = family
+    root = fmt.description(directory)
+    (part,) = (part for part in parts(directory) if size_of(part) == size)
+    assert yielded(part) == batches
+    assert part.path.parent == directory / "parts" and part.path.name == str(part.about["pid"])
+    assert part.about["pid"] != root["pid"] and part.about["host"] == root["host"] and part.rank is None
+    assert part.about["parent"] == root["pid"] or name in ("forkserver", "shell")
+    assert (part.about["stopped"] is None) == (name == "os.fork, os._exit")
+
+
+@pytest.mark.slow
+def test_a_program_that_leaves_all_loading_to_children_is_no_part_itself(family: tuple[Path, str]) -> None:
+    directory, errors = family
+    assert len(parts(directory)) == len(PROGRAMS) and len(Trace(directory)) == 0
+    assert f"{len(PROGRAMS)} processes in trace" in errors and "Verdict" in errors and "no DataLoader" not in errors
 
 
 FORKS_WHILE_LOADING = """
+    from torch.utils.data import DataLoader
     iterator = iter(DataLoader(range(9), 3, num_workers=1))
     next(iterator)
     if (pid := os.fork()) == 0:
@@ -119,12 +148,12 @@ FORKS_WHILE_LOADING = """
 def test_a_child_forked_in_the_middle_of_an_epoch_is_not_mixed_with_its_parent(how: str, tmp_path: Path) -> None:
     if how == "run":
         write(tmp_path, FORKS_WHILE_LOADING)
-        run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+        forked(tmp_path, *TRACED, "train.py")
     else:
         record = "import tracing\nfrom tracing.recording.torch_loader.attach import everything\n"
         body = textwrap.indent(textwrap.dedent(FORKS_WHILE_LOADING), "    ")
         write(tmp_path, f"{record}with everything(), tracing.record('trace'):\n{body}")
-        run(tmp_path, "train.py")
+        forked(tmp_path, "train.py")
     found = parts(tmp_path / "trace")
     assert [yielded(part) for part in found] == [3, 9]
     assert found[0].path == tmp_path / "trace"
@@ -132,6 +161,7 @@ def test_a_child_forked_in_the_middle_of_an_epoch_is_not_mixed_with_its_parent(h
 
 
 NESTED = """
+    from torch.utils.data import DataLoader
     class Inner:
         def __len__(self): return 3
         def __getitem__(self, key): return len(list(DataLoader(range(4), 2)))
@@ -141,7 +171,7 @@ NESTED = """
 
 def test_a_loader_nested_in_a_worker_stays_in_its_mains_trace(tmp_path: Path) -> None:
     write(tmp_path, NESTED)
-    run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    forked(tmp_path, *TRACED, "train.py")
     assert [part.path for part in parts(tmp_path / "trace")] == [tmp_path / "trace"]
     assert len(tracing.load(tmp_path / "trace").loaders) == 4
 
@@ -157,7 +187,7 @@ def test_a_child_that_loads_nothing_imports_nothing(tmp_path: Path) -> None:
     write(tmp_path, f"subprocess.run([sys.executable, '-c', {child!r}], check=True)")
     path = os.pathsep.join([str(ROOT), str(tmp_path / "site")])
     alone = run(tmp_path, "train.py", PYTHONPATH=path)
-    traced = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py", PYTHONPATH=path)
+    traced = run(tmp_path, *TRACED, "train.py", PYTHONPATH=path)
     assert traced.stdout == alone.stdout and "runs" in alone.stdout
     assert "no DataLoader was iterated" in traced.stderr
     assert not (tmp_path / "trace" / "parts").exists()
@@ -166,60 +196,15 @@ def test_a_child_that_loads_nothing_imports_nothing(tmp_path: Path) -> None:
 def test_without_a_sitecustomize_of_the_users_none_is_missed(tmp_path: Path) -> None:
     child = "import sys; print(getattr(sys.modules.get('sitecustomize'), '__file__', None))"
     write(tmp_path, f"subprocess.run([sys.executable, '-c', {child!r}], check=True)")
-    assert run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py").stderr.startswith("tracing: no DataLoader")
+    assert run(tmp_path, *TRACED, "train.py").stderr.startswith("tracing: no DataLoader")
 
 
-# ---- ranks
-
-DDP = """
-    import torch.distributed
-    from torch.utils.data import DistributedSampler
-    torch.distributed.init_process_group("gloo")
-    sampler = DistributedSampler(range(10))
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        for _ in DataLoader(range(10), 1, sampler=sampler, num_workers=1):
-            pass
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        list(pool.map(load, [3] if torch.distributed.get_rank() == 1 else []))
-    torch.distributed.destroy_process_group()
-"""
-TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
-TRACED = ("-m", "tracing", "run", "-o", "trace")
-
-
-@pytest.mark.parametrize("command", [(*TORCHRUN, *TRACED, "train.py"), (*TRACED, *TORCHRUN, "train.py")])
-def test_ranks_are_parts_of_one_trace(command: tuple[str, ...], tmp_path: Path) -> None:
-    """Both ways round, and twice: the second launch replaces what the first one left. A rank's child is no rank."""
-    write(tmp_path, DDP)
-    for _ in range(2):
-        done = run(tmp_path, *command)
-        assert done.stderr.count("tracing: ") == 1, "one report"
-        assert "3 processes in trace: rank 0, rank 1, process " in done.stderr
-    first, second, child = parts(tmp_path / "trace")
-    assert [yielded(part) for part in (first, second, child)] == [10, 10, 3]
-    for rank, part in enumerate((first, second)):
-        about = part.about
-        assert (about["rank"], about["local_rank"], about["world_size"], about["restart"]) == (rank, rank, 2, 0)
-        assert part.path.name == f"rank{rank}-{about['pid']}" and about["stopped"] is not None
-    assert child.rank is None and child.about["parent"] == second.about["pid"]
-    assert not (tmp_path / "trace-2").exists()
-    assert tracing.load(tmp_path / "trace").path == first.path
-    assert (
-        tracing.load(tmp_path / "trace", part=1).path
-        == second.path
-        == tracing.load(tmp_path / "trace", part="rank 1").path
-    )
-    report = run(tmp_path, "-m", "tracing", "report", "trace", "--rank", "1")
-    assert report.stderr == f"rank 1 of trace; there are also rank 0, {child.name} (--rank, --part)\n"
-    assert "Verdict" in report.stdout
-    with pytest.raises(LookupError, match="no part 7, but rank 0, rank 1, process"):
-        tracing.load(tmp_path / "trace", part=7)
+# ---- ranks that no torchrun starts (those that it does: test_torchrun.py)
 
 
 def test_two_launches_at_once_have_a_trace_each(tmp_path: Path) -> None:
     """The first holds its trace until the second has ended."""
-    write(tmp_path, "print(os.environ['RANK'], flush=True); load(4, 0); sys.stdin.read()")
+    write(tmp_path, "print(os.environ['RANK'], flush=True); emit(4); sys.stdin.read()")
     shell = (
         "for rank in 0 1; do RANK=$rank WORLD_SIZE=2 MASTER_PORT=$1 $0 -m tracing run -o trace train.py & done; wait"
     )
@@ -239,21 +224,21 @@ def test_two_launches_at_once_have_a_trace_each(tmp_path: Path) -> None:
     assert second.returncode == 0 and errors.count("this one goes to trace-2") == 2
     assert first.communicate("", timeout=60)[1].count("Verdict") == errors.count("Verdict") == 1
     for directory in ("trace", "trace-2"):
-        assert [(part.rank, yielded(part)) for part in parts(tmp_path / directory)] == [(0, 4), (1, 4)]
+        assert [(part.rank, size_of(part)) for part in parts(tmp_path / directory)] == [(0, 4), (1, 4)]
 
 
 # ---- what is never touched
 
 
 def test_only_the_runs_own_parts_are_replaced(tmp_path: Path) -> None:
-    write(tmp_path, PROGRAMS["fork"])
-    run(tmp_path, *TRACED, "train.py")
+    write(tmp_path, IN_PROCESS.format("fork", "load", 5))
+    assert "Verdict" in forked(tmp_path, *TRACED, "train.py")[1]
     (old,) = parts(tmp_path / "trace")
     mine = tmp_path / "trace" / "parts" / "kept"
     with tracing.record(mine):
         pass
     (old.path / "notes.txt").write_text("precious")
-    run(tmp_path, *TRACED, "train.py")
+    forked(tmp_path, *TRACED, "train.py")
     assert tracing.load(mine).path == mine
     assert [path.name for path in old.path.iterdir()] == ["notes.txt"]
     assert [yielded(part) for part in parts(tmp_path / "trace")] == [5]
@@ -261,7 +246,7 @@ def test_only_the_runs_own_parts_are_replaced(tmp_path: Path) -> None:
 
 def test_a_trace_that_a_child_still_records_into_is_left_alone(tmp_path: Path) -> None:
     """The process that was run has ended; what it started has not."""
-    child = "import sys, loading; loading.load(5, 0); print(flush=True); sys.stdin.readline()"
+    child = "import sys, loading; loading.emit(5); print(flush=True); sys.stdin.readline()"
     started = f"subprocess.Popen([sys.executable, '-c', {child!r}], stdin=0, stdout=subprocess.PIPE)"
     write(tmp_path, f"p = {started}; p.stdout.readline()  # by then it has loaded")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
@@ -271,7 +256,7 @@ def test_a_trace_that_a_child_still_records_into_is_left_alone(tmp_path: Path) -
         assert first.wait(60) == 0
         with pytest.warns(UserWarning, match="is being recorded into"), tracing.record(tmp_path / "trace") as other:
             assert other.path == tmp_path / "trace-2"
-        assert [yielded(part) for part in parts(tmp_path / "trace")] == [5]
+        assert [size_of(part) for part in parts(tmp_path / "trace")] == [5]
     finally:
         first.communicate("\n", timeout=60)
 
@@ -291,7 +276,7 @@ def test_what_another_machine_records_into_is_left_alone(tmp_path: Path) -> None
 OWN = "{'PATH': '/nowhere', 'PYTHONPATH': PACKAGES}"
 REPLACED = "{**os.environ, 'PYTHONPATH': PACKAGES}"
 SEEN_ANYWAY = f"""
-    code = {CHILD!r}
+    code = {EMITS!r}
     subprocess.run([sys.executable, '-c', code], env={REPLACED}, check=True)
     subprocess.run(['sh', '-c', sys.executable + ' -c ' + repr(code)], env={REPLACED}, check=True)
     os.waitpid(os.posix_spawn(sys.executable, [sys.executable, '-c', code], {REPLACED}), 0)
@@ -322,7 +307,7 @@ def test_children_with_another_pythonpath_are_parts(tmp_path: Path) -> None:
     """And so is what starts their samplers of memory, which no flag hides: it loads nothing."""
     write_with_nil(tmp_path, SEEN_ANYWAY)
     done = run(tmp_path, "-m", "tracing", "run", "--memory", "-o", "trace", "train.py")
-    assert [yielded(part) for part in parts(tmp_path / "trace")] == [5] * 6, done.stderr
+    assert [size_of(part) for part in parts(tmp_path / "trace")] == [10] * 6, done.stderr
     assert done.stdout == "customised\n"
     assert tracing.load(tmp_path / "trace").lacks == []
 
@@ -330,8 +315,7 @@ def test_children_with_another_pythonpath_are_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("flag", "method"), [("-E", "spawn"), ("-I", "forkserver"), ("-S", "spawn")])
 def test_what_multiprocessing_starts_is_a_part_whatever_pythons_flags(flag: str, method: str, tmp_path: Path) -> None:
     """It passes them on to its children. (Without its site-packages Python must be told where they are.)"""
-    start = f"p = multiprocessing.get_context('{method}').Process(target=load, args=(5,)); p.start(); p.join()"
-    train = write(tmp_path, start)
+    train = write(tmp_path, IN_PROCESS.format(method, "emit", 5))
     code = f"""
         import sys
         sys.path[:0] = {[str(ROOT), str(tmp_path), *site.getsitepackages()]!r}
@@ -340,11 +324,11 @@ def test_what_multiprocessing_starts_is_a_part_whatever_pythons_flags(flag: str,
     """
     (tmp_path / "start.py").write_text(textwrap.dedent(code))
     done = run(tmp_path, flag, "start.py")
-    assert [yielded(part) for part in parts(tmp_path / "trace")] == [5], done.stderr
+    assert [size_of(part) for part in parts(tmp_path / "trace")] == [5], done.stderr
     assert tracing.load(tmp_path / "trace").lacks == []
 
 
-LOADS_AND_STARTS = "import loading as x; x.os.system(x.sys.executable + ' -I nil.py')"
+LOADS_AND_STARTS = "import loading as x, minidl.events; x.os.system(x.sys.executable + ' -I nil.py')"
 UNSEEN = {  # program -> how the report names it
     "by flags": {
         "subprocess.run([sys.executable, '-W', 'ignore', '-sE', 'nil.py'])": "-sE nil.py`) was started with -E",
@@ -369,11 +353,11 @@ UNSEEN = {  # program -> how the report names it
 
 @pytest.mark.parametrize("how", UNSEEN)
 def test_children_that_cannot_be_seen_are_named(how: str, tmp_path: Path) -> None:
-    write_with_nil(tmp_path, "\n".join([*UNSEEN[how], "load(3, 0)"]))
-    done = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    write_with_nil(tmp_path, "\n".join([*UNSEEN[how], "emit(3)"]))
+    done = run(tmp_path, *TRACED, "train.py")
     assert done.stdout == "ran\n" * 4
     lacks = tracing.load(tmp_path / "trace").lacks
-    report = " ".join(run(tmp_path, "-m", "tracing", "report", "trace").stdout.split())
+    report = " ".join(str(tracing.report(tracing.load(tmp_path / "trace"))).split())
     for sentence, words in zip(lacks, UNSEEN[how].values(), strict=True):
         assert words in sentence and sentence in report
 
@@ -386,18 +370,21 @@ def test_what_did_not_start_or_was_only_asked_its_version_is_not_named(tmp_path:
                 start()
             except FileNotFoundError:
                 pass
-        load(3, 0)
+        emit(3)
     """
     write(tmp_path, asked)
-    run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    run(tmp_path, *TRACED, "train.py")
     assert tracing.load(tmp_path / "trace").lacks == []
 
 
 def test_a_child_that_was_not_seen_is_not_said_to_be_one_ranks(tmp_path: Path) -> None:
     """A report of several processes names it above them all, and keeps the verdict of each."""
-    write(tmp_path, f"for n in '12': subprocess.run([sys.executable, '-c', {CHILD!r}])\nos.system('python3 -I -c 0')")
-    run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
-    text = run(tmp_path, "-m", "tracing", "report", "trace").stdout
+    write(
+        tmp_path,
+        f"for n in '12': subprocess.run([sys.executable, '-c', {EMITS!r}])\nos.system('python3 -I -c 0')",
+    )
+    run(tmp_path, *TRACED, "train.py")
+    text, _ = forked(tmp_path, "-m", "tracing", "report", "trace")
     assert text.startswith("Note: A child (`python3 -I -c 0`) was started with -I") and text.count("A child") == 1
 
 
@@ -421,7 +408,7 @@ def test_a_shells_commands_are_read_as_it_reads_them(text: str, named: str | Non
 
 def test_a_trace_without_loaders_names_the_children_that_may_have_had_some(tmp_path: Path) -> None:
     write(tmp_path, "for n in range(20): subprocess.run([sys.executable, '-I', '-c', f'print({n})'], check=True)")
-    done = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    done = run(tmp_path, *TRACED, "train.py")
     assert done.stdout.split() == [str(n) for n in range(20)]
     assert "trace is empty. A child (" in done.stderr and done.stderr.count("was started with -I") == 4
     assert "More children were started in such a way" in done.stderr

@@ -50,9 +50,24 @@ def until(found: object) -> None:
         time.sleep(0.005)
 
 
+class UntilSampled(minidl.Dataset[int]):
+    """Each sample waits until its process has been sampled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        until(lambda: os.getpid() in tracing.load(self.path).samples["pid"])
+        return index
+
+
 def test_each_process_is_sampled_from_its_first_event_to_its_end(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run"):
-        assert len(list(minidl.DataLoader(range(8), num_workers=2, multiprocessing_context="fork"))) == 8
+        dataset = UntilSampled(tmp_path / "run")
+        assert len(list(minidl.DataLoader(dataset, num_workers=2, multiprocessing_context="fork"))) == 8
         begin = time.process_time_ns()
         while time.process_time_ns() < begin + 50_000_000:
             pass
@@ -228,9 +243,12 @@ def test_if_it_cannot_write_the_program_runs_on(tmp_path: Path, monkeypatch: pyt
     assert watch.begin(tmp_path / "nowhere" / "events-1-0.bin", str).__class__ is watch.NoWatch
 
 
-def test_a_thread_that_gives_the_lock_up_often_does_not_keep_the_watch_waiting(tmp_path: Path) -> None:
+def test_a_thread_that_gives_the_lock_up_often_does_not_keep_the_watch_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As training does with num_workers=0: every millisecond or so an operation gives Python's lock up for a moment, in
     which the thread that waits for it is woken, and comes too late. (Without `give_turn` it waits for a second.)"""
+    monkeypatch.setattr(watch, "COST", 100)  # a sample each tenth of a second
     with tracing.record(tmp_path / "run"):
         emit(Kind.ASKED)
         usage = next((tmp_path / "run").glob("usage-*"))

@@ -25,7 +25,6 @@ from tracing.trace import memory
 from tracing.views.timeline.memory_strips import LineEnd, covered, joined
 
 pytestmark = [
-    pytest.mark.alone,
     pytest.mark.timeout(60),
     pytest.mark.skipif(sys.platform != "linux", reason="memory is sampled from /proc"),
 ]
@@ -34,17 +33,10 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Trace]:
-    """run("objects") is the trace of that load; each is recorded once."""
-    traces: dict[str, tracing.Trace] = {}
-
-    def of(name: str) -> tracing.Trace:
-        if name not in traces:
-            path = tmp_path_factory.mktemp(name) / "run.trace"
-            subprocess.run([sys.executable, "-m", "tests.tracing.memory_loads", name, path], cwd=ROOT, timeout=50)
-            traces[name] = tracing.load(path)
-        return traces[name]
-
-    return of
+    """run("objects") is the trace of that load."""
+    folder = tmp_path_factory.mktemp("memory")
+    subprocess.run([sys.executable, "-m", "tests.tracing.memory_loads", folder], cwd=ROOT, timeout=50, check=True)
+    return {path.name: tracing.load(path) for path in folder.iterdir()}.__getitem__
 
 
 def warned(trace: tracing.Trace) -> str:
@@ -54,6 +46,7 @@ def warned(trace: tracing.Trace) -> str:
 # ---- what is sampled
 
 
+@pytest.mark.slow
 def test_main_and_its_workers_are_sampled(run: Callable[[str], tracing.Trace]) -> None:
     trace = run("kept")
     samples = trace.memory
@@ -78,14 +71,16 @@ def test_a_sample_holds_what_psutil_finds() -> None:
     assert most_files == process.rlimit(psutil.RLIMIT_NOFILE)[0] and most_mappings > 1000
 
 
+@pytest.mark.slow
 def test_each_batch_that_is_kept_is_a_mapping_and_an_open_file(run: Callable[[str], tracing.Trace]) -> None:
     samples = memory.sampled_processes(run("kept"))[0].samples
     yields = run("kept").events["time"][run("kept").events["kind"] == Kind.YIELDED]
     had = np.searchsorted(yields, samples["time"])  # batches, by then
-    going_on = (had > 0) & (had < len(yields))
+    quiet = (np.diff(had, prepend=-1) == 0) & (had > 0) & (had < len(yields))  # no batch came during the sample
     for field in ("shared_mappings", "open_files"):
-        more = np.diff(samples[field][going_on])
-        assert len(more) >= 2 and abs(more - np.diff(had[going_on])).max() <= 8  # some are sampled while they come
+        more = np.diff(samples[field][quiet])
+        assert len(more) >= 2 and abs(more - np.diff(had[quiet])).max() <= 2
+    assert len(set(had[quiet].tolist())) >= 2
     assert memory.sampled_processes(run("copied"))[0].samples["shared_mappings"].max() < 30
 
 
@@ -99,12 +94,14 @@ def test_without_memory_there_are_no_samples(tmp_path: Path) -> None:
 # ---- what is warned of
 
 
+@pytest.mark.slow
 def test_python_objects_are_copied_and_an_array_is_not(run: Callable[[str], tracing.Trace]) -> None:
     assert "Worker 0's private memory grew by" in warned(run("objects")) and "reference count" in warned(run("objects"))
     assert warned(run("array")) == ""
 
 
 @pytest.mark.parametrize("third", [0.49, 0.51])
+@pytest.mark.slow
 def test_the_middle_of_a_life_does_not_depend_on_when_it_was_sampled(
     run: Callable[[str], tracing.Trace], third: float
 ) -> None:
@@ -118,10 +115,12 @@ def test_the_middle_of_a_life_does_not_depend_on_when_it_was_sampled(
     assert "private memory grew by 95 MB" in memory.growth_warning(trace, worker._replace(samples=samples))
 
 
+@pytest.mark.slow
 def test_a_cache_is_not_taken_for_copies(run: Callable[[str], tracing.Trace]) -> None:
     assert "It keeps what it makes" in warned(run("caching")) and "reference count" not in warned(run("caching"))
 
 
+@pytest.mark.slow
 def test_a_main_that_keeps_batches_gets_a_warning_before_the_limit(run: Callable[[str], tracing.Trace]) -> None:
     warning = warned(run("kept"))
     assert "Main holds 1.0 more" in warning and "keep copies instead" in warning
@@ -132,6 +131,7 @@ def test_a_main_that_keeps_batches_gets_a_warning_before_the_limit(run: Callable
     assert warned(run("copied")) == ""
 
 
+@pytest.mark.slow
 def test_the_report_has_the_warnings(run: Callable[[str], tracing.Trace]) -> None:
     assert memory.warnings(run("objects"))[0] in tracing.report(run("objects")).notes
 
@@ -139,6 +139,7 @@ def test_the_report_has_the_warnings(run: Callable[[str], tracing.Trace]) -> Non
 # ---- how it ends
 
 
+@pytest.mark.slow
 def test_the_samples_of_a_killed_main_are_kept(run: Callable[[str], tracing.Trace]) -> None:
     """And the sampler has ended by itself."""
     trace = run("killed")
@@ -160,6 +161,7 @@ def sampler_of(trace: tracing.Trace) -> psutil.Process | None:
     return None
 
 
+@pytest.mark.slow
 def test_an_unfinished_sample_is_left_out(run: Callable[[str], tracing.Trace], tmp_path: Path) -> None:
     whole = run("kept").memory
     (tmp_path / fmt.MEMORY).write_bytes((run("kept").path / fmt.MEMORY).read_bytes()[:-7])
@@ -179,6 +181,7 @@ def test_ctrl_c_does_not_stop_the_sampler(tmp_path: Path) -> None:
 # ---- in the timeline
 
 
+@pytest.mark.slow
 def test_the_timeline_draws_the_samples(run: Callable[[str], tracing.Trace]) -> None:
     trace = run("kept")
     figure = tracing.timeline(trace)

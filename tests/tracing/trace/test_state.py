@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -11,17 +12,23 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.loads import LOADS
 from tests.tracing.trace.slow_replay import replay
-from tracing.trace.state import MainStatus, PinStatus, TaskStatus, WorkerStatus
+from tracing.trace.state import MainStatus, PinStatus, State, TaskStatus, WorkerStatus
 
 Recorded = Callable[[str], tracing.Trace]
+States = Callable[[str], list[State]]
+
+
+@pytest.fixture(scope="module")
+def states(recorded: Recorded) -> States:
+    """states("pinned") are those after each event of that load."""
+    return functools.cache(lambda name: [recorded(name).state(k) for k in range(len(recorded(name)))])
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_every_state_is_what_the_slow_replay_finds(recorded: Recorded, name: str) -> None:
+def test_every_state_is_what_the_slow_replay_finds(recorded: Recorded, states: States, name: str) -> None:
     trace = recorded(name)
     assert len(trace) > 50
-    for k, expected in enumerate(replay(trace)):
-        found = trace.state(k)
+    for k, (expected, found) in enumerate(zip(replay(trace), states(name), strict=True)):
         assert (found.k, found.time) == (k, trace.events["time"][k])
         assert found.loaders
         for loader in found.loaders:
@@ -32,12 +39,11 @@ def test_every_state_is_what_the_slow_replay_finds(recorded: Recorded, name: str
         assert shown >= {number for number, each in expected.items() if each.alive and each.num_workers}
 
 
-def test_every_status_is_seen_somewhere(recorded: Recorded) -> None:
+def test_every_status_is_seen_somewhere(states: States) -> None:
     seen = set()
     for name in LOADS:
-        trace = recorded(name)
-        for k in range(len(trace)):
-            for loader in trace.state(k).loaders:
+        for state in states(name):
+            for loader in state.loaders:
                 seen |= {loader.main.status, loader.pin_thread.status}
                 seen |= {worker.status for worker in loader.workers}
                 seen |= {task.status for task in loader.task_info.values()}

@@ -5,7 +5,6 @@ Each class here does what one library or many a user does, and nothing else."""
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 import queue
 import subprocess
@@ -26,6 +25,7 @@ from torch.utils.data.dataloader import (  # before anything is attached: as a p
 
 import tracing
 from minidl.events import Kind
+from tests.tracing.forked import forked
 from tests.tracing.loads import Numbers
 from tracing.recording.torch_loader.attach import attach, everything
 
@@ -235,11 +235,8 @@ if __name__ == "__main__":
         assert process.exitcode == 0
 """
     (tmp_path / "train.py").write_text(program)
-    run = [sys.executable, "-m", "tracing", "run", "-o", str(tmp_path / "trace"), str(tmp_path / "train.py")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=50)
-    assert ended.returncode == 0, ended.stderr
-    assert "Note: Threaded has iterators of its own" in ended.stderr and "Generating has" not in ended.stderr
+    _, told = forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    assert "Note: Threaded has iterators of its own" in told and "Generating has" not in told
     assert tracing.load(tmp_path / "trace").loaders[0].config["loader"] == "Generating"
 
 
