@@ -44,7 +44,7 @@ PRINTED = {
 
 @pytest.fixture(scope="module")
 def mains() -> Iterator[Mains]:
-    mains = Mains()
+    mains = Mains("tests.tracing.ready")
     yield mains
     assert mains.forker.stdin is not None
     mains.forker.stdin.close()

@@ -85,7 +85,7 @@ def shortly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def mains() -> Iterator[Mains]:
-    mains = Mains()
+    mains = Mains("tests.tracing.ready")
     yield mains
     assert mains.forker.stdin is not None
     mains.forker.stdin.close()

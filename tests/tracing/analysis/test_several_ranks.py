@@ -7,7 +7,6 @@ import dataclasses
 import io
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import tracing
+from tests.tracing.ranks import main as record
 from tracing.__main__ import main
 from tracing.analysis.check.ranks import AUDITS
 from tracing.analysis.report.hold_up import BETWEEN, LOADER, STEP
@@ -27,21 +27,19 @@ from tracing.trace.ranks import open_ranks
 from tracing.views.live.live import watch
 from tracing.views.live.ranks import Processes
 
-ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked")]
 
 Recorded = Callable[[str], Path]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """ranks("slow") is the run of that program."""
     folder = tmp_path_factory.mktemp("ranks")
 
     def of(name: str) -> Path:
         if not (folder / name).exists():
-            command = [sys.executable, "-m", "tests.tracing.ranks", str(folder), name]
-            subprocess.run(command, cwd=ROOT, check=True, timeout=90)
+            record(folder, [name])
         return folder / name
 
     return of
