@@ -61,11 +61,13 @@ IN_SECONDS = STUCK[1], STUCK[5]  # with the limits as they are; the others with 
 
 
 RUN = """
-import sys
+import gc, sys
 from tracing.__main__ import main
 from tracing.recording import watch
 watch.STUCK, watch.LONGEST = {looks}
-sys.exit(main(["run", "-o", {directory!r}, {program!r}, *{args!r}]))
+status = main(["run", "-o", {directory!r}, {program!r}, *{args!r}])
+gc.freeze()  # what the forker had frozen, and the run has not left so
+sys.exit(status)
 """
 SHORT = {  # In place of seconds: how long something must last to be noticed. The processes look as often.
     (patience, "FLOOR_ENDED"): 400_000_000,
