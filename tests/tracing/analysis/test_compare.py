@@ -20,7 +20,6 @@ from tests.tracing import report_loads as loads
 from tracing import compare
 
 pytestmark = [
-    pytest.mark.alone,
     pytest.mark.timeout(60),
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
 ]

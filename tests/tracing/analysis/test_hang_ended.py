@@ -168,9 +168,12 @@ def test_what_it_hung_in_leads_the_report(
     blamed = hang.links[-1].line
     assert blamed is not None and (blamed.file, blamed.line) == (str(PROGRAM), line)
     first = " ".join(" ".join(report.first_lines()).split())
+    assert "It was stuck: main " in first or how != "Ctrl-C"
     assert f"stuck.py:{line}, " in first and f"Look at {PROGRAM}:{line}" in first
     for each in report.loaders:
-        assert each.hung and len(each.next) == 1 and each.next[0].startswith("Solve that first. ")
+        assert each.hung and each.verdict_line.startswith("The run hung: see the note. Until then, ")
+        [advice] = each.next
+        assert advice.startswith("Solve that first. ") and "save" not in advice
 
 
 @pytest.mark.parametrize("where", ["c", "unsent"])
