@@ -105,6 +105,7 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
             assert link.who.startswith("worker") and link.who not in {other.who for other in hang.links}
 
 
+@pytest.mark.slow
 def test_check_prints_all_of_it_and_the_report_the_gist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, WAITS) as (trace, hang, pid):
         worker = hang.links[1]

@@ -65,10 +65,11 @@ def report_of_failure(
 SENTENCE = "moving batches as torch does cost main"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", [minidl, ATTACHED])
 def test_it_is_said_of_batches_that_move_as_torch_moves_them(tmp_path: Path, package: Any) -> None:
     options = {"transport": "torch"} if package is minidl else {}
-    trace = loads.record(tmp_path / "run", Samples(30, loads.many_leaves), package=package, **options, num_workers=1)
+    trace = loads.record(tmp_path / "run", Samples(20, loads.many_leaves), package=package, **options, num_workers=1)
     loader = report_of_one(trace)
     measures = _measures(trace)
     assert moving.matters(measures)
@@ -129,13 +130,14 @@ def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
     assert cores_used(_measures(trace)) == pytest.approx(cpu / wall)
 
 
-@pytest.mark.parametrize(("cores", "answered"), [(64, False), (1, True)])
-def test_torchs_warning_is_answered_where_it_would_appear(tmp_path: Path, cores: int, answered: bool) -> None:
+def test_torchs_warning_is_answered_where_it_would_appear(tmp_path: Path) -> None:
     trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.01, num_workers=1)
-    trace.about["cpus"] = cores
-    assert ("torch's warning" in " ".join(tracing.report(trace).loaders[0].next)) is answered
+    for cores, answered in ((64, False), (1, True)):
+        trace.about["cpus"] = cores
+        assert ("torch's warning" in " ".join(tracing.report(trace).loaders[0].next)) is answered
 
 
+@pytest.mark.slow
 def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp_path: Path) -> None:
     """Four workers that start one after the other, and then are more than enough."""
     options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later, "collate_fn": list}
@@ -156,8 +158,9 @@ def test_workers_that_compute_and_wait_can_be_more_than_the_cores(tmp_path: Path
     assert any(advice.startswith("They compute, and wait for storage") for advice in loader.next)
 
 
+@pytest.mark.slow
 def test_training_that_takes_nearly_all_of_the_time_is_the_limit_whatever_else_costs_some(tmp_path: Path) -> None:
-    options = {"num_workers": 2, "sampler": loads.SlowSampler(), "collate_fn": list}  # 10 ms a key, 10 % of a step
+    options = {"num_workers": 2, "sampler": loads.SlowSampler(30), "collate_fn": list}  # 10 ms a key, 10 % of a step
     (loader,) = tracing.report(
         loads.record(tmp_path / "run.trace", Samples(30, loads.quick), step=0.1, **options)
     ).loaders
@@ -186,6 +189,7 @@ def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> No
     assert loader.next[-1].startswith(f"Also, {other.value}: ")
 
 
+@pytest.mark.slow
 def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None:
     few, more = (
         _measures(
@@ -198,6 +202,7 @@ def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None
     assert gain == pytest.approx(_running(few) - _running(more), rel=0.4)
 
 
+@pytest.mark.slow
 def test_a_long_start_up_of_a_healthy_load_comes_with_its_excuse(tmp_path: Path) -> None:
     options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
     trace = loads.record(tmp_path / "run.trace", Samples(30, loads.quick), **options)

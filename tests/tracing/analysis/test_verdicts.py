@@ -36,6 +36,10 @@ pytestmark = [
 ]
 
 FEEDERS = (Kind.SEND_BEGIN, Kind.SENT, Kind.FEEDER_BEGIN, Kind.FEEDER_END, Kind.FEEDER_JOINED, Kind.CLOSED)
+# What a spawned worker spends on its imports, a second of a core, decides what persistent workers would save.
+EACH_CAUSE = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.alone] * (name == "imports at unpickling")) for name in CAUSES]
+)
 DRAWN = ("one in ten is slow", "imports at unpickling", "a worker slow to exit", "no workers")  # most of the time
 DURATION = re.compile(r"\b\d[\d.]* (?:ns|µs|ms|s|min|h)\b")
 BATCH = re.compile(r"batch (\d+)\b(?![.\d]* (?:ns|µs|ms|s)\b)(?: on worker (\d+))?")
@@ -76,7 +80,8 @@ def judged(found: tracing.Report, name: str) -> LoaderReport:
 # ---- the right cause, and what to do
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@pytest.mark.slow  # records each of them
+@EACH_CAUSE
 def test_names_the_cause_and_what_to_do(reported: Callable[[str], tracing.Report], name: str) -> None:
     loader = judged(reported(name), name)
     verdict = CAUSES[name].verdict
@@ -91,7 +96,7 @@ def test_torchs_own_loader_is_judged_the_same(tmp_path: Path, name: str) -> None
     judged(tracing.report(trace), name)
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@EACH_CAUSE
 def test_events_of_feeders_are_not_needed(caused: Callable[[str], tracing.Trace], tmp_path: Path, name: str) -> None:
     """torch's emit none. The verdict is the same without them, and what is unknown is left out."""
     whole = caused(name)
@@ -122,7 +127,7 @@ def without(trace: tracing.Trace, kinds: tuple[Kind, ...], directory: Path) -> t
 # ---- the numbers
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@EACH_CAUSE
 def test_every_number_of_a_reason_is_what_its_events_show(
     caused: Callable[[str], tracing.Trace], reported: Callable[[str], tracing.Report], name: str
 ) -> None:
@@ -170,7 +175,7 @@ def shares(lengths: dict[int, np.ndarray]) -> set[str]:
     return {f"{one / max(1, other):.0%}" for one in sums for other in sums}
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@EACH_CAUSE
 def test_stretches_do_not_overlap_within_a_thread(
     caused: Callable[[str], tracing.Trace], reported: Callable[[str], tracing.Report], name: str
 ) -> None:
@@ -183,7 +188,7 @@ def test_stretches_do_not_overlap_within_a_thread(
     assert sum(loader.causes_ns.values()) + loader.main_ns["training"] <= measures.total
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@EACH_CAUSE
 def test_the_command_at_the_end_shows_the_evidence(
     caused: Callable[[str], tracing.Trace],
     reported: Callable[[str], tracing.Report],
@@ -218,6 +223,7 @@ def looks(text: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("Look ")]
 
 
+@pytest.mark.slow
 def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two epochs, each with a loader to train and one to validate: the second has fewer batches."""
     with tracing.record(tmp_path / "run.trace"):
@@ -238,6 +244,7 @@ def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeyp
         main(words[3:])
 
 
+@pytest.mark.slow
 def test_one_bad_batch_of_many_is_where_the_report_and_the_timeline_point(tmp_path: Path) -> None:
     """Whatever costs most all together: there is nothing worse to see than the one long wait."""
     with tracing.record(tmp_path / "run.trace"):
