@@ -24,9 +24,9 @@ class Simulated:
     grown: float  # megabytes of resident memory more than after the warm-up
 
 
-def measure(schedules: int) -> Simulated:
-    """Run `schedules` random ones, without faults (a run that is cut short takes less), and all with two delays."""
-    explore_by_chance(load, WARM_UP, draws=False)
+def measure(schedules: int, delays: int = 2) -> Simulated:
+    """Run `schedules` random ones, without faults (a run that is cut short takes less), and all with so many delays."""
+    explore_by_chance(load, min(WARM_UP, schedules), draws=False)
     gc.collect()
     process = psutil.Process()
     before, begin = process.memory_info().rss, perf_counter()
@@ -35,5 +35,5 @@ def measure(schedules: int) -> Simulated:
     gc.collect()
     grown = (process.memory_info().rss - before) / 1e6
     begin = perf_counter()
-    found = explore(load, delays=2, draws=False)
+    found = explore(load, delays=delays, draws=False)
     return Simulated(schedules, seconds, found.schedules / (perf_counter() - begin), grown)

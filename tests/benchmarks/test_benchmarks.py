@@ -96,6 +96,7 @@ def test_recording_is_compared_and_read_back(tmp_path: Path) -> None:
     assert reading.state > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_whole_programs_are_compared_with_and_without_a_recording() -> None:
     taken = overhead.measure(1.0, workers=1, seconds=0.05, turns=1)
@@ -128,6 +129,7 @@ def test_a_page_keeps_what_is_around_the_markers() -> None:
             between_markers(damaged, text, "speeds")
 
 
+@pytest.mark.slow
 def test_a_live_view_is_watched(tmp_path: Path) -> None:
     taken = watching.watch(tmp_path / "run.trace", seconds=0.5)
     assert 0 < taken.share < 1
@@ -136,6 +138,6 @@ def test_a_live_view_is_watched(tmp_path: Path) -> None:
 
 
 def test_schedules_are_counted() -> None:
-    taken = simulating.measure(100)
-    assert taken.schedules == 100
+    taken = simulating.measure(50, delays=1)
+    assert taken.schedules == 50
     assert min(taken.seconds, taken.exhausted) > 0

@@ -15,13 +15,13 @@ from torch.utils.data import DataLoader
 
 class Waits(list):
     def __getitem__(self, key):
-        time.sleep(0.1)
+        time.sleep(0.08)
         return key
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--options", type=json.loads, default={})
-    list(DataLoader(Waits(range(30)), **{"num_workers": 1} | parser.parse_args().options))
+    list(DataLoader(Waits(range(20)), **{"num_workers": 1} | parser.parse_args().options))
 
 if __name__ == "__main__":
     main()
@@ -74,9 +74,11 @@ def test_a_load_that_fails_is_reported(tmp_path: Path) -> None:
     assert one.why.startswith("FAILED: ") and one.verdict == "no promise"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_real_load_runs_with_what_was_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "TURNS", 1)
+    monkeypatch.setattr(measuring, "KINDS", 1)
     script = tmp_path / "01_waits.py"
     script.write_text(WAITS)
     found = measure(script)

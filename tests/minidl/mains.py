@@ -6,6 +6,8 @@ is the folder with its `program`, one line out its pid; the line "wait" is answe
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -25,10 +27,11 @@ ROOT = Path(minidl.__file__).parents[1]
 
 
 class Mains:
-    """Starts mains; see tests/minidl/mains.py. `pid` is that of the latest, and of its session."""
+    """Starts mains; see tests/minidl/mains.py. `pid` is that of the latest, and of its session. `modules` are imported
+    before all of them."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.minidl.mains"]
+    def __init__(self, *modules: str) -> None:
+        command = [sys.executable, "-m", "tests.minidl.mains", *modules]
         self.forker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.pid = 0
 
@@ -113,6 +116,10 @@ def serve() -> Path:
 
 
 if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a main that exits looks through what is its own: through all of torch it takes half a second
     FOLDER = serve()
     warnings.simplefilter("ignore")
     shutdown.PATIENCE = 0.5

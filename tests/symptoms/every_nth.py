@@ -17,7 +17,7 @@ class Remote(Dataset):
         return 32
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(0.02)  # storage that takes its time
+        time.sleep(0.04)  # storage that takes its time
         return index
 
 
@@ -26,7 +26,7 @@ if __name__ == "__main__":
     loader = DataLoader(Remote(), batch_size=2, num_workers=workers, persistent_workers=True)
     # A worker that is late once stays just as late while main waits for every batch. At the end of an epoch main has
     # waited for all of them, so the workers begin the next one together.
-    for epoch in range(10):
+    for epoch in range(6):
         waits = []
         iterator = iter(loader)
         for _ in range(len(loader)):

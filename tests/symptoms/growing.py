@@ -11,7 +11,7 @@ import sys
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-SIZE = 3_000_000
+SIZE = 2_000_000
 
 
 class Names(Dataset):

@@ -1,8 +1,8 @@
 """The program stops in the middle of an epoch
 
 In a worker, collate_fn waits for a lock that the worker holds already: a word that is not known is added by a function
-that takes the lock again. Main waits for the worker for ever; here you press Ctrl-C after four seconds. The cure is a
-lock that its holder can take again.
+that takes the lock again. Main waits for the worker for ever; here you press Ctrl-C after two and a half seconds. The
+cure is a lock that its holder can take again.
 """
 
 import os
@@ -27,7 +27,7 @@ def collate(words: list[str]) -> list[int]:
 
 
 if __name__ == "__main__":
-    timer = threading.Timer(4, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(2.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     words = [f"word {n}" for n in range(40)]
     batches = list(DataLoader(words, batch_size=4, num_workers=1, collate_fn=collate))  # type: ignore[arg-type]

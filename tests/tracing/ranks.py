@@ -1,6 +1,6 @@
 """Small trainings on several ranks, by gloo, each rank recorded into a part of one run.
 
-    python -m tests.tracing.ranks DIR NAME …     records them into DIR/NAME
+    python -m tests.tracing.ranks DIR NAME …     records them into DIR/NAME, as main() does
 
 Each is a function of its rank. All are forked from one process: torch is imported once.
 """

@@ -234,7 +234,7 @@ CAUSES = {
         {"step": 0.03, "collate_fn": list},
     ),
     "samples that compute": Cause(
-        Verdict.CORES, "ake the samples cheaper", ("used a core for",), Samples(720, computes),
+        Verdict.CORES, "ake the samples cheaper", ("used a core for",), Samples(320, computes),
         {"batch_size": 4, "num_workers": 4, "collate_fn": list, "in_order": False}, cores=1,
     ),
     "samples that wait": Cause(

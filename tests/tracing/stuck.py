@@ -1,6 +1,5 @@
 """A training program that stops somewhere: `stuck.py LOADER WHERE`. The line is marked. With WHERE "nowhere" it goes on
-for ever, with "break", "evaluates" or
-"prepares" it ends."""
+for ever, with "break", "evaluates" or "prepares" it ends."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def main() -> None:
     if blocks("before") or blocks(f"before, rank {os.environ.get('RANK')}"):
         never.wait()  # stuck: before
     if where == "prepares":
-        time.sleep(3)
+        time.sleep(1)
     options: dict[str, Any] = {
         "num_workers": 0 if where == "dataset" else 2, "sampler": Sampler(), "collate_fn": collate,
     }  # fmt: skip
@@ -89,7 +88,7 @@ def main() -> None:
     if blocks("evaluation"):
         never.wait()  # stuck: evaluation
     if where == "evaluates":
-        time.sleep(3)
+        time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from tests.tracing import report_loads as loads
 from tracing import compare
 
 pytestmark = [
-    pytest.mark.alone,
     pytest.mark.timeout(60),
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
 ]
@@ -62,13 +61,15 @@ def test_a_run_does_not_differ_from_itself(plain: tracing.Trace) -> None:
     assert found.sentence().endswith("the same keys in the same order.")
 
 
+@pytest.mark.slow
 def test_cheaper_samples_make_a_run_faster(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
-    found = compare(run(sample=0.09), plain).loaders[0]
+    slower = run(sample=0.09)
+    found = compare(slower, plain).loaders[0]
     assert found.real and 2 < found.faster < 4.5
     [fetch] = [change for change in found.stages if change.name == "fetch"]
     assert fetch.real and fetch.before == pytest.approx(180e6, rel=0.3) and fetch.after == pytest.approx(60e6, rel=0.3)
     assert str(fetch) in found.sentence() and "× as fast" in found.sentence()
-    back = compare(plain, run(sample=0.09)).loaders[0]
+    back = compare(plain, slower).loaders[0]
     assert back.faster < 1 and "× as slow" in back.sentence()
 
 
@@ -106,6 +107,7 @@ class Sleeping(minidl.Dataset[int]):
         return key
 
 
+@pytest.mark.slow
 def test_a_slower_training_step_is_named(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
     found = compare(plain, run(step=0.1)).loaders[0]
     assert found.real and found.faster < 0.6
@@ -117,11 +119,12 @@ def test_a_slower_training_step_is_named(run: Callable[..., tracing.Trace], plai
 
 def test_the_first_batch_of_different_keys_is_named(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
     order = [*range(6), 7, 6, *range(8, 2 * BATCHES)]
-    found = compare(plain, run(sampler=order)).loaders[0]
+    comparison = compare(plain, run(sampler=order))
+    found = comparison.loaders[0]
     assert found.keys is not None and found.batches_compared == BATCHES
     assert (found.keys.epoch, found.keys.batch, found.keys.before, found.keys.after) == (0, 3, [6, 7], [7, 6])
     assert "the two drew different keys" in found.sentence()
-    assert "from batch 3 of epoch 0 on" in str(compare(plain, run(sampler=order)))
+    assert "from batch 3 of epoch 0 on" in str(comparison)
 
 
 def test_runs_of_different_length_are_compared_by_batch(

@@ -117,6 +117,7 @@ def test_the_slow_worker_is_named(tmp_path: Path, package: Any) -> None:
     assert any("It waits" in advice for advice in loader.next)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_batch", [True, False], ids=["a queue", "a share each"])
 def test_workers_that_wait_for_each_other_are_not_to_be_more(tmp_path: Path, whole_batch: bool) -> None:
     options = {"num_workers": 4, "batch_size": 4, "epochs": 6, "persistent_workers": True}
@@ -126,7 +127,7 @@ def test_workers_that_wait_for_each_other_are_not_to_be_more(tmp_path: Path, who
     assert not any("num_workers" in promise.options for promise in loader.promises)
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 def test_a_server_that_serves_one_request_at_a_time_is_the_cause(tmp_path: Path, port: int) -> None:
     """No worker holds anything that the others wait for, and all of their batches take the same time."""
     loader = judged(tmp_path / "run.trace", Served(200, port), ATTACHED, num_workers=4, batch_size=4)
@@ -137,6 +138,7 @@ def test_a_server_that_serves_one_request_at_a_time_is_the_cause(tmp_path: Path,
     assert not any(promise.options.get("num_workers", 0) > 4 for promise in loader.promises)
 
 
+@pytest.mark.slow
 @PACKAGES
 def test_workers_that_wait_for_storage_do_not_wait_for_each_other(tmp_path: Path, package: Any) -> None:
     options = {"num_workers": 4, "batch_size": 4, "epochs": 2}
@@ -160,7 +162,7 @@ def test_a_slow_collate_fn_is_named(tmp_path: Path, package: Any, workers: int) 
     assert any("of making a batch is collating" in reason.text for reason in loader.why)
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 def test_a_thread_that_keeps_pythons_lock_is_the_cause(tmp_path: Path) -> None:
     """Main's own work is quick, but it waits for the lock at every step of it."""
     over = threading.Event()

@@ -105,6 +105,7 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
             assert link.who.startswith("worker") and link.who not in {other.who for other in hang.links}
 
 
+@pytest.mark.slow
 def test_check_prints_all_of_it_and_the_report_the_gist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, WAITS) as (trace, hang, pid):
         worker = hang.links[1]
@@ -400,40 +401,3 @@ def part(
         path.write_bytes(fmt.HEADER.pack(*header).ljust(fmt.HEADER_SIZE, b"\0") + data.tobytes())
         fmt.text_file(path).write_bytes(text)
     return tracing.load(directory)
-
-
-INTERRUPTED = """
-import os, signal, sys, threading
-import minidl, tracing
-
-class Blocks(minidl.Dataset):
-    def __len__(self):
-        return 12
-    def __getitem__(self, key):
-        if key == 8:
-            threading.Event().wait()
-        return key
-
-with tracing.record(sys.argv[1]):
-    try:
-        for batch in minidl.DataLoader(Blocks(), num_workers=2):
-            if batch == 7:
-                threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    except KeyboardInterrupt:
-        print("interrupted")
-"""
-
-
-@pytest.mark.timeout(60)
-def test_after_ctrl_c_the_report_leads_with_the_hang_and_offers_no_speed(tmp_path: Path) -> None:
-    """Long before a program that still runs would be said to hang: its user gave up."""
-    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "trace")]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=50)
-    assert done.stdout == "interrupted\n", done.stderr
-    found = tracing.report(tracing.load(tmp_path / "trace"))
-    lines = found.first_lines()
-    assert re.search(r"Note: It was stuck: main .* had made no progress for [34]", " ".join(lines))
-    assert "in fetch of batch 8, keys [8]" in " ".join(" ".join(lines).split())
-    [loader] = found.loaders
-    assert loader.verdict_line.startswith("The run hung: see the note. Until then, ")
-    assert len(loader.next) == 1 and loader.next[0].startswith("Solve that first. ") and "save" not in loader.next[0]

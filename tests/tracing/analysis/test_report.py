@@ -30,10 +30,7 @@ from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import GLOSSES
 
 Samples = loads.Samples
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +38,11 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
     """Two epochs with batches out of order."""
     path = tmp_path_factory.mktemp("report") / "run.trace"
     return loads.record(path, Samples(40, loads.one_in_ten_is_slow), epochs=2, num_workers=2, batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def found(trace: tracing.Trace) -> tracing.Report:
+    return tracing.report(trace)
 
 
 def report_of_one(trace: tracing.Trace) -> LoaderReport:
@@ -63,10 +65,11 @@ def report_of_failure(
 SENTENCE = "moving batches as torch does cost main"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", [minidl, ATTACHED])
 def test_it_is_said_of_batches_that_move_as_torch_moves_them(tmp_path: Path, package: Any) -> None:
     options = {"transport": "torch"} if package is minidl else {}
-    trace = loads.record(tmp_path / "run", Samples(30, loads.many_leaves), package=package, **options, num_workers=1)
+    trace = loads.record(tmp_path / "run", Samples(20, loads.many_leaves), package=package, **options, num_workers=1)
     loader = report_of_one(trace)
     measures = _measures(trace)
     assert moving.matters(measures)
@@ -127,13 +130,14 @@ def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
     assert cores_used(_measures(trace)) == pytest.approx(cpu / wall)
 
 
-@pytest.mark.parametrize(("cores", "answered"), [(64, False), (1, True)])
-def test_torchs_warning_is_answered_where_it_would_appear(tmp_path: Path, cores: int, answered: bool) -> None:
+def test_torchs_warning_is_answered_where_it_would_appear(tmp_path: Path) -> None:
     trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.01, num_workers=1)
-    trace.about["cpus"] = cores
-    assert ("torch's warning" in " ".join(tracing.report(trace).loaders[0].next)) is answered
+    for cores, answered in ((64, False), (1, True)):
+        trace.about["cpus"] = cores
+        assert ("torch's warning" in " ".join(tracing.report(trace).loaders[0].next)) is answered
 
 
+@pytest.mark.slow
 def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp_path: Path) -> None:
     """Four workers that start one after the other, and then are more than enough."""
     options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later, "collate_fn": list}
@@ -154,10 +158,11 @@ def test_workers_that_compute_and_wait_can_be_more_than_the_cores(tmp_path: Path
     assert any(advice.startswith("They compute, and wait for storage") for advice in loader.next)
 
 
+@pytest.mark.slow
 def test_training_that_takes_nearly_all_of_the_time_is_the_limit_whatever_else_costs_some(tmp_path: Path) -> None:
-    options = {"num_workers": 2, "sampler": loads.SlowSampler(), "collate_fn": list}  # 10 ms a key, 10 % of a step
+    options = {"num_workers": 2, "sampler": loads.SlowSampler(30), "collate_fn": list}  # 10 ms a key, 10 % of a step
     (loader,) = tracing.report(
-        loads.record(tmp_path / "run.trace", Samples(60, loads.quick), step=0.1, **options)
+        loads.record(tmp_path / "run.trace", Samples(30, loads.quick), step=0.1, **options)
     ).loaders
     assert loader.verdict is Verdict.TRAINING and Verdict.SAMPLER in loader.also, str(loader)
     assert "make the training step faster" in loader.next[0]
@@ -184,6 +189,7 @@ def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> No
     assert loader.next[-1].startswith(f"Also, {other.value}: ")
 
 
+@pytest.mark.slow
 def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None:
     few, more = (
         _measures(
@@ -196,15 +202,16 @@ def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None
     assert gain == pytest.approx(_running(few) - _running(more), rel=0.4)
 
 
+@pytest.mark.slow
 def test_a_long_start_up_of_a_healthy_load_comes_with_its_excuse(tmp_path: Path) -> None:
     options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
-    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.quick), **options)
+    trace = loads.record(tmp_path / "run.trace", Samples(30, loads.quick), **options)
     loader = report_of_one(trace)
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
     assert "but only once an epoch" in excused.text and excused.spans
     assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
-    trace = loads.record(tmp_path / "two.trace", Samples(40, loads.quick), epochs=2, **options)
+    trace = loads.record(tmp_path / "two.trace", Samples(30, loads.quick), epochs=2, **options)
     loader = report_of_one(trace)
     assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
     assert any(
@@ -231,9 +238,9 @@ def test_mains_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) -> 
     assert sum(found.values()) + measures.spent[MainTime.TRAINING] <= measures.total
 
 
-def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace) -> None:
+def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace, found: tracing.Report) -> None:
     events, tasks = trace.events, trace.tasks
-    waiting, held_up, busy = tracing.report(trace).loaders[0].why
+    waiting, held_up, busy = found.loaders[0].why
     run, step, wait = waiting.spans
     assert [Kind(events["kind"][position]).name for position in (*run, *step, *wait)] == [
         "LOADER", "SHUTDOWN_END", "YIELDED", "ASKED", "ASKED", "YIELDED",
@@ -259,8 +266,8 @@ def test_queues_agree_with_the_replayed_state(trace: tracing.Trace) -> None:
     assert found["mean"] == pytest.approx(filled / _measures(trace).total, rel=0.01)
 
 
-def test_the_slowest_batches_come_with_their_keys(trace: tracing.Trace) -> None:
-    slowest = tracing.report(trace).loaders[0].slowest
+def test_the_slowest_batches_come_with_their_keys(found: tracing.Report) -> None:
+    slowest = found.loaders[0].slowest
     assert [each["made_ns"] for each in slowest] == sorted((each["made_ns"] for each in slowest), reverse=True)
     assert len(slowest) == 10
     late = {tuple(each["keys"]) for each in slowest[:8]}  # four in each epoch hold a slow sample
@@ -275,8 +282,7 @@ def _measures(trace: tracing.Trace) -> Measures:
 # ---- text and notes
 
 
-def test_the_json_agrees_with_the_text(trace: tracing.Trace) -> None:
-    found = tracing.report(trace)
+def test_the_json_agrees_with_the_text(trace: tracing.Trace, found: tracing.Report) -> None:
     document = json.loads(found.to_json())
     assert document["format"] == 1
     (loader,) = document["loaders"]
@@ -285,8 +291,8 @@ def test_the_json_agrees_with_the_text(trace: tracing.Trace) -> None:
     assert all(0 <= event < len(trace) for reason in loader["why"] for span in reason["spans"] for event in span)
 
 
-def test_the_text_fits_a_terminal(trace: tracing.Trace) -> None:
-    lines = [line for line in str(tracing.report(trace)).split("\n") if str(trace.path) not in line]
+def test_the_text_fits_a_terminal(trace: tracing.Trace, found: tracing.Report) -> None:
+    lines = [line for line in str(found).split("\n") if str(trace.path) not in line]
     assert max(map(len, lines)) <= 80
 
 

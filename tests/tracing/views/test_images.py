@@ -49,6 +49,7 @@ def attached(package: str) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_both_packages_train_on_the_same_pictures(
     trained: Callable[[str], tuple[tracing.Trace, list[float]]],
 ) -> None:

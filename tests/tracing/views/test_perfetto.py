@@ -277,6 +277,7 @@ def test_the_counters_are_what_the_state_holds(recorded: Recorded, tmp_path: Pat
 # ---- long ones
 
 
+@pytest.mark.slow
 def test_a_long_trace_is_streamed(tmp_path: Path) -> None:
     """300,000 events: in some seconds, and with less memory than a list of them would need."""
     length = steady(tmp_path / "long.trace", tasks=18_000)

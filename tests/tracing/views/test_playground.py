@@ -364,6 +364,7 @@ def test_light_and_dark_are_drawn_in_colours_of_their_own(open_page: OpenPage):
     assert drawn(page) == light and page.evaluate(ground) == was
 
 
+@pytest.mark.slow
 def test_the_benchmark_plays_the_page(chromium: Browser, tmp_path: Path):
     """No test judges its speed. (`chromium` has run by now, or this test is skipped with it.)"""
     taken = playing.measure(browser.find() or "", tmp_path, frames=20, workers=2)

@@ -216,6 +216,7 @@ def iterator_shown(trace: tracing.Trace, k: int) -> int:
     return of if of in there else there[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", ["in_order", "pinned", "stream", "persistent", "dying", "serial"])
 def test_every_state_is_shown_forwards_backwards_and_jumping(
     load: str, recorded: Recorded, open_page: OpenPage
@@ -693,6 +694,7 @@ def test_a_trace_without_events_is_one_clear_error(tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.slow
 def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: OpenPage) -> None:
     events = steady(tmp_path / "long", 300, workers=2)
     assert events > 5000
@@ -706,6 +708,7 @@ def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: Open
         assert shown == expected(trace, shown["k"], 0)
 
 
+@pytest.mark.slow
 def test_the_benchmark_steps_through_a_whole_page(chromium: Browser, tmp_path: Path) -> None:
     """No test judges its speed. (`chromium` has run by now, or this test is skipped with it.)"""
     taken = stepping.measure(browser.find() or "", tmp_path, events=400, workers=2)

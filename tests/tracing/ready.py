@@ -1,0 +1,16 @@
+"""Importing this is what each `python -m tracing run` does before its program, and after it: for tests.minidl.mains."""
+
+import multiprocessing.popen_fork
+import multiprocessing.queues  # noqa: F401
+
+import numpy.ma  # noqa: F401
+
+import tracing.__main__
+import tracing.analysis.report.run_report
+import tracing.analysis.whatif.simulated_replay
+import tracing.cli.commands.run
+import tracing.cli.run_script
+import tracing.recording.torch_loader.wrapper  # noqa: F401
+from tracing.recording.source_lines import sources_as_json
+
+sources_as_json()  # reads all of minidl, and keeps what it found
