@@ -84,7 +84,7 @@ def pictures(output: Any) -> list[str]:
 
 # These start programs and processes of their own, or simulate for long. The others of which the tests run all have a
 # kernel in common: alone, each would need two seconds to import torch, and one for the rest.
-LONG = {"00", "11", "13", "16", "18", "19"}
+LONG = {"00", "11", "13", "14", "16", "18", "19"}
 SHORT = [path for path in PATHS if path.name[:2] not in LONG]
 
 
