@@ -47,15 +47,21 @@ def executed(path: Path) -> Any:
     """The notebook with its new outputs. CellExecutionError: a cell raised."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory(prefix="nb-") as folder:
-        # Sockets that are files, not ports: no other user can listen in, and ipykernel has nothing to warn about. An
-        # empty profile: what your own IPython runs at its start does not belong in these notebooks.
-        config = Config(KernelManager={"transport": "ipc", "ip": str(Path(folder, "kernel"))})
-        environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "IPYTHONDIR": folder, PLAIN: "1"}
-        client = NotebookClient(
-            notebook, config=config, timeout=LIMIT, kernel_name="python3", coalesce_streams=True, record_timing=False
-        )
-        client.execute(cwd=str(FOLDER), env=environment)
+        client, start = prepared(notebook, folder)
+        client.execute(**start)
     return steady(notebook)
+
+
+def prepared(notebook: Any, folder: str) -> tuple[NotebookClient, dict[str, Any]]:
+    """What executes it, and how its kernel is to be started; the kernel has its own files in this folder."""
+    # Sockets that are files, not ports: no other user can listen in, and ipykernel has nothing to warn about. An empty
+    # profile: what your own IPython runs at its start does not belong in these notebooks.
+    config = Config(KernelManager={"transport": "ipc", "ip": str(Path(folder, "kernel"))})
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "IPYTHONDIR": folder, PLAIN: "1"}
+    client = NotebookClient(
+        notebook, config=config, timeout=LIMIT, kernel_name="python3", coalesce_streams=True, record_timing=False
+    )
+    return client, {"cwd": str(FOLDER), "env": environment}
 
 
 def steady(notebook: Any) -> Any:

@@ -130,7 +130,7 @@ def end_children() -> int:
     return len(children)
 
 
-def after_signal(number: int, loader: Any, group: bool) -> tuple[int, int]:
+def after_signal(number: int, loader: Any, group: bool, patience: float = 5) -> tuple[int, int]:
     """A program begins to iterate a loader, and gets a signal: its whole group, as from a terminal, or main alone. How
     many tracebacks it prints, and how many of its workers are still there five seconds later (then they are ended)."""
     fork = multiprocessing.get_context("fork")
@@ -142,7 +142,7 @@ def after_signal(number: int, loader: Any, group: bool) -> tuple[int, int]:
             begun.acquire(timeout=30)
         workers = psutil.Process(main.pid).children()
         (os.killpg if group else os.kill)(main.pid or 0, number)
-        left = psutil.wait_procs(workers, timeout=5)[1]
+        left = psutil.wait_procs(workers, timeout=patience)[1]
         alive = [worker for worker in left if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
         for worker in alive:
             worker.kill()

@@ -53,6 +53,7 @@ def graded(*arguments, capsys) -> tuple[list[list[str]], str]:
     return list(csv.reader(io.StringIO(captured.out))), captured.err
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(110)
 def test_the_table_and_the_summary_of_a_class(two, tmp_path, capsys):
     hand_in(tmp_path / "first learner", first("return [self.dataset[keys]]"))
@@ -111,6 +112,7 @@ while not os.path.exists({pid!r}) or not open({pid!r}).read():
 @pytest.mark.timeout(110)
 @pytest.mark.parametrize("then", [LOOKS_RIGHT, "os._exit(0)", "os.closerange(3, 99); time.sleep(1000)"])
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody adopts a daemon")
+@pytest.mark.usefixtures("impatient")
 def test_a_daemon_is_ended_with_its_answer(then, two, tmp_path, capsys):
     pid = tmp_path / "pid"
     text = DAEMON.format(pid=str(pid), then=then).strip()
@@ -132,8 +134,9 @@ def short_directory():
         yield directory
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(110)
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody adopts a daemon")
 def test_a_grading_that_is_stopped_leaves_nothing(how, tmp_path, short_directory):
     pids = [tmp_path / name / "pid" for name in ("ada", "bob")]
@@ -157,6 +160,7 @@ def test_a_grading_that_is_stopped_leaves_nothing(how, tmp_path, short_directory
         assert not [each for each in folder.iterdir() if each.name.startswith(("answer-", "exercise-"))]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(110)
 def test_a_reader_that_goes_away_ends_the_grading(tmp_path):
     folders = [hand_in(tmp_path / name, generate(FIRST, solved=True)) for name in ("ada", "bob")]

@@ -30,6 +30,7 @@ def graded(folder, *edits):
     return grade(WHICH, path), path
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(110)
 def test_minidls_loader_is_as_good_and_both_reports_are_shown(tmp_path):
     imported = "from torch.utils.data import DataLoader, Dataset"
@@ -43,6 +44,7 @@ def test_minidls_loader_is_as_good_and_both_reports_are_shown(tmp_path):
     assert len(tracing.load(path.with_suffix(".before.trace")).tasks) == 8
 
 
+@pytest.mark.full
 @pytest.mark.timeout(110)
 def test_the_storage_is_read_by_whatever_name_it_is_called(tmp_path):
     names = "import functools\nonce = functools.cache(read)\n\n\nclass Recordings"
@@ -75,7 +77,9 @@ def test_a_worker_that_raises_is_reported_with_its_line(tmp_path):
     assert "of 17_make_it_fast.py" in verdict.finding.got
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(110)
+@pytest.mark.usefixtures("impatient")
 def test_an_answer_that_never_ends_is_stopped_with_the_script_beside_it(tmp_path):
     verdict, _ = graded(tmp_path, ("            step(ids, values, labels)", "            sleep(1000)"))
     assert verdict.finding.mistake == "never returns" and "sleep(1000)" in verdict.finding.got
@@ -134,8 +138,13 @@ CHEATS = {
 }
 
 
+TRIED = ("steps that are not taken", "its own reply", "the end of its keeper")  # each time; the others by `make full`
+
+
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] * (name not in TRIED)) for name in CHEATS]
+)
 def test_what_saves_time_without_being_faster_does_not_pass_the_examination(name, tmp_path):
     head, got, edits = CHEATS[name]
     verdict, _ = graded(tmp_path, ("class Recordings", f"{NO_JUDGE}{head}\n\n\nclass Recordings"), *edits)

@@ -96,7 +96,7 @@ MISTAKES = {
         "from minidl.world import simulated",
     ),
     "a verdict of its own": ("print('passed')\nos._exit(0)", "import os", "ends the process", "exit code 0"),
-    "an endless loop": ("while True:\n    pass", "", "never returns", "after 3 s of computing it was in line"),
+    "an endless loop": ("while True:\n    pass", "", "never returns", "after 1 s of computing it was in line"),
     "an endless loop that catches everything": (
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
         "",
@@ -115,6 +115,7 @@ MISTAKES = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.usefixtures("impatient")
 def test_a_mistake_that_any_exercise_may_see_is_reported(name, tmp_path):
     body, head, mistake, words = MISTAKES[name]
     verdict = grade(FIRST, write(tmp_path, body, head))
@@ -230,6 +231,7 @@ def test_nothing_is_left_of_what_an_answer_starts(tmp_path):
     assert not psutil.pid_exists(pid)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_an_endless_wait_is_reported_within_five_seconds(tmp_path):
     grade(FIRST, write(tmp_path, LOOKS_RIGHT))  # the server has started
@@ -337,6 +339,7 @@ def watch(tmp_path):
         yield start
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_watching_one_exercise_checks_it_at_once_and_no_other(watch, tmp_path):
     watcher = watch("2")
@@ -347,6 +350,7 @@ def test_watching_one_exercise_checks_it_at_once_and_no_other(watch, tmp_path):
     assert "01 " not in until(watcher, "02 collation of nested samples: failed")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_watch_checks_what_is_saved_and_ends_with_ctrl_c(watch, tmp_path):
     watcher = watch()

@@ -23,6 +23,7 @@ from notebooks.exercises.together_load import NOT_HERE, Order, rewritten
 from notebooks.exercises.together_shown import title, whose
 from tests.exercises.wrong.edits import solved
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 FEW = "24"  # files: two epochs of three batches
 
@@ -59,10 +60,16 @@ def test_without_answers_all_comes_from_minidl_and_the_batches_are_torchs(answer
     assert width == 1800 and height > 1500
 
 
+@pytest.fixture(scope="module")
+def torchs(tmp_path_factory):
+    """The load by torch's loader."""
+    return together.run(Order({}, tmp_path_factory.mktemp("torch") / "trace", True, int(FEW)), lambda text: None)
+
+
 @pytest.mark.timeout(180)
-def test_all_answers_work_together(answers):
+def test_all_answers_work_together(answers, torchs):
     answer(answers, {each.id: generate(each, solved=True) for each in exercises().values() if each.references})
-    ours, torchs = together.run_both(answers, lambda text: None, int(FEW))
+    ours = together.run(Order(together.chosen(answers), answers / "trace", False, int(FEW)), lambda text: None)
     assert ours.digests == torchs.digests and len(ours.digests) == 6 and not ours.refused
     owners = whose(ours, answers)
     assert set(owners.values()) == {"yours"} and len(owners) == len(rewritten()) - len(NOT_HERE)
@@ -88,7 +95,6 @@ WRONG = {
     "raises": ("return self.datset[keys]", "", "01 raised AttributeError", "datset"),
     "ends its process": ("os._exit(3)", "import os", "exited unexpectedly", ""),
     "ends main": ("return []", "import os\nos._exit(3)", "has ended without a word", ""),
-    "never returns": ("time.sleep(1000)", "import time", "No batch for", "time.sleep(1000)"),
 }
 
 
@@ -100,6 +106,21 @@ def test_a_wrong_answer_does_not_hang_the_command(name, answers, capsys):
     assert commands.main(["together", "--files", FEW]) == 1
     output = capsys.readouterr().out
     assert all(each in output for each in words) and "together --check" in output
+
+
+@pytest.mark.timeout(180)
+def test_an_answer_that_never_returns_is_stopped(answers, monkeypatch):
+    """It stops at a worker's second batch. From the first on no batch takes long."""
+    body = "SEEN.append(keys)\nif len(SEEN) == 2: time.sleep(1000)\nreturn [self.dataset[key] for key in keys]"
+    answer(answers, fetches(body, "import time\n\nSEEN = []"))
+
+    def tell(text: str) -> None:
+        if text.startswith("batch"):
+            monkeypatch.setattr(together, "PATIENCE", 3.0)
+
+    with pytest.raises(together.Failed, match="No batch for 3 s") as failed:
+        together.run(Order(together.chosen(answers), answers / "trace", False, int(FEW)), tell)
+    assert "time.sleep(1000)" in str(failed.value)
 
 
 @pytest.mark.timeout(180)

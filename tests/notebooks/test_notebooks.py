@@ -6,13 +6,16 @@ import ast
 import base64
 import builtins
 import functools
+import importlib.util
+import inspect
 import itertools
 import keyword
 import multiprocessing.queues
+import pydoc
 import re
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +82,48 @@ def pictures(output: Any) -> list[str]:
 # ---- executed
 
 
-@every_notebook
+# These start programs and processes of their own, or simulate for long. The others of which the tests run all have a
+# kernel in common: alone, each would need two seconds to import torch, and one for the rest.
+LONG = {"00", "11", "13", "14", "16", "18", "19"}
+SHORT = [path for path in PATHS if path.name[:2] not in LONG]
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.name[:2], marks=[pytest.mark.full] * (path != PATHS[2])) for path in PATHS],
+)
 def test_it_runs_and_shows_what_is_committed(path: Path):
-    committed, now = list(outputs(read(path))), list(outputs(build.executed(path)))
+    shows_what_is_committed(path, build.executed(path))
+
+
+@pytest.fixture(scope="module")
+def execute() -> Iterator[Callable[[Path], Any]]:
+    """A function that executes a notebook, in the same kernel each time."""
+    with tempfile.TemporaryDirectory(prefix="nb-") as folder:
+        client, start = build.prepared(None, folder)
+
+        def executed(path: Path) -> Any:
+            client.reset_execution_trackers()
+            client.nb = nbformat.read(path, as_version=4)
+            client.nb.cells.append(nbformat.v4.new_code_cell("%reset -f"))
+            for number, cell in enumerate(client.nb.cells):
+                client.execute_cell(cell, number)
+            return client.nb
+
+        with client.setup_kernel(**start):
+            yield executed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SHORT, ids=[path.name[:2] for path in SHORT])
+def test_after_others_it_shows_what_is_committed_too(path: Path, execute: Callable[[Path], Any]):
+    shows_what_is_committed(path, execute(path))
+
+
+def shows_what_is_committed(path: Path, executed: Any) -> None:
+    committed, now = list(outputs(read(path))), list(outputs(executed))
     assert [(number, kinds(output)) for number, output in now] == [
         (number, kinds(output)) for number, output in committed
     ], [(number, output.text) for number, output in now if output.output_type == "stream"]
@@ -271,6 +312,58 @@ def test_what_it_names_exists(path: Path):
             else:
                 missing = [part for part in (first, *rest) if part not in known_names() | own]
                 assert not missing, f"`{quoted}`: nothing is called {missing[0]}"
+
+
+# ---- what its code uses: not all are executed each time
+
+
+SHOWN = re.compile(r"^```python\n# (\S+\.py)\n\n(.*?)\n```$", flags=re.DOTALL | re.MULTILINE)
+
+
+@every_notebook
+def test_the_source_that_it_shows_is_that_of_the_package(path: Path):
+    shown = [found for _, output in outputs(read(path)) for found in SHOWN.findall("".join(texts(output).values()))]
+    assert shown
+    for file, code in shown:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert any(unindented(code) in unindented(each) for each in (text, show.without_events(text))), (file, code)
+
+
+def unindented(text: str) -> str:
+    """With an end of line before and after it."""
+    return "\n".join(["", *(line.strip() for line in text.splitlines()), ""])
+
+
+@every_notebook
+def test_what_its_code_imports_exists_and_can_be_called_so(path: Path):
+    tree = ast.parse("\n".join(cells(path, "code")))
+    come_from = dict(imported(tree))
+    for node in ast.walk(tree):
+        called = node.func if isinstance(node, ast.Call) else node
+        if not isinstance(called, (ast.Name, ast.Attribute)):
+            continue
+        first, _, rest = ast.unparse(called).partition(".")
+        if first not in come_from or not re.fullmatch(r"[\w.]*", rest):
+            continue
+        name = f"{come_from[first]}.{rest}".rstrip(".")
+        assert exists(name) or importlib.util.find_spec(name), f"there is no {name}"
+        if isinstance(node, ast.Call):
+            given = dict.fromkeys(each.arg for each in node.keywords if each.arg)
+            inspect.signature(pydoc.locate(name)).bind_partial(*without_stars(node.args), **given)
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """(its name here, its name) of all that comes from this repository."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for each in node.names:
+                if (name := f"{module}{each.name}").split(".")[0] in ("minidl", "tracing", "notebooks"):
+                    yield each.asname or each.name.split(".")[0], name if module or each.asname else name.split(".")[0]
+
+
+def without_stars(arguments: list[ast.expr]) -> list[ast.expr]:
+    return [each for each in arguments if not isinstance(each, ast.Starred)]
 
 
 # ---- the tools

@@ -156,5 +156,5 @@ def test_only_what_reports_is_left_out_of_a_source():
 def test_a_program_with_the_page_prints_a_traceback_for_each_process_and_leaves_orphans_when_it_is_killed():
     loader = one_page.DataLoader(range(10**9), num_workers=2, collate_fn=list)
     assert show.after_signal(signal.SIGINT, loader, group=True) == (3, 0)
-    assert show.after_signal(signal.SIGKILL, loader, group=False) == (0, 2)
+    assert show.after_signal(signal.SIGKILL, loader, group=False, patience=1) == (0, 2)
     assert not multiprocessing.active_children()

@@ -63,8 +63,7 @@ def test_in_a_kernel_a_click_unfolds_what_was_revealed():
 @pytest.mark.timeout(120)
 def test_without_widgets_the_answer_is_written_into_the_cell(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(PLAIN, "1")
-    (asked,), (closed,) = executed(ASK.format(mine=""), REVEAL)
+    (asked,), (closed,), _, (opened,) = executed(ASK.format(mine=""), REVEAL, ASK.format(mine=', mine="four"'), REVEAL)
     assert set(asked.data) == {"text/html", "text/plain"} and "mine=" in asked.data["text/html"]
     assert CLOSED in closed.data["text/html"]
-    _, (opened,) = executed(ASK.format(mine=', mine="four"'), REVEAL)
     assert "four</b>, as you said" in opened.data["text/html"]
