@@ -231,8 +231,20 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize(("dataset", "sampling"), [*MAP_STYLE, *STREAMS])
+WHOLE = [(each, OPTIONS[2]) for each in [*MAP_STYLE, *STREAMS]]  # each in main, too, where it is quick
+WHOLE += [(each, options) for each in [("map", "generator"), *STREAMS] for options in OPTIONS]
+
+
+def more(ways: tuple[str, str], options: dict[str, Any]) -> Any:
+    """`make full` also tries what differs from these in two things."""
+    full = bool(options) and (ways, options) not in WHOLE
+    return pytest.param(*ways, options, marks=[pytest.mark.full] * full, id=f"{'-'.join(ways)}-{options}")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "sampling", "options"),
+    [more(ways, options) for options in OPTIONS for ways in [*MAP_STYLE, *STREAMS]],
+)
 def test_what_would_have_come_comes(dataset: str, sampling: str, options: dict[str, Any]) -> None:
     """Random numbers included, in this epoch and in the next, and with a state that has been written as JSON."""
     build = builder(dataset, sampling, **options)

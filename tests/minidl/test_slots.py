@@ -62,10 +62,16 @@ def mappings(process: str = "self") -> int:
     return Path(f"/proc/{process}/maps").read_text().count("memfd:minidl")
 
 
-def nothing_left(files: int) -> None:
+def resources() -> tuple[int, int]:
+    """Pieces of memory, and files, that this process has: other tests' too."""
+    gc.collect()
+    return mappings(), open_files()
+
+
+def nothing_left(before: tuple[int, int]) -> None:
     gc.collect()
     wait_until(lambda: not workers())
-    assert (mappings(), open_files()) == (0, files)
+    assert resources() == before
 
 
 def shared_in_worker(samples: list[Any]) -> Any:
@@ -97,7 +103,7 @@ def stop() -> None:
 def test_what_is_held_outlives_a_loader_that_is_left(
     leave: Callable[[], None], pin_memory: Any, persistent: bool
 ) -> None:
-    files = open_files()
+    before = resources()
     held = []
     loader = loader_of(pin_memory=pin_memory, persistent_workers=persistent)
     try:
@@ -113,7 +119,7 @@ def test_what_is_held_outlives_a_loader_that_is_left(
     wait_until(lambda: not workers())
     assert values(held) == list(range(7))
     del held, batch
-    nothing_left(files)
+    nothing_left(before)
 
 
 def filled_and_killed(samples: list[torch.Tensor]) -> torch.Tensor:
@@ -127,14 +133,14 @@ def filled_and_killed(samples: list[torch.Tensor]) -> torch.Tensor:
 
 @pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
 def test_a_worker_killed_in_the_middle_of_filling_a_slot_spoils_nothing(pin_memory: Any) -> None:
-    files = open_files()
+    before = resources()
     held: list[torch.Tensor] = []
     with pytest.raises(RuntimeError, match="killed by signal: Killed"):
         for batch in loader_of(20, collate_fn=filled_and_killed, pin_memory=pin_memory):
             held = [*held[-2:], batch]  # some slots are in use, others are used again
     assert values(held) == list(range(int(held[0][0, 0]), int(held[-1][0, 0]) + 1)) and held[-1][0, 0] < 9
     del held, batch
-    nothing_left(files)
+    nothing_left(before)
 
 
 class Looks(Full):
@@ -201,14 +207,14 @@ def test_batches_may_be_dropped_by_another_thread_and_by_the_garbage_collector()
 
 @pytest.mark.slow
 def test_many_iterators_leave_nothing() -> None:
-    files = open_files()
+    before = resources()
     for number in range(50):
         iterator = iter(loader_of(6, num_workers=1))
         held = [next(iterator) for _ in range(number % 7)]
         assert values(held) == list(range(number % 7))
         del iterator
     del held
-    nothing_left(files)
+    nothing_left(before)
 
 
 class Sizes(minidl.Dataset):

@@ -310,6 +310,7 @@ def test_it_stands_still_for_those_who_prefer_that(open_page: OpenPage):
 
 def test_each_control_has_a_name_and_what_changes_is_read_out(open_page: OpenPage):
     page = open_page()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it is drawn
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     roles = {"button", "slider", "checkbox", "combobox"}
     named = [
