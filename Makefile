@@ -12,6 +12,7 @@ WILD := .venv-wild
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 SCORE_ARGS ?=
+ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 VERSIONS_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -45,7 +46,7 @@ types: setup
 pytest: setup
 	@echo "== pytest"
 	@failed=0; \
-	$(BIN)/python -m pytest -q -m "alone and not full" || failed=1; \
+	$(BIN)/python -m pytest -q -m "alone and not full" $(ALONE) || failed=1; \
 	$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not alone and not full" --durations 20 || failed=1; \
 	exit $$failed
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -25,6 +26,13 @@ from minidl.world.real import RealWorld, _before_fork
 
 WORLD = RealWorld()
 LARGE = 1 << 15  # floats: too many bytes to follow a pickle
+
+
+@pytest.fixture(autouse=True)
+def no_room() -> Iterator[None]:
+    """A worker keeps room for the batch that it makes. This process will be none."""
+    yield
+    transport._room = None
 
 
 class Line:
