@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import signal
 from collections.abc import Iterator
 
@@ -13,6 +14,20 @@ import pytest
 # tests of Ctrl-C would wait for ever. A child inherits a signal that is ignored, even through exec; one that has a
 # handler here is back to its default there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Modules that take six seconds or more: `make check` leaves them out, like other tests that are marked `slow`.
+SLOW = re.compile(
+    r"tests/(benchmarks|exercises|notebooks|symptoms|versions)/|/test_(checkpoint|kills|shutdown|slots|explore|stopping"
+    r"|compare|culprits|hang_ended|report|several_ranks|verdicts|whatif|demo|run|attach|processes|torchrun|watch|memory"
+    r"|legible|live|playground|step_through|timeline)\.py"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SLOW.search(item.nodeid):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True, scope="module")
