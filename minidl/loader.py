@@ -70,7 +70,7 @@ class DataLoader(Generic[T_co]):
     num_workers: int
     prefetch_factor: int | None
     _iterator: BaseIterator | None
-    _initialized = False
+    __initialized = False  # torch's name for it, too: timm sets `_DataLoader__initialized` to change a sampler
     _position: Position | None = None  # of the last iterator in its epoch
     _loaded: tuple[dict[str, Any], bool] | None = None  # a state, for the next iterator; and whether it must fit
 
@@ -139,11 +139,11 @@ class DataLoader(Generic[T_co]):
         self._IterableDataset_len_called: int | None = None  # what len(self) last returned for an iterable dataset
         self._iterator = None  # of persistent workers
         self._numbered: tuple[int, int] | None = None  # pid, and this loader's number in the trace
-        self._initialized = True
+        self.__initialized = True
         self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._initialized and name in FROZEN:
+        if self.__initialized and name in FROZEN:
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 

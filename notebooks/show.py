@@ -132,7 +132,7 @@ def end_children() -> int:
 
 def after_signal(number: int, loader: Any, group: bool, patience: float = 5) -> tuple[int, int]:
     """A program begins to iterate a loader, and gets a signal: its whole group, as from a terminal, or main alone. How
-    many tracebacks it prints, and how many of its workers are still there five seconds later (then they are ended)."""
+    many tracebacks it prints, and how many of its workers are still there `patience` seconds later (they are ended)."""
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryFile("w+") as errors:
         begun = fork.Semaphore(0)

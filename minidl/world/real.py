@@ -293,7 +293,7 @@ class RealWorld:
     def report_crashes(self) -> None:
         with contextlib.suppress(AttributeError):
             torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; none on SIGTERM from main
-        with contextlib.suppress(ValueError, OSError, AttributeError):  # stderr is not a file
+        with contextlib.suppress(Exception):  # stderr is None, or no file: what its fileno() raises, nobody knows
             faulthandler.enable()  # prints the Python line, then passes the signal on to torch's handler
         sys.excepthook = _unless_main_hung_up
 

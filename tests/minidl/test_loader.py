@@ -424,6 +424,32 @@ def test_a_subclass_can_change_what_it_can_in_torch(workers: int) -> None:
     assert in_both(run)[1][0] == 4
 
 
+class Again:
+    """A sampler without end, as in timm's MultiEpochsDataLoader."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from iter(self.sampler)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_subclass_can_thaw_what_torch_freezes(workers: int) -> None:
+    """As timm does: its loader keeps one iterator for all epochs."""
+
+    def run(package: ModuleType) -> Any:
+        loader = package.DataLoader([1, 2, 3], 2, num_workers=workers)
+        loader._DataLoader__initialized = False
+        loader.batch_sampler = Again(loader.batch_sampler)
+        loader._DataLoader__initialized = True
+        frozen = attempt(lambda: setattr(loader, "batch_size", 5))
+        return comparable(list(itertools.islice(loader, 5))), frozen
+
+    assert len(in_both(run)[1][0][1]) == 5
+
+
 @BOTH
 def test_the_class_can_be_subscripted(loaders: ModuleType) -> None:
     assert [int(batch) for batch in loaders.DataLoader[int]([1, 2])] == [1, 2]

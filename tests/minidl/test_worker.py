@@ -184,6 +184,31 @@ def test_other_errors_are_still_printed() -> None:
     assert "ZeroDivisionError" in done.stderr
 
 
+class Strange:
+    """A stderr, as notebooks and services put there."""
+
+    def __init__(self, fileno: Any) -> None:
+        self.answer = fileno
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None: ...
+
+    def fileno(self) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "stderr", [None, *map(Strange, [RuntimeError("none"), NotImplementedError(), None, "two", -1])], ids=str
+)
+def test_whatever_stderr_is_a_worker_works(stderr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stderr)
+    assert [batch.tolist() for batch in loader_of(Keys(4))] == [[0, 1], [2, 3]]
+
+
 class Swallows(Keys):
     """Ctrl-C comes while a finalizer runs: Python prints that it ignores the KeyboardInterrupt."""
 
