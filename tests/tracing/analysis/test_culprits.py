@@ -127,7 +127,7 @@ def test_workers_that_wait_for_each_other_are_not_to_be_more(tmp_path: Path, who
     assert not any("num_workers" in promise.options for promise in loader.promises)
 
 
-@pytest.mark.slow
+@pytest.mark.alone  # what a thread waits for, samples of a few milliseconds show
 def test_a_server_that_serves_one_request_at_a_time_is_the_cause(tmp_path: Path, port: int) -> None:
     """No worker holds anything that the others wait for, and all of their batches take the same time."""
     loader = judged(tmp_path / "run.trace", Served(200, port), ATTACHED, num_workers=4, batch_size=4)
@@ -162,7 +162,7 @@ def test_a_slow_collate_fn_is_named(tmp_path: Path, package: Any, workers: int) 
     assert any("of making a batch is collating" in reason.text for reason in loader.why)
 
 
-@pytest.mark.slow
+@pytest.mark.alone  # what a thread waits for, samples of a few milliseconds show
 def test_a_thread_that_keeps_pythons_lock_is_the_cause(tmp_path: Path) -> None:
     """Main's own work is quick, but it waits for the lock at every step of it."""
     over = threading.Event()
