@@ -27,11 +27,11 @@ demo: setup ## the main job: a real load, watched live, then its timeline and re
 
 test: lint types pytest ## linter, type checker, all tests but those of make full
 
-check: lint types ## the same without the slow tests: for the minutes between
+check: lint types ## the same without the slow tests, for the minutes between: 1:45 min on two cores
 	@echo "== pytest"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not slow and not full and not alone"
 
-full: setup ## more of what the tests try a sample of: every notebook, every answer, the whole grid of options
+full: setup ## more of what the tests try a sample of: every notebook, every answer, all options; 18 min on two busy cores
 	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m full
 
 lint: setup

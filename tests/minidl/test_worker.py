@@ -201,12 +201,11 @@ class Strange:
         return self.answer
 
 
-@pytest.mark.parametrize(
-    "stderr", [None, *map(Strange, [RuntimeError("none"), NotImplementedError(), None, "two", -1])], ids=str
-)
-def test_whatever_stderr_is_a_worker_works(stderr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", stderr)
-    assert [batch.tolist() for batch in loader_of(Keys(4))] == [[0, 1], [2, 3]]
+@pytest.mark.parametrize("fileno", [RuntimeError("none"), NotImplementedError(), None, "two", -1], ids=repr)
+def test_whatever_stderr_is_a_worker_works(fileno: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stderr in (None, Strange(fileno)):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert [batch.tolist() for batch in loader_of(Keys(4))] == [[0, 1], [2, 3]]
 
 
 class Swallows(Keys):
