@@ -79,7 +79,7 @@ notebooks: setup ## run the notebooks of the course, and save their outputs
 mutants: setup ## known bugs put into minidl and found again: the pictures and the table of docs/simulation.md
 	@$(BIN)/python -m tests.minidl.simulated.gallery docs
 
-score: setup ## how many of thousands of small changes to minidl the simulated world notices; SCORE_ARGS="--every 10"
+score: setup ## how many of thousands of small changes to minidl the simulated world notices; hours, SCORE_ARGS="--every 40" 9 min
 	@$(BIN)/python -m tests.minidl.simulated.killing $(SCORE_ARGS)
 
 bench: setup ## speed beside torch's loader; BENCH_ARGS=--quick for a rough look
