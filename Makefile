@@ -31,7 +31,7 @@ check: lint types ## the same without the slow tests, for the minutes between: 1
 	@echo "== pytest"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not slow and not full and not alone"
 
-full: setup ## more of what the tests try a sample of: every notebook, every answer, all options; 18 min on two busy cores
+full: setup ## more of what the tests try a sample of: every notebook, every answer, all options; 9 min on two cores
 	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m full
 
 lint: setup
@@ -62,7 +62,7 @@ format: setup ## reformat the code, and mend what the linter can
 	@$(BIN)/python -m ruff check --fix
 	@$(BIN)/python -m ruff format
 
-explore: setup ## the simulated world: every schedule within bounds, and many random ones; EXPLORE_ARGS="--chance 100000"
+explore: setup ## the simulated world: every schedule within bounds, and many random ones: hours; EXPLORE_ARGS="--chance 100000"
 	@$(BIN)/python -m tests.minidl.simulated.exploring $(EXPLORE_ARGS)
 
 course: setup ## the exercises of the course: which are done, and the next one
@@ -73,7 +73,7 @@ lab: setup ## the notebooks of the course, in JupyterLab
 	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
 	@$(BIN)/jupyter lab notebooks/00-a-dataloader-on-one-page.ipynb
 
-notebooks: setup ## run the notebooks of the course, and save their outputs
+notebooks: setup ## run the notebooks of the course, and save their outputs; 2 min
 	@$(BIN)/python -m notebooks.build
 
 mutants: setup ## known bugs put into minidl and found again: the pictures and the table of docs/simulation.md
@@ -85,13 +85,13 @@ score: setup ## how many of thousands of small changes to minidl the simulated w
 bench: setup ## speed beside torch's loader; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
-wild: setup ## ten frameworks under the tracer, three of them stopped in the middle; an environment of their own
+wild: setup ## ten frameworks under the tracer, three of them stopped in the middle; an environment of their own; 35 min
 	@$(MAKE) --no-print-directory setup VENV=$(WILD) REQUIREMENTS=tests/wild/requirements.txt
 	@$(WILD)/bin/python -c 'import torchvision' 2>/dev/null || $(WILD)/bin/python -m pip uninstall -qqy torchvision
 	@$(WILD)/bin/python -m tests.wild.table docs/frameworks.md
 	@$(WILD)/bin/python -m tests.wild.stops docs/frameworks.md
 
-versions: setup ## other versions of torch and Python: what holds beside each; large downloads
+versions: setup ## other versions of torch and Python: what holds beside each; large downloads, 40 min
 	@$(BIN)/python -m tests.versions --write docs/versions.md $(VERSIONS_ARGS)
 
 PICTURES := docs/pictures

@@ -201,9 +201,11 @@ class BatchSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         source = iter(self.sampler)
+        if self.drop_last:
+            sources = [source] * self.batch_size  # one and the same
+            yield from map(list, zip(*sources, strict=False))
+            return
         while keys := list(itertools.islice(source, self.batch_size)):
-            if len(keys) < self.batch_size and self.drop_last:
-                return
             yield keys
 
     def __len__(self) -> int:
