@@ -5,11 +5,12 @@ They are imported on first use: reading traces needs only `minidl.events`, and s
 
 from __future__ import annotations
 
-from importlib import util
+from importlib import import_module, util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minidl.public import *  # noqa: F403
+    from minidl.stateful import StatefulDataLoader as StatefulDataLoader
 
 
 def __getattr__(name: str) -> Any:
@@ -17,11 +18,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)  # a submodule: `from minidl import events` imports it next, without torch
     from minidl import public
 
-    value = globals()[name] = getattr(public, name)  # from now on it is found without this function
+    source = import_module("minidl.stateful") if name == "StatefulDataLoader" else public
+    value = globals()[name] = getattr(source, name)  # from now on it is found without this function
     return value
 
 
 def __dir__() -> list[str]:
     from minidl import public
 
-    return sorted({*globals(), *public.__all__})
+    return sorted({*globals(), *public.__all__, "StatefulDataLoader"})

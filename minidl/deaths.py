@@ -21,25 +21,13 @@ if TYPE_CHECKING:
     from minidl.parallel import ParallelIterator
 
 
-def notice_deaths(iterator: ParallelIterator) -> None:
-    """Raise if a worker that still had work to do has died. Costs one system call if none has died.
-
-    Its `Died` comes behind everything it sent before: receive until it is there. Then `worker_ended` raises, or, if
-    that worker was told to end, forgets it.
-    """
-    while _death_unnoticed(iterator):
-        try:
-            iterator._receive(timeout=0)  # not the user's timeout: raised here, it would lose the batch just taken
-        except KeyboardInterrupt as error:  # in the training step: next() would skip the tasks of a worker marked DEAD
-            iterator._failure = f"a worker has ended, and {error!r} came as that was noticed"
-            raise
-
-
-def _death_unnoticed(iterator: ParallelIterator) -> bool:
-    """Whether a worker has ended without main having noticed. (An iterator that is over, or has failed, no longer
-    receives anything.)"""
-    # The wait looks, and does not wait.
-    return not iterator._shutdown and iterator._failure is None and bool(iterator._endings.wait(0))
+def raise_deaths(iterator: ParallelIterator) -> None:
+    """Raise if a worker that still had work to do has died. Costs one system call if none has. (It looks, and neither
+    waits nor receives: the batches that a dead worker has sent are lost with the others.)"""
+    if not iterator._shutdown and iterator._failure is None:
+        for worker_id in iterator._endings.wait(0):
+            if iterator._workers_status[worker_id] is WorkerState.ACTIVE:  # else it was told to end
+                fail_for_death(iterator, worker_id)
 
 
 def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
@@ -52,6 +40,8 @@ def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
 
 def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
     """Raise an error: this worker is dead, and these tasks died with it."""
+    if iterator._failure is not None:  # SIGCHLD's handler has raised it in main, while another thread was in next()
+        raise RuntimeError(iterator._failure)
     tasks = [
         (task_id, info.keys)
         for task_id, info in iterator._task_info.items()
@@ -79,13 +69,14 @@ def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> N
             "using `ulimit -n` in the shell or change the sharing strategy by calling "
             "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code",
         )
-    fail(iterator, f"A batch was lost: it could not be unpickled ({describe(error)})", error)
+    cause = error.__cause__ or error  # what unpickling raised
+    fail(iterator, f"A batch was lost: it could not be unpickled ({describe(cause)})", cause)
 
 
 def check_health(iterator: ParallelIterator) -> None:
     """Nothing has come for a while: are the workers and the pin thread alive?"""
     emit(HEALTH_CHECK, iterator._epoch_id)
-    if iterator._failure is not None:  # set by the signal handler, just as another thread began to wait
+    if iterator._failure is not None:  # another thread has heard of a death, or a signal's handler
         raise RuntimeError(iterator._failure)
     for worker_id, worker in enumerate(iterator._workers):
         if iterator._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():

@@ -27,7 +27,7 @@ import enum
 import itertools
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 NO_TASK = -1  # the event concerns no task ...
 STOP, RESUME, WAKE, DIED = -2, -3, -4, -5  # ... or a message that carries none: see minidl.messages
@@ -101,7 +101,7 @@ class Kind(enum.IntEnum):
     NO_CAPACITY = 41, "main", "has no active worker left to take a task, and drops its keys"
 
     # Epochs and start-up.
-    LOADER = 48, "main", "builds an iterator", "num_workers", "the configuration, as a mapping"
+    LOADER = 48, "main", "builds an iterator", "num_workers", "the loader; in a trace its configuration, as a mapping"
     WORKER_STARTING = 49, "main", "is about to start a worker process"
     WORKER_STARTED = 50, "main", "has started a worker process", "pid"
     WORKER_BEGIN = 51, "worker", "runs its first line", "pid"
@@ -139,7 +139,7 @@ class Kind(enum.IntEnum):
     WORKER_KILLED = 89, "main", "sends SIGKILL to a worker that outlived SIGTERM"
     SHUTDOWN_END = 90, "main", "has shut the loader down: no process, thread or pipe is left"
 
-    # Stopping in the middle and going on: see minidl.checkpoint.position.
+    # Stopping in the middle and going on: see minidl.stateful.
     STATE_TAKEN = 104, "main", "is asked for its state: `state_dict()`", "batches yielded in this epoch", "the keys that are in flight"
     GOES_ON = 105, "main", "begins an epoch in the middle: `load_state_dict()`", "batches yielded before", "the keys that were in flight"
 
@@ -210,14 +210,6 @@ def installed() -> Recorder | None:
     return _recorder
 
 
-def name_of(function: object) -> str:
-    """A function of the program as texts show it: "pad (train.py:12)"; one of a library, or an object, by its name."""
-    name, code = getattr(function, "__qualname__", type(function).__name__), getattr(function, "__code__", None)
-    if code is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("torch", "minidl"):
-        return name
-    return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
-
-
 def describe(error: BaseException, as_repr: bool = True) -> str:
     """`repr(error)`, or its type and text. Never raises: that would hide the error, or end the thread that tells it."""
     try:
@@ -243,29 +235,3 @@ def number_loaders_from(pid: int) -> None:
 def epoch_id(loader: int, epoch: int) -> int:
     """Which epoch of which loader, in one number."""
     return loader << 32 | epoch
-
-
-# What torch's DistributedSampler, and minidl's, call what decides which keys a process draws, and in which order.
-_DECIDES = {
-    "sampler_replicas": "num_replicas",
-    "sampler_rank": "rank",
-    "sampler_epoch": "epoch",
-    "sampler_seed": "seed",
-}
-
-
-def drawing_of(loader: Any) -> dict[str, int | None]:
-    """The entries of LOADER's text that tell what a loader draws its keys from: `dataset_size`, and of a sampler that
-    gives each rank its share, `sampler_replicas`, `sampler_rank`, `sampler_epoch` and `sampler_seed`; else None."""
-    found: dict[str, int | None] = dict.fromkeys(("dataset_size", *_DECIDES))
-    try:  # these are the user's objects
-        sampler = loader._index_sampler
-        while sampler is not None and not (hasattr(sampler, "num_replicas") and hasattr(sampler, "rank")):
-            sampler = getattr(sampler, "sampler", getattr(sampler, "batch_sampler", None))
-        for entry, name in _DECIDES.items():
-            value = getattr(sampler, name, None)
-            found[entry] = value if isinstance(value, int) else None
-        found["dataset_size"] = len(loader.dataset)
-    except Exception:
-        pass
-    return found

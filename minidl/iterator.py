@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterableDataset
 
+from minidl import world as worlds
 from minidl.accelerator import accelerator
-from minidl.checkpoint.draws import Draws
-from minidl.checkpoint.position import Position
 from minidl.events import (
     ASKED,
     EPOCH_BEGIN,
     EPOCH_END,
     ERROR_RAISED,
-    GOES_ON,
     KEYS_BEGIN,
     KEYS_DRAWN,
     LOADER,
@@ -32,34 +30,33 @@ from minidl.events import (
 from minidl.pinning import HOST
 
 if TYPE_CHECKING:
-    from minidl.checkpoint.saved import Saved
     from minidl.loader import DataLoader
 
 
 class BaseIterator:
     """One pass over a DataLoader; with persistent workers, one pass after another."""
 
-    _failure: str | None = None  # a task is lost: every further next() raises this
+    _failure: str | None = None  # why no batch can come any more: every further next() raises this
+    _in_use = False  # a thread waits for workers, and hears of deaths: SIGCHLD's handler need not raise in another
+    _halfway = False  # next() is changing what this object knows: whatever is raised meanwhile, it cannot go on
 
-    def __init__(self, loader: DataLoader, saved: Saved | None = None) -> None:
+    def __init__(self, loader: DataLoader) -> None:
         self._epoch_id = loader._new_epoch()
-        emit(LOADER, self._epoch_id, value=loader.num_workers, text=loader._configuration())
+        emit(LOADER, self._epoch_id, value=loader.num_workers, text=loader)
         self._dataset = loader.dataset
         self._iterable = isinstance(loader.dataset, IterableDataset)
         self._auto_collation = loader._auto_collation
         self._drop_last = loader.drop_last
         self._num_workers = operator.index(loader.num_workers)  # as in torch, a loader with 1.5 workers fails only here
         self._timeout = loader.timeout
-        self._index_sampler = Draws(loader)
+        self._index_sampler = loader._index_sampler
         self._collate_fn = loader.collate_fn
         self._pin_memory_device = pin_device(loader)
         self._pin_memory = self._pin_memory_device is not None
         # The order of the next two lines is torch's: a sampler that draws in its __iter__ must do so before the
         # base seed is drawn from the same generator, or no batch would equal torch's.
-        self._sampler_iter = iter(self._index_sampler)
-        self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
-        if saved is not None and saved.base_seed is not None:
-            self._base_seed = saved.base_seed
+        self._sampler_iter = self._begin_sampler(loader)
+        self._base_seed = self._draw_base_seed(loader)
         self._persistent_workers = loader.persistent_workers
         self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
 
@@ -72,43 +69,32 @@ class BaseIterator:
     def __getstate__(self) -> Any:
         raise NotImplementedError("{} cannot be pickled", type(self).__name__)
 
+    def _begin_sampler(self, loader: DataLoader) -> Any:
+        return iter(self._index_sampler)
+
+    def _draw_base_seed(self, loader: DataLoader) -> int:
+        return int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
+
     def _begin_epoch(self, loader: DataLoader, previous_epoch_id: int = -1) -> None:
         self._num_yielded = 0
         self._num_drawn = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
         emit(EPOCH_BEGIN, self._epoch_id, value=previous_epoch_id)
-        self._position = Position(loader, self._sampler_iter, self._epoch_id, self._base_seed)
-
-    def _go_on(self, loader: DataLoader, saved: Saved) -> None:
-        """Count from the place of a state, where the sampler is, and without workers the dataset: to bring them there
-        may have taken random numbers. What is to be yielded again comes later: the batches since its snapshot."""
-        saved.put_back_random(loader)
-        self._position.begin(saved.begin)
-        self._IterableDataset_len_called = self._position.length_called = saved.length_called
-        in_flight = [keys for keys, _ in self._sampler_iter.pending]
-        emit(GOES_ON, self._epoch_id, value=saved.steps + saved.since, text=in_flight)
-
-    def _repeat(self, batches: int) -> None:
-        """Yield to nobody what came after the snapshot; what failed then may fail again."""
-        for _ in range(batches):
-            try:
-                next(self)
-            except Exception:
-                if self._failure is not None:
-                    raise
 
     def _next_keys(self) -> Any:
         """Draw the keys of one task; StopIteration at the sampler's end. torch: _next_index"""
         emit(KEYS_BEGIN, self._epoch_id, self._num_drawn)
-        mark = self._sampler_iter.mark()
         try:
             keys = next(self._sampler_iter)
         except StopIteration:
             emit(SAMPLER_END, self._epoch_id, value=self._num_drawn)
             raise
+        except Exception as error:
+            # What was drawn before still comes. But a generator that has raised is at its end, and so is the epoch: had
+            # a signal's handler raised in it, keys would be missing in silence.
+            self._halfway &= worlds.current().raised_by_handler(error)
+            raise
         emit(KEYS_DRAWN, self._epoch_id, self._num_drawn, text=keys)
-        if not self._iterable:  # a stream's keys say nothing
-            self._position.in_flight[self._num_drawn] = keys, mark
         self._num_drawn += 1
         return keys
 
@@ -117,40 +103,49 @@ class BaseIterator:
         raise NotImplementedError
 
     def __next__(self) -> Any:
-        before = self._num_yielded
-        try:
-            if torch.autograd._profiler_enabled():  # entering a record_function costs more than a whole small batch
-                with torch.autograd.profiler.record_function(self._profile_name):
-                    return self._next()
-            return self._next()
-        except KeyboardInterrupt as error:
-            if self._num_workers and self._num_yielded > before:  # (Without workers what it interrupts is lost.)
-                self._failure = f"next() was interrupted ({error!r}) with a batch in hand, which is lost"
-            raise
+        if torch.autograd._profiler_enabled():  # entering a record_function costs more than a whole small batch
+            with torch.autograd.profiler.record_function(self._profile_name):
+                batch = self._next()
+        else:
+            batch = self._next()
+        self._halfway = False  # last: Python runs no signal's handler between this line and the return
+        return batch
 
     def _next(self) -> Any:
+        """One rule for what a signal's handler raises (Ctrl-C, an alarm): while `next()` waits for a message it costs
+        nothing, and the next `next()` goes on. Anywhere else the iterator has failed, and says so ever after."""
         emit(ASKED, self._epoch_id)
-        known = self._failure
+        if self._halfway and self._failure is None:  # it came too late for the `except` below
+            self._failure = "next() was interrupted in the middle of a step: a batch is lost"
+        known, self._in_use = self._failure, True
         try:
+            if known is not None:
+                raise RuntimeError(known)
+            self._halfway = True
             task_id, batch = self._next_data()
+            self._num_yielded += 1
+            length = self._IterableDataset_len_called
+            if length is not None and self._num_yielded > length:  # it was asked for: the dataset is iterable
+                self._warn_of_too_many(length)
+            emit(YIELDED, self._epoch_id, task_id, value=self._num_yielded)
+            return batch
         except StopIteration:
-            self._position.finish()
+            self._halfway = False
             emit(EPOCH_END, self._epoch_id, value=self._num_yielded)
             raise
-        except Exception as error:
-            emit(ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
+        except BaseException as error:
+            if self._halfway and self._failure is None:
+                self._failure = f"next() was interrupted in the middle of a step ({describe(error)}): a batch is lost"
+            if isinstance(error, Exception):
+                emit(ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
             raise
-        self._num_yielded += 1  # at once: see __next__
-        length = self._IterableDataset_len_called
-        if length is not None and self._position.steps > length:  # it was asked for: the dataset is iterable
-            self._warn_of_too_many(length)
-        emit(YIELDED, self._epoch_id, task_id, value=self._num_yielded)
-        return batch
+        finally:
+            self._in_use = False
 
     def _warn_of_too_many(self, length: int) -> None:
         text = (
             f"Length of IterableDataset {self._dataset} was reported to be {length}"
-            f"(when accessing len(dataloader)), but {self._position.steps} samples have been fetched. "
+            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
         )
         if self._num_workers > 0:
             text += (

@@ -5,7 +5,6 @@ torch: dataloader.py, class DataLoader
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable, Iterable
@@ -16,8 +15,6 @@ from torch.utils.data import IterableDataset, _DatasetKind
 
 from minidl import events
 from minidl import world as worlds
-from minidl.checkpoint.position import Position
-from minidl.checkpoint.saved import fitted, saved_of
 from minidl.data.collate import default_collate, default_convert
 from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSampler, Sampler, SequentialSampler
 from minidl.iterator import BaseIterator
@@ -57,9 +54,6 @@ class DataLoader(Generic[T_co]):
             "torch" as torch moves them. None: what the environment variable MINIDL_TRANSPORT says, or else slots
             where the system has what they need.
 
-        snapshot_every_n_steps: batches from one snapshot of the workers' places to the next. Going on from a state, the
-            batches since the last one are made again.
-
     Raises:
         ValueError, TypeError: arguments that contradict each other; the message says which.
         RuntimeError: transport="slots" on a system that has no memory without a name.
@@ -71,8 +65,6 @@ class DataLoader(Generic[T_co]):
     prefetch_factor: int | None
     _iterator: BaseIterator | None
     __initialized = False  # torch's name for it, too: timm sets `_DataLoader__initialized` to change a sampler
-    _position: Position | None = None  # of the last iterator in its epoch
-    _loaded: tuple[dict[str, Any], bool] | None = None  # a state, for the next iterator; and whether it must fit
 
     def __init__(
         self,
@@ -95,10 +87,8 @@ class DataLoader(Generic[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
         transport: str | None = None,
-        snapshot_every_n_steps: int = 1,
     ) -> None:
-        check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers, snapshot_every_n_steps)
-        transport_of(transport, worlds.current())
+        check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers)
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
         self.dataset = dataset
@@ -110,8 +100,7 @@ class DataLoader(Generic[T_co]):
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
-        self.transport = transport
-        self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.transport = transport_of(transport, worlds.current())
         self.generator = generator
         self.persistent_workers = persistent_workers
 
@@ -177,7 +166,7 @@ class DataLoader(Generic[T_co]):
         """A new iterator; with persistent workers the same one, reset. One that has failed is replaced, workers and
         all: an error concerns only the epoch in which it was raised."""
         iterator: Any = self._iterator
-        if iterator is not None and iterator._failure is not None:
+        if iterator is not None and (iterator._failure is not None or iterator._halfway):
             iterator._shutdown_workers()
         if iterator is None or iterator._shutdown or iterator._owner_pid != worlds.current().pid():
             iterator = self._get_iterator()
@@ -185,50 +174,13 @@ class DataLoader(Generic[T_co]):
             iterator._reset(self)
         if self.persistent_workers and self.num_workers > 0:
             self._iterator = iterator
-        self._position = iterator._position  # which outlives an iterator that is dropped after a `break`
         return iterator
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy begins anew."""
-        return {**self.__dict__, "_position": None}
 
     def _get_iterator(self) -> BaseIterator:
-        saved = self._loaded and fitted(saved_of(self._loaded[0]), self, strict=self._loaded[1])
         if self.num_workers > 0:
             self.check_worker_number_rationality(stacklevel=4)
-            iterator: BaseIterator = ParallelIterator(self, saved)
-        else:
-            iterator = SerialIterator(self, saved)
-        self._loaded = None  # now, and not if that has failed: whoever tries again begins from there, too
-        return iterator
-
-    def state_dict(self) -> dict[str, Any]:
-        """How far the iteration has come, for `load_state_dict` in a process that builds the same loader. It can be
-        pickled, and written as JSON if the states of the user's own samplers and datasets can. Between two epochs it is
-        the end of the one before. torchdata: StatefulDataLoader.state_dict"""
-        if self._loaded is not None:
-            return copy.deepcopy(self._loaded[0])
-        position = self._position or Position.before_the_first(self)
-        return position.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
-        """Begin the next iteration where a state was taken: it yields the batches that would have come. The random
-        generators of this process are put back at once.
-
-        Args:
-            state_dict: of a minidl loader, or of torchdata's StatefulDataLoader; {} begins anew.
-            strict: False takes the state of a loader with another number of workers, or of another number of ranks,
-                where only the sampler decides what comes next: the dataset is map-style. The random numbers that it
-                draws are others.
-
-        Raises:
-            ValueError: this is no state of a loader.
-            AssertionError: by the next `iter()`, if the number of workers is another, and `strict` is True.
-        """
-        if state_dict:
-            saved_of(state_dict).put_back_random(self)
-        self._loaded = (copy.deepcopy(state_dict), strict) if state_dict else None
-        self._iterator = self._position = None
+            return ParallelIterator(self)
+        return SerialIterator(self)
 
     def __len__(self) -> int:
         """Batches in an epoch: the sampler's length. For an iterable dataset, an estimate from its own `__len__`;
@@ -270,28 +222,9 @@ class DataLoader(Generic[T_co]):
         self._epoch += 1
         return events.epoch_id(self._numbered[1], self._epoch)
 
-    def _configuration(self) -> dict[str, Any]:
-        return {
-            "package": "minidl",
-            "dataset": type(self.dataset).__name__,
-            "sampler": type(self._index_sampler).__name__,
-            **events.drawing_of(self),
-            "batch_size": self.batch_size,
-            "num_workers": self.num_workers,
-            "prefetch_factor": self.prefetch_factor,
-            "in_order": self.in_order,
-            "pin_memory": self.pin_memory,
-            "persistent_workers": self.persistent_workers,
-            "drop_last": self.drop_last,
-            "timeout": self.timeout,
-            "collate_fn": events.name_of(self.collate_fn),
-            "transport": transport_of(self.transport, worlds.current()) if self.num_workers else None,
-            "start_method": worlds.current(self.multiprocessing_context).start_method(),
-        }
-
 
 def check_worker_options(
-    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool, snapshot_every_n_steps: int
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
 ) -> None:
     """ValueError if the options for the workers contradict each other."""
     if num_workers < 0:
@@ -312,8 +245,6 @@ def check_worker_options(
         )
     if persistent_workers and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
-    if snapshot_every_n_steps < 1:
-        raise ValueError(f"snapshot_every_n_steps should be at least 1, but got {snapshot_every_n_steps}")
 
 
 def check_sampling_options(

@@ -56,7 +56,7 @@ class Result:
     """worker_result_queue, data_queue: what became of a task. torch: `(idx, data)`
 
     `data` is the batch, an `ExceptionWrapper` in its stead, or a `StreamEnd`. In the worker, `room` is where its memory
-    is: see minidl.transport. `place` is where the dataset is after it: see minidl.checkpoint.position.
+    is: see minidl.transport.
     """
 
     epoch_id: int
@@ -64,10 +64,9 @@ class Result:
     worker_id: int
     data: Any
     room: Any = None
-    place: Any = None  # the parts that have changed, as bytes; an ExceptionWrapper: the user's state_dict() raised
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, (self.epoch_id, self.task_id, self.worker_id, self.data, None, self.place)
+        return Result, (self.epoch_id, self.task_id, self.worker_id, self.data)
 
     def unsendable(self, error: Exception) -> Result:
         """What to send when the batch cannot be pickled."""
@@ -89,7 +88,6 @@ class Resumed:
 
     epoch_id: int
     worker_id: int
-    place: Any = None  # as in a Result
     task_id = RESUME
 
 

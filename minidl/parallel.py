@@ -27,7 +27,7 @@ from torch._utils import ExceptionWrapper
 
 from minidl import signals
 from minidl import world as worlds
-from minidl.deaths import check_health, fail_for_death, fail_for_lost_message, notice_deaths, worker_ended
+from minidl.deaths import check_health, fail_for_death, fail_for_lost_message, raise_deaths, worker_ended
 from minidl.events import (
     DISPATCHED,
     NO_CAPACITY,
@@ -43,14 +43,14 @@ from minidl.events import (
 )
 from minidl.iterator import BaseIterator
 from minidl.messages import Died, Failed, Result, Resume, Resumed, StreamEnd, Task
-from minidl.queues import Consumer, Empty, Producer, ThreadQueue
+from minidl.queues import Consumer, Producer, ThreadQueue, Unreadable
 from minidl.shutdown import shut_down, shut_down_at_exit, tell_to_stop
 from minidl.startup import start_pin_thread, start_workers
 from minidl.states import TaskInfo, WorkerState
-from minidl.transport import Handles, Unpacker, transport_of
+from minidl.transport import Handles, Unpacker
+from minidl.worker import Worker
 
 if TYPE_CHECKING:
-    from minidl.checkpoint.saved import Saved
     from minidl.loader import DataLoader
 
 STATUS_CHECK_INTERVAL = 5.0  # seconds; only the last line of defence, since every wait wakes on a death
@@ -60,19 +60,19 @@ class ParallelIterator(BaseIterator):
     """One or more passes over a DataLoader, with worker processes."""
 
     _shutdown = True  # until there is something to shut down
-    _in_use = False  # True while a thread is in next(), which notices deaths without the signal handler
-    _looking = False  # True while that looks: a thread that loads beside it waits, as two must not take from one queue
 
-    def __init__(self, loader: DataLoader, saved: Saved | None = None) -> None:
-        super().__init__(loader, saved)
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
         self._world = worlds.current(loader.multiprocessing_context)
         self._owner_pid = self._world.pid()  # a forked worker inherits this object, but must not shut it down
+        if self._timeout != self._timeout:
+            self._timeout = 0  # nan is no limit: torch never gets there
         self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
         self._in_order = loader.in_order
         self._workers: list[worlds.Process] = []
         self._workers_status = [WorkerState.ACTIVE] * self._num_workers
         self._index_queues: list[Producer] = []
-        self._transport = transport_of(loader.transport, self._world)
+        self._transport = loader.transport
         self._transports: list[Handles | Unpacker] = []
         self._pin_memory_thread: worlds.Thread | None = None
         self._workers_done_event = self._world.flag()
@@ -86,24 +86,23 @@ class ParallelIterator(BaseIterator):
         self._data_queue: Consumer | ThreadQueue = self._worker_result_queue
         self._shutdown = False
         try:
-            start_workers(self, loader, saved)
+            start_workers(self, loader)
             if self._pin_memory:
                 start_pin_thread(self)
             signals.watch(self._world, self)
             shut_down_at_exit(self._world, self)
-            self._reset(loader, first_iter=True, saved=saved)
+            self._reset(loader, first_iter=True)
         except BaseException:
             self._shutdown_workers()
             raise
 
-    def _reset(self, loader: DataLoader, first_iter: bool = False, saved: Saved | None = None) -> None:
-        """Begin an epoch: the first, or, with persistent workers, another one; or go on in the middle of one."""
+    def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
+        """Begin an epoch: the first, or, with persistent workers, another one."""
+        self._halfway = True  # as in next(): what cannot be begun is not gone on with
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
-        if saved is not None:
-            saved.put_back_random(loader)  # an epoch that goes on, or comes after another, draws no base seed
-        self._sampler_iter = iter(self._index_sampler)  # a second time in the first epoch, as in torch
+        self._sampler_iter = self._begin_sampler(loader)  # a second time in the first epoch, as in torch
         self._begin_epoch(loader, previous)
         self._send_idx = self._rcvd_idx = 0
         self._task_info: dict[int, TaskInfo] = {}
@@ -112,15 +111,11 @@ class ParallelIterator(BaseIterator):
         self._workers_num_tasks = [0] * self._num_workers  # for each worker: sent, and not received yet
         if not first_iter:
             self._resume_workers()
-        if saved is not None and saved.finished:
-            self._position.begin(saved.begin)  # of workers that have had an epoch
-        elif saved is not None:
-            self._sampler_iter.go_on(saved.sampler, saved.ours)
-            self._go_on(loader, saved)
-            self._next_worker = (saved.last_worker + 1) % self._num_workers
         self._prime()
-        if saved is not None:
-            self._repeat(saved.since)
+        self._halfway = False
+
+    def _worker_class(self, worker_id: int) -> Any:
+        return Worker
 
     def _resume_workers(self) -> None:
         """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What
@@ -193,25 +188,34 @@ class ParallelIterator(BaseIterator):
     def _get_data(self, timeout: float) -> Any:
         """The next message from a worker. A death or a lost batch is raised, and so is a RuntimeError if nothing comes
         within `timeout` seconds (0: wait for ever). torch: _get_data, _try_get_data"""
+        if self._shutdown:
+            self._halfway = False
+            raise AssertionError("Invalid iterator state: shutdown when fetching next data")
+        deadline = self._world.now() + timeout if timeout else None
         while True:
             try:
-                message = self._data_queue.get(timeout or STATUS_CHECK_INTERVAL)
-            except Empty:
-                check_health(self)
-                if timeout:
-                    raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
+                message = self._data_queue.take()
+            except Unreadable as error:
+                fail_for_lost_message(self, error)
+            if message is None:
+                self._wait(timeout, deadline)
                 continue
-            except Exception as error:
-                if self._data_queue.waiting:  # a signal handler's: SIGALRM's, say. Nothing is lost
-                    raise
-                fail_for_lost_message(self, error)  # the message could not be unpickled
             if isinstance(message, Failed):
                 fail_for_lost_message(self, message.error)
             if isinstance(message, Died):
                 worker_ended(self, message.worker_id)
-            elif message.epoch_id == self._epoch_id:
-                message = self._position.heard(message)
             return message
+
+    def _wait(self, timeout: float, deadline: float | None) -> None:
+        """Wait for a message to take. Nothing is half done here: what is raised, by a signal's handler or at the
+        deadline, leaves everything as it was."""
+        self._halfway, before = False, self._halfway
+        left = STATUS_CHECK_INTERVAL if deadline is None else max(0.0, deadline - self._world.now())
+        if not self._data_queue.wait(left):
+            check_health(self)
+            if timeout:
+                raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+        self._halfway = before
 
     def _receive(self, timeout: float) -> int | None:
         """Take in one message. If it is a batch, store it and return its task's id."""
@@ -243,49 +247,34 @@ class ParallelIterator(BaseIterator):
 
     def _next_data(self) -> tuple[int, Any]:
         """The next task's id and batch. torch: _next_data"""
-        self._in_use = True
-        self._data_queue.waiting = has_batch = False
+        task_id = self._next_task()
+        info = self._task_info[task_id]
         try:
-            while self._looking:
-                self._world.waiter().wait(0.001)  # for nothing else than that time
-            if self._failure is not None:
-                raise RuntimeError(self._failure)
-            if self._world.pid() != self._owner_pid:
-                raise RuntimeError("inherited from another process, whose workers would lose batches to this iterator")
-            task_id = self._next_task()
-            has_batch = True  # from here on an exception loses it
             batch = self._take(task_id)
-            notice_deaths(self)  # last: a death that is not raised now is raised after the training step
-            self._position.passed(task_id, yielded=True)
-            return task_id, batch
-        except BaseException as error:
-            # Ctrl-C costs nothing while the queue waits for a message; anywhere else something may be half done. (This
-            # is no context manager, since Ctrl-C can come on the way into its __exit__.)
-            is_ctrl_c = not isinstance(error, Exception)
-            if has_batch and not is_ctrl_c and task_id not in self._task_info and self._failure is None:
-                if self._position.is_lost(task_id):
-                    self._failure = str(error)
-                else:
-                    self._position.passed(task_id, yielded=False)
-            if is_ctrl_c and (has_batch or not self._data_queue.waiting):
-                self._failure = f"next() was interrupted ({error!r}) in the middle of a step: a batch may be lost"
+        except Exception:
+            if isinstance(info.data, ExceptionWrapper) and task_id not in self._task_info:
+                self._halfway = False  # what came in the batch's place: the next next() goes on
             raise
-        finally:
-            self._in_use = False
+        raise_deaths(self)  # last: a death that is not raised now is raised after the training step
+        return task_id, batch
 
     def _next_task(self) -> int:
         """Wait until a task can be yielded: the next one in order, or any if order does not matter."""
+        if self._world.pid() != self._owner_pid:
+            self._halfway = False
+            raise RuntimeError("inherited from another process, whose workers would lose batches to this iterator")
         while True:
             self._skip_unfulfilled()
             if self._rcvd_idx == self._send_idx:
+                for transport in self._transports:
+                    transport.rest()
                 if not self._persistent_workers:
                     self._shutdown_workers()
                 raise StopIteration
-            for there in [self._rcvd_idx] if self._in_order else self._task_info:  # looking for deaths took it in
+            # Without order it has arrived if the sampler raised when it was to be taken.
+            for there in [self._rcvd_idx] if self._in_order else self._task_info:
                 if self._task_info[there].arrived:
                     return there
-            if self._shutdown:
-                raise AssertionError("Invalid iterator state: shutdown when fetching next data")
             task_id = self._receive(self._timeout)
             if task_id is not None and not self._in_order:
                 return task_id

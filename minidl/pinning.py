@@ -49,7 +49,7 @@ def pin_loop(
             message = results.get()
         except Stopped:
             break
-        except Exception as error:  # unpickling failed, so a batch is lost: main must be told
+        except Exception as error:  # Unreadable: a batch is lost, and main must be told
             message = Failed(epoch_id, error)
         if isinstance(message, Result) and not isinstance(message.data, (ExceptionWrapper, StreamEnd)):
             message = pinned(message, device)

@@ -59,6 +59,10 @@ class Stopped(Exception):
     """The flag that a consumer watches was set."""
 
 
+class Unreadable(Exception):
+    """A message could not be unpickled, and is gone. Its cause is what unpickling raised."""
+
+
 class Producer:
     """The writing side: buffer, feeder thread, pipe.
 
@@ -204,7 +208,7 @@ class DirectProducer(Producer):
             return
         try:
             self._write(*packed)
-        except OSError as error:  # as in _feed
+        except ConnectionError as error:  # as in _feed. (A signal's handler may raise another OSError: TimeoutError.)
             self._emit_send_failed(error, NO_TASK)
 
     def _send(self, message: tuple[list[Any], Memory | None]) -> None:
@@ -244,11 +248,9 @@ class Consumer:
     """The reading side: waits for its pipes, and for the ends of the processes that write to them.
 
     Guarantees: messages of one pipe come in the order they were sent; pipes are served in turn, one message each; a
-    process's `Died` comes after every whole message it sent; a `get` that is interrupted while `waiting` loses
-    nothing. Assumes that one thread at a time calls it.
+    process's `Died` comes after every whole message it sent; `wait` changes nothing, so that whatever a signal's
+    handler raises in it loses nothing. Assumes that one thread at a time calls it.
     """
-
-    waiting = False  # True: nothing is half done, and what a signal raises here loses nothing
 
     def __init__(self, world: World, queue: Queue, epoch_id: int, until: Flag | None = None) -> None:
         self._world = world
@@ -256,6 +258,8 @@ class Consumer:
         self._epoch_id = epoch_id  # of the last message
         self._waiter = world.waiter()
         self._channels: deque[Channel] = deque()  # the one served last is last
+        self._ready: list[Any] = []  # what a wait has found, and nobody has taken in yet
+        self._waiting = False  # a WAIT has been emitted, and nothing got since
         if until is not None:
             self._waiter.add(until, FLAG_SET)
 
@@ -266,16 +270,22 @@ class Consumer:
         self._waiter.add(peer, (channel, ENDED))
 
     def get(self, timeout: float | None = None) -> Any:
-        """The next message, or a `Died`. Empty: none within `timeout` seconds. Stopped: the flag was set.
+        """Wait for the next message, or a `Died`. Empty: none within `timeout` seconds. Or it raises as `take` does."""
+        while (message := self.take()) is None:
+            if not self.wait(timeout):
+                raise Empty
+        return message
 
-        Whatever unpickling raises is raised unchanged, and that message is gone.
-        """
-        self.waiting = False
-        self._take_in(self._waiter.wait(0))
-        channel = self._next_channel() or self._wait(timeout)
-        whole = channel.whole[0]
+    def take(self) -> Any:
+        """The next message, or a `Died`; None: there is none yet. Unreadable: it cannot be unpickled. Stopped: the flag
+        was set."""
+        ready, self._ready = self._ready or self._waiter.wait(0), []
+        self._take_in(ready)
+        channel = self._next_channel()
+        if channel is None:
+            return None
+        whole = channel.whole.popleft()
         if whole is None:
-            channel.whole.popleft()
             return Died(self._epoch_id, channel.worker_id)
         data, memory = whole
         emit(ARRIVED, self._epoch_id, NO_TASK, channel.worker_id, self._queue, len(data))
@@ -283,15 +293,27 @@ class Consumer:
             message = channel.transport.unpack(data, memory)
         except Exception as error:
             self._got(channel, NO_TASK, describe(error))
-            raise
+            raise Unreadable from error
         self._epoch_id = message.epoch_id
         self._got(channel, message.task_id)
+        channel.transport.taken()
         return message
 
     def _got(self, channel: Channel, task_id: int, error: str | None = None) -> None:
-        """Take the message off only now: Ctrl-C while unpickling must not lose it."""
-        channel.whole.popleft()
+        self._waiting = False
         emit(GOT, self._epoch_id, task_id, channel.worker_id, self._queue, text=error)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until there may be something to take: False after `timeout` seconds without."""
+        worker_id = self._channels[0].worker_id if self._queue is Queue.INDEX else NO_WORKER
+        if not self._waiting:  # else what came was not a whole message, and the wait goes on
+            emit(WAIT, self._epoch_id, NO_TASK, worker_id, self._queue, int((timeout or 0) * 1e9))
+        self._waiting = True
+        self._ready = self._waiter.wait(timeout)
+        if not self._ready:
+            self._waiting = False
+            emit(TIMED_OUT, self._epoch_id, NO_TASK, worker_id, self._queue)
+        return bool(self._ready)
 
     def _next_channel(self) -> Channel | None:
         """The next pipe in turn with a whole message. In turn, because a tensor comes as the name of a descriptor,
@@ -302,21 +324,6 @@ class Consumer:
             if self._channels[-1].whole:
                 return self._channels[-1]
         return None
-
-    def _wait(self, timeout: float | None) -> Channel:
-        worker_id = self._channels[0].worker_id if self._queue is Queue.INDEX else NO_WORKER
-        emit(WAIT, self._epoch_id, NO_TASK, worker_id, self._queue, int((timeout or 0) * 1e9))
-        deadline = None if timeout is None else self._world.now() + timeout
-        while True:
-            self.waiting = True
-            ready = self._waiter.wait(None if deadline is None else max(0.0, deadline - self._world.now()))
-            self.waiting = False
-            if not ready:
-                emit(TIMED_OUT, self._epoch_id, NO_TASK, worker_id, self._queue)
-                raise Empty
-            self._take_in(ready)
-            if channel := self._next_channel():
-                return channel
 
     def _take_in(self, ready: list[Any]) -> None:
         """Handle everything that the waiter reports as ready."""
@@ -360,8 +367,6 @@ class ThreadQueue:
     stopped.
     """
 
-    waiting = False  # as in Consumer
-
     def __init__(self, world: World, epoch_id: int) -> None:
         self._world = world
         self._epoch_id = epoch_id  # of the last message
@@ -374,26 +379,21 @@ class ThreadQueue:
         if not self._news.qsize():
             self._news.put(None)
 
-    def get(self, timeout: float | None) -> Any:
-        """The next message. Empty: none within `timeout` seconds."""
+    def take(self) -> Any:
+        """The next message; None if there is none yet."""
         if not self._messages:
-            self._wait(timeout)
-        self.waiting = False
+            return None
         message = self._messages.popleft()
         self._epoch_id = message.epoch_id
         emit(GOT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
         return message
 
-    def _wait(self, timeout: float | None) -> None:
-        """Wait until there are messages. It takes only the news of them: an interrupt that comes with the news loses
-        nothing."""
-        self.waiting = True
+    def wait(self, timeout: float | None) -> bool:
+        """As in Consumer. It takes only the news of messages, and they may have been taken before."""
         emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
-        deadline = None if timeout is None else self._world.now() + timeout
-        while not self._messages:  # the news may be of messages that were taken before
-            try:
-                self._news.get(timeout=None if deadline is None else max(0.0, deadline - self._world.now()))
-            except Empty:
-                self.waiting = False
-                emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
-                raise
+        try:
+            self._news.get(timeout=timeout)
+        except Empty:
+            emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
+            return False
+        return True

@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from minidl.deaths import notice_deaths
+from minidl.deaths import raise_deaths
 from minidl.world import World
 
 if TYPE_CHECKING:
@@ -49,16 +49,11 @@ def _look(frame: Any) -> None:
         frame = frame.f_back
     # (A list of references is made in one step, whatever other threads add.)
     for iterator in [each for ref in _watched.valuerefs() if (each := ref()) is not None]:
-        try:
-            iterator._looking = True  # before it asks: from now on a thread that begins to load waits
-            # A thread that loads, or shuts down, while main trains notices by its wait; and what was inherited, with
-            # the handler, through a fork is another process's. If all ended with 0, it was Ctrl-C: main is about to
-            # hear of it, and the next next() looks again.
-            elsewhere = iterator._in_use or iterator._shutdown or iterator._owner_pid != iterator._world.pid()
-            if not elsewhere and any(iterator._workers[n].exitcode != 0 for n in iterator._endings.wait(0)):
-                notice_deaths(iterator)
-        finally:
-            iterator._looking = False
+        if iterator._shutdown or iterator._in_use or iterator._owner_pid != iterator._world.pid():
+            continue  # over; another thread's; or inherited, with the handler, through a fork
+        # If all ended with 0, it was Ctrl-C: main is about to hear of it, and the next next() looks again.
+        if any(iterator._workers[worker_id].exitcode != 0 for worker_id in iterator._endings.wait(0)):
+            raise_deaths(iterator)
 
 
 def _module(frame: Any) -> str:

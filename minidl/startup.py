@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 from minidl import events
 from minidl.accelerator import accelerator
-from minidl.checkpoint.position import snapshot_interval
-from minidl.checkpoint.source import keys_of
 from minidl.events import WORKER_STARTED, WORKER_STARTING, Queue, emit
 from minidl.pinning import HOST, pin_loop
 from minidl.queues import DirectProducer, Producer, ThreadQueue
@@ -25,19 +23,18 @@ from minidl.worker import Job, run
 from minidl.world import Process
 
 if TYPE_CHECKING:
-    from minidl.checkpoint.saved import Saved
     from minidl.loader import DataLoader
     from minidl.parallel import ParallelIterator
 
 
-def start_workers(iterator: ParallelIterator, loader: DataLoader, saved: Saved | None) -> None:
+def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
     """One worker after another. Each joins the iterator's lists once it runs, so that after a failure half way they
     hold what there is to shut down."""
     world, epoch_id, slots = iterator._world, iterator._epoch_id, iterator._transport == "slots"
     kind = DirectProducer if slots else Producer
     for worker_id in range(loader.num_workers):
         index_reader, index_writer = world.pipe()
-        result_reader, result_writer = world.pipe(carries_memory=slots)
+        result_reader, result_writer = world.pipe()
         job = Job(
             world=world,
             recorder=events.installed(),
@@ -54,12 +51,9 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader, saved: Saved |
             index_reader=index_reader,
             result_writer=result_writer,
             done=iterator._workers_done_event,
-            snapshots=snapshot_interval(loader),
-            keys=keys_of(loader),
-            place=saved.places[worker_id] if saved else None,
         )
         iterator._index_queues.append(kind(world, index_writer, Queue.INDEX, worker_id))
-        worker = world.process(run, (job,), f"minidl worker {worker_id}")
+        worker = world.process(run, (job, iterator._worker_class(worker_id)), f"minidl worker {worker_id}")
         emit(WORKER_STARTING, epoch_id, worker=worker_id)
         try:
             start(worker)

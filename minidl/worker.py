@@ -7,7 +7,6 @@ torch: _utils/worker.py
 from __future__ import annotations
 
 import enum
-import functools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +19,8 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
 from minidl import events
-from minidl.checkpoint.source import Source
-from minidl.checkpoint.telling import Telling
 from minidl.data.collate import stack_for_torch_too
-from minidl.data.fetch import create_fetcher, emit_failed, load
+from minidl.data.fetch import Fetcher, create_fetcher, emit_failed, load
 from minidl.events import (
     INIT_FN_BEGIN,
     INIT_FN_END,
@@ -65,9 +62,6 @@ class Job:
     index_reader: Reader
     result_writer: Writer
     done: Flag  # workers_done_event: set when main shuts down
-    snapshots: int = 1  # batches from one snapshot of the loader's state to the next
-    keys: Any = None  # of a task, if the dataset is iterable
-    place: dict[str, Any] | None = None  # where the dataset goes on: see minidl.checkpoint.source
 
 
 class End(enum.IntEnum):
@@ -78,7 +72,7 @@ class End(enum.IntEnum):
     INTERRUPTED = 2  # by Ctrl-C: main is interrupted too, and raises it
 
 
-def run(job: Job) -> None:
+def run(job: Job, worker_class: Callable[..., Worker]) -> None:
     """The worker's process, from its first line to its last. torch: _worker_loop"""
     events.install(job.recorder)
     events.number_loaders_from(job.world.pid())
@@ -96,8 +90,7 @@ def run(job: Job) -> None:
         seed_everything(job)
         if slots:
             stack_for_torch_too()
-        worker = Worker(job, index_queue, result_queue, transport)
-        worker.result_queue = Telling(worker, result_queue)
+        worker = worker_class(job, index_queue, result_queue, transport)
         job.world.on_interrupt(worker.note_interrupt)
         end = worker.loop()
     except KeyboardInterrupt:
@@ -137,10 +130,9 @@ class Worker:
 
     job: Job
     index_queue: Consumer
-    result_queue: Producer | Telling
+    result_queue: Producer
     transport: Packer | Handles
     fetcher: Any = None
-    source: Source | None = None  # the dataset's place in this epoch
     interrupted: bool = False  # Ctrl-C came, though its KeyboardInterrupt may have been swallowed
     stream_ended: bool = False  # the iterable dataset has no more samples in this epoch
     init_failure: ExceptionWrapper | None = None  # worker_init_fn raised
@@ -162,7 +154,7 @@ class Worker:
                 # Otherwise the task is skipped: main shuts down, or will skip it too, and only Stop is waited for.
                 room = self.transport.room(message.slot, message.fresh)
                 data = self.data_of(message)
-                self.result_queue.put(Result(message.epoch_id, message.task_id, self.job.worker_id, data, room))
+                self.result_queue.put(self.answer(message, data, room))
                 del data, room
             del message  # nothing of a task outlives it: the samples may be large
         return End.INTERRUPTED
@@ -179,22 +171,22 @@ class Worker:
             except Exception as error:
                 self.init_failure = self.wrap(error)
             emit(INIT_FN_END, job.epoch_id, worker=job.worker_id)
-        self.begin_epoch(job.place)
+        self.begin_epoch()
         emit(WORKER_READY, job.epoch_id, worker=job.worker_id)
 
-    def begin_epoch(self, place: dict[str, Any] | None = None) -> None:
-        """Make a fetcher: an iterable dataset is iterated from its start, or from a place that was saved."""
-        job = self.job
+    def begin_epoch(self) -> None:
+        """Make a fetcher: an iterable dataset is iterated from its start."""
         self.stream_ended = False
         self.failure = self.init_failure
         if self.failure is None:
             try:
-                make = functools.partial(create_fetcher, job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
-                self.source = Source(job.dataset, make, job.keys, place)
-                self.source.begin()
-                self.fetcher = self.source.fetcher
+                self.fetcher = self.make_fetcher()
             except Exception as error:
                 self.failure = self.wrap(error)
+
+    def make_fetcher(self) -> Fetcher:
+        job = self.job
+        return create_fetcher(job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
 
     def wrap(self, error: Exception) -> ExceptionWrapper:
         """What answers every task of an epoch that could not be begun."""
@@ -206,6 +198,9 @@ class Worker:
         self.begin_epoch()
         emit(WORKER_RESUMED, message.epoch_id, worker=self.job.worker_id)
         self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id))
+
+    def answer(self, task: Any, data: Any, room: Any) -> Result:
+        return Result(task.epoch_id, task.task_id, self.job.worker_id, data, room)
 
     def data_of(self, task: Any) -> Any:
         """The batch of a task, or what takes its place. An exception must not end the worker: it travels to main,

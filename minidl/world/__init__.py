@@ -24,6 +24,10 @@ class Memory(Protocol):
     def forget(self) -> None:
         """Nobody will look at what it holds any more. (Nothing happens; in a simulated world it is overwritten.)"""
 
+    def give_back(self, begin: int, end: int) -> None:
+        """The pages that lie wholly between these bytes go back to the system, for all processes. They hold zeros from
+        then on. (In a simulated world, rubbish.)"""
+
 
 class Reader(Waitable, Protocol):
     """The reading end of a pipe. Exactly one thread reads it, so ready means that `read` will not block."""
@@ -38,11 +42,11 @@ class Reader(Waitable, Protocol):
 
 
 class Writer(Protocol):
-    """The writing end of a pipe. A pipe holds a bounded number of bytes (64 KiB on Linux)."""
+    """The writing end of a pipe. A pipe holds a bounded number of bytes (some 200 KB on Linux)."""
 
     def write(self, data: memoryview, memory: Memory | None = None) -> int:
         """Write some of `data`, at least one byte, and return how many; block while the pipe is full. `memory` goes
-        with the first of them; only a pipe that `carries_memory` can take it.
+        with the first of them.
 
         BrokenPipeError: every reading end is closed.
         """
@@ -114,12 +118,13 @@ class World(Protocol):
     """The services. A worker gets its world as an argument, so a world must be picklable."""
 
     inline: int  # bytes; up to here writing a batch to a pipe costs less than laying it into memory
+    lent: int  # bytes; from here on building a tensor upon the memory that it came in costs less than copying it
 
     def pid(self) -> int: ...
     def now(self) -> float:
         """Seconds, on a clock that never goes backwards."""
 
-    def pipe(self, carries_memory: bool = False) -> tuple[Reader, Writer]: ...
+    def pipe(self) -> tuple[Reader, Writer]: ...
     def memory(self, nbytes: int) -> Memory:
         """New memory, to be sent with a message."""
 
@@ -134,6 +139,9 @@ class World(Protocol):
         """A daemon thread, not yet started."""
 
     def is_current(self, thread: Thread) -> bool: ...
+    def thread_id(self) -> tuple[int, int]:
+        """Which thread of which process is asking: no two that run have the same."""
+
     def name_thread(self, name: str) -> None:
         """Name the calling thread for the operating system's tools (top, gdb)."""
 
@@ -153,6 +161,9 @@ class World(Protocol):
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:
         """Call `look(frame)` on the main thread soon after any child ends; `frame` is where the main thread was
         interrupted. False: not installed, as only the main thread can do so. Asking twice is harmless."""
+
+    def raised_by_handler(self, error: BaseException) -> bool:
+        """Whether it was raised by a signal's handler, written in Python, that is installed now."""
 
     def on_exit(self, call: Callable[[], None]) -> None:
         """Call `call` when this process exits, while everything still works. Asking twice is harmless."""

@@ -18,12 +18,13 @@ import multiprocessing.util
 import os
 import pickle
 import queue
-import select
 import selectors
 import signal
+import socket
 import sys
 import threading
 import time
+import traceback
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ from typing import Any
 import torch
 import torch.multiprocessing  # teaches ForkingPickler to send tensors through shared memory
 
-from minidl.world.real_memory import MappedMemory, can_map_memory, is_ready, page_locked, socket_pipe
+from minidl.world.real_memory import MappedMemory, SocketReader, SocketWriter, can_map_memory, is_ready, page_locked
 
 READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
 REDUCERS = ForkingPickler(io.BytesIO()).dispatch_table  # all its picklers have this one
@@ -42,42 +43,6 @@ GRACE = 1.0  # seconds from the death of main to the forced end of a busy worker
 
 _before_fork: weakref.WeakSet[Any] = weakref.WeakSet()
 _on_exit: set[tuple[int, Callable[[], None]]] = set()  # (pid, call): the callbacks registered by on_exit
-
-
-class PipeReader:
-    """The reading end of a pipe. A `Connection` holds the descriptor, since it can travel to a process that is being
-    started, whatever the start method; its own messages are not used."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def fileno(self) -> int:
-        return self._connection.fileno()
-
-    def read(self) -> bytes:
-        return os.read(self._connection.fileno(), READ_SIZE)
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-class PipeWriter:
-    """The writing end of a pipe."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def write(self, data: memoryview, memory: Any = None) -> int:
-        return os.write(self._connection.fileno(), data)
-
-    def has_room(self, nbytes: int) -> bool:
-        return nbytes <= select.PIPE_BUF and is_ready(self.fileno(), event=select.POLLOUT)
-
-    def fileno(self) -> int:
-        return self._connection.fileno()
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 class PipeFlag:
@@ -189,6 +154,7 @@ class RealWorld:
     """See `minidl.world.World`."""
 
     inline = 1 << 15
+    lent = 1 << 14
 
     def __init__(self, context: Any = None) -> None:
         self._context = torch.multiprocessing if context is None else context
@@ -202,11 +168,9 @@ class RealWorld:
     def now(self) -> float:
         return time.monotonic()
 
-    def pipe(self, carries_memory: bool = False) -> tuple[Any, Any]:
-        if carries_memory:
-            return socket_pipe()
-        reader, writer = multiprocessing.Pipe(duplex=False)
-        return PipeReader(reader), PipeWriter(writer)
+    def pipe(self) -> tuple[Any, Any]:
+        one, other = socket.socketpair()
+        return SocketReader(one), SocketWriter(other)
 
     def memory(self, nbytes: int) -> MappedMemory:
         return MappedMemory(os.memfd_create("minidl"), nbytes)
@@ -228,6 +192,9 @@ class RealWorld:
 
     def is_current(self, thread: Any) -> bool:
         return thread is threading.current_thread()
+
+    def thread_id(self) -> tuple[int, int]:
+        return os.getpid(), threading.get_ident()
 
     def name_thread(self, name: str) -> None:
         with contextlib.suppress(AttributeError):  # torch before 2.6
@@ -265,6 +232,10 @@ class RealWorld:
         handler.look = look  # type: ignore[attr-defined]
         signal.signal(signal.SIGCHLD, handler)
         return True
+
+    def raised_by_handler(self, error: BaseException) -> bool:
+        handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+        return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
 
     def on_exit(self, call: Callable[[], None]) -> None:
         if (os.getpid(), call) not in _on_exit:

@@ -9,11 +9,15 @@ import mmap
 import os
 import select
 import socket
+import struct
 from typing import Any
 
 import torch
 
+LIBC = ctypes.CDLL(None)
 READ_SIZE = 1 << 16  # bytes
+# A program may have put SIGPIPE back to its default: then a write to a worker that is dead would end main, too.
+NO_SIGPIPE = getattr(socket, "MSG_NOSIGNAL", 0)
 ROOM = 1 << 16  # bytes; what a Unix socket has at least, as long as it is writable (on Linux: a quarter of it is taken)
 
 
@@ -50,6 +54,12 @@ class MappedMemory:
     def forget(self) -> None:
         pass
 
+    def give_back(self, begin: int, end: int) -> None:
+        address = self.bytes.ctypes.data
+        first, last = address + begin + -begin % mmap.PAGESIZE, address + end - end % mmap.PAGESIZE
+        if first < last:  # what fails costs nothing but the pages
+            LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_REMOVE)
+
 
 class SocketEnd:
     """An end of a pair of Unix sockets, used one way: a pipe that descriptors can travel through. A socket can travel
@@ -60,10 +70,13 @@ class SocketEnd:
         end.settimeout(None)  # a program may have set a default timeout for its sockets
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self.fileno()  # what is closed cannot travel
         return type(self), (self._socket,)
 
     def fileno(self) -> int:
-        return self._socket.fileno()
+        if (fd := self._socket.fileno()) < 0:
+            raise OSError("this end of a pipe is closed")
+        return fd
 
     def close(self) -> None:
         self._socket.close()
@@ -104,15 +117,10 @@ class SocketWriter(SocketEnd):
 
     def write(self, data: memoryview, memory: MappedMemory | None = None) -> int:
         if memory is None:
-            return self._socket.send(data)
+            return self._socket.send(data, NO_SIGPIPE)
         with contextlib.closing(memory):
-            return socket.send_fds(self._socket, [data], [memory.fileno()])
-
-
-def socket_pipe() -> tuple[SocketReader, SocketWriter]:
-    """A pipe that carries memory."""
-    one, other = socket.socketpair()
-    return SocketReader(one), SocketWriter(other)
+            fds = struct.pack("i", memory.fileno())
+            return self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)], NO_SIGPIPE)
 
 
 def can_map_memory() -> bool:
@@ -124,5 +132,4 @@ def page_locked(nbytes: int) -> mmap.mmap | None:
     """See minidl.world.World."""
     pages = mmap.mmap(-1, nbytes)  # its own pages: they are unlocked when they are unmapped, with the tensor
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    libc = ctypes.CDLL(None, use_errno=True)
-    return pages if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(nbytes)) == 0 else None
+    return pages if LIBC.mlock(ctypes.c_void_p(address), ctypes.c_size_t(nbytes)) == 0 else None

@@ -65,7 +65,9 @@ def outcome(letter: str) -> Outcome:
     found = bug.explored().counterexample
     assert found is not None, bug.name
     with at_work(bug):
-        return simulate(bug.program, schedule=found.token, draws=False, texts=True, most_steps=STEPS, **bug.options)
+        return simulate(
+            bug.program, schedule=found.token, draws=False, texts=lambda _, text: text, most_steps=STEPS, **bug.options
+        )
 
 
 def write(letter: str, folder: Path) -> None:

@@ -29,7 +29,7 @@ from minidl.queues import Channel, Producer
 from minidl.transport import NO_SLOT, Handles, Packer, Unpacker
 from notebooks.exercises import use_programs as uses
 from notebooks.exercises.catalogue import as_minidl_does as calls
-from notebooks.exercises.catalogue import death_programs, pinning_programs, scripted, stopping_programs, worker_script
+from notebooks.exercises.catalogue import death_programs, pinning_programs, scripted, worker_script
 from notebooks.exercises.programs import Keys, put_in_place
 
 FLOATS = 10_000  # of a batch: too many to follow a pickle through a pipe
@@ -349,4 +349,4 @@ def trained(answer: Any) -> None:
 
 
 # By name; those that are here hide others.
-PROGRAMS: dict[str, Any] = vars(uses) | vars(scripted) | vars(stopping_programs) | globals()
+PROGRAMS: dict[str, Any] = vars(uses) | vars(scripted) | globals()

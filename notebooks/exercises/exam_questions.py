@@ -309,27 +309,6 @@ def _trains(chance: random.Random) -> Iterator[Question]:
     yield Question("trained", {}, beside=far_storage.served)
 
 
-def _stops(chance: random.Random) -> Iterator[Question]:
-    def two(length: int) -> list[int]:
-        first = chance.randint(1, length - 2)
-        return [first, chance.randint(0, length - first - 1)]
-
-    length = chance.randint(6, 10)
-    unreadable = _some(chance, length)
-    for number_of_workers in (0, 2, 3):
-        args = {"length": length, "unreadable": unreadable, "num_workers": number_of_workers}
-        yield Question("stopped_counted", {**args, "stops": two(length)})
-    args = {"length": length, "unreadable": [], "num_workers": 2}
-    yield Question("stopped_counted", {**args, "stops": two(length), "snapshot_every_n_steps": chance.randint(2, 4)})
-    yield Question("stopped_counted", {**args, "stops": two(length), "until": chance.randint(2, 4), "draws": True})
-    more = {"epochs": 2, "persistent_workers": True}
-    yield Question("stopped_counted", {**args, "stops": [length + chance.randint(1, 4)], **more})
-    lengths = [chance.randint(1, 2), chance.randint(2, 4)]
-    yield Question("stopped_shares", {"lengths": lengths, "stops": [sum(lengths) + 1], "num_workers": 2, **more})
-    yield Question("stopped_shares", {"lengths": lengths, "stops": two(sum(lengths)), "num_workers": 2})
-    yield Question("stopped_in_any_order", {"length": length, "stops": two(length), "num_workers": 2})
-
-
 ASKED: dict[int, Callable[[random.Random], Iterator[Question]]] = {
     1: _fetches,
     2: _collations,
@@ -348,5 +327,4 @@ ASKED: dict[int, Callable[[random.Random], Iterator[Question]]] = {
     15: _names,
     16: _slots,
     17: _trains,
-    18: _stops,
 }

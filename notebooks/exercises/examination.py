@@ -38,7 +38,7 @@ from notebooks.exercises.keeper import ENDING
 ROOT = FOLDER.parents[1]
 SHIPPED = (
     *("exam_programs", "programs", "use_programs", "catalogue.as_minidl_does", "catalogue.death_programs"),
-    *("catalogue.pinning_programs", "catalogue.scripted", "catalogue.stopping_programs", "catalogue.worker_script"),
+    *("catalogue.pinning_programs", "catalogue.scripted", "catalogue.worker_script"),
 )
 # torch has these, too.
 TORCHS = {

@@ -1,6 +1,6 @@
 """For teachers: the verdicts on a class, as comma-separated values, and a summary to teach from.
 
-learner,passed,01,02,...,18,01 message,...
+learner,passed,01,02,...,17,01 message,...
 ada,3,passed,passed,no transposition,...,"collate([(1, 2), (3, 4)]): [(1, 2), (3, 4)], not ..."
 """
 

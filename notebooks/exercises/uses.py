@@ -330,7 +330,6 @@ USES: dict[int, tuple[Use, ...]] = {
     11: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
     12: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
     13: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
-    18: (*IN_ORDER, *OF_STREAMS, ERRORS_IN_ANY_ORDER),
 }
 INTERRUPTED: dict[int, tuple[Use, ...]] = {
     6: (ONE_EPOCH, TWO_EPOCHS),

@@ -37,8 +37,7 @@ DATASETS: dict[str, Callable[[Any], Any]] = {"the same": MadeAlready, "random": 
 def open_loader(package: Any, dataset: Any, cell: Cell, num_workers: int, every: int) -> Any:
     """A new loader of minidl or torchdata with a snapshot after `every` batches."""
     options = {"num_workers": num_workers, "worker_init_fn": place_worker, "snapshot_every_n_steps": every}
-    kind = minidl.DataLoader if package is minidl else torchdata.StatefulDataLoader
-    return kind(dataset, cell.batch_size, **options)
+    return package.StatefulDataLoader(dataset, cell.batch_size, **options)
 
 
 def seconds_per_batch(package: Any, dataset: Any, cell: Cell, num_workers: int, every: int, batches: int) -> float:

@@ -85,7 +85,7 @@ def queues() -> list[str]:
         text(496, 272, "index_queue 1"),
         text(522, 430, "worker_result_queue:"),
         text(522, 446, "a pipe for each worker"),
-        *box(412, 529, 196, 46, "slots: the tensors, shared", "minidl/transport.py"),
+        *box(412, 529, 196, 46, "slots: the tensors, shared", "minidl/transport/"),
     ]
 
 

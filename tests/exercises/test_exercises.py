@@ -16,7 +16,6 @@ from notebooks.exercises.skeleton import generate
 from notebooks.exercises.verdict import Status
 from tests.exercises.wrong.e03_batch_sampler import LOOP
 from tests.exercises.wrong.e16_free_list import IN_TURNS
-from tests.exercises.wrong.e18_stop_in_the_middle import RIGHT
 from tests.exercises.wrong.edits import solved, without_emit, wrong_answers
 
 ALL = list(exercises().values())
@@ -27,7 +26,7 @@ TRIED = {
     "07": "never_looks its_own_timeout", "08": "leaks looks_at_one", "09": "skips_one empty_batch",
     "10": "no_task gives_up_pinning", "11": "first_one old_answers", "12": "nameless by_exit_code",
     "13": "no_close only_ctrl_c", "14": "callers_thread stays_open", "16": "by_turns waits fresh_once",
-    "17": "caches one_worker own_read", "18": "at_receipt no_snapshot no_message",
+    "17": "caches one_worker own_read",
 }  # fmt: skip
 full, slow = pytest.mark.full, pytest.mark.slow
 
@@ -81,7 +80,6 @@ def test_the_reference_passes_without_its_calls_of_emit(which, grade_text):
     [
         pytest.param("03", {"__iter__": LOOP}, id="03"),
         pytest.param("16", IN_TURNS, id="16"),
-        *[pytest.param("18", bodies, id=name, marks=full) for name, bodies in RIGHT.items()],
     ],
 )
 def test_another_right_answer_passes(grade_text, number, bodies):

@@ -122,17 +122,36 @@ def take_all(iterator: Any, seen: list[Any]) -> str:
     return ""
 
 
+def taken(iterator: Any) -> tuple[list[Any], str]:
+    """What came until the end, and the RuntimeError's text, or "" for a normal end."""
+    seen: list[Any] = []
+    text = take_all(iterator, seen)
+    return seen, text
+
+
 def workers() -> list[Any]:
     """The living workers of this process, by worker_id, as any program can ask for them."""
     return sorted(multiprocessing.active_children(), key=lambda child: child.name)
 
 
-def in_a_thread(run: Callable[[], Any]) -> None:
-    """Run it in another thread, which must end within LIMIT seconds."""
-    thread = threading.Thread(target=run, daemon=True)
+def in_a_thread(run: Callable[[], Any]) -> Any:
+    """What it returns, run in another thread, which must end within LIMIT seconds."""
+    returned: list[Any] = []
+    thread = threading.Thread(target=lambda: returned.append(run()), daemon=True)
     thread.start()
     thread.join(LIMIT)
-    assert not thread.is_alive()
+    assert returned and not thread.is_alive()
+    return returned[0]
+
+
+@contextlib.contextmanager
+def no_threads() -> Iterator[None]:
+    """None can be started, as when the interpreter exits."""
+    before = threading.stack_size(1 << 47)  # more than any process has
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
 
 
 def wait_until(true: Callable[[], Any], limit: float = 20.0) -> None:

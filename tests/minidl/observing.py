@@ -9,6 +9,8 @@ Legend
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import random
 import re
 import warnings
@@ -159,6 +161,18 @@ def in_both(run: Callable[[ModuleType], Any]) -> tuple[Any, ...]:
     return ours
 
 
+def alike(test: Callable[..., Any]) -> Callable[..., None]:
+    """A test that runs with minidl and with torch.utils.data as its `package`, and returns the same with both."""
+
+    @functools.wraps(test)
+    def both(**arguments: Any) -> None:
+        assert test(minidl, **arguments) == test(TORCH, **arguments)
+
+    _, *others = inspect.signature(test).parameters.values()
+    both.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
+    return both
+
+
 def describe_error(error: Exception) -> tuple[Any, ...]:
     """Type and message, without the traceback of the worker between the message's first line and its last."""
     lines = str(error).split("\n")
@@ -179,13 +193,18 @@ def neutral(text: str) -> str:
 
 
 def comparable(value: Any) -> Any:
-    """`value` in a form in which == means: same types, same structure, same bits."""
+    """`value` in a form in which == means: same types, same structure, same values, same extra attributes."""
     if isinstance(value, torch.Tensor):
-        return type(value), str(value.dtype), tuple(value.shape), value.stride(), value.numpy().tobytes()
+        return type(value), str(value.dtype), tuple(value.shape), value.stride(), repr(value.tolist())
     if isinstance(value, (np.ndarray, np.generic)):
-        return type(value), str(value.dtype), value.shape, value.tobytes()
+        return type(value), str(value.dtype), value.shape, repr(value.tolist())
     if isinstance(value, Mapping):
-        return type(value), [(key, comparable(value[key])) for key in value]
+        return type(value), [(key, comparable(value[key])) for key in value], attributes(value)
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return type(value), [comparable(item) for item in value]
+        return type(value), [comparable(item) for item in value], attributes(value)
     return type(value), repr(value)
+
+
+def attributes(value: Any) -> dict[str, str]:
+    """What a container carries besides its items."""
+    return {name: repr(held) for name, held in getattr(value, "__dict__", {}).items() if name != "data"}

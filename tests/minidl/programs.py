@@ -80,11 +80,9 @@ def describe_worker(info: Any) -> str:
 
 
 class Faulty(Squares):
-    """Some keys raise, each something else."""
+    """Some keys raise, each something else: an error, or what this type makes."""
 
-    errors: Mapping[int, Exception]
-
-    def __init__(self, errors: Mapping[int, Exception]) -> None:
+    def __init__(self, errors: Mapping[int, BaseException | type[BaseException]]) -> None:
         super().__init__(23)
         self.errors = errors
 
@@ -99,6 +97,33 @@ class Needy(Exception):
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{code}: {reason}")
+
+
+class WithMessage(Exception):
+    """Takes its text by keyword, which torch's ExceptionWrapper knows of."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        if not self.args:
+            raise RuntimeError("no text")
+        return super().__str__()
+
+
+ODD_ERRORS = [
+    KeyError(("a", 1)),
+    OSError(5, "io", "name"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+    WithMessage("hello", code=3),
+    Unprintable,
+    StopIteration(5),
+    ValueError(ValueError("inner")),
+    UserWarning("raised"),
+]
 
 
 def streams(parts: ModuleType) -> Any:
@@ -196,6 +221,7 @@ DATASETS: dict[str, Callable[[ModuleType], Any]] = {
     "needy error": lambda parts: Faulty({9: Needy(4, "too much")}),
     "stop iteration": lambda parts: Faulty({10: StopIteration("not here")}),
     "missing file": lambda parts: Faulty({0: FileNotFoundError(2, "No such file", "sample-0")}),
+    "odd errors": lambda parts: Faulty(dict(enumerate(ODD_ERRORS))),
     "mixed shapes": lambda parts: [torch.zeros(1 + (key == 7)) for key in range(12)],
     "no collation": lambda parts: [object] * 3,
     "empty": lambda parts: Squares(0),
@@ -233,61 +259,52 @@ def weights(size: int) -> torch.Tensor:
 
 Sampling = Callable[[ModuleType, Any, "torch.Generator | None"], dict[str, Any]]
 
+
+def options(**given: Any) -> Sampling:
+    return lambda parts, data, gen: given
+
+
+def by(batch_size: int | None, make: Callable[..., Any], **given: Any) -> Sampling:
+    """With the sampler that `make` makes."""
+    return lambda parts, data, gen: {"sampler": make(parts, data, gen), "batch_size": batch_size, **given}
+
+
+def shard(number: int, rank: int, **given: Any) -> Callable[..., Any]:
+    return lambda parts, data, gen: parts.DistributedSampler(data, num_replicas=number, rank=rank, **given)
+
+
 SAMPLINGS: dict[str, Sampling] = {
-    "by 4": lambda parts, data, gen: {"batch_size": 4},
-    "by 4, drop": lambda parts, data, gen: {"batch_size": 4, "drop_last": True},
-    "by 1": lambda parts, data, gen: {},
-    "by 50": lambda parts, data, gen: {"batch_size": 50},
-    "unbatched": lambda parts, data, gen: {"batch_size": None},
-    "shuffled": lambda parts, data, gen: {"batch_size": 4, "shuffle": True},
-    "shuffled, drop": lambda parts, data, gen: {"batch_size": 3, "shuffle": True, "drop_last": True},
-    "shuffled, unbatched": lambda parts, data, gen: {"batch_size": None, "shuffle": True},
-    "sequential": lambda parts, data, gen: {"sampler": parts.SequentialSampler(data), "batch_size": 5},
-    "random": lambda parts, data, gen: {"sampler": parts.RandomSampler(data), "batch_size": 4},
-    "replacement": lambda parts, data, gen: {
-        "sampler": parts.RandomSampler(data, replacement=True, num_samples=35, generator=gen),
-        "batch_size": 8,
-    },
-    "more than all": lambda parts, data, gen: {
-        "sampler": parts.RandomSampler(data, num_samples=2 * len(data) + 3, generator=gen),
-        "batch_size": 7,
-    },
-    "weighted": lambda parts, data, gen: {
-        "sampler": parts.WeightedRandomSampler(weights(len(data)), 18, generator=gen),
-        "batch_size": 4,
-    },
-    "weighted, unbatched": lambda parts, data, gen: {
-        "sampler": parts.WeightedRandomSampler(weights(len(data)), 6, replacement=False, generator=gen),
-        "batch_size": None,
-    },
-    "subset": lambda parts, data, gen: {
-        "sampler": parts.SubsetRandomSampler([0, 3, 5, 6], generator=gen),
-        "batch_size": 3,
-    },
-    "distributed": lambda parts, data, gen: {
-        "sampler": parts.DistributedSampler(data, num_replicas=3, rank=1, seed=5),
-        "batch_size": 2,
-    },
-    "distributed, drop": lambda parts, data, gen: {
-        "sampler": parts.DistributedSampler(data, num_replicas=3, rank=2, drop_last=True),
-        "batch_size": 2,
-        "drop_last": True,
-    },
-    "distributed, in turn": lambda parts, data, gen: {
-        "sampler": parts.DistributedSampler(data, num_replicas=2, rank=0, shuffle=False),
-        "batch_size": None,
-    },
+    "by 4": options(batch_size=4),
+    "by 4, drop": options(batch_size=4, drop_last=True),
+    "by 1": options(),
+    "by 50": options(batch_size=50),
+    "unbatched": options(batch_size=None),
+    "shuffled": options(batch_size=4, shuffle=True),
+    "shuffled, drop": options(batch_size=3, shuffle=True, drop_last=True),
+    "shuffled, unbatched": options(batch_size=None, shuffle=True),
+    "sequential": by(5, lambda parts, data, gen: parts.SequentialSampler(data)),
+    "random": by(4, lambda parts, data, gen: parts.RandomSampler(data)),
+    "replacement": by(8, lambda parts, data, gen: parts.RandomSampler(data, True, 35, gen)),
+    "more than all": by(7, lambda parts, data, gen: parts.RandomSampler(data, False, 2 * len(data) + 3, gen)),
+    "weighted": by(4, lambda parts, data, gen: parts.WeightedRandomSampler(weights(len(data)), 18, True, gen)),
+    "weighted, unbatched": by(
+        None, lambda parts, data, gen: parts.WeightedRandomSampler(weights(len(data)), 6, False, gen)
+    ),
+    "subset": by(3, lambda parts, data, gen: parts.SubsetRandomSampler([0, 3, 5, 6], gen)),
+    "distributed": by(2, shard(3, 1, seed=5)),
+    "distributed, drop": by(2, shard(3, 2, drop_last=True), drop_last=True),
+    "distributed, in turn": by(None, shard(2, 0, shuffle=False)),
     "batch sampler": lambda parts, data, gen: {
         "batch_sampler": parts.BatchSampler(parts.RandomSampler(data, generator=gen), 5, True)
     },
-    "lists": lambda parts, data, gen: {"batch_sampler": [[0], [3, 1, 2], [0, 0], [6, 5]]},
-    "backwards": lambda parts, data, gen: {"sampler": Backwards(len(data)), "batch_size": 4},
+    "lists": options(batch_sampler=[[0], [3, 1, 2], [0, 0], [6, 5]]),
+    "backwards": by(4, lambda parts, data, gen: Backwards(len(data))),
     # ... and some that fail
-    "an empty list": lambda parts, data, gen: {"batch_sampler": [[0, 1], [], [2]]},
-    "out of range": lambda parts, data, gen: {"batch_sampler": [[0, 1], [2, 1000], [3]]},
-    "raising": lambda parts, data, gen: {"sampler": Dropout(len(data)), "batch_size": None},
-    "generator as sampler": lambda parts, data, gen: {"sampler": (key for key in range(5)), "batch_size": 2},
-    "not iterable": lambda parts, data, gen: {"sampler": 5},
+    "an empty list": options(batch_sampler=[[0, 1], [], [2]]),
+    "out of range": options(batch_sampler=[[0, 1], [2, 1000], [3]]),
+    "raising": by(None, lambda parts, data, gen: Dropout(len(data))),
+    "generator as sampler": by(2, lambda parts, data, gen: (key for key in range(5))),
+    "not iterable": options(sampler=5),
 }
 
 

@@ -22,9 +22,10 @@ import torch
 
 import minidl
 from minidl import events
-from tests.minidl.dying import wait_until, workers
-from tests.minidl.observing import attempt, comparable, describe_error, emitted, in_both, recorder, steps
-from tests.minidl.programs import TORCH, Dropout, Squares, keep
+from tests.minidl.dying import Large, loader_of, wait_until, workers
+from tests.minidl.observing import alike, attempt, comparable, describe_error, emitted, recorder, steps
+from tests.minidl.programs import TORCH, BadStream, Dropout, Faulty, Squares, keep
+from tests.minidl.samples import Unspeakable, raising
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -35,18 +36,6 @@ FORK = multiprocessing.get_context("fork")
 # ---- pin_memory="host"
 
 Pair = namedtuple("Pair", ["first", "second"])
-
-
-class Custom:
-    """A batch type that pins itself."""
-
-    def __init__(self, samples: Any) -> None:
-        self.x = torch.tensor(samples)
-        self.pinned_in = ""
-
-    def pin_memory(self) -> Custom:
-        self.pinned_in = threading.current_thread().name
-        return self
 
 
 def as_pair(samples: Any) -> Any:
@@ -78,29 +67,9 @@ def test_pinning_copies_out_of_shared_memory(workers: int) -> None:
         assert not batch["point"].x.is_shared()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_batch_may_pin_itself(workers: int) -> None:
-    batches = list(minidl.DataLoader([1, 2, 3], 2, num_workers=workers, collate_fn=Custom, pin_memory="host"))
-    assert [batch.x.tolist() for batch in batches] == [[1, 2], [3]]
-    assert {batch.pinned_in for batch in batches} == {"pin thread" if workers else "MainThread"}
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_while_pinning_is_raised_in_the_batchs_place(workers: int) -> None:
-    loader = minidl.DataLoader([1, 2], num_workers=workers, collate_fn=OutOfMemory, pin_memory="host")
-    shown = steps(loader)
-    assert [step[1] for step in shown] == [MemoryError, MemoryError, StopIteration, StopIteration]
-    assert "nothing left to pin" in shown[0][2]
-
-
-class Closed(minidl.IterableDataset):
-    def __iter__(self) -> Any:
-        raise LookupError("there is no such stream")
-
-
 def test_an_epoch_whose_stream_cannot_be_opened_has_not_begun() -> None:
-    with emitted() as found, pytest.raises(LookupError):
-        iter(minidl.DataLoader(Closed()))
+    with emitted() as found, pytest.raises(ValueError, match="cannot be opened"):
+        iter(minidl.DataLoader(BadStream()))
     assert [event[0] for event in found] == [events.Kind.LOADER]
 
 
@@ -122,49 +91,33 @@ class Gate(Squares):
 
 
 @pytest.mark.parametrize("pin_memory", [False, "host"])
-def test_a_timeout_loses_nothing(pin_memory: Any) -> None:
-    def run(package: ModuleType) -> Any:
-        dataset = Gate()
-        options = {"pin_memory": pin_memory} if package is minidl else {}
-        iterator = iter(
-            package.DataLoader(dataset, None, num_workers=1, timeout=60, multiprocessing_context="fork", **options)
-        )
-        shown = [attempt(lambda: next(iterator)) for _ in range(2)]
-        iterator._timeout = 0.1  # not before: how long a worker needs to start is not known
-        shown += [attempt(lambda: next(iterator)) for _ in range(2)]
-        iterator._timeout = 60
-        dataset.opened.set()
-        return [*shown, *attempt(lambda: list(iterator))]
-
-    shown = in_both(run)[1]
+@alike
+def test_a_timeout_loses_nothing(package: ModuleType, pin_memory: Any) -> Any:
+    dataset = Gate()
+    options = {"pin_memory": pin_memory} if package is minidl else {}
+    loader = package.DataLoader(dataset, None, num_workers=1, timeout=60, multiprocessing_context="fork", **options)
+    iterator = iter(loader)
+    shown = [attempt(lambda: next(iterator)) for _ in range(2)]
+    iterator._timeout = 0.1  # not before: how long a worker needs to start is not known
+    shown += [attempt(lambda: next(iterator)) for _ in range(2)]
+    iterator._timeout = 60
+    dataset.opened.set()
     assert shown[:2] == [("value", 0), ("value", 1)]
     assert shown[3] == ("error", RuntimeError, "DataLoader timed out after 0.1 seconds")
-    assert shown[4:] == ["value", [2, 3, 4, 5]], "a timeout loses nothing"
-
-
-class Overtaken(Squares):
-    """Key 0 is there once `passed` is set: until then every other batch comes early."""
-
-    def __init__(self) -> None:
-        super().__init__(6)
-        self.passed = FORK.Event()
-
-    def __getitem__(self, key: int) -> int:
-        if key == 0:
-            self.passed.wait()
-        return key
+    assert list(iterator) == [2, 3, 4, 5], "a timeout loses nothing"
+    return shown
 
 
 def test_batches_that_arrive_early_wait_for_their_turn() -> None:
     """Worker 0 cannot finish task 0 before main has put worker 1's two batches away."""
-    dataset = Overtaken()
+    dataset = Gate(closed_from=0, closed_until=1)
     stored = []
 
     def open_the_gate(kind: int, epoch_id: int, task: int, *rest: object) -> None:
         if kind == events.STORED:
             stored.append(task)
             if stored == [1, 3]:
-                dataset.passed.set()
+                dataset.opened.set()
 
     loader = minidl.DataLoader(dataset, None, num_workers=2, multiprocessing_context="fork")
     with recorder(open_the_gate):
@@ -204,7 +157,7 @@ def test_ctrl_c_while_next_waits_loses_no_batch(workers: int) -> None:
     seen = [next(iterator), next(iterator)]
 
     def interrupt() -> None:
-        wait_until(lambda: iterator._data_queue.waiting)
+        wait_until(lambda: iterator._data_queue._waiting)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -221,8 +174,9 @@ def test_ctrl_c_while_next_waits_loses_no_batch(workers: int) -> None:
 # ---- odd things to send
 
 
-def with_a_lock(samples: Any) -> Any:
-    return threading.Lock() if 1 in samples else samples
+def failing_at(key: int, fail: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A collate_fn that calls `fail` for the batch with this key, and leaves the others as they are."""
+    return lambda samples: fail(samples) if key in samples else samples
 
 
 def raise_an_own_error(samples: Any) -> Any:
@@ -232,40 +186,52 @@ def raise_an_own_error(samples: Any) -> Any:
     raise LocalError("main does not know this type")
 
 
-@pytest.mark.parametrize("pin_memory", [False, "host"])
-def test_a_batch_that_cannot_be_pickled_is_raised_as_an_error(pin_memory: Any) -> None:
-    """torch waits for ever: multiprocessing prints the error and drops the message."""
-    loader = minidl.DataLoader([0, 1, 2], num_workers=1, collate_fn=with_a_lock, pin_memory=pin_memory)
-    shown = steps(loader)
-    assert [step[0] for step in shown] == ["value", "error", "value", "error", "error"]
-    assert shown[1][1] is TypeError
-    assert "cannot pickle '_thread.lock' object" in shown[1][2]
-
-
 class UnsendableByAnOwnError(OutOfMemory):
     __reduce__ = raise_an_own_error
 
 
-@pytest.mark.parametrize(
-    ("collate_fn", "words"),
-    [(raise_an_own_error, "LocalError"), (UnsendableByAnOwnError, "LocalError: main does not know this type")],
-)
-def test_an_error_that_cannot_be_pickled_is_named(collate_fn: Any, words: str) -> None:
-    shown = steps(minidl.DataLoader([0, 1], num_workers=1, collate_fn=collate_fn))
-    assert [step[0] for step in shown] == ["error"] * 4
-    assert words in shown[0][2]
+LOCK = threading.Lock()
+UNPICKLED = "cannot pickle '_thread.lock' object"
+MAIN = {"num_workers": 0, "multiprocessing_context": None}
+# What fails -> options of the loader, the type of the error, and words from it. torch waits for ever where something
+# cannot be pickled: multiprocessing prints the error and drops the message.
+FAILURES: dict[str, tuple[dict[str, Any], type[Exception], list[str]]] = {
+    "collate_fn": (
+        {"collate_fn": failing_at(3, raising(LookupError("no 3")))},
+        LookupError,
+        ["Caught LookupError in DataLoader worker process 1.", "no 3"],
+    ),
+    "a batch": ({"collate_fn": failing_at(3, lambda samples: LOCK)}, TypeError, [UNPICKLED]),
+    "keys": ({"batch_sampler": [[0, 1], [2, LOCK], [4, 5], [6, 7]], "batch_size": 1}, TypeError, [UNPICKLED]),
+    "its error's type": ({"collate_fn": failing_at(3, raise_an_own_error)}, Exception, ["LocalError"]),
+    "a batch, by such an error": (
+        {"collate_fn": failing_at(3, UnsendableByAnOwnError)},
+        RuntimeError,
+        ["LocalError: main does not know this type"],
+    ),
+    "pinning": (
+        {"collate_fn": failing_at(3, OutOfMemory), "pin_memory": "host"},
+        MemoryError,
+        ["Caught MemoryError in pin memory thread", "nothing left to pin"],
+    ),
+    "pinning in main": (
+        {"collate_fn": failing_at(3, OutOfMemory), "pin_memory": "host", **MAIN},
+        MemoryError,
+        ["nothing left to pin"],
+    ),
+}
 
 
-class Unspeakable(Exception):
-    """An error that itself fails, as one does whose text is made of something that is gone."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def __str__(self) -> str:
-        raise LookupError("no words")
-
-    __repr__ = __str__
+@pytest.mark.parametrize("pin_memory", [False, "host"])
+@pytest.mark.parametrize("what", FAILURES)
+def test_whatever_fails_costs_one_batch_only(what: str, pin_memory: Any) -> None:
+    """It is raised in its batch's turn, says where it was raised, and the iteration goes on."""
+    options, error, words = FAILURES[what]
+    shown = steps(loader_of(list(range(8)), **{"collate_fn": keep, "pin_memory": pin_memory, **options}))
+    assert [step[0] for step in shown] == ["value", "error", "value", "value", "error", "error"]
+    values = [[int(item[1]) for item in step[1][1]] for step in shown if step[0] == "value"]
+    assert values == [[0, 1], [4, 5], [6, 7]]
+    assert issubclass(shown[1][1], error) and all(each in shown[1][2] for each in words)
 
 
 def fail_without_words(*_: Any) -> Any:
@@ -310,14 +276,6 @@ def test_a_batch_that_is_lost_without_words_is_missed_for_ever() -> None:
             next(iterator)
 
 
-def test_keys_that_cannot_be_pickled_are_raised_as_an_error() -> None:
-    """torch waits for ever here, too."""
-    loader = minidl.DataLoader({0: 5, 1: 6}, None, sampler=[0, threading.Lock(), 1], num_workers=1)
-    shown = steps(loader)
-    assert [step[0] for step in shown] == ["value", "error", "value", "error", "error"]
-    assert "cannot pickle '_thread.lock' object" in shown[1][2]
-
-
 class Added(Squares):
     def __getitems__(self, keys: list[int]) -> list[int]:
         return [len(keys), sum(keys)]
@@ -330,15 +288,10 @@ def test_keys_larger_than_a_pipe_arrive() -> None:
     assert list(loader) == [[60_000, sum(task)] for task in keys]
 
 
-class Texts(Squares):
-    def __getitem__(self, key: int) -> str:
-        return chr(65 + key) * (1 << 20)
-
-
 def test_batches_larger_than_a_pipe_arrive() -> None:
-    """Several MB of strings, which travel through the pipe itself."""
-    loader = minidl.DataLoader(Texts(8), 4, num_workers=2)
-    assert list(loader) == [[Texts()[key] for key in range(first, first + 4)] for first in (0, 4)]
+    """Several MB, which travel through the pipe itself."""
+    samples = [Large(8)[key] for key in range(8)]
+    assert list(loader_of(Large(8), batch_size=4, collate_fn=keep)) == [samples[:4], samples[4:]]
 
 
 def with_many_leaves(samples: Any) -> Any:
@@ -351,65 +304,19 @@ def test_a_batch_of_many_leaves_arrives_whole() -> None:
         assert batch["numbers"] == list(range(100_000))
 
 
-class Refusing(Squares):
-    """Raises what `error` makes."""
-
-    def __init__(self, error: Callable[[], BaseException]) -> None:
-        super().__init__(2)
-        self.error = error
-
-    def __getitem__(self, key: int) -> Any:
-        raise self.error()
-
-
-class WithMessage(Exception):
-    """Takes its text by keyword, which torch's ExceptionWrapper knows of."""
-
-    def __init__(self, message: str, code: int = 0) -> None:
-        super().__init__(message)
-        self.message = message
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        if not self.args:
-            raise RuntimeError("no text")
-        return super().__str__()
-
-
-ERRORS: dict[str, Callable[[], BaseException]] = {
-    "key": lambda: KeyError(("a", 1)),
-    "several arguments": lambda: OSError(5, "io", "name"),
-    "unicode": lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
-    "message": lambda: WithMessage("hello", code=3),
-    "unprintable": Unprintable,
-    "stop": lambda: StopIteration(5),
-    "nested": lambda: ValueError(ValueError("inner")),
-    "warning": lambda: UserWarning("raised"),
-}
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_errors_of_odd_types_are_raised_as_in_torch(name: str) -> None:
-    def run(package: ModuleType) -> Any:
-        return steps(package.DataLoader(Refusing(ERRORS[name]), None, num_workers=1))
-
-    in_both(run)
-
-
 def test_an_error_says_where_it_was_raised() -> None:
     """The message of an error from a worker holds the worker's traceback, down to the dataset's own line."""
     with pytest.raises(ValueError) as raised:
-        next(iter(minidl.DataLoader(Refusing(lambda: ValueError("here")), num_workers=1)))
+        next(iter(minidl.DataLoader(Faulty({0: ValueError("here")}), num_workers=1)))
     text = str(raised.value)
     assert text.startswith("Caught ValueError in DataLoader worker process 0.\nOriginal Traceback")
-    assert "in __getitem__\n    raise self.error()" in text
+    assert "in __getitem__\n    raise self.errors[key]" in text
     assert describe_error(raised.value)[2].endswith("ValueError: here")
 
 
 def test_an_iterator_dropped_after_an_error_takes_its_workers_with_it() -> None:
     """Without the garbage collector: nothing of the error that was caught holds the iterator."""
-    iterator = iter(minidl.DataLoader(Refusing(lambda: ValueError("here")), num_workers=1))
+    iterator = iter(minidl.DataLoader(Faulty({0: ValueError("here")}), num_workers=1))
     gc.disable()
     try:
         with contextlib.suppress(ValueError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any
 
 import pytest
 
 from minidl import events
 from minidl.events import Kind, describe, emit
 from tests.minidl.observing import recorder
+from tests.minidl.samples import Unspeakable
 from tracing.recording.source_lines import emit_sites
 
 
@@ -23,19 +25,6 @@ def test_each_kind_is_emitted_by_exactly_one_line() -> None:
         assert len(places) == 1 or {place.file for place in places} == {"minidl/queues.py"}, (kind, places)
 
 
-def test_a_recorder_that_raises_is_removed_and_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("in the recorder")
-
-    with recorder(fail):
-        emit(Kind.ASKED)
-        emit(Kind.ASKED)
-        assert events.installed() is None
-    printed = capsys.readouterr().err
-    assert printed.startswith("minidl: ") and "the load goes on" in printed
-    assert printed.count("ZeroDivisionError: in the recorder") == 1
-
-
 class Emits(io.StringIO):
     """A program's own stderr, which is traced, too."""
 
@@ -44,29 +33,28 @@ class Emits(io.StringIO):
         return super().write(text)
 
 
-def test_a_recorder_that_raises_is_removed_before_that_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [io.StringIO, Emits, "closed"])
+def test_a_recorder_that_raises_is_removed_and_reported_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is removed before that is printed, and breaks nothing where stderr is closed."""
     called: list[object] = []
 
     def fail(*arguments: object) -> None:
         called.append(arguments)
         raise ZeroDivisionError("in the recorder")
 
-    monkeypatch.setattr(sys, "stderr", stderr := Emits())
+    stderr = io.StringIO() if kind == "closed" else kind()
+    if kind == "closed":
+        stderr.close()
+    monkeypatch.setattr(sys, "stderr", stderr)
     with recorder(fail):
         emit(Kind.ASKED)
-    assert len(called) == 1 and stderr.getvalue().count("the load goes on") == 1
-
-
-def test_a_recorder_that_raises_breaks_nothing_where_stderr_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("in the recorder")
-
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    with recorder(fail):
         emit(Kind.ASKED)
         assert events.installed() is None
+    assert len(called) == 1
+    if kind != "closed":
+        printed = stderr.getvalue()
+        assert printed.startswith("minidl: ") and printed.count("the load goes on") == 1
+        assert printed.count("ZeroDivisionError: in the recorder") == 1
 
 
 def test_without_a_recorder_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,13 +63,9 @@ def test_without_a_recorder_nothing_is_reported(capsys: pytest.CaptureFixture[st
 
 
 def test_whoever_installs_a_recorder_is_given_the_one_it_replaces() -> None:
-    def first(*_: object) -> None: ...
-
-    def second(*_: object) -> None: ...
-
-    with recorder(first):
-        assert events.install(second) is first
-        assert events.install(None) is second
+    with recorder(print):
+        assert events.install(repr) is print  # type: ignore[arg-type]
+        assert events.install(None) is repr
 
 
 def test_an_epoch_id_holds_both_its_halves() -> None:
@@ -106,20 +90,13 @@ def test_every_kind_has_words_and_a_number_of_its_own() -> None:
     assert len({int(kind) for kind in Kind}) == len(Kind)
 
 
-class Unspeakable(Exception):
-    def __repr__(self) -> str:
-        raise LookupError("no words")
-
-    __str__ = __repr__
-
-
 @pytest.mark.parametrize(
     ("error", "in_short", "as_repr"),
     [
         (ValueError("bad"), "ValueError: bad", "ValueError('bad')"),
         (KeyError("k"), "KeyError: 'k'", "KeyError('k')"),
         (StopIteration(), "StopIteration: ", "StopIteration()"),
-        (Unspeakable("x"), "Unspeakable", "Unspeakable"),
+        (Unspeakable(), "Unspeakable", "Unspeakable"),
     ],
 )
 def test_an_exception_is_described_by_type_and_text(error: Exception, in_short: str, as_repr: str) -> None:

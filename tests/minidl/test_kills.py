@@ -12,15 +12,13 @@ import random
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 import psutil
 import pytest
 
 import minidl
 from minidl.events import Kind
-from tests.minidl.dying import Keys, Stream, batches, no_names_left, take_all, way, workers
+from tests.minidl.dying import Keys, Stream, batches, no_names_left, taken, way, workers
 from tests.minidl.observing import recorder
 
 KEYS = 24
@@ -38,15 +36,14 @@ def no_names() -> Iterator[None]:
 def run(loader: minidl.DataLoader, epochs: int) -> str:
     """Iterate to the end, or to an error: its text, or "" for none."""
     for _ in range(epochs):
-        seen: list[Any] = []
         try:
             iterator = iter(loader)
         except RuntimeError as error:  # it died while the others were started, or resumed
             return str(error)
-        text = take_all(iterator, seen)
+        seen, text = taken(iterator)
         if text:
             assert seen == ALL[: len(seen)], "out of order before the error"
-            assert take_all(iterator, seen) == text, "not sticky"
+            assert taken(iterator) == ([], text), "not sticky"
             return text
         assert seen == ALL, "silently missing"
     return ""
@@ -59,7 +56,7 @@ class Suicide:
         self.main, self.worker_id, self.left = os.getpid(), worker_id, at
         self.mine = False
 
-    def __call__(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
+    def __call__(self, kind: int, epoch_id: int, task: int, worker: int, *_: object) -> None:
         if os.getpid() == self.main:
             return
         self.mine = self.mine or (kind == Kind.WORKER_BEGIN and worker == self.worker_id)
@@ -89,33 +86,26 @@ def test_a_worker_killed_at_any_of_its_events_is_noticed(at: int) -> None:
     assert at > 80  # it was killed at many
 
 
-@dataclass
 class Killer:
     """Kills one worker at a random moment: at main's n-th event, or after some milliseconds."""
 
-    random: random.Random
-    pids: list[int] = field(default_factory=list)  # of the workers started so far
-    killed: bool = False
-    lock: Any = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
-        self.main = os.getpid()
-        self.countdown = 0
-        self.timer = threading.Timer(self.random.uniform(0.0, 0.12), self.kill)
-        if self.random.random() < 0.5:
-            self.countdown = self.random.randrange(1, 400)
-        else:
+    def __init__(self, draw: random.Random) -> None:
+        self.random, self.main = draw, os.getpid()
+        self.pids: list[int] = []  # of the workers started so far
+        self.once = threading.Lock()  # taken for good by the first who kills
+        self.countdown = draw.choice([0, draw.randrange(1, 400)])
+        self.timer = threading.Timer(draw.uniform(0.0, 0.12), self.kill)
+        if not self.countdown:
             self.timer.start()
 
-    def __call__(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
+    def __call__(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, *_: object) -> None:
         """As a recorder: sees main's events, its feeders' and its pin thread's."""
-        if os.getpid() != self.main:
-            return
-        if kind == Kind.WORKER_STARTED:
-            self.pids.append(value)
-        self.countdown -= 1
-        if self.countdown == 0:
-            self.kill()
+        if os.getpid() == self.main:
+            if kind == Kind.WORKER_STARTED:
+                self.pids.append(value)
+            self.countdown -= 1
+            if self.countdown == 0:
+                self.kill()
 
     def end(self) -> None:
         self.timer.cancel()
@@ -123,12 +113,10 @@ class Killer:
             self.timer.join()
 
     def kill(self) -> None:
-        with self.lock:
-            living = [pid for pid in self.pids if psutil.pid_exists(pid)]
-            if living and not self.killed:
-                self.killed = True
-                with contextlib.suppress(ProcessLookupError):  # it ended just now
-                    os.kill(self.random.choice(living), signal.SIGKILL)
+        living = [pid for pid in self.pids if psutil.pid_exists(pid)]
+        if living and self.once.acquire(blocking=False):
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(self.random.choice(living), signal.SIGKILL)
 
 
 def one_kill(seed: int) -> str:

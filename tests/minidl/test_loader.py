@@ -10,7 +10,6 @@ import itertools
 import multiprocessing
 import os
 import pickle
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -23,8 +22,8 @@ import torch
 import minidl
 from minidl.queues import Consumer, Producer
 from tests.ids import plain
-from tests.minidl.dying import workers
-from tests.minidl.observing import attempt, comparable, in_both, neutral, seed_all, steps
+from tests.minidl.dying import in_a_thread, workers
+from tests.minidl.observing import alike, attempt, comparable, in_both, neutral, seed_all, steps
 from tests.minidl.programs import TORCH, Noise, ShortMinidlStream, Squares, TorchStream, keep
 
 pytestmark = pytest.mark.timeout(30)
@@ -65,32 +64,27 @@ def test_every_combination_of_arguments_is_judged_as_by_torch(dataset: Any) -> N
     assert len(verdicts) > 12
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"num_workers": "2"},
-        {"num_workers": None},
-        {"timeout": "1"},
-        {"num_workers": 1, "prefetch_factor": "2"},
-        {"batch_size": "4"},
-        {"batch_size": True},
-        {"batch_size": 2.0},
-        {"drop_last": "yes"},
-        {"drop_last": None},
-        {"num_workers": 1, "multiprocessing_context": ""},
-        {"num_workers": 1, "multiprocessing_context": b"fork"},
-        {"num_workers": 1, "multiprocessing_context": FORK},
-        {"num_workers": 1, "multiprocessing_context": torch.multiprocessing},
-        {"multiprocessing_context": FORK},
-        {"sampler": 3},
-        {"batch_sampler": 3},
-        {"shuffle": "yes"},
-        {"collate_fn": 3},
-        {"generator": 3, "shuffle": True},
-        {"no_such_option": 1},
-    ],
-    ids=plain,
-)
+ODD: dict[str, list[Any]] = {
+    "num_workers": ["2", None],
+    "timeout": ["1"],
+    "batch_size": ["4", True, 2.0],
+    "drop_last": ["yes", None],
+    "multiprocessing_context": [FORK],
+    "sampler": [3],
+    "batch_sampler": [3],
+    "shuffle": ["yes"],
+    "collate_fn": [3],
+    "no_such_option": [1],
+}
+ODD_WITH_A_WORKER = {"prefetch_factor": ["2"], "multiprocessing_context": ["", b"fork", FORK, torch.multiprocessing]}
+ODD_ARGUMENTS: list[dict[str, Any]] = [
+    *({name: value} for name, values in ODD.items() for value in values),
+    *({name: value, "num_workers": 1} for name, values in ODD_WITH_A_WORKER.items() for value in values),
+    {"generator": 3, "shuffle": True},
+]
+
+
+@pytest.mark.parametrize("arguments", ODD_ARGUMENTS, ids=plain)
 def test_arguments_of_other_types_are_judged_as_by_torch(arguments: dict[str, Any]) -> None:
     """At construction, or at the latest when iterated."""
 
@@ -111,7 +105,7 @@ def test_arguments_have_torchs_positions() -> None:
 
 def test_prefetch_factor_of_zero_is_refused() -> None:
     """On purpose unlike torch, which takes it and fails with an AssertionError when iterated."""
-    with pytest.raises(ValueError, match="prefetch_factor option should be at least 1"):
+    with pytest.raises(ValueError, match=r"prefetch_factor option should be at least 1, or None .* num_workers=0"):
         minidl.DataLoader([1], num_workers=1, prefetch_factor=0)
     TORCH.DataLoader([1], num_workers=1, prefetch_factor=0)
 
@@ -122,60 +116,50 @@ OTHERS += ["in_order", "pin_memory"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
-def test_only_attributes_without_effect_on_the_sampler_can_be_set(name: str) -> None:
-    def run(package: ModuleType) -> Any:
-        class Own(package.DataLoader):
-            pass
+@alike
+def test_only_attributes_without_effect_on_the_sampler_can_be_set(package: ModuleType, name: str) -> Any:
+    class Own(package.DataLoader):
+        pass
 
-        loader = Own([1, 2, 3])
-        setattr(loader, name, None)
-        return getattr(loader, name)
-
-    assert in_both(run)[0] == ("error" if name in NAMES else "value")
+    loader = Own([1, 2, 3])
+    result = attempt(lambda: setattr(loader, name, None))
+    assert result[0] == ("error" if name in NAMES else "value")
+    return result, name in NAMES or getattr(loader, name)
 
 
 @pytest.mark.parametrize("value", ["fork", "hurry", 7, None, FORK], ids=["fork", "hurry", "7", "None", "a context"])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_the_context_can_be_changed(value: Any, workers: int) -> None:
-    def run(package: ModuleType) -> Any:
-        loader = package.DataLoader([1], num_workers=workers)
-        loader.multiprocessing_context = value
-        return type(loader.multiprocessing_context)
-
-    in_both(run)
+@alike
+def test_the_context_can_be_changed(package: ModuleType, value: Any, workers: int) -> Any:
+    loader = package.DataLoader([1], num_workers=workers)
+    result = attempt(lambda: setattr(loader, "multiprocessing_context", value))
+    return result, type(loader.multiprocessing_context)
 
 
-def test_workers_can_be_changed_between_epochs() -> None:
-    def run(package: ModuleType) -> Any:
-        loader = package.DataLoader(list(range(6)), 2)
-        before = comparable(list(loader))
-        loader.num_workers, loader.prefetch_factor = 1, 2
-        return before, comparable(list(loader))
-
-    in_both(run)
+@alike
+def test_workers_can_be_changed_between_epochs(package: ModuleType) -> Any:
+    loader = package.DataLoader(list(range(6)), 2)
+    before = comparable(list(loader))
+    loader.num_workers, loader.prefetch_factor = 1, 2
+    return before, comparable(list(loader))
 
 
 # ---- lengths
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"batch_size": 4},
-        {"batch_size": 4, "drop_last": True},
-        {"batch_size": None},
-        {"batch_sampler": [[0], [1, 2]]},
-        {"sampler": [3, 2, 1], "batch_size": 2},
-        {"sampler": (key for key in range(3))},
-    ],
-    ids=["plain", "by 4", "by 4, full", "unbatched", "batch sampler", "sampler", "sampler without a length"],
-)
-@pytest.mark.parametrize(
-    "dataset",
-    [Squares(11), Squares(0), TorchStream(3), ShortMinidlStream(3)],
-    ids=["11 squares", "none", "torch stream", "minidl stream"],
-)
+LENGTHS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "by 4": {"batch_size": 4},
+    "by 4, full": {"batch_size": 4, "drop_last": True},
+    "unbatched": {"batch_size": None},
+    "batch sampler": {"batch_sampler": [[0], [1, 2]]},
+    "sampler": {"sampler": [3, 2, 1], "batch_size": 2},
+    "sampler without a length": {"sampler": (key for key in range(3))},
+}
+
+
+@pytest.mark.parametrize("options", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("dataset", [Squares(11), Squares(0), TorchStream(3), ShortMinidlStream(3)], ids=plain)
 def test_the_length_is_torchs(dataset: Any, options: dict[str, Any]) -> None:
     def run(package: ModuleType) -> Any:
         loader = package.DataLoader(dataset, **options)
@@ -188,63 +172,61 @@ def test_the_length_is_torchs(dataset: Any, options: dict[str, Any]) -> None:
 # ---- warnings
 
 
-def warned(run: Callable[[], Any]) -> list[tuple[Any, str, str]]:
-    """Category, text and file of the warnings of `run`, without Python's own about fork."""
+def warned(run: Callable[[], Any]) -> tuple[Any, list[tuple[Any, str, str]]]:
+    """What `run` returns; category, text and file of its warnings, without Python's own about fork."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run()
+        returned = run()
     entries = [(entry.category, neutral(str(entry.message)), entry.filename) for entry in caught]
-    return [entry for entry in entries if "use of fork" not in entry[1]]
+    return returned, [entry for entry in entries if "use of fork" not in entry[1]]
 
 
-def assert_same_warnings(run: Callable[[ModuleType], Any], count: int) -> None:
-    """The same categories and texts as torch's, and each points at the line in this file that caused it."""
-    ours, theirs = warned(lambda: run(minidl)), warned(lambda: run(TORCH))
-    assert [entry[:2] for entry in ours] == [entry[:2] for entry in theirs]
-    assert len(ours) == count
-    assert {entry[2] for entry in ours} == {__file__}
+def read_on_after_its_length(package: ModuleType, workers: int) -> None:
+    loader = package.DataLoader(ShortMinidlStream(4), num_workers=workers)
+    len(loader)
+    for _ in loader:
+        pass
 
 
-def test_more_workers_than_cores_bring_a_warning() -> None:
-    """At construction, and again when iterated, as the number may have changed."""
-    assert_same_warnings(lambda package: package.DataLoader([1], num_workers=MORE_THAN_CORES), 1)
-    assert_same_warnings(lambda package: iter(package.DataLoader([1], num_workers=MORE_THAN_CORES)), 2)
+def unpicklable(package: ModuleType, start_method: str) -> Any:
+    """Noticed before any worker runs, so it costs no imports."""
+    options = {"num_workers": 1, "multiprocessing_context": start_method}
+    error = attempt(lambda: iter(package.DataLoader([1], worker_init_fn=lambda worker_id: None, **options)))
+    assert "lambda" in error[2]
+    return error[1]
 
 
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="with an accelerator memory is pinned")
-@pytest.mark.parametrize("workers", [0, 1])
-def test_pinning_without_an_accelerator_brings_a_warning(workers: int) -> None:
-    options = {"pin_memory": True, "num_workers": workers}
-    assert_same_warnings(lambda package: list(package.DataLoader([1], **options)), 1)
-    assert_same_warnings(lambda package: iter(package.DataLoader([1], pin_memory_device="cuda", **options)), 2)
+def pinned(package: ModuleType, **options: Any) -> Any:
+    return iter(package.DataLoader([1], **options))
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_stream_longer_than_its_length_brings_warnings(workers: int) -> None:
-    def run(package: ModuleType) -> None:
-        loader = package.DataLoader(ShortMinidlStream(4), num_workers=workers)
-        len(loader)
-        for _ in loader:
-            pass
+# What brings warnings -> (what to run, how many they are).
+WARNINGS: dict[str, tuple[Callable[[ModuleType], Any], int]] = {
+    "more workers than cores": (lambda package: package.DataLoader([1], num_workers=MORE_THAN_CORES), 1),
+    # ... and again when iterated, as the number may have changed.
+    "workers, iterated": (lambda package: iter(package.DataLoader([1], num_workers=MORE_THAN_CORES)), 2),
+    "pinning": (lambda package: list(package.DataLoader([1], pin_memory=True)), 1),
+    "pinning, a worker": (lambda package: list(package.DataLoader([1], pin_memory=True, num_workers=1)), 1),
+    "device": (lambda package: pinned(package, pin_memory=True, pin_memory_device="cuda"), 2),
+    "device, a worker": (lambda package: pinned(package, pin_memory=True, pin_memory_device="cuda", num_workers=1), 2),
+    "stream longer than its length": (lambda package: read_on_after_its_length(package, 0), 2),
+    "longer stream, a worker": (lambda package: read_on_after_its_length(package, 1), 2),
+    "not to be pickled, spawn": (lambda package: unpicklable(package, "spawn"), 1),
+    "not to be pickled, forkserver": (lambda package: unpicklable(package, "forkserver"), 1),
+}
 
-    assert_same_warnings(run, 2)
 
-
-@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
-def test_arguments_that_cannot_be_pickled_bring_a_warning_and_an_error(start_method: str) -> None:
-    """Before any worker runs, so it costs no imports."""
-    shown: list[Any] = []
-
-    def run(package: ModuleType) -> None:
-        loader = package.DataLoader(
-            [1], num_workers=1, multiprocessing_context=start_method, worker_init_fn=lambda worker_id: None
-        )
-        error = attempt(lambda: iter(loader))
-        shown.append((error[1], "lambda" in error[2]))
-
-    assert_same_warnings(run, 1)
-    assert shown[0] == shown[1]
-    assert shown[0][1]
+@pytest.mark.parametrize("what", WARNINGS)
+def test_warnings_are_torchs(what: str) -> None:
+    """The same categories and texts, and each points at the line in this file that caused it."""
+    if torch.accelerator.is_available() and ("pinning" in what or "device" in what):
+        pytest.skip("with an accelerator memory is pinned")
+    run, count = WARNINGS[what]
+    (ours, our_warnings), (theirs, their_warnings) = warned(lambda: run(minidl)), warned(lambda: run(TORCH))
+    assert [entry[:2] for entry in our_warnings] == [entry[:2] for entry in their_warnings]
+    assert len(our_warnings) == count
+    assert {entry[2] for entry in our_warnings} == {__file__}
+    assert not isinstance(ours, type) or ours == theirs
 
 
 # ---- what others reach into
@@ -327,19 +309,18 @@ def test_without_persistent_workers_each_epoch_has_its_own(loaders: ModuleType) 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_two_iterators_at_once_draw_what_torchs_draw(workers: int) -> None:
-    def run(package: ModuleType) -> Any:
-        seed_all()
-        loader = package.DataLoader(Noise(9), 2, shuffle=True, num_workers=workers)
-        return comparable(list(zip(loader, loader, strict=True)))
-
-    assert in_both(run)[0] == "value"
+@alike
+def test_two_iterators_at_once_draw_what_torchs_draw(package: ModuleType, workers: int) -> Any:
+    seed_all()
+    loader = package.DataLoader(Noise(9), 2, shuffle=True, num_workers=workers)
+    return comparable(list(zip(loader, loader, strict=True)))
 
 
-@BOTH
-def test_epochs_left_early_leave_nothing_to_the_next(loaders: ModuleType) -> None:
+@pytest.mark.parametrize("options", [{}, {"pin_memory": "host"}], ids=["plain", "pinned"])
+def test_epochs_left_early_leave_nothing_to_the_next(options: dict[str, Any]) -> None:
     """What was still on its way when an epoch was left does not turn up in the next."""
-    loader = loaders.DataLoader(list(range(12)), 1, num_workers=2, persistent_workers=True, prefetch_factor=4)
+    options = {**options, "num_workers": 2, "persistent_workers": True, "prefetch_factor": 4}
+    loader = minidl.DataLoader(list(range(12)), 1, **options)
     for length in 0, 1, 3, 0, 2:
         assert [int(batch) for batch in itertools.islice(loader, length)] == list(range(length))
     assert [int(batch) for batch in loader] == list(range(12))
@@ -361,67 +342,56 @@ class Nested(Squares):
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("inner_workers", [0, 1])
-def test_a_loader_in_a_dataset_works_unless_both_have_workers(workers: int, inner_workers: int) -> None:
+@alike
+def test_a_loader_in_a_dataset_works_unless_both_have_workers(
+    package: ModuleType, workers: int, inner_workers: int
+) -> Any:
     """A worker is a daemon, which may have no children of its own: with workers in workers both raise."""
-
-    def run(package: ModuleType) -> Any:
-        return [step[:2] for step in steps(package.DataLoader(Nested(package, inner_workers), num_workers=workers))]
-
-    shown = in_both(run)[1]
+    shown = [step[:2] for step in steps(package.DataLoader(Nested(package, inner_workers), num_workers=workers))]
     assert (shown[0] == ("error", AssertionError)) == bool(workers and inner_workers)
+    return shown
 
 
-def test_a_loader_that_a_worker_inherits_in_its_dataset_works() -> None:
+@alike
+def test_a_loader_that_a_worker_inherits_in_its_dataset_works(package: ModuleType) -> Any:
     """Loaded from before in main, and forked into the worker together with its last iterator."""
-
-    def run(package: ModuleType) -> Any:
-        inner = package.DataLoader(list(range(5)), 2)
-        kept = iter(inner)
-        next(kept)
-        return comparable(list(package.DataLoader(Nested(package, inherited=inner), num_workers=1)))
-
-    assert in_both(run)[0] == "value"
+    inner = package.DataLoader(list(range(5)), 2)
+    kept = iter(inner)
+    next(kept)
+    return comparable(list(package.DataLoader(Nested(package, inherited=inner), num_workers=1)))
 
 
 def test_a_loader_works_in_another_thread() -> None:
     """Where no signal handler can be installed."""
-
-    def run(package: ModuleType) -> Any:
-        batches: list[Any] = []
-        loader = package.DataLoader(list(range(9)), 2, num_workers=2)
-        thread = threading.Thread(target=lambda: batches.extend(loader))
-        thread.start()
-        thread.join()
-        return comparable(batches)
-
-    assert len(in_both(run)[1][1]) == 5
+    loader = minidl.DataLoader(list(range(9)), 2, num_workers=2)
+    batches = in_a_thread(lambda: [batch.tolist() for batch in loader])
+    assert batches == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
 
 
 # ---- subclasses
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_subclass_can_change_what_it_can_in_torch(workers: int) -> None:
-    def run(package: ModuleType) -> Any:
-        class Twice(package.DataLoader):
-            timeout = 60  # overridden by the instance's own
+@alike
+def test_a_subclass_can_change_what_it_can_in_torch(package: ModuleType, workers: int) -> Any:
+    class Twice(package.DataLoader):
+        timeout = 60  # overridden by the instance's own
 
-            def __init__(self, *args: Any, **options: Any) -> None:
-                self.before = "set before the rest"
-                super().__init__(*args, **options)
-                self.after = self.before
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self.before = "set before the rest"
+            super().__init__(*args, **options)
+            self.after = self.before
 
-            def __len__(self) -> int:
-                return 2 * super().__len__()
+        def __len__(self) -> int:
+            return 2 * super().__len__()
 
-            def __iter__(self) -> Iterator[Any]:
-                return itertools.chain(super().__iter__(), super().__iter__())
+        def __iter__(self) -> Iterator[Any]:
+            return itertools.chain(super().__iter__(), super().__iter__())
 
-        loader = Twice([1, 2, 3], 2, num_workers=workers)
-        frozen = attempt(lambda: setattr(loader, "batch_size", 5))
-        return len(loader), comparable(list(loader)), loader.after, loader.timeout, frozen
-
-    assert in_both(run)[1][0] == 4
+    loader = Twice([1, 2, 3], 2, num_workers=workers)
+    assert len(loader) == 4
+    frozen = attempt(lambda: setattr(loader, "batch_size", 5))
+    return comparable(list(loader)), loader.after, loader.timeout, frozen
 
 
 class Again:
@@ -436,18 +406,17 @@ class Again:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_subclass_can_thaw_what_torch_freezes(workers: int) -> None:
+@alike
+def test_a_subclass_can_thaw_what_torch_freezes(package: ModuleType, workers: int) -> Any:
     """As timm does: its loader keeps one iterator for all epochs."""
-
-    def run(package: ModuleType) -> Any:
-        loader = package.DataLoader([1, 2, 3], 2, num_workers=workers)
-        loader._DataLoader__initialized = False
-        loader.batch_sampler = Again(loader.batch_sampler)
-        loader._DataLoader__initialized = True
-        frozen = attempt(lambda: setattr(loader, "batch_size", 5))
-        return comparable(list(itertools.islice(loader, 5))), frozen
-
-    assert len(in_both(run)[1][0][1]) == 5
+    loader = package.DataLoader([1, 2, 3], 2, num_workers=workers)
+    loader._DataLoader__initialized = False
+    loader.batch_sampler = Again(loader.batch_sampler)
+    loader._DataLoader__initialized = True
+    frozen = attempt(lambda: setattr(loader, "batch_size", 5))
+    batches = list(itertools.islice(loader, 5))
+    assert len(batches) == 5
+    return comparable(batches), frozen
 
 
 @BOTH

@@ -18,7 +18,8 @@ import tracing
 from minidl.events import Kind
 from minidl.pinning import HOST, pin_memory
 from tests.minidl import dying
-from tests.minidl.dying import Keys, as_they_are, batches
+from tests.minidl.dying import Keys, batches, no_threads
+from tests.minidl.observing import recorder
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -33,24 +34,23 @@ def test_a_locked_copy_equals_its_tensor(shape: tuple[int, ...], dtype: torch.dt
     copy = pin_memory(tensor, HOST)
     assert torch.equal(copy, tensor) and copy.dtype == dtype and copy.is_contiguous()
     assert copy.data_ptr() != tensor.data_ptr() or not tensor.nbytes
+    if tensor.dim() == 2:
+        assert torch.equal(pin_memory(tensor.t(), HOST), tensor.t())
 
 
-def test_a_transposed_tensor_can_be_locked() -> None:
-    tensor = torch.arange(6).view(2, 3).t()
-    assert torch.equal(pin_memory(tensor, HOST), tensor)
-
-
-def test_every_batch_goes_through_the_pin_thread_once(tmp_path: Path) -> None:
+def test_every_batch_goes_through_the_pin_thread_once() -> None:
     """Each is pinned once, by the pin thread, between the two queues."""
-    with tracing.record(tmp_path):
-        assert [batch.tolist() for batch in loader_of(Keys(20))] == batches(20)
-    events = tracing.load(tmp_path).events
-    thread = events["actor"][events["kind"] == Kind.PIN_THREAD_BEGIN]
-    assert len(thread) == 1
     steps = [Kind.ARRIVED, Kind.GOT, Kind.PIN_BEGIN, Kind.PIN_END, Kind.PUT]
-    of_thread = [event for event in events if event["actor"] == thread[0] and event["kind"] in steps]
-    assert [Kind(event["kind"]) for event in of_thread] == steps * 10
-    workers = [event["worker"] for event in of_thread if event["kind"] != Kind.PUT]  # on data_queue: nobody's
+    found: list[tuple[int, int]] = []
+
+    def record(kind: int, epoch_id: int, task: int, worker: int, *_: object) -> None:
+        if threading.current_thread().name == "pin thread" and kind in steps:
+            found.append((kind, worker))
+
+    with recorder(record):
+        assert [batch.tolist() for batch in loader_of(Keys(20))] == batches(20)
+    assert [kind for kind, _ in found] == steps * 10
+    workers = [worker for kind, worker in found if kind != Kind.PUT]  # on data_queue: nobody's
     assert workers == [worker for sender in workers[::4] for worker in [sender] * 4] and set(workers) == {0, 1}
 
 
@@ -91,66 +91,40 @@ def test_what_is_of_two_kinds_is_pinned_as_by_torch(batch: Any) -> None:
     assert (type(ours), ours) == (type(theirs), theirs)
 
 
-class Unpinnable:
-    def pin_memory(self) -> Any:
-        raise LookupError("cannot be pinned")
-
-
-class Some(Keys):
-    def __getitem__(self, key: int) -> Any:
-        return Unpinnable() if key == self.at else key
-
-
-def test_a_failure_to_pin_costs_one_batch_only() -> None:
-    iterator = iter(loader_of(Some(8, at=3), collate_fn=as_they_are))
-    seen = [next(iterator)]
-    with pytest.raises(LookupError, match=r"(?s)Caught LookupError in pin memory thread.*cannot be pinned"):
-        next(iterator)
-    assert seen + list(iterator) == [[0, 1], [4, 5], [6, 7]]
-
-
-def test_the_thread_ends_with_the_iterator() -> None:
-    iterator = iter(loader_of(Keys(40)))
-    next(iterator)
-    thread = iterator._pin_memory_thread
-    assert thread in threading.enumerate() and thread.daemon
-    del iterator
-    assert not thread.is_alive()
-
-
 class Thread:
-    """A batch that notes what its `pin_memory` sees of the thread it runs in."""
+    """A batch that pins itself, and notes what it sees of the thread in which it does."""
 
     def __init__(self, samples: list[Any]) -> None:
-        self.cores, self.name = 0, ""
+        self.samples, self.seen = samples, ()
 
     def pin_memory(self) -> Thread:
-        self.cores = torch.get_num_threads()
-        self.name = Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip()
+        comm = Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip()
+        self.seen = threading.current_thread().name, comm, torch.get_num_threads()
         return self
 
 
-def test_the_pin_thread_has_a_name_and_takes_one_core() -> None:
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_may_pin_itself_in_a_thread_that_has_a_name_and_takes_one_core(workers: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        (batch,) = loader_of(Keys(2), collate_fn=Thread)
+        batches = list(minidl.DataLoader([1, 2, 3], 2, num_workers=workers, collate_fn=Thread, pin_memory=HOST))
     finally:
         torch.set_num_threads(before)
-    assert (batch.cores, batch.name) == (1, "pt_data_pin")
+    assert [batch.samples for batch in batches] == [[1, 2], [3]]
+    main = "MainThread", Path("/proc/self/comm").read_text().strip(), 3
+    assert {batch.seen for batch in batches} == {("pin thread", "pt_data_pin", 1) if workers else main}
 
 
 def test_a_pin_thread_that_cannot_start_is_not_waited_for() -> None:
     """And nobody looks after the workers of an iterator that could not be made."""
-    before = threading.stack_size(1 << 47)  # more than any process has
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with no_threads(), pytest.raises(RuntimeError, match="can't start new thread"):
             iter(loader_of(Keys(2)))
         assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGCHLD, handler)
-        threading.stack_size(before)
 
 
 def test_the_pin_thread_ends_before_the_workers(tmp_path: Path) -> None:
@@ -166,17 +140,9 @@ def test_the_pin_thread_ends_before_the_workers(tmp_path: Path) -> None:
         for event in events
         if Kind.SHUTDOWN_BEGIN <= event["kind"] <= Kind.SHUTDOWN_END and event["actor"] == main
     ]
-    assert steps == [
-        (Kind.SHUTDOWN_BEGIN, -1),
-        (Kind.PIN_STOPPING, -1),
-        (Kind.PIN_JOINED, -1),
-        (Kind.DONE_SET, -1),
-        (Kind.JOIN_BEGIN, 0),
-        (Kind.WORKER_JOINED, 0),
-        (Kind.JOIN_BEGIN, 1),
-        (Kind.WORKER_JOINED, 1),
-        (Kind.SHUTDOWN_END, -1),
-    ]
+    first = [Kind.SHUTDOWN_BEGIN, Kind.PIN_STOPPING, Kind.PIN_JOINED, Kind.DONE_SET]
+    joins = [(kind, worker_id) for worker_id in (0, 1) for kind in (Kind.JOIN_BEGIN, Kind.WORKER_JOINED)]
+    assert steps == [*((kind, -1) for kind in first), *joins, (Kind.SHUTDOWN_END, -1)]
     kinds = events["kind"].tolist()
     assert kinds.index(Kind.PIN_THREAD_END) < kinds.index(Kind.PIN_JOINED)
     assert max(k for k, kind in enumerate(kinds) if kind == Kind.WORKER_END) < kinds.index(Kind.SHUTDOWN_END)

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from tests.minidl.dying import (
     Keys,
     Stream,
     Stuck,
-    batches,
     loader_of,
     no_names_left,
     open_files,
@@ -50,45 +49,43 @@ def mains(forker: Mains) -> Iterator[Mains]:
         yield forker
 
 
-# What a program does -> (source, exit code, the last line on stderr).
+# What a program does. (Where its threads wait for ever, that is until main ends.)
 EXITS = {
-    "exhausted": ("list(loader())", 0, ""),
-    "half way, in a global": ("it = iter(loader()); next(it)", 0, ""),
-    "half way, pinned": ("it = iter(loader(pin_memory='host')); next(it)", 0, ""),
-    "not even begun": ("it = iter(loader())", 0, ""),
-    "persistent and idle": ("l = loader(persistent_workers=True, pin_memory='host'); list(l)", 0, ""),
-    "persistent, half way": ("l = loader(persistent_workers=True, pin_memory='host'); next(iter(l))", 0, ""),
-    "in a reference cycle": ("it = iter(loader()); box = [it]; box.append(box); next(it); del it, box", 0, ""),
-    "sys.exit": ("it = iter(loader()); next(it); sys.exit(7)", 7, ""),
-    "exception": ("it = iter(loader()); next(it); raise LookupError('mine')", 1, "LookupError: mine"),
-    "worker stuck": ("it = iter(loader(at=3)); until_stuck()", 0, ""),
-    "worker stuck, pinned": ("it = iter(loader(at=3, pin_memory='host')); until_stuck()", 0, ""),
-    "worker stuck, persistent": ("l = loader(at=3, persistent_workers=True); iter(l); until_stuck()", 0, ""),
-    "in a thread": ("threading.Thread(target=lambda: next(iter(loader()))).start()", 0, ""),
-    "in a daemon thread": (
-        """
+    "exhausted": "list(loader())",
+    "half way, in a global": "it = iter(loader()); next(it)",
+    "half way, pinned": "it = iter(loader(pin_memory='host')); next(it)",
+    "not even begun": "it = iter(loader())",
+    "persistent and idle": "l = loader(persistent_workers=True, pin_memory='host'); list(l)",
+    "persistent, half way": "l = loader(persistent_workers=True, pin_memory='host'); next(iter(l))",
+    "in a reference cycle": "it = iter(loader()); box = [it]; box.append(box); next(it); del it, box",
+    "sys.exit": "it = iter(loader()); next(it); sys.exit(7)",
+    "exception": "it = iter(loader()); next(it); raise LookupError('mine')",
+    "worker stuck": "it = iter(loader(at=3)); until_stuck()",
+    "worker stuck, pinned": "it = iter(loader(at=3, pin_memory='host')); until_stuck()",
+    "worker stuck, persistent": "l = loader(at=3, persistent_workers=True); iter(l); until_stuck()",
+    "in a thread": "threading.Thread(target=lambda: next(iter(loader()))).start()",
+    "in a daemon thread": """
         go = threading.Event()
         def train():
             it = iter(loader()); next(it); go.set(); threading.Event().wait()
         threading.Thread(target=train, daemon=True).start()
         go.wait()
-        """,
-        0,
-        "",
-    ),
-    "two at once": ("a = iter(loader()); b = iter(loader(pin_memory='host')); next(a); next(b)", 0, ""),
-    "batches held": ("with way('slots'): it = iter(loader()); held = [next(it) for _ in range(9)]", 0, ""),
-    "batches held, without the loader": ("with way('slots'): held = list(loader())", 0, ""),
-    "batches held, pinned": ("with way('slots'): it = iter(loader(pin_memory='host')); held = next(it)", 0, ""),
-    "spawn, half way": ("it = iter(loader('spawn')); next(it)", 0, ""),
-    "forkserver, worker stuck": ("it = iter(loader('forkserver', at=3)); until_stuck()", 0, ""),
-}  # fmt: skip
+    """,
+    "two at once": "a = iter(loader()); b = iter(loader(pin_memory='host')); next(a); next(b)",
+    "batches held": "with way('slots'): it = iter(loader()); held = [next(it) for _ in range(9)]",
+    "batches held, without the loader": "with way('slots'): held = list(loader())",
+    "batches held, pinned": "with way('slots'): it = iter(loader(pin_memory='host')); held = next(it)",
+    "spawn, half way": "it = iter(loader('spawn')); next(it)",
+    "forkserver, worker stuck": "it = iter(loader('forkserver', at=3)); until_stuck()",
+}
+# Where they are not 0 and nothing: the exit code, and the last line on stderr.
+ENDS = {"sys.exit": (7, ""), "exception": (1, "LookupError: mine")}
 
 
 @pytest.mark.parametrize("what", EXITS)
 def test_a_main_that_exits_leaves_nothing(what: str, mains: Mains, tmp_path: Path) -> None:
-    source, code, last_line = EXITS[what]
-    mains.start(source, tmp_path)
+    code, last_line = ENDS.get(what, (0, ""))
+    mains.start(EXITS[what], tmp_path)
     returned, errors = mains.end(limit=30)
     assert returned == code
     assert errors.strip().rpartition("\n")[2] == last_line, errors
@@ -154,7 +151,7 @@ def test_an_iterator_dropped_half_way_leaves_nothing(pin_memory: Any) -> None:
     started, threads = workers(), threading.enumerate()
     del iterator
     assert [worker.exitcode for worker in started] == [0, 0]
-    assert "pin thread" in [thread.name for thread in threads] or not pin_memory
+    assert [thread.daemon for thread in threads if thread.name == "pin thread"] == [True] * bool(pin_memory)
     assert "pin thread" not in [thread.name for thread in threading.enumerate()]
     wait_until(lambda: open_files() <= before + 4, 5.0)  # a Process keeps two pipes of multiprocessing's own
     del started
@@ -231,59 +228,36 @@ def test_after_a_stream_no_batch_is_left_to_be_yielded() -> None:
     assert [value for kind, _, _, _, _, value, _ in events if kind == Kind.SHUTDOWN_BEGIN] == [0]
 
 
-def test_a_second_shutdown_does_nothing() -> None:
-    iterator = iter(loader_of(Keys(40), pin_memory="host"))
-    next(iterator)
-    started = workers()
-    for _ in range(2):
-        iterator._shutdown_workers()
-    assert [worker.exitcode for worker in started] == [0, 0]
+def break_off(loader: minidl.DataLoader) -> None:
+    with pytest.raises(LookupError):
+        for _ in loader:
+            raise LookupError
+    gc.collect()
 
 
-def test_a_closed_generator_takes_its_workers_with_it() -> None:
-    def trainer() -> Iterator[Any]:
-        yield from loader_of(Keys(40))
-
-    generator = trainer()
+def close_generator(loader: minidl.DataLoader) -> None:
+    generator = (batch for batch in loader)
     next(generator)
-    assert workers()
     generator.close()
-    assert not workers()
 
 
-def test_an_iterator_collected_in_another_thread_is_shut_down() -> None:
+def collect_in_another_thread(loader: minidl.DataLoader) -> None:
     """The garbage collector runs wherever it likes: not in the thread that built the iterator."""
-    iterator = iter(loader_of(Keys(40), pin_memory="host"))
-    next(iterator)
-    started = workers()
-    cycle: list[Any] = [iterator]
+    cycle: list[Any] = [iter(loader)]
+    next(cycle[0])
     cycle.append(cycle)
-    del iterator, cycle
+    del cycle
     collector = threading.Thread(target=gc.collect)
     collector.start()
     collector.join()
-    assert [worker.exitcode for worker in started] == [0, 0]
 
 
-def test_after_a_break_the_next_epoch_begins_anew() -> None:
-    """A persistent iterator abandoned half way begins anew: what the old epoch left in the pipes is dropped."""
-    loader = loader_of(Keys(40), persistent_workers=True, pin_memory="host")
-    pids = set()
-    for _ in range(3):
-        for batch in loader:
-            assert batch.tolist() == [0, 1]
-            break
-        pids |= {worker.pid for worker in workers()}
-    assert [batch.tolist() for batch in loader] == batches(40)
-    assert len(pids) == 2
-
-
-def test_an_exception_in_the_training_step_leaves_no_worker() -> None:
-    with pytest.raises(LookupError):
-        for _ in loader_of(Keys(40)):
-            raise LookupError
-    gc.collect()
+@pytest.mark.parametrize("leave", [break_off, close_generator, collect_in_another_thread])
+def test_however_an_epoch_is_left_its_workers_end(leave: Callable[[minidl.DataLoader], None]) -> None:
+    with emitted() as found:
+        leave(loader_of(Keys(40), pin_memory="host"))
     assert not workers()
+    assert [value for kind, *_, value, _ in found if kind == Kind.WORKER_JOINED] == [0, 0]
 
 
 def test_nothing_is_emitted_after_the_shutdown() -> None:

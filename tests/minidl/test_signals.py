@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import linecache
 import multiprocessing
 import os
+import random
+import re
 import signal
 import sys
 import threading
@@ -82,11 +85,14 @@ def test_tasks_are_named_and_shortened() -> None:
 
 
 class Slow:
+    def __init__(self, length: int = 4, seconds: float = 0.3) -> None:
+        self.length, self.seconds = length, seconds
+
     def __len__(self) -> int:
-        return 4
+        return self.length
 
     def __getitem__(self, key: int) -> int:
-        time.sleep(0.3)
+        time.sleep(self.seconds)
         return key
 
 
@@ -184,72 +190,133 @@ def test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader() -> No
     assert take_all(loader._iterator, seen) == "" and seen == batches(12)
 
 
-class CtrlC:
-    """Within it Ctrl-C comes when next(), or the function `caller` itself, calls its n-th function (of those with the
-    name `callee`): there, and at jumps backwards, Python looks for signals. `came` tells whether there were that many.
-    """
+class Raises:
+    """Within it an error is raised in a line of minidl that next() leads to, the n-th that is run; or as the function
+    `caller` calls its n-th `callee`. `came` tells whether there were that many."""
 
-    def __init__(self, number: int, caller: str = "", callee: str = "") -> None:
-        self.left, self.caller, self.callee, self.came = number, caller, callee, False
-        self.error: type[BaseException] = KeyboardInterrupt
+    def __init__(self, number: int, caller: str = "__next__", callee: str = "", error: Any = KeyboardInterrupt) -> None:
+        self.left, self.caller, self.callee, self.came, self.error = number, caller, callee, False, error
 
-    def __enter__(self) -> CtrlC:
+    def __enter__(self) -> Raises:
         sys.settrace(self.look)
         return self
 
-    def __exit__(self, *_: object) -> bool:
+    def __exit__(self, kind: Any, error: Any, _: object) -> bool:
         sys.settrace(None)
-        return self.came
+        return self.came and any(
+            isinstance(each, self.error) for each in (error, error and error.__cause__)
+        )  # unpickling's
 
-    def look(self, frame: types.FrameType, event: str, argument: object) -> None:
-        caller = frame.f_back
-        while caller is not None and caller.f_code.co_name != (self.caller or "__next__"):
-            caller = None if self.caller else caller.f_back
-        if caller is not None and not self.came and self.callee in ("", frame.f_code.co_name):
-            self.left -= 1
-            if self.left < 0:
-                self.came = True
-                raise self.error
+    def look(self, frame: types.FrameType, event: str, argument: object) -> Any:
+        if not frame.f_globals.get("__name__", "").startswith("minidl."):
+            return None
+        if not self.callee:
+            return self.line if frame.f_code.co_name == self.caller or self.is_below(frame) else None
+        if frame.f_back and frame.f_back.f_code.co_name == self.caller and frame.f_code.co_name == self.callee:
+            self.count()
+        return None
+
+    def is_below(self, frame: types.FrameType | None) -> bool:
+        while frame is not None and frame.f_code.co_name != self.caller:
+            frame = frame.f_back
+        return frame is not None
+
+    def line(self, frame: types.FrameType, event: str, argument: object) -> Any:
+        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and (
+            frame.f_code.co_name != "__next__" or "return" not in text
+        ):  # there Python looks for none
+            self.count()
+        return self.line
+
+    def count(self) -> None:
+        self.left -= 1
+        if self.left < 0 and not self.came:
+            self.came = True
+            raise self.error("here")
 
 
+LOADS: dict[str, dict[str, Any]] = {
+    "serial": {},
+    "workers": {"num_workers": 1},
+    "pinned": {"num_workers": 1, "pin_memory": "host"},
+}
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(100)
-def test_wherever_ctrl_c_comes_in_next_no_batch_is_missing_in_silence() -> None:
-    """Either every batch comes, or the iterator raises and goes on raising."""
-    harmless = harmful = 0
-    for number in itertools.count():
-        iterator = iter(DataLoader(list(range(6)), num_workers=1, batch_size=None))
-        taken = [next(iterator)]
-        with CtrlC(number) as ctrl_c:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.full)])
+def test_whatever_line_of_next_an_error_is_raised_in_no_batch_is_missing_in_silence(
+    load: str, error: Any, every: int
+) -> None:
+    """Either all batches come, or the iterator says ever after that it has failed. (Without workers an Exception can be
+    the dataset's: then it takes the place of a batch.)"""
+    goes_on = fails = 0
+    for number in itertools.count(0, every):
+        iterator = iter(DataLoader(list(range(4)), batch_size=None, **LOADS[load]))
+        taken: list[Any] = []
+        with Raises(number, error=error) as raises:
             taken.append(next(iterator))
-        if not ctrl_c.came:
+        if not raises.came:
             break
-        assert not iterator._in_use
         try:
             taken += iterator
-        except RuntimeError as error:
-            assert "interrupted" in str(error)
-            harmful += 1
+        except RuntimeError as first:
+            with pytest.raises(RuntimeError, match=re.escape(str(first))):
+                next(iterator)
+            fails += 1
+        except TimeoutError as late:  # it came as keys were pickled, and was sent in the place of their batch
+            assert "feeder" in str(late) and [*taken, *iterator] == [0, 1, 3], number
         else:
-            assert taken == list(range(6)), number
-            harmless += 1
-    assert harmful > 5 and taken == [0, 1]
+            in_its_place = [1, 2, 3] if (load, error) == ("serial", TimeoutError) else None
+            assert taken in ([0, 1, 2, 3], in_its_place), number
+            goes_on += 1
+    assert taken == [0] and fails and (goes_on or load == "serial")
 
 
-@pytest.mark.parametrize("way", [(1, "_next", "emit"), (0, "__next__", "__exit__")], ids=["yielded", "profiled"])
-def test_ctrl_c_with_a_batch_on_its_way_out_of_next_is_not_forgotten(way: tuple[int, str, str]) -> None:
-    iterator = iter(DataLoader(list(range(6)), num_workers=1, batch_size=None))
-    with torch.autograd.profiler.profile(enabled="__exit__" in way), CtrlC(*way) as ctrl_c:
-        next(iterator)
-    assert ctrl_c.came
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="interrupted"):
-            next(iterator)
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "anywhere"])
+def test_real_alarms_lose_nothing_in_silence(waits: bool) -> None:
+    """A program with a time limit for each batch, which catches what its handler raises and asks again."""
+    armed: list[bool] = []
+
+    def too_late(number: int, frame: Any) -> None:
+        if armed:  # else next() is over
+            raise TimeoutError("too late")
+
+    dataset: Any = Slow(6, 0.05) if waits else list(range(200))
+    before, chance, alarms, ends = signal.signal(signal.SIGALRM, too_late), random.Random(0), 0, []
+    try:
+        for _ in range(10):
+            iterator, taken, end = iter(DataLoader(dataset, 1, num_workers=2)), [], None
+            while end is None:
+                try:
+                    armed.append(True)
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-4, 0.1 if waits else 4e-3))
+                    taken += next(iterator).tolist()
+                except (StopIteration, RuntimeError) as error:
+                    end = type(error)
+                except TimeoutError:
+                    alarms += 1
+                finally:
+                    armed.clear()
+            if end is StopIteration:  # what an alarm took from the program's own hands was its own to lose
+                assert taken == sorted(set(taken)) and len(taken) >= len(dataset) - alarms
+            with pytest.raises(end):
+                next(iterator)
+            ends.append(end)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert alarms > 5 and (StopIteration if waits else RuntimeError) in ends
 
 
 def test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated() -> None:
     for number in itertools.count():
         loader = DataLoader(range(2), batch_size=None)
-        with CtrlC(number, "_new_epoch") as ctrl_c:
+        with Raises(number, "_new_epoch") as ctrl_c:
             iter(loader)
         assert list(loader) == [0, 1]
         if not ctrl_c.came:
@@ -259,7 +326,7 @@ def test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated() -
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_worker(number: int) -> None:
-    with CtrlC(number, "start_workers", "close") as ctrl_c:
+    with Raises(number, "start_workers", "close") as ctrl_c:
         iter(loader_of(Keys(4), num_workers=1))
     assert ctrl_c.came and not workers()
 
@@ -267,82 +334,35 @@ def test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_work
 def test_a_queue_whose_close_ctrl_c_has_interrupted_can_be_closed_again() -> None:
     reader, writer = WORLD.pipe()
     producer = Producer(WORLD, writer, Queue.INDEX, 0)
-    with CtrlC(0, "close", "close") as ctrl_c:
+    with Raises(0, "close", "close") as ctrl_c:
         producer.close()
     assert ctrl_c.came and not producer.closed
     producer.close()
     assert producer.closed and reader.read() == b"", "the other end sees that nothing more comes"
 
 
-def test_ctrl_c_as_a_later_epoch_begins_leaves_the_iterator_at_its_end() -> None:
+def test_an_epoch_that_ctrl_c_kept_from_beginning_is_not_gone_on_with() -> None:
     iterator = iter(loader := loader_of(Keys(4), persistent_workers=True))
     assert take_all(iterator, seen := []) == "" and seen == batches(4)
-    with CtrlC(0, "_begin_epoch") as ctrl_c:
+    with Raises(0, "_reset", "_begin_epoch") as ctrl_c:
         iter(loader)
-    assert ctrl_c.came and next(iterator, "over") == "over"
+    assert ctrl_c.came
+    with pytest.raises(RuntimeError, match="interrupted"):
+        next(iterator)
     assert [batch.tolist() for batch in loader] == batches(4)
-    seen = [next(iter(loader)).tolist()]  # half way what is under way still comes
-    with CtrlC(0, "_begin_epoch") as ctrl_c:
-        iter(loader)
-    assert ctrl_c.came and [*seen, next(iterator).tolist()] == batches(4)[:2]
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["as its end is removed", "before it is raised"])
-def test_ctrl_c_as_a_death_is_noticed_in_training_does_not_hide_the_death(number: int) -> None:
+def test_ctrl_c_as_a_death_is_raised_in_training_does_not_hide_the_death() -> None:
     iterator = iter(loader_of(Keys(40)))
     next(iterator)
     pid = workers()[0].pid
-    with CtrlC(number, "worker_ended") as ctrl_c:
+    with Raises(0, "fail_for_death", "explain_death") as ctrl_c:
         os.kill(pid, signal.SIGKILL)
         time.sleep(20)
     assert ctrl_c.came
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="a worker has ended"):
+        with pytest.raises(RuntimeError, match="has died"):
             next(iterator)
-
-
-class Held:
-    """A sample that the pin thread does not let go of."""
-
-    begun, over = threading.Event(), threading.Event()
-
-    def __init__(self, key: int) -> None:
-        self.key = key
-
-    def pin_memory(self) -> Held:
-        if self.key == 2:
-            self.begun.set()
-            assert self.over.wait(20)
-        return self
-
-
-class OneStreamIsEmpty(minidl.IterableDataset[Held]):
-    def __iter__(self) -> Iterator[Held]:
-        info = minidl.get_worker_info()
-        assert info is not None
-        return map(Held, range(4 if info.id else 0))
-
-
-def test_an_exit_with_a_batch_in_hand_does_not_lose_it_in_silence() -> None:
-    """A handler of SIGTERM that calls sys.exit(), say, in a program that goes on nevertheless."""
-    handler: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # nobody is to hear of the end before next()
-    iterator = iter(DataLoader(OneStreamIsEmpty(), None, num_workers=2, pin_memory="host"))
-    ended = workers()[0].pid
-    while len(iterator._data_queue._messages) < 3:  # its stream's end, and two batches
-        time.sleep(0.01)
-    os.kill(ended, signal.SIGSTOP)
-    assert next(iterator).key == 0
-    assert Held.begun.wait(20)  # the pin thread, by the third batch
-    os.kill(ended, signal.SIGCONT)
-    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)  # it was told to, and nobody has heard of it
-    with CtrlC(0, "_wait", "emit") as exits:
-        exits.error = SystemExit
-        next(iterator)
-    Held.over.set()
-    signal.signal(signal.SIGCHLD, handler)
-    assert exits.came
-    with pytest.raises(RuntimeError, match="interrupted"):
-        next(iterator)
 
 
 def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted(tmp_path: Path) -> None:

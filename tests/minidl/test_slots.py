@@ -14,6 +14,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,10 @@ class Full(minidl.Dataset):
         return torch.full((ROWS,), float(key))
 
 
-def loader_of(length: int = 12, how: str = "", at: int = -1, **options: Any) -> minidl.DataLoader:
+def loader_of(length: int = 12, how: str = "", at: int = -1, dataset: Any = None, **options: Any) -> minidl.DataLoader:
     """A batch for each key, from two forked workers."""
     usual = {"batch_size": 1, "num_workers": 2, "multiprocessing_context": "fork", "transport": "slots"}
-    return minidl.DataLoader(Full(length, how, at), **{**usual, **options})
+    return minidl.DataLoader(dataset or Full(length, how, at), **{**usual, **options})
 
 
 def values(held: list[torch.Tensor]) -> list[float]:
@@ -246,6 +247,148 @@ def test_a_hundred_epochs_take_no_more_memory_than_the_first() -> None:
     (_, used), (mapped, used_at_the_end) = seen
     assert mapped <= 2 * 2 * 6  # in main and in a worker, of two workers, six slots at most
     assert used_at_the_end - used < 6 << 20, "6 MB"
+
+
+# ---- memory is kept no longer than torch keeps it
+
+MB = 1 << 20
+
+
+def shared_memory() -> float:
+    """Of this process and its workers (bytes), each page counted once."""
+    found = 0.0
+    for process in (psutil.Process(), *workers()):
+        for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+            found += float(line.split()[1]) * 1024 if line.startswith("Pss_Shmem:") else 0
+    return found
+
+
+class Images(minidl.Dataset):
+    """Sample k: an image of `sizes[k]` bytes, a mask of 64 KB, and a label, all full of k."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = sizes
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, key: int) -> Any:
+        return torch.full((self.sizes[key] // 4,), float(key)), torch.full((16_000,), float(key)), key
+
+
+def doubled(samples: list[Any]) -> Any:
+    """What it collates is not what it returns."""
+    image, mask, label = minidl.default_collate(samples)
+    return image * 2, mask, label
+
+
+# What is loaded, what the program keeps of each batch, how many MB it may have at most, and at the end, when it has the
+# last batch and what it kept. torch has up to prefetch_factor * num_workers + 2 batches at most.
+KEPT: dict[str, tuple[list[int], Callable[[Any], Any], float, float, dict[str, Any]]] = {
+    "labels": ([8 * MB] * 24, lambda batch: batch[2], 50, 10, {}),
+    "masks": ([8 * MB] * 24, lambda batch: batch[1], 66, 12, {}),
+    "nothing, batches shrink": ([40 * MB] * 8 + [4 * MB] * 40, lambda batch: None, 240, 5, {}),
+    "nothing, batches shrink a little": ([16 * MB] * 8 + [4 * MB] * 60, lambda batch: None, 100, 5, {}),
+    "nothing, workers idle": ([8 * MB] * 12, lambda batch: None, 50, 10, {"persistent_workers": True}),
+    "nothing, another is sent": ([8 * MB] * 12, lambda batch: None, 50, 10, {"collate_fn": doubled}),
+    "nothing, many are large": ([40 * MB] * 24, lambda batch: None, 400, 42, {"num_workers": 4}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("case", KEPT)
+def test_memory_goes_with_what_needs_it(case: str) -> None:
+    sizes, keep, most, at_the_end, options = KEPT[case]
+    before, kept, most_used = shared_memory(), [], 0.0
+    iterator = iter(loader_of(dataset=Images(*sizes), **options))
+    for batch in iterator:
+        kept.append(keep(batch))
+        batch[0].sum()  # its pages are in this process, too
+        most_used = max(most_used, shared_memory() - before)
+    gc.collect()
+    used = shared_memory() - before
+    assert most_used < most * MB and used < at_the_end * MB, (most_used / MB, used / MB)
+    factor = 2 if "collate_fn" in options else 1
+    assert bool((batch[0] == factor * (len(sizes) - 1)).all())
+    assert all(each is None or bool((each == key).all()) for key, each in enumerate(kept))
+    del batch, kept
+    assert shared_memory() - before < 1 * MB
+
+
+# ---- forks and threads in a worker
+
+LOOK = 3  # batches later
+
+
+class Forks(Full):
+    """The worker forks a child in the middle of a batch. It collates, too; and what its parent has, it reads when that
+    has gone on to other batches."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(16)
+        self.folder = folder
+        self.asking: dict[int, int] = {}  # pipes to the children
+
+    def collate(self, samples: list[torch.Tensor]) -> torch.Tensor:
+        key = int(samples[0][0])
+        first = minidl.default_collate(samples)
+        reading, writing = os.pipe()
+        if not os.fork():
+            os.close(writing)
+            mine = minidl.default_collate([torch.full((ROWS,), -7.0)])
+            os.read(reading, 1)
+            right = bool((first == key).all()) and bool((mine == -7).all())
+            (self.folder / f"{key}").write_text("right" if right else "wrong")
+            os._exit(0)
+        os.close(reading)
+        self.asking[key] = writing
+        if key - LOOK in self.asking:
+            os.close(self.asking.pop(key - LOOK))
+        return first
+
+
+def test_a_child_of_a_worker_sees_what_was_there_and_writes_to_nothing(tmp_path: Path) -> None:
+    dataset = Forks(tmp_path)
+    loader = loader_of(dataset=dataset, collate_fn=dataset.collate, num_workers=1)
+    assert [values([batch])[0] for batch in loader] == list(range(16))
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 16 and all(each.read_text() for each in tmp_path.iterdir()))
+    assert {each.read_text() for each in tmp_path.iterdir()} == {"right"}
+
+
+class Ahead(Full):
+    """A thread of the worker collates the next batch while one is being made, and sent."""
+
+    def collate(self, samples: list[torch.Tensor]) -> torch.Tensor:
+        pool = self.__dict__.setdefault("pool", ThreadPoolExecutor(1))
+        key = int(samples[0][0])
+        ahead = [pool.submit(minidl.default_collate, [torch.full((ROWS,), float(key))]) for _ in range(20)]
+        batch = minidl.default_collate(samples)
+        return batch if key % 2 else ahead[0].result()
+
+
+def test_a_thread_of_a_worker_may_collate_at_any_time() -> None:
+    dataset = Ahead(400)
+    loader = loader_of(dataset=dataset, collate_fn=dataset.collate)
+    assert [values([batch])[0] for batch in loader] == list(range(400))
+
+
+class Caches(Full):
+    def collate(self, samples: list[torch.Tensor]) -> torch.Tensor:
+        """Keeps its last batches, and looks at them."""
+        kept = self.__dict__.setdefault("kept", [])
+        assert all(bool((batch == key).all()) for batch, key in kept)
+        kept.append((minidl.default_collate(samples), int(samples[0][0])))
+        del kept[:-3]
+        return kept[-1][0]
+
+
+def test_what_the_worker_keeps_is_there_in_the_next_epoch() -> None:
+    """Pages go back at the end of an epoch, but not those."""
+    dataset = Caches(8)
+    loader = loader_of(dataset=dataset, collate_fn=dataset.collate, persistent_workers=True)
+    for _ in range(3):
+        assert [values([batch])[0] for batch in loader] == list(range(8))
 
 
 def python_after(limit: str, program: str, *how: str) -> subprocess.CompletedProcess[str]:

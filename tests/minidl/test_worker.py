@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import io
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy
 import pytest
@@ -23,6 +25,7 @@ from minidl.transport import DIRECT
 from minidl.worker import End, generate_state
 from tests.minidl import dying
 from tests.minidl.dying import Keys, Stream
+from tests.minidl.programs import BadStream
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -30,49 +33,54 @@ pytestmark = pytest.mark.timeout(30)
 loader_of = functools.partial(dying.loader_of, num_workers=1)
 
 
-def emitted_by_worker(path: Path, dataset: Any, epochs: int = 1, **options: Any) -> list[tuple[Kind, int]]:
-    """Kind and task of what the worker's own thread emits; its feeder is another thread."""
+def traced(path: Path, run: Callable[[], Any]) -> Any:
+    """What all processes emit while it runs."""
     with tracing.record(path):
-        loader = loader_of(dataset, **options)
+        run()
+    return tracing.load(path).events
+
+
+def emitted_by_worker(path: Path, loader: minidl.DataLoader, epochs: int) -> list[tuple[Kind, int]]:
+    """Kind and task of what the worker's own thread emits; its feeder is another thread."""
+
+    def run() -> None:
+        nonlocal loader
         for _ in range(epochs):
             list(loader)
         del loader
-    emitted = tracing.load(path).events
-    kinds = {Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.GOT, Kind.PUT, Kind.STREAM_END} | {
-        kind for kind in Kind if kind.who == "worker"
-    }
-    actor = emitted["actor"][emitted["kind"] == Kind.WORKER_BEGIN]
-    return [
-        (Kind(event["kind"]), int(event["task"]))
-        for event in emitted
-        if event["actor"] in actor and event["kind"] in kinds
-    ]
+
+    emitted = traced(path, run)
+    kinds = [Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.GOT, Kind.PUT, Kind.STREAM_END]
+    kinds += [kind for kind in Kind if kind.who == "worker"]
+    of_worker = emitted[emitted["actor"] == emitted["actor"][emitted["kind"] == Kind.WORKER_BEGIN]]
+    return [(Kind(event["kind"]), int(event["task"])) for event in of_worker if event["kind"] in kinds]
+
+
+def alone(*kinds: Kind) -> list[tuple[Kind, int]]:
+    """Steps of no task."""
+    return [(kind, -1) for kind in kinds]
+
+
+STOP = [(Kind.GOT, -2), *alone(Kind.WORKER_END)]
 
 
 def test_a_worker_emits_its_steps_in_order(tmp_path: Path) -> None:
-    emitted = emitted_by_worker(tmp_path, Keys(4), worker_init_fn=print_nothing)
-    assert emitted == [
-        (Kind.WORKER_BEGIN, -1),
-        (Kind.WORKER_SEEDED, -1),
-        (Kind.INIT_FN_BEGIN, -1),
-        (Kind.INIT_FN_END, -1),
-        (Kind.WORKER_READY, -1),
+    assert emitted_by_worker(tmp_path, loader_of(Keys(4), worker_init_fn=print_nothing), 1) == [
+        *alone(Kind.WORKER_BEGIN, Kind.WORKER_SEEDED, Kind.INIT_FN_BEGIN, Kind.INIT_FN_END, Kind.WORKER_READY),
         *task(0),
         *task(1),
-        (Kind.GOT, -2),  # Stop
-        (Kind.WORKER_END, -1),
+        *STOP,
     ]
 
 
 def test_a_persistent_worker_of_a_stream_emits_its_steps_in_order(tmp_path: Path) -> None:
-    emitted = emitted_by_worker(tmp_path, Stream(2), epochs=2, persistent_workers=True, prefetch_factor=1)
+    emitted = emitted_by_worker(tmp_path, loader_of(Stream(2), persistent_workers=True, prefetch_factor=1), 2)
     end = [(Kind.GOT, 1), (Kind.FETCH_BEGIN, 1), (Kind.STREAM_END, 1), (Kind.PUT, 1)]
     resume = [(Kind.GOT, -3), (Kind.WORKER_RESUMED, -1), (Kind.PUT, -3)]
-    stop = [(Kind.GOT, -2), (Kind.WORKER_END, -1)]
-    begin = [(Kind.WORKER_BEGIN, -1), (Kind.WORKER_SEEDED, -1), (Kind.WORKER_READY, -1)]
+    begin = alone(Kind.WORKER_BEGIN, Kind.WORKER_SEEDED, Kind.WORKER_READY)
     # Between the end of its stream and Resume or Stop come tasks that it skips.
     fulfilled = [event for event in emitted if event != (Kind.GOT, 2)]
-    assert fulfilled == [*begin, *task(0), *end, *resume, *task(0), *end, *stop]
+    assert fulfilled == [*begin, *task(0), *end, *resume, *task(0), *end, *STOP]
 
 
 def task(task_id: int) -> list[tuple[Kind, int]]:
@@ -83,30 +91,23 @@ def print_nothing(worker_id: int) -> None:
     assert worker_id == 0
 
 
-class Knows(minidl.Dataset):
+class Knows(Keys):
     """A sample is what the worker knows of itself."""
-
-    def __len__(self) -> int:
-        return 2
 
     def __getitem__(self, key: int) -> Any:
         ours, theirs = minidl.get_worker_info(), torch.utils.data.get_worker_info()
         assert ours is not None and theirs is not None
-        return (ours.id, ours.num_workers, ours.seed, theirs.seed, torch.initial_seed(), torch.get_num_threads()), (
-            random.getstate() == random.Random(ours.seed).getstate(),
-            numpy.random.get_state()[1].tolist() == numpy.random.RandomState(self.words(ours)).get_state()[1].tolist(),
-        )
-
-    def words(self, info: Any) -> list[int]:
-        return generate_state(info.seed - info.id, info.id)
+        words = generate_state(ours.seed - ours.id, ours.id)
+        assert random.getstate() == random.Random(ours.seed).getstate()
+        assert numpy.random.get_state()[1].tolist() == numpy.random.RandomState(words).get_state()[1].tolist()
+        return ours.id, ours.num_workers, ours.seed, theirs.seed, torch.initial_seed(), torch.get_num_threads()
 
 
 def test_a_worker_knows_its_number_and_its_seeds() -> None:
     assert minidl.get_worker_info() is None
-    for worker_id, (info, states) in enumerate(loader_of(Knows(), batch_size=None, num_workers=2)):
+    for worker_id, info in enumerate(loader_of(Knows(2), batch_size=None, num_workers=2)):
         assert info[:2] == [worker_id, 2] and info[5] == 1
         assert info[2] == info[3] == info[4]
-        assert states == [True, True]
 
 
 @pytest.mark.parametrize("base_seed", [0, 1, 12345, (1 << 63) - 1])
@@ -116,45 +117,17 @@ def test_numpy_seeds_are_torchs(base_seed: int) -> None:
         assert generate_state(base_seed, worker_id) == theirs(base_seed, worker_id)
 
 
-class Fails(Keys):
-    def __getitem__(self, key: int) -> Any:
-        if key == self.at:
-            raise LookupError(f"no {key}")
-        return super().__getitem__(key)
-
-
-@pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
-def test_an_exception_costs_one_batch_only(pin_memory: Any) -> None:
-    """It is raised in its batch's turn, with the worker's traceback, and the iteration can go on."""
-    iterator = iter(loader_of(Fails(8, at=3), num_workers=2, pin_memory=pin_memory))
-    seen = [next(iterator).tolist()]
-    with pytest.raises(LookupError, match=r"(?s)Caught LookupError in DataLoader worker process 1.*no 3"):
-        next(iterator)
-    seen += [batch.tolist() for batch in iterator]
-    assert seen == [[0, 1], [4, 5], [6, 7]]
-
-
-class Broken(minidl.IterableDataset):
-    def __iter__(self) -> Iterator[Any]:
-        raise LookupError("no stream")
-
-
-def test_a_stream_that_cannot_be_opened_is_raised() -> None:
-    with pytest.raises(LookupError, match=r"(?s)Caught LookupError in DataLoader worker process 0.*no stream"):
-        next(iter(loader_of(Broken())))
-
-
 def test_what_keeps_a_worker_from_its_epochs_is_told_once(tmp_path: Path) -> None:
     """Not for each task that it answers so: no task has caused it."""
-    with tracing.record(tmp_path):
-        iterator = iter(loader_of(Broken()))
+
+    def run() -> None:
+        iterator = iter(loader_of(BadStream()))
         for _ in range(2):
-            with pytest.raises(LookupError):
+            with pytest.raises(ValueError, match=r"(?s)Caught ValueError in DataLoader worker process 0.*be opened"):
                 next(iterator)
-        del iterator
-    emitted = tracing.load(tmp_path).events
-    failed = emitted[emitted["kind"] == Kind.FETCH_FAILED]
-    assert failed["task"].tolist() == [-1]
+
+    emitted = traced(tmp_path, run)
+    assert emitted["task"][emitted["kind"] == Kind.FETCH_FAILED].tolist() == [-1]
 
 
 HANGS_UP = """
@@ -171,39 +144,32 @@ resource_sharer.stop(timeout=10)  # waits for the thread
 """
 
 
-@pytest.mark.parametrize(("runs", "prints"), [("as anything else", True), ("as a worker", False)])
-def test_nothing_is_printed_when_main_hangs_up_while_it_takes_a_tensor(runs: str, prints: bool) -> None:
-    """What Ctrl-C in main does to a worker that is handing over a file descriptor."""
-    done = subprocess.run([sys.executable, "-c", HANGS_UP, runs], capture_output=True, text=True, timeout=25)
-    assert done.returncode == 0 and ("Traceback" in done.stderr) is prints
+OTHER = "from minidl.world.real import RealWorld; RealWorld().report_crashes(); 1 / 0"
 
 
-def test_other_errors_are_still_printed() -> None:
-    other = "from minidl.world.real import RealWorld; RealWorld().report_crashes(); 1 / 0"
-    done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, timeout=25)
-    assert "ZeroDivisionError" in done.stderr
-
-
-class Strange:
-    """A stderr, as notebooks and services put there."""
-
-    def __init__(self, fileno: Any) -> None:
-        self.answer = fileno
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None: ...
-
-    def fileno(self) -> Any:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+@pytest.mark.parametrize(
+    ("program", "runs", "code", "prints"),
+    [
+        (HANGS_UP, "as anything else", 0, "Traceback"),
+        (HANGS_UP, "as a worker", 0, ""),
+        (OTHER, "as a worker", 1, "ZeroDivisionError"),
+    ],
+)
+def test_nothing_is_printed_when_main_hangs_up_while_it_takes_a_tensor(
+    program: str, runs: str, code: int, prints: str
+) -> None:
+    """What Ctrl-C in main does to a worker that is handing over a file descriptor. Other errors are still printed."""
+    done = subprocess.run([sys.executable, "-c", program, runs], capture_output=True, text=True, timeout=25)
+    assert done.returncode == code and prints in done.stderr
+    assert prints or "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("fileno", [RuntimeError("none"), NotImplementedError(), None, "two", -1], ids=repr)
 def test_whatever_stderr_is_a_worker_works(fileno: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for stderr in (None, Strange(fileno)):
+    """None, or an object as notebooks and services put there."""
+    how = {"side_effect": fileno} if isinstance(fileno, Exception) else {"return_value": fileno}
+    strange = Mock(spec=io.StringIO(), **{f"fileno.{name}": value for name, value in how.items()})
+    for stderr in (None, strange):
         monkeypatch.setattr(sys, "stderr", stderr)
         assert [batch.tolist() for batch in loader_of(Keys(4))] == [[0, 1], [2, 3]]
 
@@ -245,7 +211,9 @@ def test_a_worker_that_crashes_says_so(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_worker_ends_at_an_interrupt_that_python_swallowed(tmp_path: Path) -> None:
-    with tracing.record(tmp_path), pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):
-        list(loader_of(Swallows(40)))
-    emitted = tracing.load(tmp_path).events
+    def run() -> None:
+        with pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):
+            list(loader_of(Swallows(40)))
+
+    emitted = traced(tmp_path, run)
     assert emitted["value"][emitted["kind"] == Kind.WORKER_END].tolist() == [End.INTERRUPTED]

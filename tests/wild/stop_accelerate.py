@@ -27,7 +27,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     run = Run()
     if "replaced" in run.case:  # before accelerate asks for it
-        torchdata.stateful_dataloader.StatefulDataLoader = minidl.DataLoader
+        torchdata.stateful_dataloader.StatefulDataLoader = minidl.StatefulDataLoader
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True))
     ours = run.case in ("alone", "registered")
     loader = (minidl if ours else torch.utils.data).DataLoader(Noisy(), **run.options())

@@ -31,7 +31,7 @@ CASES = (
 )
 
 
-class Loader(minidl.DataLoader, torch.utils.data.DataLoader):
+class Loader(minidl.StatefulDataLoader, torch.utils.data.DataLoader):
     """Lightning calls `iter()` of a loader that isn't torch's, to see whether it can be iterated: a state that was
     loaded before would be used up."""
 
@@ -68,11 +68,11 @@ class Module(lightning.LightningModule):
 
 
 def loader_of(run):
-    kinds = {"torch": torch.utils.data.DataLoader, "torchdata": StatefulDataLoader, "minidl": minidl.DataLoader}
+    kinds = {"torch": torch.utils.data.DataLoader, "torchdata": StatefulDataLoader, "minidl": minidl.StatefulDataLoader}
     kind = Loader if "callback" in run.case else kinds[run.case.split(",")[0]]
     options = run.options()
     if "ranks" in run.case:  # Lightning would replace the sampler of a loader of torch's, and of no other
-        samplers = minidl if kind is minidl.DataLoader else torch.utils.data
+        samplers = minidl if kind is minidl.StatefulDataLoader else torch.utils.data
         del options["shuffle"]
         options["sampler"] = samplers.DistributedSampler(Noisy(RANKS), RANKS, int(os.environ.get("LOCAL_RANK", "0")))
         return kind(Noisy(RANKS), **options)

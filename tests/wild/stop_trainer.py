@@ -34,7 +34,7 @@ class Ending(TrainerCallback):
 
 class OfMinidl(Trainer):
     def get_train_dataloader(self):
-        loader = minidl.DataLoader(self.train_dataset, **run.options())
+        loader = minidl.StatefulDataLoader(self.train_dataset, **run.options())
         if run.resumed:
             loader.load_state_dict(torch.load(checkpoint / "loader.pt"))
         return loader

@@ -33,9 +33,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minidl.events import CLOCKED
+from minidl.events import CLOCKED, LOADER
 from tracing.recording import file_format as fmt
 from tracing.recording import system_calls, watch
+from tracing.recording.loader_text import configuration
 
 CHUNK = 1 << 20  # disk space is reserved in pieces of this size (bytes)
 MAX_TEXT = 1 << 16  # longer texts are cut
@@ -145,7 +146,7 @@ class EventWriter:
             actor = self._threads.actor
         except AttributeError:  # this thread's first event
             actor = self._new_actor()
-        text_id = 0 if text is None else self._write_text(text)
+        text_id = 0 if text is None else self._write_text(configuration(text) if kind == LOADER else text)
         if kind < CLOCKED:
             value = self._cpu_clock()
         now = self._clock()

@@ -27,6 +27,7 @@ from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
+from tracing.recording.loader_text import configuration
 from tracing.recording.memory_sampler import MemorySampler
 
 LAST = -100  # priority: what multiprocessing does at exit, joining its children say, comes before
@@ -142,7 +143,7 @@ class Child:
             return
         with self._lock:
             if events.installed() == self.record:
-                self.become_a_part(text)
+                self.become_a_part(configuration(text))
         if (recorder := events.installed()) is not None:
             recorder(kind, epoch_id, task, worker, queue, value, text)
 

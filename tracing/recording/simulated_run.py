@@ -14,10 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from minidl.events import Kind
 from minidl.world.simulated import Outcome, simulate
 from minidl.world.simulated.faults import Fault
 from tracing.recording import file_format as fmt
 from tracing.recording.event_writer import render
+from tracing.recording.loader_text import configuration
 from tracing.recording.source_lines import sources_as_json
 
 FOR_EVER = 3_600_000_000_000  # ns
@@ -44,7 +46,11 @@ def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = N
 
     The run is repeated, for the events' texts: RuntimeError if it does not do the same again. NoEvent: an event has
     something other than numbers where they belong."""
-    repeated = simulate(outcome.program, schedule=outcome.token, texts=True, **outcome.options)
+
+    def as_json(kind: int, text: object) -> str:
+        return render(configuration(text, outcome.options["start_method"]) if kind == Kind.LOADER else text)
+
+    repeated = simulate(outcome.program, schedule=outcome.token, texts=as_json, **outcome.options)
     for k, (then, now) in enumerate(itertools.zip_longest(outcome.events, repeated.events, fillvalue=())):
         if then[:8] != now[:8]:
             what = f"event {k} was {then[:8]} and is {now[:8]} now"
@@ -88,9 +94,9 @@ def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
             actors[thread] = len(actors)
             texts.append(json.dumps({"actor": actors[thread], "name": outcome.threads[thread][1]}))
         where = 0
-        if text is not None:
+        if text:
             where = sum(line.startswith("[") for line in texts) + 1
-            texts.append(f"[{where - 1}, {render(text)}]")
+            texts.append(f"[{where - 1}, {text}]")
         try:
             records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, worker, actors[thread], queue, kind))
         except struct.error as error:

@@ -6,6 +6,7 @@ with the same ones, so that a schedule alone determines a run.
 
 from __future__ import annotations
 
+import ctypes
 import random
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +14,8 @@ from typing import Any
 import torch
 from numpy.random import MT19937, BitGenerator, RandomState, mtrand
 
-from minidl.checkpoint.randomness import BITS, MERSENNE, memory_at
-
 SEED = 0
+MERSENNE = 2500  # bytes of an MT19937's state: 624 words, and which of them comes next
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ def _pythons(seed: int) -> Any:
 
 def words_of(bits: MT19937) -> memoryview:
     """The memory that holds a generator's state. (numpy's own way takes 30 us to read it, and as many to put it.)"""
-    return memory_at(bits.ctypes.state_address, MERSENNE, "B")
+    return memoryview((ctypes.c_char * MERSENNE).from_address(bits.ctypes.state_address)).cast("B")
 
 
 # All processes draw from numpy's own: of another the loader would have to ask the state, a fifth of a short run.
-_BITS = BITS if isinstance(BITS, MT19937) else MT19937()
+_BITS = MT19937()
 _WORDS = words_of(_BITS)
 _seeded = MT19937()
 RandomState(_seeded).seed(SEED)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from minidl.pickling import address_of, upon
+from minidl.transport.memory import address_of
+from minidl.transport.pickling import upon
 from minidl.world.simulated import machine as machines
 
 

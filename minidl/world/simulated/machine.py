@@ -53,13 +53,13 @@ class Machine:
         schedule: Schedule,
         capacity: int,
         cores: float,
-        texts: bool,
+        texts: Callable[[int, object], object] | None,
         draws: bool,
         most_steps: int = TOO_MANY,
         preempts: bool = False,
     ) -> None:
-        """`capacity` of a pipe in bytes; `cores` for threads that compute; with `texts` the events' texts are kept;
-        with `draws` every process has its own random numbers."""
+        """`capacity` of a pipe in bytes; `cores` for threads that compute; what is kept of an event's kind and text is
+        what `texts` makes of them; with `draws` every process has its own random numbers."""
         self.schedule, self.capacity, self.texts, self.draws = schedule, capacity, texts, draws
         self.most_steps = most_steps
         self.preempts = preempts  # whether other threads can run right after a put, too, and not only before it
@@ -319,7 +319,9 @@ class Machine:
             self.running.saw((kind, epoch_id, task, worker, value))
         if kind < CLOCKED:
             value = self.running.cpu
-        kept = text if self.texts else text is not None
+        kept: object = text is not None
+        if kept and self.texts is not None:
+            kept = self.texts(kind, text)
         self.events.append((self.clock, self.running.number, kind, epoch_id, task, worker, queue, value, kept))
 
     def swallow(self, unraisable: Any) -> None:

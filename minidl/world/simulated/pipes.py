@@ -125,4 +125,7 @@ class SimulatedMemory:
 
     def forget(self) -> None:
         """Whoever still looks at it sees a batch that is wrong."""
-        self.bytes[:] = RUBBISH
+        self.give_back(0, self.bytes.nbytes)
+
+    def give_back(self, begin: int, end: int) -> None:
+        self.bytes[begin:end] = RUBBISH

@@ -12,7 +12,8 @@ from typing import Any
 import greenlet
 import torch.utils.data
 
-from minidl import events, shutdown, signals, transport
+from minidl import events, shutdown, signals
+from minidl.transport import filling
 from minidl.world.simulated.chance import Chance
 
 torchs_collate = torch.utils.data._utils.collate
@@ -38,7 +39,7 @@ OWN: list[tuple[Any, str, Callable[[], Any]]] = [
     (torchs_collate, "default_collate_fn_map", torchs_collate.default_collate_fn_map.copy),
     (signals, "_watched", weakref.WeakValueDictionary),
     (shutdown, "_at_exit", WeakSet),
-    (transport, "_room", lambda: None),
+    (filling, "_current", lambda: None),
 ]
 PLACES = {name: place for place, (_, name, _) in enumerate(OWN)}
 

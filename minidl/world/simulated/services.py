@@ -238,6 +238,7 @@ class SimulatedWorld:
     """See `minidl.world.World`. All processes of a machine share one: the caller is the machine's running process."""
 
     inline = 0
+    lent = 1
 
     def __init__(self, machine: Machine, start_method: str, cpus: int, environment: Mapping[str, str]) -> None:
         self.machine = machine
@@ -253,7 +254,7 @@ class SimulatedWorld:
     def now(self) -> float:
         return self.machine.clock / SECOND
 
-    def pipe(self, carries_memory: bool = False) -> tuple[SimulatedReader, SimulatedWriter]:
+    def pipe(self) -> tuple[SimulatedReader, SimulatedWriter]:
         machine = self.machine
         pipe = Pipe(machine.capacity)
         machine.pipes.append(pipe)
@@ -285,6 +286,9 @@ class SimulatedWorld:
     def is_current(self, thread: SimulatedThread) -> bool:
         return thread.thread is self.machine.running
 
+    def thread_id(self) -> tuple[int, int]:
+        return self.pid(), self.machine.running.number
+
     def name_thread(self, name: str) -> None:
         pass
 
@@ -311,6 +315,9 @@ class SimulatedWorld:
             return False
         thread.process.on_child_exit = machines.chain(look, thread.process.on_child_exit)
         return True
+
+    def raised_by_handler(self, error: BaseException) -> bool:
+        return False  # those that there are raise no Exception
 
     def on_exit(self, call: Callable[[], None]) -> None:
         at_exit = self.machine.running.process.at_exit

@@ -79,7 +79,7 @@ def simulate(
     start_method: str = "fork",
     cpus: float = 2,
     draws: bool = True,
-    texts: bool = False,
+    texts: Callable[[int, object], object] | None = None,
     most_steps: int = machines.TOO_MANY,
     preempts: bool = False,
     environment: Mapping[str, str] | None = None,

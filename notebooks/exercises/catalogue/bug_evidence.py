@@ -144,7 +144,7 @@ def error_forgotten(run: Run) -> str:
 
 def nobody_counts(run: Run) -> str:
     position = int(run.of(Kind.LOADER)[0])
-    if not run.outcome.events[position][8]["in_order"]:
+    if not run.outcome.events[position][8].in_order:
         return ""
     return f"The loader is in order (in_order in the text of {named(run, position)}): main waits for batches in turn."
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import minidl
-from minidl import deaths
+from minidl import deaths, signals
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import sleep
 from notebooks.exercises.programs import Keys, Stream, let_others_run, load
@@ -90,7 +90,7 @@ def unnoticed(*numbers: int) -> str:
     """Workers have died and main has not noticed: what the health check raises."""
     iterator: Any = iter(minidl.DataLoader(Keys(20), **OPTIONS))
     next(iterator)
-    iterator._in_use = True  # as in a wait: the handler of SIGCHLD leaves the news to it
+    signals.unwatch(iterator)  # the handler of SIGCHLD leaves the news to it
     for number in numbers:
         iterator._workers[number].kill()
         iterator._workers[number].join(5)

@@ -210,7 +210,7 @@ EXERCISE = Exercise(
     their streams start again, and from now on a death counts. A worker that died earlier, after its stream had ended,
     is DEAD: call fail_for_death, which raises.
 
-    You may leave out the calls of `emit`, `_in_use`, and the handling of Ctrl-C.
+    You may leave out the calls of `emit` and the handling of Ctrl-C.
     """,
     legend={
         "self._workers_status": "[WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker; or WorkerState.DEAD",

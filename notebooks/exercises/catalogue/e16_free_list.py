@@ -183,9 +183,9 @@ EXERCISE = Exercise(
     name="free_list",
     title="the free list",
     references=(
-        "minidl.transport:Unpacker.grant",
-        "minidl.transport:Unpacker._take_back",
-        "minidl.transport:Unpacker.reclaim",
+        "minidl.transport.lending:Unpacker.grant",
+        "minidl.transport.lending:Unpacker._take_back",
+        "minidl.transport.lending:Unpacker.reclaim",
     ),
     task="""
     A worker lays its batches into slots: memory that main sees too, and that is used again. Main owns the list of the
@@ -210,7 +210,7 @@ EXERCISE = Exercise(
 
     (You may use `_count`, `_free` and `_out` in any way, or fields of your own; the other fields belong to others, too:
     `unpack`, which the pin thread may call, and whatever lets go of a batch. You may leave out the calls of `emit`,
-    without which a timeline does not show the slots.)
+    without which a timeline does not show the slots, and `_thin_out` and `_recent`, which give pages to the system.)
     """,
     legend={
         "self._count": "how many slots there are so far: 0 at the beginning",

@@ -54,7 +54,7 @@ from torch._utils import ExceptionWrapper
 
 from minidl.data.fetch import load
 from minidl.events import PARENT_DIED, STREAM_END, emit
-from minidl.messages import Died, Result, Resume, Stop, StreamEnd
+from minidl.messages import Died, Resume, Stop, StreamEnd
 from minidl.worker import End
 
 

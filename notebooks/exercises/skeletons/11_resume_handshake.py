@@ -11,7 +11,7 @@ answered. Anything else that arrives meanwhile belongs to the old epoch, and is 
 workers as ACTIVE: their streams start again, and from now on a death counts. A worker that died
 earlier, after its stream had ended, is DEAD: call fail_for_death, which raises.
 
-You may leave out the calls of `emit`, `_in_use`, and the handling of Ctrl-C.
+You may leave out the calls of `emit` and the handling of Ctrl-C.
 
 Legend
     self._workers_status           [WorkerState.ACTIVE, WorkerState.EXHAUSTED]: one per worker; or

@@ -26,7 +26,8 @@ batch of theirs may still be.
 
 (You may use `_count`, `_free` and `_out` in any way, or fields of your own; the other fields belong
 to others, too: `unpack`, which the pin thread may call, and whatever lets go of a batch. You may
-leave out the calls of `emit`, without which a timeline does not show the slots.)
+leave out the calls of `emit`, without which a timeline does not show the slots, and `_thin_out` and
+`_recent`, which give pages to the system.)
 
 Legend
     self._count              how many slots there are so far: 0 at the beginning
@@ -53,7 +54,8 @@ It goes with notebooks/14-what-moving-a-batch-costs.ipynb.
 from __future__ import annotations
 
 from minidl.events import SLOT_FREE, SLOT_GRANTED, emit
-from minidl.transport import NO_SLOT, Loan
+from minidl.transport.lending import RECENT, Loan
+from minidl.transport.memory import NO_SLOT
 
 
 class Unpacker:

@@ -9,7 +9,7 @@ WRONG = {
     "active_at_last": Wrong(
         "a death in the handshake is overlooked",
         (ALL_ACTIVE, "pass"),
-        ("self._in_use = False", f"self._in_use = False\n            {ALL_ACTIVE}"),
+        ("except BaseException as error:", f"    {ALL_ACTIVE}\n        except BaseException as error:"),
     ),
     "any_message": Wrong("any message counts", (IF_RESUMED, "if True:"), (DISCARD, "waiting_for.pop()")),
     "any_of_each": Wrong("any message counts", (IF_RESUMED, "if True:")),

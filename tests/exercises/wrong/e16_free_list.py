@@ -2,7 +2,7 @@
 
 from tests.exercises.wrong.edits import Wrong
 
-TAKE_BACK = "self._take_back()\n        if not self._free"
+TAKE_BACK = "self._take_back()\n        if not self._free or"
 IF_ROOM = "if not self._free and self._count < self._most:"
 POP = "self._free.pop() if self._free else NO_SLOT"
 IF_OUT = "if slot not in self._out or self._lent.get(slot, back) is not back:"
@@ -43,7 +43,7 @@ WRONG = {
     "ignores_retired": Wrong("a retired slot's memory is used again", (IF_RETIRED, "if False:")),
     "keeps_the_loan": Wrong("loses slots that were not used", ("del self._lent[slot]", "pass")),
     "most_and_one": Wrong("more slots than there may be", ("self._count < self._most", "self._count <= self._most")),
-    "never_takes_back": Wrong("never takes a batch's slot back", (TAKE_BACK, "if not self._free")),
+    "never_takes_back": Wrong("never takes a batch's slot back", (TAKE_BACK, "if not self._free or")),
     "new_ones_first": Wrong("makes a slot while one is free", (IF_ROOM, "if self._count < self._most:")),
     "no_bound": Wrong("more slots than there may be", (IF_ROOM, "if not self._free:")),
     "no_reclaim": Wrong("loses the slots of skipped tasks", (OUT_IS_LENT, "return")),

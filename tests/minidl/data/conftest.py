@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data._utils import worker as torch_worker
 
-from tests.minidl.observing import emitted
-
-
-def comparable(value: Any) -> Any:
-    """`value` in a form in which == means: same types, same structure, same bits, same extra attributes."""
-    if isinstance(value, torch.Tensor):
-        return type(value), value.dtype, tuple(value.shape), value.stride(), repr(value.tolist())
-    if isinstance(value, np.ndarray):
-        return type(value), value.dtype, value.shape, repr(value.tolist())
-    if isinstance(value, Mapping):
-        return type(value), [(key, comparable(value[key])) for key in value], attributes(value)
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return type(value), [comparable(item) for item in value], attributes(value)
-    return type(value), repr(value)
-
-
-def attributes(value: Any) -> Any:
-    """What a container carries besides its items."""
-    return {name: repr(held) for name, held in getattr(value, "__dict__", {}).items() if name != "data"}
+from tests.minidl.observing import comparable, emitted
 
 
 def outcome(run: Callable[[], Any]) -> dict[str, Any]:

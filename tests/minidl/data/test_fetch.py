@@ -10,15 +10,8 @@ from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFe
 
 import minidl as ours
 from minidl.data.fetch import IterableFetcher, MapFetcher, create_fetcher, load
-from minidl.events import (
-    COLLATE_BEGIN,
-    COLLATE_END,
-    FETCH_BEGIN,
-    FETCH_END,
-    FETCH_FAILED,
-    NO_WORKER,
-    epoch_id,
-)
+from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FETCH_FAILED, NO_WORKER, epoch_id
+from tests.minidl.samples import Unspeakable, raising
 
 EPOCH, TASK, WORKER = epoch_id(3, 1), 5, 2
 
@@ -46,8 +39,11 @@ class TakenAway(Batched):
 
 
 class Broken:
+    def __init__(self, error):
+        self.error = error
+
     def __getitem__(self, key):
-        raise KeyError(f"no sample {key}")
+        raise self.error
 
 
 class BrokenMany(Batched):
@@ -81,87 +77,64 @@ class Restarting:
         return self.taken
 
 
-def by_minidl(cls):
-    """A fetcher of ours in the form of torch's: one call that fetches and collates."""
+def in_both(same, classes, run):
+    """run(fetcher, fetch), for a fetcher that `run` makes of either package: `fetch` fetches and collates."""
+    mine, torchs = classes
 
-    def make(*arguments):
-        fetcher = cls(*arguments)
+    def by_minidl(*arguments):
+        fetcher = mine(*arguments)
         return fetcher, lambda keys: load(fetcher, keys, EPOCH, TASK)
 
-    return make
-
-
-def by_torch(cls):
-    def make(*arguments):
-        fetcher = cls(*arguments)
+    def by_torch(*arguments):
+        fetcher = torchs(*arguments)
         return fetcher, fetcher.fetch
 
-    return make
+    same(run, by_minidl, by_torch)
 
 
-@pytest.mark.parametrize(
-    "dataset",
-    [
-        list("abcdef"),
-        {0: "zero", 2: "two"},
-        Batched(),
-        TakenAway(),
-        Broken(),
-        BrokenMany(),
-        ours.Subset("abcd", [3, 2]),
-    ],
-    ids=lambda dataset: type(dataset).__name__,
-)
+MAPS = {
+    "list": list("abcdef"),
+    "dict": {0: "zero", 2: "two"},
+    "batched": Batched(),
+    "taken away": TakenAway(),
+    "broken": Broken(KeyError("no sample")),
+    "broken many": BrokenMany(),
+    "subset": ours.Subset("abcd", [3, 2]),
+}
+
+
+@pytest.mark.parametrize("dataset", MAPS.values(), ids=MAPS)
 @pytest.mark.parametrize(("auto", "keys"), [(True, [0, 2]), (True, []), (True, [1, 9]), (False, 0), (False, 9)])
 def test_the_map_fetcher_fetches_what_torchs_does(same, dataset, auto, keys):
-    def run(make):
-        return make(dataset, auto, collate, False)[1](keys)
-
-    same(run, by_minidl(MapFetcher), by_torch(_MapDatasetFetcher))
+    in_both(same, (MapFetcher, _MapDatasetFetcher), lambda make: make(dataset, auto, collate, False)[1](keys))
 
 
-def test_the_map_fetcher_asks_for_a_batch_at_once():
-    assert MapFetcher(Batched(), True, collate, False).fetch([1, 2]) == [("many", 1), ("many", 2)]
-    assert MapFetcher(TakenAway(), True, collate, False).fetch([1, 2]) == [("one", 1), ("one", 2)]
-    assert MapFetcher(Batched(), False, collate, False).fetch(1) == ("one", 1)
+STREAMS = {
+    **{f"{n}, ends": lambda n=n: Stream(n) for n in (0, 1, 3, 4, 7)},
+    **{f"{n}, breaks": lambda n=n: Stream(n, ValueError("torn")) for n in (0, 1, 3, 4, 7)},
+    "restarting": Restarting,
+}
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("auto", [False, True])
-@pytest.mark.parametrize("n", [0, 1, 3, 4, 7])
-@pytest.mark.parametrize("error", [None, ValueError("torn")], ids=["ends", "breaks"])
-def test_the_iterable_fetcher_fetches_what_torchs_does(same, n, auto, drop_last, error):
+@pytest.mark.parametrize("size", [None, 1, 2, 3])
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+def test_the_iterable_fetcher_fetches_what_torchs_does(same, stream, size, drop_last):
+    """Until after its end, and asking the stream as often as torch's."""
+
     def run(make):
-        fetcher, fetch = make(Stream(n, error), auto, collate, drop_last)
-        shown = []
-        for _ in range(6):
-            try:
-                shown.append(fetch([None] * 3 if auto else None))
-            except (StopIteration, ValueError) as raised:
-                shown.append(repr(raised))
-            shown.append(fetcher.ended)
-        return shown
-
-    same(run, by_minidl(IterableFetcher), by_torch(_IterableDatasetFetcher))
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("auto", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_stream_that_goes_on_after_its_end_is_asked_as_often_as_by_torch(same, size, auto, drop_last):
-    def run(make):
-        stream = Restarting()
-        fetcher, fetch = make(stream, auto, collate, drop_last)
+        dataset = stream()
+        fetcher, fetch = make(dataset, size is not None, collate, drop_last)
         shown = []
         for _ in range(8):
             try:
-                shown.append(fetch([None] * size if auto else None))
-            except StopIteration:
-                shown.append("stop")
-            shown.append((fetcher.ended, stream.taken))
+                shown.append(fetch(size and [None] * size))
+            except (StopIteration, ValueError) as raised:
+                shown.append(repr(raised))
+            shown.append((fetcher.ended, getattr(dataset, "taken", None)))
         return shown
 
-    same(run, by_minidl(IterableFetcher), by_torch(_IterableDatasetFetcher))
+    in_both(same, (IterableFetcher, _IterableDatasetFetcher), run)
 
 
 def test_each_kind_of_dataset_gets_its_fetcher():
@@ -206,75 +179,36 @@ def test_load_emits_each_step_while_it_happens(recorded):
     assert {worker for _, _, _, worker, *_ in recorded} == {NO_WORKER}
 
 
-def test_load_emits_that_the_dataset_failed(recorded):
-    with pytest.raises(KeyError, match="no sample 7"):
-        load(MapFetcher(Broken(), True, collate, False), [7], EPOCH, TASK, WORKER)
-    assert kinds(recorded) == [FETCH_BEGIN, FETCH_FAILED]
-    assert recorded[-1] == (FETCH_FAILED, EPOCH, TASK, WORKER, 0, 0, "KeyError: 'no sample 7'")
+COLLATED = [FETCH_BEGIN, FETCH_END, COLLATE_BEGIN, FETCH_FAILED]
+FETCHED = [FETCH_BEGIN, FETCH_FAILED]
+# What fails -> (dataset, collate_fn, keys, the error's type, what is emitted, the text of the failure).
+FAILURES = {
+    "dataset": (Broken(KeyError("no 7")), collate, [7], KeyError, FETCHED, "KeyError: 'no 7'"),
+    "dataset, without words": (Broken(Unspeakable()), collate, [7], Unspeakable, FETCHED, "Unspeakable"),
+    "dataset, oddly": (Broken(StopIteration("odd")), collate, [0], StopIteration, FETCHED, "StopIteration: odd"),
+    "collation": ([1], raising(TypeError("not these")), [0], TypeError, COLLATED, "TypeError: not these"),
+    "interrupted": ([1], raising(KeyboardInterrupt()), [0], KeyboardInterrupt, COLLATED, "KeyboardInterrupt: "),
+    # The end of a stream is no failure.
+    "end": (Stream(0), collate, [None], StopIteration, [FETCH_BEGIN], None),
+    "end, unbatched": (Stream(0), collate, None, StopIteration, [FETCH_BEGIN], None),
+}
 
 
-def test_load_emits_that_collation_failed(recorded):
-    with pytest.raises(TypeError, match="default_collate: batch must contain"):
-        load(MapFetcher([None], True, ours.default_collate, False), [0], EPOCH, TASK)
-    assert kinds(recorded) == [FETCH_BEGIN, FETCH_END, COLLATE_BEGIN, FETCH_FAILED]
-
-
-def test_load_emits_that_it_was_interrupted(recorded):
-    def interrupted(samples):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        load(MapFetcher([1], True, interrupted, False), [0], EPOCH, TASK)
-    assert kinds(recorded)[-1] == FETCH_FAILED
-
-
-@pytest.mark.parametrize(("auto", "keys"), [(True, [None]), (False, None)])
-def test_the_end_of_a_stream_is_no_failure(recorded, auto, keys):
-    with pytest.raises(StopIteration):
-        load(IterableFetcher(Stream(0), auto, collate, False), keys, EPOCH, TASK)
-    assert kinds(recorded) == [FETCH_BEGIN]
-
-
-def test_a_stop_iteration_of_a_map_style_dataset_is_a_failure(recorded):
-    class Stopping:
-        def __getitem__(self, key):
-            raise StopIteration("odd")
-
-    with pytest.raises(StopIteration):
-        load(MapFetcher(Stopping(), True, collate, False), [0], EPOCH, TASK)
-    assert kinds(recorded) == [FETCH_BEGIN, FETCH_FAILED]
-
-
-# ---- load: what it lets through
+@pytest.mark.parametrize(("dataset", "collate_fn", "keys", "error", "emitted", "text"), FAILURES.values(), ids=FAILURES)
+def test_load_emits_that_it_failed(recorded, dataset, collate_fn, keys, error, emitted, text):
+    fetcher = create_fetcher(dataset, keys is not None, collate_fn, False)
+    with pytest.raises(error):
+        load(fetcher, keys, EPOCH, TASK, WORKER)
+    assert kinds(recorded) == emitted
+    assert recorded[-1] == (emitted[-1], EPOCH, TASK, WORKER, 0, 0, text)
 
 
 def test_an_exception_passes_through_load_unchanged():
     error = ValueError("mine")
-
-    class Raising:
-        def __getitem__(self, key):
-            raise error
-
     with pytest.raises(ValueError, match="mine") as caught:
-        load(MapFetcher(Raising(), True, collate, False), [0], EPOCH, TASK)
+        load(MapFetcher(Broken(error), True, collate, False), [0], EPOCH, TASK)
     assert caught.value is error
-    assert error.__context__ is None
-    assert error.__cause__ is None
-    assert not error.__suppress_context__
+    assert (error.__context__, error.__cause__, error.__suppress_context__) == (None, None, False)
     frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert frames[-1] == "__getitem__"
     assert "fetch" in frames
-
-
-def test_an_exception_that_cannot_be_shown_is_still_the_one_raised(recorded):
-    class Mute(Exception):
-        def __str__(self):
-            raise RuntimeError("cannot be shown")
-
-    class Raising:
-        def __getitem__(self, key):
-            raise Mute
-
-    with pytest.raises(Mute):
-        load(MapFetcher(Raising(), True, collate, False), [0], EPOCH, TASK)
-    assert recorded[-1][-1] == "Mute"

@@ -11,119 +11,11 @@ import torch.utils.data as theirs
 import minidl as ours
 from minidl.data.sampler import InfiniteConstantSampler
 from tests.ids import plain
+from tests.minidl.observing import attempt
 
-
-def generators(seed):
-    """A generator argument, freshly made for each run: None, or one with this seed."""
-    return None if seed is None else torch.Generator().manual_seed(seed)
-
-
-def two_epochs(sampler):
-    generator = getattr(sampler, "generator", None)
-    keys = list(sampler), list(sampler), len(sampler)
-    return keys, generator is not None and generator.get_state()  # where the draws left it
-
-
-def test_the_base_class_passes_for_torchs(same):
-    assert issubclass(ours.Sampler, theirs.Sampler)
-    same(lambda data: iter(data.Sampler()), ours, theirs)
-    same(lambda data: [*type("Mine", (data.Sampler,), {"__iter__": lambda self: iter("abc")})()], ours, theirs)
-    with pytest.raises(TypeError, match="has no len"):
-        len(ours.Sampler())
-
-
-@pytest.mark.parametrize("n", [0, 1, 7])
-def test_sequential_keys_are_torchs(same, n):
-    same(lambda data: two_epochs(data.SequentialSampler(range(n))), ours, theirs)
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-@pytest.mark.parametrize("replacement", [False, True])
-@pytest.mark.parametrize("num_samples", [None, 1, 31, 32, 33, 64, 100])
-@pytest.mark.parametrize("n", [0, 1, 10, 33])
-def test_random_keys_are_torchs(same, n, num_samples, replacement, seed):
-    def run(data):
-        return two_epochs(data.RandomSampler(range(n), replacement, num_samples, generators(seed)))
-
-    same(run, ours, theirs)
-
-
-@pytest.mark.parametrize("replacement", [False, True])
-def test_random_draws_no_earlier_than_torch(same, replacement):
-    """How far the generator has moved after each key: a checkpoint may be taken between any two."""
-
-    def run(data):
-        generator = torch.Generator().manual_seed(1)
-        sampler = data.RandomSampler(range(40), replacement, 90, generator)
-        return [(key, generator.get_state()) for key in sampler]
-
-    same(run, ours, theirs)
-
-
-def test_random_takes_its_seed_at_the_first_key(same):
-    def run(data):
-        iterator = iter(data.RandomSampler(range(5)))
-        before = torch.rand(())
-        return before, next(iterator), torch.rand(()), list(iterator)
-
-    same(run, ours, theirs)
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [
-        ((range(3), 1), {}),
-        ((range(3), None), {}),
-        ((range(3),), {"num_samples": 0}),
-        ((range(3),), {"num_samples": -1}),
-        ((range(3),), {"num_samples": 2.0}),
-        ((range(3),), {"num_samples": "2"}),
-        ((range(3),), {"num_samples": True}),
-        ((range(0),), {}),
-        ((range(0), "yes"), {}),
-        ((iter(()),), {}),
-        ((), {}),
-    ],
-)
-def test_arguments_of_random_are_judged_as_by_torch(same, args, kwargs):
-    same(lambda data: data.RandomSampler(*args, **kwargs).num_samples, ours, theirs)
-
-
-def test_random_follows_a_growing_dataset():
-    source = [0, 1]
-    sampler = ours.RandomSampler(source)
-    source.append(2)
-    assert (len(sampler), sampler.num_samples, sorted(sampler)) == (3, 3, [0, 1, 2])
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-@pytest.mark.parametrize("indices", [[], [4], [9, 8, 7, 7], "abcd", torch.arange(5)], ids=plain)
-def test_keys_of_a_random_subset_are_torchs(same, indices, seed):
-    same(lambda data: two_epochs(data.SubsetRandomSampler(indices, generators(seed))), ours, theirs)
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-@pytest.mark.parametrize("replacement", [False, True])
-@pytest.mark.parametrize("num_samples", [1, 3, 5, 50])
-@pytest.mark.parametrize(
-    "weights",
-    [[1, 2, 3, 4, 5], [0.1, 0.0, 0.9, 0.4, 0.4], torch.ones(5), [0, 0, 0], [1, -1], [float("nan")], [], [[1.0, 2.0]]],
-    ids=plain,
-)
-def test_weighted_keys_are_torchs(same, weights, num_samples, replacement, seed):
-    def run(data):
-        sampler = data.WeightedRandomSampler(weights, num_samples, replacement, generators(seed))
-        return two_epochs(sampler), sampler.weights
-
-    same(run, ours, theirs)
-
-
-@pytest.mark.parametrize(
-    ("num_samples", "replacement"), [(0, True), (-3, True), (2.0, True), (True, True), ("2", True), (2, 1), (2, None)]
-)
-def test_arguments_of_weighted_are_judged_as_by_torch(same, num_samples, replacement):
-    shown = same(lambda data: data.WeightedRandomSampler([1, 2], num_samples, replacement), ours, theirs)
-    assert shown["error"][0] is ValueError
+NAN = float("nan")
+UNORDERED = [[1, 2, 3, 4, 5], [0.1, 0.0, 0.9, 0.4, 0.4], torch.ones(5), [0, 0, 0], [1, -1], [NAN], [], [[1.0, 2.0]]]
+DROPS = [False, True]
 
 
 class ByItem:
@@ -135,40 +27,113 @@ class ByItem:
         return i * 10
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("batch_size", [1, 3, 5, 10, 11])
-@pytest.mark.parametrize("source", [range(0), range(1), range(10), "abcde", torch.arange(4)], ids=plain)
-def test_batches_of_keys_are_torchs(same, source, batch_size, drop_last):
+def every_sampler():
+    """Class and arguments. Where the class takes a generator, it comes after them."""
+    for n in [0, 1, 7]:
+        yield "SequentialSampler", (range(n),)
+    for n, replacement, num_samples in itertools.product([0, 1, 10, 33], DROPS, [None, 1, 31, 32, 33, 64, 100]):
+        yield "RandomSampler", (range(n), replacement, num_samples)
+    for indices in [], [4], [9, 8, 7, 7], "abcd", torch.arange(5):
+        yield "SubsetRandomSampler", (indices,)
+    for weights, num_samples, replacement in itertools.product(UNORDERED, [1, 3, 5, 50], DROPS):
+        yield "WeightedRandomSampler", (weights, num_samples, replacement)
+    sources = [range(0), range(1), range(10), "abcde", torch.arange(4), ByItem(), 5]
+    for source, batch_size, drop_last in itertools.product(sources, [1, 2, 3, 5, 10, 11], DROPS):
+        yield "BatchSampler", (source, batch_size, drop_last)
+
+
+REFUSED = [
+    *[("RandomSampler", (range(3), replacement)) for replacement in (1, None)],
+    *[("RandomSampler", (range(3), False, num_samples)) for num_samples in (0, -1, 2.0, "2")],
+    *[("RandomSampler", args) for args in [(range(0), "yes"), (iter(()),), ()]],
+    *[("WeightedRandomSampler", ([1, 2], num_samples)) for num_samples in (0, -3, 2.0, True, "2")],
+    *[("WeightedRandomSampler", ([1, 2], 2, replacement)) for replacement in (1, None)],
+    *[("BatchSampler", (range(4), batch_size, False)) for batch_size in (0, -1, 2.0, True, "2", None)],
+    *[("BatchSampler", (range(4), 2, drop_last)) for drop_last in (0, None, "no")],
+]
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize(("name", "args"), list(every_sampler()), ids=plain)
+def test_keys_and_draws_are_torchs(same, name, args, seed):
     def run(data):
-        sampler = data.BatchSampler(source, batch_size, drop_last)
-        assert len(list(sampler)) == len(sampler)
-        return list(sampler), list(sampler), len(sampler)
+        options = {} if seed is None or "Random" not in name else {"generator": torch.Generator().manual_seed(seed)}
+        sampler = getattr(data, name)(*args, **options)
+        keys = list(sampler), list(sampler)
+        # Where the draws left the generator, too.
+        return (
+            keys,
+            attempt(lambda: len(sampler)),
+            getattr(sampler, "weights", None),
+            [each.get_state() for each in options.values()],
+        )
 
     same(run, ours, theirs)
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_things_without_a_length_can_be_batched(same, drop_last):
-    same(lambda data: list(data.BatchSampler(ByItem(), 2, drop_last)), ours, theirs)
-    same(lambda data: list(data.BatchSampler((i for i in range(5)), 2, drop_last)), ours, theirs)
-    same(lambda data: len(data.BatchSampler(iter(range(5)), 2, drop_last)), ours, theirs)
-    same(lambda data: list(data.BatchSampler(5, 2, drop_last)), ours, theirs)
+@pytest.mark.parametrize(("name", "args"), REFUSED, ids=plain)
+def test_what_torch_refuses_is_refused(same, name, args):
+    shown = same(lambda data: getattr(data, name)(*args).num_samples, ours, theirs)
+    assert shown["error"][0] in (ValueError, TypeError)
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("n", [0, 3, 4, 5])
-def test_a_batch_asks_for_no_more_keys_than_in_torch(same, drop_last, n):
+@pytest.mark.parametrize("replacement", DROPS)
+def test_random_draws_no_earlier_than_torch(same, replacement):
+    """How far the generator has moved after each key: a checkpoint may be taken between any two."""
+
     def run(data):
-        asked = []
-
-        def source():
-            for key in range(n):
-                asked.append(key)
-                yield key
-
-        return [(keys, list(asked)) for keys in data.BatchSampler(source(), 2, drop_last)], asked
+        generator = torch.Generator().manual_seed(1)
+        sampler = data.RandomSampler(range(40), replacement, 90, generator)
+        return [(key, generator.get_state()) for key in sampler]
 
     same(run, ours, theirs)
+
+
+def draws_around_the_first_key(data):
+    iterator = iter(data.RandomSampler(range(5)))
+    before = torch.rand(())
+    return before, next(iterator), torch.rand(()), list(iterator)
+
+
+def keys_asked_for(data, n, drop_last):
+    """What a batch sampler has taken from its source by each of its batches, and by its end."""
+    asked = []
+    source = (asked.append(key) or key for key in range(n))
+    return [(keys, list(asked)) for keys in data.BatchSampler(source, 2, drop_last)], asked
+
+
+ALIKE = {
+    "the base class has nothing to iterate over": lambda data: iter(data.Sampler()),
+    "the base class has no length": lambda data: len(data.Sampler()),
+    "a subclass": lambda data: [*type("Mine", (data.Sampler,), {"__iter__": lambda self: iter("abc")})()],
+    "num_samples is a bool": lambda data: data.RandomSampler(range(3), num_samples=True).num_samples,
+    "nothing to draw from": lambda data: data.RandomSampler(range(0)).num_samples,
+    "the seed is drawn at the first key": draws_around_the_first_key,
+    "batches of what has no length": lambda data: len(data.BatchSampler(iter(range(5)), 2, False)),
+    **{
+        f"no more than {n} keys are asked for, {drop_last}": lambda data, n=n, drop=drop_last: keys_asked_for(
+            data, n, drop
+        )
+        for n in (0, 3, 4, 5)
+        for drop_last in DROPS
+    },
+}
+
+
+@pytest.mark.parametrize("run", ALIKE.values(), ids=ALIKE)
+def test_the_same_is_done_as_by_torchs(same, run):
+    same(run, ours, theirs)
+
+
+def test_the_base_class_passes_for_torchs():
+    assert issubclass(ours.Sampler, theirs.Sampler)
+
+
+def test_random_follows_a_growing_dataset():
+    source = [0, 1]
+    sampler = ours.RandomSampler(source)
+    source.append(2)
+    assert (len(sampler), sampler.num_samples, sorted(sampler)) == (3, 3, [0, 1, 2])
 
 
 def test_each_batch_is_a_new_list():
@@ -177,32 +142,9 @@ def test_each_batch_is_a_new_list():
     assert batches[1] == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "drop_last"),
-    [(0, False), (-1, False), (2.0, False), (True, False), ("2", False), (None, False), (2, 0), (2, None), (2, "no")],
-)
-def test_arguments_of_batch_are_judged_as_by_torch(same, batch_size, drop_last):
-    shown = same(lambda data: data.BatchSampler(range(4), batch_size, drop_last), ours, theirs)
-    assert shown["error"][0] is ValueError
-
-
 def test_the_endless_sampler_yields_none_for_ever():
     endless = InfiniteConstantSampler()
     assert list(itertools.islice(endless, 5)) == [None] * 5
     assert next(iter(ours.BatchSampler(endless, 3, False))) == [None] * 3
     with pytest.raises(TypeError, match="has no len"):
         len(endless)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda data, n: {"sampler": data.SequentialSampler(range(n))},
-        lambda data, n: {"sampler": data.RandomSampler(range(n)), "batch_size": 4},
-        lambda data, n: {"sampler": data.SubsetRandomSampler([1, 3, 5]), "batch_size": 2},
-        lambda data, n: {"batch_sampler": data.BatchSampler(data.RandomSampler(range(n), True, 9), 4, True)},
-        lambda data, n: {"sampler": data.BatchSampler(data.SequentialSampler(range(n)), 4, False), "batch_size": None},
-    ],
-)
-def test_samplers_work_in_torchs_loader(same, make):
-    same(lambda data: list(theirs.DataLoader(torch.arange(10), **make(data, 10))), ours, theirs)

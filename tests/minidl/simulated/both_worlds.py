@@ -145,7 +145,7 @@ def a_write_that_has_no_reader(world: Any) -> Any:
 @program
 def a_pipe_fills_and_its_writer_waits(world: Any) -> Any:
     reader, writer = world.pipe()
-    thread = world.thread(write_all, (writer, b"x" * 200_000), "writer")
+    thread = world.thread(write_all, (writer, b"x" * 1_000_000), "writer")
     thread.start()
     thread.join(SOON)
     waits = thread.is_alive()

@@ -280,7 +280,7 @@ def a_reader_leaves_while_its_writer_waits(world: Any) -> Any:
 
     def writes() -> None:
         try:
-            write_all(writer, b"x" * 200_000)
+            write_all(writer, b"x" * 1_000_000)
         except BrokenPipeError:
             found.append("broken pipe")
 

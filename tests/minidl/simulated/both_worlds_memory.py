@@ -18,7 +18,7 @@ def sends(world: Any, writer: Any, values: list[int], dies: bool = False) -> Non
 
 @program
 def memory_comes_with_the_bytes_it_was_written_with(world: Any) -> Any:
-    reader, writer = world.pipe(carries_memory=True)
+    reader, writer = world.pipe()
     code = ended(world, sends, world, writer, [1])
     data, memory = reader.read(), reader.memory()
     return code, data, memory.bytes.tolist()
@@ -26,7 +26,7 @@ def memory_comes_with_the_bytes_it_was_written_with(world: Any) -> Any:
 
 @program
 def memory_outlives_a_sender_that_is_killed(world: Any) -> Any:
-    reader, writer = world.pipe(carries_memory=True)
+    reader, writer = world.pipe()
     code = ended(world, sends, world, writer, [1, 2], True)
     writer.close()
     data, found = b"", []
@@ -38,7 +38,7 @@ def memory_outlives_a_sender_that_is_killed(world: Any) -> Any:
 
 @program
 def a_reader_that_is_killed_with_memory_in_the_pipe(world: Any) -> Any:
-    reader, writer = world.pipe(carries_memory=True)
+    reader, writer = world.pipe()
     child = started(world, holds, world, reader)
     reader.close()
     sends(world, writer, [1])
@@ -56,7 +56,7 @@ def holds(world: Any, reader: Any) -> None:
 
 @program
 def memory_that_nobody_reads(world: Any) -> Any:
-    reader, writer = world.pipe(carries_memory=True)
+    reader, writer = world.pipe()
     code = ended(world, sends, world, writer, [1])
     reader.close()
     writer.close()
@@ -71,7 +71,7 @@ def writes(world: Any, reader: Any, writer: Any) -> None:
 
 @program
 def what_one_process_writes_the_other_reads(world: Any) -> Any:
-    reader, writer = world.pipe(carries_memory=True)
+    reader, writer = world.pipe()
     back, answer = world.pipe()
     memory = world.memory(64)
     memory.bytes[:] = 1

@@ -29,12 +29,10 @@ from minidl.world.simulated import Exploration, Outcome, explore, explore_by_cha
 from tests.minidl.simulated import worth_exploring
 from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
-from tests.minidl.simulated.stopping import by_chance, explored, within
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_asking import asking
 from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_moving import moving
-from tests.minidl.simulated.worth_stopping import trainings
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
@@ -42,8 +40,6 @@ BOUNDS_OF_LENDINGS = [(2, 0), (0, 1)]
 BOUNDS_OF_OTHERS = [(1, 0), (0, 1)]
 CHECK_EVERY = 97  # steps; the trace of a run is checked if their number is a multiple of it
 PIECE = 5_000  # random schedules that one job runs
-STATES = 20  # that a training has, more or less
-STOPPING = "stopping: "  # begins the name of a training
 
 
 @dataclass(frozen=True)
@@ -80,11 +76,6 @@ def bounds(name: str) -> list[tuple[int, int]]:
 def run(job: Job) -> tuple[Job, str, int, int, float]:
     """Run in its own process. Returns the job, what was found ("": nothing), schedules run, pruned, and seconds."""
     begin = time.perf_counter()
-    if job.program.startswith(STOPPING):
-        chance = by_chance(job.schedules // STATES, job.faults, job.seed)
-        runs = chance if job.schedules else within(job.delays, job.faults)
-        stops = explored(trainings()[job.program.removeprefix(STOPPING)], runs)
-        return job, stops.found, stops.schedules, stops.pruned, time.perf_counter() - begin
     worth = programs()[job.program]
     expected = worth.run("0")
 
@@ -130,7 +121,7 @@ def main() -> int:
     parser.add_argument("--only-chance", action="store_true", help="without those within the bounds")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     arguments = parser.parse_args()
-    known = [*programs(), *(STOPPING + name for name in trainings())]
+    known = [*programs()]
     names = arguments.names or known
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no program is called {unknown[0]!r}: there are {', '.join(known)}")

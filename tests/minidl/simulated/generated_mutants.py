@@ -22,11 +22,10 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-STOPS = "checkpoint."
 MODULES = (
-    *("accelerator", "deaths", "events", "iterator", "loader", "messages", "parallel", "pickling", "pinning", "public"),
-    *("queues", "serial", "shutdown", "signals", "startup", "states", "transport", "worker"),
-    *(f"{STOPS}{name}" for name in ("draws", "position", "randomness", "saved", "source", "telling")),
+    *("accelerator", "deaths", "events", "iterator", "loader", "messages", "parallel", "pinning", "public"),
+    *("queues", "serial", "shutdown", "signals", "startup", "states", "worker"),
+    *(f"transport.{name}" for name in ("choice", "filling", "lending", "memory", "pickling")),
 )
 LIMITS = {"timeout", "patience", "deadline"}  # what such a name stands for ends a wait
 IDS = {"epoch_id", "_epoch_id", "task_id", "worker_id", "_worker_id", "slot"}

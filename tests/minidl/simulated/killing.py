@@ -5,7 +5,7 @@
 Each mutant runs the programs worth exploring that reach the changed function, in a fork of this process: first each by
 the default schedule, its trace checked; then each by random schedules with up to two faults. The first run in which
 something does not hold kills it. So does one that never ends. What has killed other mutants of the same function goes
-first. Those of minidl.checkpoint run trainings that are stopped after every batch instead (worth_stopping.py).
+first.
 """
 
 from __future__ import annotations
@@ -33,34 +33,20 @@ from minidl.world.simulated import Outcome
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.exploring import end_with_parent
-from tests.minidl.simulated.generated_mutants import STOPS, Generated, generated
+from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_asking import asking
 from tests.minidl.simulated.worth_ending import ending
 from tests.minidl.simulated.worth_exploring import programs
-from tests.minidl.simulated.worth_fitting import fitting
 from tests.minidl.simulated.worth_killing import deaths
 from tests.minidl.simulated.worth_moving import moving
 from tests.minidl.simulated.worth_returning import returning
-from tests.minidl.simulated.worth_stopping import stopping
 
 COMMAND = "python -m tests.minidl.simulated.killing"
 THRESHOLD = 0.83  # of the mutants are killed; of a tenth of them two standard deviations (1.6 % each) may be missing
 LIMIT = 10.0  # seconds of a processor; a run that takes longer makes no progress (the longest take one)
 BLOCKED = 600.0  # seconds by the clock for all runs of a mutant: it may wait for something real
-STOPPED = (  # trainings that are stopped, for what of the loader serves to go on
-    "stopping: samples that fail, serial",
-    "stopping: samples that fail, every second",
-    "stopping: shuffled, spawned",
-    "stopping: stopped by a break, persistent",
-    "stopping: shuffled, persistent",
-    "stopping: main draws, too",
-    "stopping: drawn at once, persistent",
-    "stopping: counting, persistent, twice",
-    "stopping: streams that stumble, serial",
-)
 SCHEDULES = 100  # random ones, of the programs that reach the function
-SCHEDULES_OF_STOPS = 20  # which are long
 ENDED = {-signal.SIGPROF: "it never ends"}
 LIKELY = 4  # runs that are tried first
 CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
@@ -88,15 +74,13 @@ class Judged:
             yield (Random, Priorities)[number % 2](number, 2, self.expected.steps)
 
 
-def judged(stops: bool = False, schedules: int = 9) -> dict[str, Judged]:
-    """The programs worth exploring, or those that are stopped. What one reaches also depends on what goes wrong: so
+def judged(schedules: int = 9) -> dict[str, Judged]:
+    """The programs worth exploring. What one reaches also depends on what goes wrong: so
     many schedules are looked at."""
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
-    trainings = {**stopping(), **fitting()}
     usual = {**programs(), **moving(), **deaths(), **ending(), **asking(), **returning()}
-    usual |= {**fitting(), **{name: trainings[name] for name in STOPPED}}
-    for name, worth in (trainings if stops else usual).items():
+    for name, worth in usual.items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:
@@ -106,7 +90,7 @@ def judged(stops: bool = False, schedules: int = 9) -> dict[str, Judged]:
         each = Judged(worth, worth.run("0"), frozenset())
         sys.setprofile(note)
         try:
-            for schedule in ("0", *itertools.islice(each.schedules(), 0 if name in trainings else schedules - 1)):
+            for schedule in ("0", *itertools.islice(each.schedules(), schedules - 1)):
                 worth.run(schedule)
         finally:
             sys.setprofile(None)
@@ -138,24 +122,22 @@ def kill(mutant: Generated, tried: dict[str, Judged], likely: Iterable[tuple[str
         for name, schedule in likely:
             if name in near and (broken := near[name].breaks(schedule, checks=True)):
                 return Verdict(name, schedule, broken)
-        stops = mutant.module.startswith(STOPS)
-        if by_default := killed_by_default(near, traces=not stops):
+        if by_default := killed_by_default(near):
             return by_default
-        schedules = SCHEDULES_OF_STOPS if stops else SCHEDULES
-        for number, (name, each, schedule) in enumerate(itertools.islice(in_turn(near), schedules)):
+        for number, (name, each, schedule) in enumerate(itertools.islice(in_turn(near), SCHEDULES)):
             if broken := each.breaks(schedule, checks=number % CHECK_EVERY == 0):
                 return Verdict(name, schedule.token, broken)
     return Verdict("", "", "")
 
 
-def killed_by_default(near: dict[str, Judged], traces: bool) -> Verdict | None:
+def killed_by_default(near: dict[str, Judged]) -> Verdict | None:
     """By the default schedule of a program: the short ones first, and their traces, which take longest, at the end."""
     outcomes = {}
     for name, each in sorted(near.items(), key=lambda item: item[1].expected.steps):
         outcomes[name] = each.run("0")
         if broken := each.worth.broken(outcomes[name], each.expected, checks=False):
             return Verdict(name, "0", broken[0])
-    for name, outcome in outcomes.items() if traces else ():
+    for name, outcome in outcomes.items():
         begin_run()
         if broken := near[name].worth.broken(outcome, near[name].expected):
             return Verdict(name, "0", broken[0])
@@ -261,15 +243,14 @@ def judge(missing: list[Generated], found: dict[str, Verdict], arguments: argpar
     console, begin, number, alive = Console(stderr=True, width=120), time.monotonic(), 0, 0
     with contextlib.ExitStack() as stack:
         keep = stack.enter_context(arguments.keep.open("a", encoding="utf-8")) if arguments.keep else None
-        for stops, mutants in itertools.groupby(missing, key=lambda each: each.module.startswith(STOPS)):
-            for mutant, verdict in verdicts(list(mutants), judged(stops), arguments.jobs):
-                found[str(mutant)] = verdict
-                number, alive = number + 1, alive + (not verdict.program)
-                if keep:
-                    print(json.dumps([str(mutant), *verdict]), file=keep, flush=True)
-                if number % 20 == 0 or number == len(missing):
-                    spent = time.monotonic() - begin
-                    console.print(f"{number} of {len(missing)}, {alive} alive, {spent:.0f} s", highlight=False)
+        for mutant, verdict in verdicts(missing, judged(), arguments.jobs):
+            found[str(mutant)] = verdict
+            number, alive = number + 1, alive + (not verdict.program)
+            if keep:
+                print(json.dumps([str(mutant), *verdict]), file=keep, flush=True)
+            if number % 20 == 0 or number == len(missing):
+                spent = time.monotonic() - begin
+                console.print(f"{number} of {len(missing)}, {alive} alive, {spent:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

@@ -247,7 +247,7 @@ def ctrl_c_while_unpacking() -> int:
     """Main asks again for what it was about to unpack, and has lost nothing."""
     world = worlds.current()
     index_reader, index_writer = world.pipe()
-    result_reader, result_writer = world.pipe(carries_memory=True)
+    result_reader, result_writer = world.pipe()
     worker = world.process(answers, (world, index_reader, result_writer), "worker")
     worker.start()
     index_reader.close()

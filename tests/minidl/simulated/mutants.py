@@ -223,8 +223,8 @@ def one_pipe_for_all_results() -> contextlib.AbstractContextManager[None]:
     """Every second pipe that the start-up makes is a worker's result pipe: all of them write to the first one."""
     pipe = services.SimulatedWorld.pipe
 
-    def shared(world: Any, carries_memory: bool = False) -> Any:
-        reader, writer = pipe(world, carries_memory)
+    def shared(world: Any) -> Any:
+        reader, writer = pipe(world)
         pipes = of_this_run(world.machine).setdefault("pipes", [])
         pipes.append(None)
         if len(pipes) % 2:
@@ -245,8 +245,8 @@ def finished() -> set[Any]:
     return of_this_run(machines.current_machine()).setdefault("finished", set())
 
 
-def reports_that_it_has_finished(job: Any) -> None:
-    RUN(job)
+def reports_that_it_has_finished(*args: Any) -> None:
+    RUN(*args)
     finished().add(machines.current_machine().running.process)
 
 
@@ -269,7 +269,7 @@ def workers_that_report_that_they_have_finished() -> Iterator[None]:
 NOBODY_LOOKS = (
     Edit(queues.Consumer, "add", "    self._waiter.add(peer, (channel, ENDED))\n", "    pass\n"),
     Edit(deaths, "check_health", "not worker.is_alive()", "False"),
-    Edit(deaths, "_death_unnoticed", "iterator._endings.wait(0)", "False"),
+    Edit(deaths, "raise_deaths", "iterator._endings.wait(0)", "[]"),
     Edit(signals, "watch", "world.on_child_exit(_look)", "False"),
 )
 
@@ -452,7 +452,7 @@ MUTANTS = [
         "minidl the same error is raised again until the iterator is dropped.",
         "the program found that",
         (
-            Edit(deaths, "fail", "    iterator._failure = text\n", ""),
+            Edit(deaths, "fail", "    iterator._failure = text\n", "    iterator._halfway = False\n"),
             Edit(deaths, "fail_for_death", 'iterator._failure = f"DataLoader worker {worker_id} has died"', "pass"),
         ),
         bounds={"delays": 0, "faults": 1},

@@ -20,14 +20,12 @@ from tests.minidl.simulated.lending import (
     Numbers,
     a_fork_while_batches_are_held,
     an_epoch_left_halfway_is_kept,
-    ctrl_c_while_unpacking,
     hold,
     holding,
     loader_of,
 )
 from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant
 from tests.minidl.simulated.programs import Stream, epoch
-from tests.minidl.simulated.stop_mutants import STOP_MUTANTS
 
 # ---- programs
 
@@ -77,21 +75,6 @@ def no_slot_is_lost() -> None:
         slots._take_back()
         assert len(slots._out) <= 2, f"{len(slots._out)} slots of worker {number} are out, and its last tasks were two"
 
-
-LEND = """    message = Unpickler(stream, pieces[:storages], table[2 * count :], pieces[storages:]).load()
-    if nbytes:
-        emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
-    if slot != NO_SLOT and nbytes:
-        loan = Loan(owner, self._back.put)
-"""
-LEND_EARLY = """    if slot != NO_SLOT and nbytes:
-        loan = self._lent[slot] = Loan(owner, self._back.put)
-        loan.slot, loan.epoch_id, loan.task_id = slot, 0, 0
-    message = Unpickler(stream, pieces[:storages], table[2 * count :], pieces[storages:]).load()
-    if nbytes:
-        emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
-    if slot != NO_SLOT and nbytes:
-"""
 
 HANDSHAKE = """    waiting_for = set(range(self._num_workers))
     self._in_use = True
@@ -171,7 +154,7 @@ SLOT_MUTANTS = [
         "lies in the slot, too. So a worker whose slot is still referred to leaves it alone, and makes a new one in "
         "its place.",
         "batch",
-        (Edit(transport.Packer, "room", "fresh or owner() is not None or", "fresh or"),),
+        (Edit(transport.Packer, "room", "last.looked_at or fresh", "fresh"),),
         transport="slots",
     ),
     Mutant(
@@ -220,32 +203,11 @@ SLOT_MUTANTS = [
                 transport.Packer,
                 "pack",
                 "    pickled = Pickled(message, self._reducers)\n",
-                "    if room.memory is not None:\n        new = self._new_to_main(message, room)\n"
+                "    if room.memory is not None and room.is_new:\n        self._new_to_main(message, room)\n"
                 "    pickled = Pickled(message, self._reducers)\n",
             ),
         ),
         transport="slots",
-    ),
-    Mutant(
-        "a slot is lent before its batch is unpacked",
-        "—",
-        ctrl_c_while_unpacking,
-        "Ctrl-C comes while main unpacks a message; the loan that was made for it ends, and comes back. The message "
-        "is unpacked again, and the caller has the batch: but its slot counts as free. minidl lends when nothing can "
-        "fail any more, and takes a slot back only from the loan that it knows of.",
-        "the program found that batch",
-        (
-            Edit(transport.Unpacker, "unpack", LEND, LEND_EARLY),
-            Edit(
-                transport.Unpacker,
-                "_take_back",
-                "slot not in self._out or self._lent.get(slot, back) is not back",
-                "slot not in self._out",
-            ),
-        ),
-        bounds={"delays": 0, "faults": 1},
-        transport="slots",
-        drawn=False,
     ),
     Mutant(
         "slots of tasks that are never answered are lost",
@@ -290,4 +252,4 @@ SLOT_MUTANTS = [
     ),
 ]
 
-ALL_MUTANTS = [*MUTANTS, *SLOT_MUTANTS, *STOP_MUTANTS]
+ALL_MUTANTS = [*MUTANTS, *SLOT_MUTANTS]

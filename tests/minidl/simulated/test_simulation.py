@@ -17,9 +17,10 @@ import torch
 
 import minidl
 import tracing
-from minidl import events, transport
+from minidl import events
 from minidl import world as worlds
 from minidl.shutdown import PATIENCE
+from minidl.transport import filling
 from minidl.world.simulated import compute, drop, simulate, sleep, step
 from minidl.world.simulated.schedule import parse
 from tests.minidl.simulated.programs import TASKS, TORCHS_WAY, Keys, Stream, configurations, epoch, load
@@ -229,7 +230,7 @@ def test_a_simulation_leaves_the_real_world_as_it_was() -> None:
         assert gc.isenabled() and events.installed() is None
         assert torch.manual_seed is seed and torch.get_num_threads() == threads
         assert type(worlds.current()).__name__ == "RealWorld" and minidl.get_worker_info() is None
-        assert transport._room is None
+        assert filling._current is None
     assert before == (random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()[1].tolist())  # type: ignore[index]
     assert list(minidl.DataLoader(range(3), num_workers=2, collate_fn=list)) == BATCHES[0]
 

@@ -248,81 +248,6 @@ def memory_after_a_fork() -> list[Any]:
 # ---- what it says
 
 
-class Odd:
-    """A sampler that raises when it is asked for what it has."""
-
-    @property
-    def num_replicas(self) -> int:
-        raise LookupError("not to be asked")
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(3))
-
-
-class Many:
-    """A sampler whose number of replicas is none."""
-
-    num_replicas, rank = "many", 0
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(3))
-
-
-class Half(minidl.Sampler[int]):
-    """A sampler that says how many share the keys, and leaves it to another who this is."""
-
-    num_replicas = 7
-
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.sampler)
-
-
-class NobodyKnows(minidl.Dataset[int]):
-    """It does not tell its length."""
-
-    def __getitem__(self, key: int) -> int:
-        return key
-
-
-class Ranked:
-    """A sampler with a rank of its own, which shares nothing."""
-
-    rank = 1
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(3))
-
-
-class Wraps:
-    """A batch sampler that has another in it."""
-
-    def __init__(self, sampler: Any) -> None:
-        self.batch_sampler = minidl.BatchSampler(sampler, 2, False)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.batch_sampler)
-
-
-def of_itself() -> list[Any]:
-    """What a loader says of itself in the trace."""
-    share = minidl.DistributedSampler(Keys(6), num_replicas=2, rank=1, seed=4)
-    share.set_epoch(3)
-    for load in (
-        *(loader(sampler=share), loader(batch_sampler=Wraps(share)), loader(sampler=Odd())),
-        *(loader(num_workers=0), loader(Streams((1, 1))), loader(shuffle=True, drop_last=True, batch_size=2)),
-        *(loader(in_order=False, pin_memory="host", timeout=3), loader(prefetch_factor=1, persistent_workers=True)),
-        *(loader(batch_size=None, collate_fn=None), loader(sampler=Many(), collate_fn=one)),
-        *(loader(sampler=Half(share)), loader(NobodyKnows(), sampler=share)),
-        *(loader(sampler=Ranked()), loader(drop_last=True, batch_size=2, sampler=[0, 1, 2])),
-    ):
-        for _ in range(2):
-            iter(load)
-    return [event[8] for event in machines.current_machine().events if event[2] == Kind.LOADER]
-
-
 def feeders(**options: Any) -> list[Any]:
     """Which queues have a feeder thread: in a worker only torch's way needs one."""
     list(loader(**options))
@@ -339,7 +264,8 @@ def refused() -> list[Any]:
     # An iterable dataset is not iterated before the timeout is refused.
     for dataset in (None, Streams((2,), refuses=(0,))):
         found.append(tries(lambda dataset=dataset: iter(loader(dataset, num_workers=0, timeout=1))))
-    room = Room(0, None, lambda nbytes: room.close())  # it is closed while a piece is taken
+    room = Room(worlds.current(), 0, None, worlds.current().memory)
+    room.close()
     found.append(tries(lambda: room.reserve(100)))
     found.append(loader(multiprocessing_context="spawn", num_workers=1).multiprocessing_context.get_start_method())
     load = loader(persistent_workers=True)
@@ -481,7 +407,6 @@ def asking() -> dict[str, Worth]:
         "memory after streams": once(memory_after_streams),
         "a sampler that stumbles": Worth(stumbled),
         "memory after a fork": once(memory_after_a_fork),
-        "what it says of itself": once(of_itself, options={"texts": True}),
         "feeders": once(part(feeders)),
         "feeders, torch's way": once(part(feeders, transport="torch")),
         "what it refuses": Worth(refused),

@@ -284,18 +284,6 @@ def another_childs_end() -> list[Any]:
     return [*found, takes(child.join), seen(iterator)]
 
 
-def beside_the_handler() -> list[Any]:
-    """Main hears of a death while it trains. Another thread, which asks for a batch just then, waits until it has."""
-    iterator, found = iter(loader(Keys(9), num_workers=3)), []
-    slowly(lambda kind, task: 0.05 * (kind == Kind.ARRIVED))
-    at(1.02, do=lambda: found.append(tries(lambda: next(iterator))) or True)
-    sleep(1)
-    iterator._workers[1].kill()
-    found.append(tries(lambda: sleep(9)))
-    sleep(1)
-    return found
-
-
 class NotBack(Keys):
     """Sample 2 cannot be unpickled."""
 
@@ -535,7 +523,6 @@ def ending() -> dict[str, Worth]:
         ),
         "loads in another thread": once(in_another_thread),
         "another child's end": once(another_childs_end),
-        "beside the handler": once(beside_the_handler, without=("a quick pid",)),
         "forked": once(forked),
         "unreadable": once(part(unreadable, False)),
         "unreadable, as its worker dies": once(part(unreadable, True), without=("SIGCHLD",)),

@@ -14,8 +14,8 @@ import torch
 
 from minidl import world as worlds
 from minidl.events import Kind
-from minidl.pickling import Pickled
 from minidl.transport import DIRECT
+from minidl.transport.pickling import Pickled
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 from minidl.world.simulated.simulation import sleep

@@ -1,4 +1,4 @@
-"""Programs that go on in the same process: after Ctrl-C, an error or a death, from a state that was saved."""
+"""Programs that go on in the same process: after Ctrl-C, an error or a death."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_ending import STUCK, at, takes, tries
-from tests.minidl.simulated.worth_exploring import Cannot, Draws, Keys, Longer, Streams, loader, seen
-from tests.minidl.simulated.worth_killing import KILLED
-from tests.minidl.simulated.worth_stopping import Counting
+from tests.minidl.simulated.worth_exploring import Draws, Keys, Longer, Streams, loader, seen
 
 IN_NEXT = (
     *(Kind.KEYS_BEGIN, Kind.DISPATCHED, Kind.PUT, Kind.WAIT, Kind.ARRIVED, Kind.GOT, Kind.RECEIVED),
@@ -50,16 +48,9 @@ def until_it_fails(iterator: Any) -> list[Any]:
     return found
 
 
-def rest(load: Any, **options: Any) -> list[Any]:
-    """What another loader yields that goes on from this one's state."""
-    other = loader(**options)
-    other.load_state_dict(load.state_dict())
-    return seen(iter(other))
-
-
 def pressed_at(number: int, **options: Any) -> list[Any]:
-    """Ctrl-C in next(), once, wherever something happens: what comes then, and what comes of a state. At the end:
-    which errors were repetitions."""
+    """Ctrl-C in next(), once, wherever something happens: what comes then. At the end: which errors were
+    repetitions."""
     found, machine = [], machines.current_machine()
     for kind in IN_NEXT:
         load = loader(**options)
@@ -67,7 +58,6 @@ def pressed_at(number: int, **options: Any) -> list[Any]:
         machine.events = pressing = Pressing(machine.events, kind, number)
         found.append([kind.name, until_it_fails(iterator)])
         pressing.left = -1
-        found[-1].append(rest(load, **options))
         del iterator
     return [*found, [event[7] for event in machine.events if event[2] == Kind.ERROR_RAISED]]
 
@@ -81,52 +71,6 @@ def pressed_as_a_death_is_noticed(kind: Kind) -> list[Any]:
     found.append(tries(lambda: sleep(60), KeyboardInterrupt))
     pressing.left = -1
     return [*found, until_it_fails(iterator), until_it_fails(iterator)]
-
-
-def killed_with_a_batch() -> list[Any]:
-    """Main has the batch, and hears of a death before it yields it: that batch is still to come."""
-    load = loader(Keys(6))
-    iterator = iter(load)
-    found = [next(iterator)]
-    sleep(1)
-    iterator._workers[0].kill()
-    sleep(0.1)
-    found.append(tries(lambda: next(iterator)))
-    return [*found, rest(load, dataset=Keys(6))]
-
-
-def killed_while_it_repeats() -> list[Any]:
-    """What came after the snapshot is made again, and a worker dies over it. The state is still there."""
-    options: dict[str, Any] = {"dataset": Keys(6, slow=dict.fromkeys(range(3), 1.0)), "snapshot_every_n_steps": 4}
-    load = loader(**options)
-    iterator = iter(load)
-    found = [next(iterator) for _ in range(3)]
-    state = load.state_dict()
-    del iterator
-    load = loader(**options)
-    load.load_state_dict(state)
-    machine = machines.current_machine()
-    at(0.5, do=lambda: machine.end(machine.processes[-1], -KILLED))
-    return [found, type(tries(lambda: iter(load))).__name__, seen(iter(load))]
-
-
-def loaded_again(**options: Any) -> list[Any]:
-    """One loader, which goes back to a state, and begins anew."""
-    load = loader(persistent_workers=True, **options)
-    iterator = iter(load)
-    found: list[Any] = [next(iterator) for _ in range(2)]
-    state = load.state_dict()
-    found.append(next(iterator))
-    now = load.state_dict()
-    for refused in ({"model": 1}, {**state, "by": Cannot(1)}):
-        found.append(tries(lambda refused=refused: load.load_state_dict(refused)))
-        assert load.state_dict() == now, "a state that was refused has changed something"
-    load.load_state_dict(state)
-    assert load.state_dict() == state
-    found += [seen(iter(load)), seen(iter(load))]
-    load.load_state_dict(state)
-    load.load_state_dict({})
-    return [*found, seen(iter(load))]
 
 
 def longer_than_it_said(between: Callable[[Any], Any], **options: Any) -> list[Any]:
@@ -144,17 +88,6 @@ def longer_than_it_said(between: Callable[[Any], Any], **options: Any) -> list[A
 def asks(load: Any) -> Any:
     len(load)
     return load
-
-
-def asks_before(load: Any) -> Any:
-    """The one that goes on was not asked."""
-    len(load)
-    list(load)
-    iterator = iter(load)
-    next(iterator)
-    other = loader(Longer((5,)), num_workers=1)
-    other.load_state_dict(load.state_dict())
-    return other
 
 
 def resumed_in_another_thread() -> list[Any]:
@@ -201,21 +134,6 @@ def heard_of_by_another() -> list[Any]:
     return [*found, tries(lambda: next(iterator))]
 
 
-class Untold(Counting):
-    """Its state cannot be had after the third batch of a worker."""
-
-    def state_dict(self) -> Any:
-        if self.asked == 3:
-            raise LookupError("no state")
-        return super().state_dict()
-
-
-def untold() -> list[Any]:
-    """A batch whose place is not known is lost: next() goes on saying so."""
-    iterator = iter(loader(Untold(9)))
-    return [tries(lambda: next(iterator)) for _ in range(8)]
-
-
 class Epochs(Streams):
     """It counts how often it was begun."""
 
@@ -246,12 +164,11 @@ class Stumbles:
 
 
 def stumbled_in_next() -> list[Any]:
-    """The batch that had come by then is still to be yielded, here and from the state."""
+    """The batch that had come by then is still to be yielded."""
     options: dict[str, Any] = {"sampler": Stumbles(), "batch_size": None, "collate_fn": None}
-    load = loader(Keys(8), **options)
-    iterator = iter(load)
+    iterator = iter(loader(Keys(8), **options))
     found: list[Any] = [next(iterator), tries(lambda: next(iterator))]
-    return [*found, rest(load, dataset=Keys(8), **options), seen(iterator)]
+    return [*found, seen(iterator)]
 
 
 def left_for_a_shorter_one() -> list[Any]:
@@ -262,7 +179,7 @@ def left_for_a_shorter_one() -> list[Any]:
     found: list[Any] = [next(iter(load))]
     del keys[2:]
     found.append(seen(iter(load)))
-    return [*found, rest(load, **options), seen(iter(load))]
+    return [*found, seen(iter(load))]
 
 
 class EndsLate(Streams):
@@ -318,14 +235,9 @@ def returning() -> dict[str, Worth]:
         "pressed at every event, serial": once(part(pressed_at, 1, dataset=Keys(6, (3,)), num_workers=0), traced=False),
         "pressed as a death is noticed": once(part(pressed_as_a_death_is_noticed, Kind.WORKER_DIED), traced=False),
         "pressed as lost tasks are counted": once(part(pressed_as_a_death_is_noticed, Kind.TASK_LOST), traced=False),
-        "killed with a batch": once(killed_with_a_batch, without=("SIGCHLD",)),
-        "killed while it repeats": once(killed_while_it_repeats),
-        "loaded again": once(loaded_again),
         "longer than it said, and asked late": once(part(longer_than_it_said, asks, persistent_workers=True)),
-        "longer than it said, going on": once(part(longer_than_it_said, asks_before)),
         "resumed in another thread": once(resumed_in_another_thread),
         "heard of by another": once(heard_of_by_another),
-        "untold": once(untold),
         "a sampler that stumbles in next()": Worth(stumbled_in_next),
         "left for a shorter one": Worth(left_for_a_shorter_one),
         "a stream that ends late": Worth(

@@ -255,7 +255,9 @@ def test_ctrl_c_tells_where_main_was_before_any_event(code: str, tmp_path: Path)
         told = read_all(terminal).decode().rpartition("tracing: ")[2]
         assert process.wait(30) == 130
     first, second = told.splitlines()[:2]
-    assert first.startswith('main was at train.py:5, hang: while True: print("hangs", flush=True); time.sleep(0.1) when ')
+    assert first.startswith(
+        'main was at train.py:5, hang: while True: print("hangs", flush=True); time.sleep(0.1) when '
+    )
     assert second.strip().startswith("no DataLoader was iterated")
 
 

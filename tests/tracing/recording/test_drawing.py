@@ -9,7 +9,7 @@ import torch.utils.data
 
 import minidl
 import tracing
-from minidl.events import drawing_of
+from tracing.recording.loader_text import drawing_of
 
 UNKNOWN = dict.fromkeys(("dataset_size", "sampler_replicas", "sampler_rank", "sampler_epoch", "sampler_seed"))
 

@@ -339,7 +339,7 @@ def test_a_stop_and_the_going_on_are_marked() -> None:
     """An epoch that goes on is named once. What was in flight is with the event."""
 
     def stop_and_go_on() -> None:
-        loader = minidl.DataLoader(range(8), num_workers=2)
+        loader = minidl.StatefulDataLoader(range(8), num_workers=2)
         for number, _ in enumerate(loader, start=1):
             if number == 3:
                 state = loader.state_dict()

@@ -56,29 +56,6 @@ def _in_front(known: type, cls: type) -> type:
     return type(cls)(cls.__name__, (known, cls), names)
 
 
-def configuration(loader: Any) -> dict[str, Any]:
-    """The text of LOADER, as minidl's loader emits it. The loader may be another library's, made for torch's iterators:
-    then it has what they ask it for."""
-    context = loader.multiprocessing_context or torch.multiprocessing
-    return {
-        "package": "torch.utils.data",
-        "loader": type(loader).__name__,
-        "dataset": type(loader.dataset).__name__,
-        "sampler": type(loader._index_sampler).__name__,
-        **events.drawing_of(loader),
-        "batch_size": getattr(loader, "batch_size", None),
-        "num_workers": loader.num_workers,
-        "prefetch_factor": loader.prefetch_factor,
-        "in_order": getattr(loader, "in_order", True),  # since torch 2.6
-        "pin_memory": loader.pin_memory,
-        "persistent_workers": loader.persistent_workers,
-        "drop_last": loader.drop_last,
-        "timeout": loader.timeout,
-        "collate_fn": events.name_of(loader.collate_fn),
-        "start_method": context.get_start_method(),
-    }
-
-
 class Emitting(Behind):
     """What both iterators emit."""
 
@@ -91,7 +68,7 @@ class Emitting(Behind):
         self._epochs = epochs_of(loader)
         self._progress = Progress(self._epochs.next())
         self._prepare(loader)
-        emit(events.LOADER, self._progress.epoch_id, value=loader.num_workers, text=configuration(loader))
+        emit(events.LOADER, self._progress.epoch_id, value=loader.num_workers, text=loader)
 
     def _prepare(self, loader: Any) -> None:
         """Without workers there is nothing to prepare."""

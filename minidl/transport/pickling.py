@@ -1,34 +1,36 @@
 """Messages as bytes, and back: with the memory of their tensors and arrays apart from the rest.
 
     Result(batch) -> Pickled   -> a stream of some hundred bytes; and, for each storage and each buffer, where it lies
-    Result(batch) <- Unpickler <- the stream, and for each of them the memory that its bytes are in by now
+    Result(batch) <- Unpickler <- the stream, and the Region that their bytes are in by now
 
 Pickle protocol 5 hands out the memory of arrays by itself (PEP 574, "out of band"). For tensors it is done here.
 
 Legend
     storage   0   the memory of a tensor, numbered within a message. Several tensors may lie in one
-    buffer    0   the memory of an array, numbered likewise
-
-torch: torch.multiprocessing.reductions
+    buffer    0   the memory of an array, numbered after the storages
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import io
 import pickle
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from minidl.transport.memory import ALIGNED, address_of
+
 # A number says which of these a tensor has: finding one by its name takes longer than building the tensor.
 DTYPES = [torch.float32, torch.int64, torch.uint8, torch.float64, torch.int32, torch.bool, torch.float16]
+EMPTY = [torch.empty(0, dtype=dtype, device="cpu") for dtype in DTYPES]  # `new_empty` is the quickest way to another
 CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
-NOT_HERE = "a tensor's memory travels beside its pickle: see minidl.pickling"
+NOT_HERE = "a tensor's memory travels beside its pickle: see minidl.transport"
 STRIDED = torch.strided
-ALIGNED = 64  # bytes: each tensor begins at a multiple of these, as torch's own memory does
 
 
 class Pickled(pickle.Pickler):
@@ -111,32 +113,35 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     return int(first * tensor.itemsize // ALIGNED * ALIGNED), int(end)
 
 
-class Unpickler(pickle.Unpickler):
-    """Builds tensors and arrays upon memory that is already there."""
+class Region:
+    """The bytes of a message's storages and arrays, and its table: where each begins, how many bytes it has, and for
+    the storages, which of its bytes is the first here. Tensors and arrays are built of them.
 
-    def __init__(
-        self, stream: Any, storages: list[memoryview], firsts: Sequence[int], buffers: list[memoryview]
-    ) -> None:
-        super().__init__(io.BytesIO(stream), buffers=buffers)
-        # Not methods of its own: it keeps what it has found, which would keep it, and the memory with it.
-        tensors = Tensors(storages, firsts)
-        self._ours = {"build_whole": tensors.whole, "build_part": tensors.part, "build_storage": tensors.storage}
+    What has at least `lent_from` bytes is lent: it lies here for good. Anything smaller is copied, so that it can be
+    kept without the others.
+    """
 
-    def find_class(self, module: str, name: str) -> Any:
-        return self._ours[name] if module == __name__ else super().find_class(module, name)
+    def __init__(self, data: Any, table: Sequence[int], count: int, lent_from: float) -> None:
+        self._data, self._view = data, memoryview(data)
+        self._begins, self._sizes, self._firsts = table[:count], table[count : 2 * count], table[2 * count :]
+        self._lent_from = lent_from
+        self._tensors: dict[int, torch.Tensor] = {}  # storage -> a tensor upon it
+        # Of each that is lent: a weak reference to what all that lies there refers to, its first and its last byte.
+        self.leaves: list[tuple[weakref.ref[Any], int, int]] = []
 
-
-class Tensors:
-    """The tensors of one message."""
-
-    def __init__(self, pieces: list[memoryview], firsts: Sequence[int]) -> None:
-        self._pieces = pieces
-        self._firsts = firsts
-        self._first: dict[int, torch.Tensor] = {}  # storage -> a tensor upon it
+    @functools.cached_property
+    def _address(self) -> int:
+        return address_of(self._data)
 
     def whole(self, number: int, code: int, shape: Sequence[int]) -> torch.Tensor:
         """The first tensor upon a storage, and it fills it: the usual case, and three times as quick as the other."""
-        tensor = self._first[number] = upon(self._pieces[number], DTYPES[code]).resize_(shape)
+        size = self._sizes[number]
+        if size < self._lent_from:
+            tensor = EMPTY[code].new_empty(shape)
+            ctypes.memmove(tensor.data_ptr(), self._address + self._begins[number], size)
+        else:
+            tensor = upon(self.piece(number), DTYPES[code]).resize_(shape)
+        self._tensors[number] = tensor
         return tensor
 
     def part(self, number: int, dtype: torch.dtype, offset: int, shape: Sequence[int], stride: Sequence[int]) -> Any:
@@ -144,12 +149,39 @@ class Tensors:
         return torch.empty(0, dtype=dtype, device="cpu").set_(self.storage(number), offset, shape, stride)
 
     def storage(self, number: int) -> torch.UntypedStorage:
-        if number not in self._first:
-            self._first[number] = upon(self._pieces[number], torch.uint8)
-        return self._first[number].untyped_storage()
+        if number not in self._tensors:
+            self._tensors[number] = upon(self.piece(number), torch.uint8)
+        return self._tensors[number].untyped_storage()
+
+    def arrays(self) -> Iterator[memoryview]:
+        """They are numbered after the storages."""
+        return map(self.piece, range(len(self._firsts), len(self._sizes)))
+
+    def piece(self, number: int) -> memoryview:
+        """Of a storage or an array: once for each."""
+        begin, size = self._begins[number], self._sizes[number]
+        if size < self._lent_from:
+            piece: Any = torch.empty(size, dtype=torch.uint8, device="cpu").numpy()  # aligned as torch's memory is
+            ctypes.memmove(address_of(piece), self._address + begin, size)
+        else:
+            piece = np.frombuffer(self._view, np.uint8, size, begin)  # (upon the array itself it would not keep that)
+            self.leaves.append((weakref.ref(piece), begin, begin + size))
+        return memoryview(piece)
 
 
-# How tensors are pickled: as a call of one of these. Unpickler finds a method of Tensors in its place.
+class Unpickler(pickle.Unpickler):
+    """Builds tensors and arrays upon memory that is already there."""
+
+    def __init__(self, stream: Any, region: Region) -> None:
+        super().__init__(io.BytesIO(stream), buffers=region.arrays())
+        # Not methods of its own: it keeps what it has found, which would keep it, and the memory with it.
+        self._ours = {"build_whole": region.whole, "build_part": region.part, "build_storage": region.storage}
+
+    def find_class(self, module: str, name: str) -> Any:
+        return self._ours[name] if module == __name__ else super().find_class(module, name)
+
+
+# How tensors are pickled: as a call of one of these. Unpickler finds a method of Region in its place.
 
 
 def build_whole(number: int, code: int, shape: Sequence[int]) -> Any:
@@ -167,7 +199,3 @@ def build_storage(number: int) -> Any:
 def upon(piece: memoryview, dtype: torch.dtype) -> torch.Tensor:
     """A tensor of one dimension upon a piece of memory, which it keeps."""
     return torch.frombuffer(piece, dtype=dtype) if piece.nbytes else torch.empty(0, dtype=dtype, device="cpu")
-
-
-def address_of(array: Any) -> int:
-    return array.__array_interface__["data"][0]

@@ -1,0 +1,182 @@
+"""Main's side: the free list, batches built upon slots, and what becomes of their memory."""
+
+from __future__ import annotations
+
+import errno
+import math
+import struct
+import weakref
+from typing import Any
+
+import numpy as np
+
+from minidl.events import SLOT_FREE, SLOT_GRANTED, SLOT_LENT, SLOT_RETIRED, emit
+from minidl.transport.memory import HEADER, NO_SLOT, Pages
+from minidl.transport.pickling import Region, Unpickler
+from minidl.world import Memory, World
+
+RECENT = 16  # batches; what these needed says how much memory is kept
+KEPT = 1 << 25  # bytes; the pages of a larger batch go back at once
+
+
+class Loan(weakref.ref[Any]):
+    """A batch that is lent to the caller: a weak reference to the one object that all its large leaves lie in.
+
+    When that is gone (a `.numpy()` or a view may outlive its tensor), the loan goes into a mailbox. That may happen in
+    any thread and in the middle of anything, even of a put into the same mailbox. So the callback is that put itself,
+    in C: a callback in Python would be interrupted by Ctrl-C, and lose it.
+    """
+
+    slot: int
+    epoch_id: int
+    task_id: int
+    nbytes: int
+    leaves: list[Any]  # that are lent, and whose pages have not gone back: see Region
+    retired = False  # a forked child may still use its memory
+
+
+class Unpacker:
+    """Main's side of one worker's slots: the free list. `grant` is called by main, `unpack` by whichever thread reads
+    the results: main, or the pin thread."""
+
+    def __init__(self, world: World, worker_id: int, most: int) -> None:
+        self._world = world
+        self._worker_id = worker_id
+        self._pid = world.pid()
+        self._most = min(most, 1 << 15)  # slots; the header has 16 bits for their numbers
+        self._count = 0  # slots that there are. Each is free, or out: granted or lent
+        self._free: list[int] = []  # the one freed last is granted first: it may still be in the cache
+        self._out: set[int] = set()
+        self._lent: dict[int, Loan] = {}
+        self._fresh: set[int] = set()  # those whose memory is not to be used again
+        self._back = world.mailbox()  # loans that are over, and slots that were granted and not used
+        self._memories: dict[int, Memory] = {}
+        self._pages = Pages(world)
+        self._large: list[Any] = []  # leaves of the last message
+        self._recent: list[Loan] = []  # that have come back since pages went back
+        world.before_fork(self)
+
+    def grant(self, epoch_id: int, task_id: int) -> tuple[int, bool]:
+        """A slot for a task, and whether the worker must make new memory for it."""
+        self._take_back()
+        if not self._free or len(self._recent) >= RECENT:
+            self._thin_out()
+        if not self._free and self._count < self._most:
+            self._free.append(self._count)
+            self._count += 1
+        slot = self._free.pop() if self._free else NO_SLOT
+        emit(SLOT_GRANTED, epoch_id, task_id, self._worker_id, value=slot)
+        if slot == NO_SLOT:
+            return slot, False
+        self._out.add(slot)
+        return slot, slot in self._fresh
+
+    def _take_back(self) -> None:
+        while self._back.qsize():
+            back = self._back.get()
+            slot = back.slot if isinstance(back, Loan) else back
+            if slot not in self._out or self._lent.get(slot, back) is not back:
+                continue  # it has come back before: an interrupted `unpack` was called again
+            if isinstance(back, Loan):
+                emit(SLOT_FREE, back.epoch_id, back.task_id, self._worker_id, value=slot)
+                del self._lent[slot]
+                if back.retired:
+                    self._fresh.add(slot)
+                self._recent.append(back)
+            self._out.remove(slot)
+            self._free.append(slot)
+
+    def reclaim(self) -> None:
+        """The worker has answered all tasks that it was sent, or will never: what they were granted is free again."""
+        self._take_back()
+        self._out = set(self._lent)
+        self._free = [slot for slot in range(self._count) if slot not in self._out]
+
+    def before_fork(self) -> None:
+        """The child will have the same memory, and may use what is lent for as long as it likes: the worker must not
+        write there again."""
+        if self._world.pid() != self._pid:
+            return  # this process is such a child itself
+        self._pages.forks += 1
+        for loan in list(self._lent.values()):  # a list at once: the pin thread may lend another
+            if not loan.retired:
+                loan.retired = True
+                emit(SLOT_RETIRED, loan.epoch_id, loan.task_id, self._worker_id, value=loan.slot)
+
+    # ---- batches
+
+    def unpack(self, data: bytes, memory: Memory | None) -> Any:
+        """A message from its bytes, and from the memory that came with them. Called again with the same, after Ctrl-C,
+        it does the same again."""
+        slot, is_new, storages, buffers, nbytes, length = HEADER.unpack_from(data)
+        table = struct.unpack_from(f"<{3 * storages + 2 * buffers}Q", data, HEADER.size)
+        begin = HEADER.size + 8 * len(table)
+        if is_new and memory is None:  # the slot's old memory, if it has any, would show an old batch
+            raise OSError(errno.EMFILE, "a batch's memory could not be mapped")
+        if nbytes:
+            memory = self._memory_of(slot, memory)
+            owner = memory.bytes[:]  # all that is lent of the batch refers to this
+        else:
+            owner = np.frombuffer(data, np.uint8, offset=begin + length)
+        region = Region(owner, table, storages + buffers, self._world.lent if nbytes else math.inf)
+        message = Unpickler(memoryview(data)[begin : begin + length], region).load()
+        if nbytes:
+            emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
+        if slot == NO_SLOT or nbytes > KEPT:
+            self._large = [(leaf, memory, first, end) for leaf, first, end in region.leaves]
+        if slot != NO_SLOT and nbytes:
+            loan = Loan(owner, self._back.put)
+            loan.slot, loan.epoch_id, loan.task_id = slot, message.epoch_id, message.task_id
+            loan.nbytes, loan.leaves = nbytes, region.leaves
+            self._lent[slot] = loan  # last: if unpickling is interrupted, nothing has been lent
+        elif slot != NO_SLOT:
+            self._back.put(slot)
+        return message
+
+    def taken(self) -> None:
+        """The last message has been taken off its queue, and will not be unpacked again. The pages of its leaves go
+        with each, if they are very many, or memory of the batch's own."""
+        for leaf, memory, first, end in self._large:
+            self._pages.give_back_after(leaf(), memory, first, end)
+        self._large = []
+
+    def _memory_of(self, slot: int, memory: Memory | None) -> Memory:
+        """A batch's: that of its slot, or its own."""
+        if memory is not None and slot != NO_SLOT:
+            self._memories[slot] = memory
+            self._fresh.discard(slot)  # only now: the task that it was granted to may have been skipped
+        return memory or self._memories[slot]
+
+    # ---- pages
+
+    def _thin_out(self) -> None:
+        """A slot is wanted, and keeps its pages for that. If none is free, the pages of leaves that are gone go back,
+        of slots that are lent; and once in RECENT batches those of free ones that none of these has needed."""
+        for slot, loan in () if self._free else list(self._lent.items()):
+            leaves, loan.leaves = loan.leaves, []
+            for leaf, first, end in leaves:
+                if leaf() is None:
+                    self._give_back(slot, first, end)
+                else:
+                    loan.leaves.append((leaf, first, end))
+        if len(self._recent) >= RECENT:
+            needed, used = max(each.nbytes for each in self._recent), {each.slot for each in self._recent}
+            for slot in self._free:
+                self._give_back(slot, needed if slot in used else 0)
+            self._recent.clear()
+
+    def rest(self) -> None:
+        """The epoch is over, and all its tasks are answered, or will never be: no page is needed but those of batches
+        that the caller keeps, and theirs as long as it does."""
+        self._take_back()
+        for slot, memory in self._memories.items():
+            loan = self._lent.get(slot)
+            self._give_back(slot, loan.nbytes if loan else 0)
+            if loan and not loan.retired:
+                self._pages.give_back_after(loan(), memory, 0)
+
+    def _give_back(self, slot: int, begin: int, end: int | None = None) -> None:
+        """Pages of a slot. No child of main may look at them."""
+        retired = slot in self._lent and self._lent[slot].retired
+        if slot in self._memories and slot not in self._fresh and not retired:
+            self._pages.give_back(self._memories[slot], begin, end)

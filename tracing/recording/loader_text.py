@@ -1,0 +1,69 @@
+"""A loader in words: what a trace keeps of its options, and of where its keys come from."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+# What torch's DistributedSampler, and minidl's, call what decides which keys a process draws, and in which order.
+DECIDES = {
+    "sampler_replicas": "num_replicas",
+    "sampler_rank": "rank",
+    "sampler_epoch": "epoch",
+    "sampler_seed": "seed",
+}
+
+
+def configuration(loader: Any, start_method: str | None = None) -> dict[str, Any]:
+    """The text of LOADER, of torch's loader, of minidl's, or of another library's that is made for torch's iterators:
+    then it has what they ask it for. A mapping, or None, is a configuration already."""
+    if loader is None or isinstance(loader, dict):
+        return loader or {}
+    context = getattr(loader, "multiprocessing_context", None) or multiprocessing
+    minidls = any(cls.__module__.partition(".")[0] == "minidl" for cls in type(loader).__mro__)
+    return {
+        "package": "minidl" if minidls else "torch.utils.data",
+        "loader": type(loader).__name__,
+        "dataset": type(loader.dataset).__name__,
+        "sampler": type(loader._index_sampler).__name__,
+        **drawing_of(loader),
+        "batch_size": getattr(loader, "batch_size", None),
+        "num_workers": loader.num_workers,
+        "prefetch_factor": loader.prefetch_factor,
+        "in_order": getattr(loader, "in_order", True),  # since torch 2.6
+        "pin_memory": loader.pin_memory,
+        "persistent_workers": loader.persistent_workers,
+        "drop_last": loader.drop_last,
+        "timeout": loader.timeout,
+        "collate_fn": name_of(loader.collate_fn),
+        **({"transport": loader.transport if loader.num_workers else None} if minidls else {}),
+        # Asking must not settle it: a program may still call set_start_method.
+        "start_method": start_method
+        or context.get_start_method(allow_none=True)
+        or multiprocessing.get_all_start_methods()[0],
+    }
+
+
+def name_of(function: object) -> str:
+    """A function of the program as texts show it: "pad (train.py:12)"; one of a library, or an object, by its name."""
+    name, code = getattr(function, "__qualname__", type(function).__name__), getattr(function, "__code__", None)
+    if code is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("torch", "minidl"):
+        return name
+    return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def drawing_of(loader: Any) -> dict[str, int | None]:
+    """What a loader draws its keys from: `dataset_size`, and of a sampler that gives each rank its share,
+    `sampler_replicas`, `sampler_rank`, `sampler_epoch` and `sampler_seed`; else None."""
+    found: dict[str, int | None] = dict.fromkeys(("dataset_size", *DECIDES))
+    try:  # these are the user's objects
+        sampler = loader._index_sampler
+        while sampler is not None and not (hasattr(sampler, "num_replicas") and hasattr(sampler, "rank")):
+            sampler = getattr(sampler, "sampler", getattr(sampler, "batch_sampler", None))
+        for entry, name in DECIDES.items():
+            value = getattr(sampler, name, None)
+            found[entry] = value if isinstance(value, int) else None
+        found["dataset_size"] = len(loader.dataset)
+    except Exception:
+        pass
+    return found
