@@ -30,8 +30,8 @@ class SerialIterator(BaseIterator):
 
     def _next_data(self) -> tuple[int, Any]:
         task_id = self._num_drawn
+        keys = self._next_keys()  # StopIteration: the sampler's end
         try:
-            keys = self._next_keys()  # StopIteration: the sampler's end
             batch = load(self._fetcher, keys, self._epoch_id, task_id)  # StopIteration: the iterable dataset's
             if self._pin_memory_device is not None:
                 batch = pin_batch(batch, self._pin_memory_device, self._epoch_id, task_id)

@@ -313,6 +313,37 @@ def test_real_alarms_lose_nothing_in_silence(waits: bool) -> None:
     assert alarms > 5 and (StopIteration if waits else RuntimeError) in ends
 
 
+@pytest.mark.parametrize("raises", ["its own", "an alarm's"])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_keys_that_an_alarm_has_cost_are_not_missing_in_silence(num_workers: int, raises: str) -> None:
+    """A generator that has raised is at its end. What it raises itself is torch's case: the epoch ends."""
+
+    def too_late(number: int, frame: Any) -> None:
+        raise TimeoutError("too late")
+
+    def keys() -> Iterator[int]:
+        yield from range(4)
+        if raises == "its own":
+            raise TimeoutError("too late")
+        signal.raise_signal(signal.SIGALRM)
+        yield 4
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        iterator = iter(DataLoader(range(9), None, sampler=keys(), num_workers=num_workers))
+        end: type[Exception] | None = None
+        while end is None:
+            try:
+                next(iterator)
+            except TimeoutError:
+                continue
+            except (StopIteration, RuntimeError) as error:
+                end = type(error)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert end is (StopIteration if raises == "its own" else RuntimeError)
+
+
 def test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated() -> None:
     for number in itertools.count():
         loader = DataLoader(range(2), batch_size=None)
