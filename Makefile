@@ -27,7 +27,7 @@ demo: setup ## the main job: a real load, watched live, then its timeline and re
 
 test: lint types pytest ## linter, type checker, all tests but those of make full
 
-check: lint types ## the same without the slow tests, for the minutes between: 1:45 min on two cores
+check: lint types ## the same without the slow tests, for the minutes between: 2 min on two cores
 	@echo "== pytest"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not slow and not full and not alone"
 

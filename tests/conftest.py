@@ -18,8 +18,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Modules that take six seconds or more: `make check` leaves them out, like other tests that are marked `slow`.
 SLOW = re.compile(
-    r"tests/(benchmarks|exercises|notebooks|symptoms|versions)/|/test_(stateful|kills|shutdown|slots|explore|stopping"
-    r"|compare|culprits|hang_ended|report|several_ranks|verdicts|whatif|demo|run|attach|processes|torchrun|watch|memory"
+    r"tests/(benchmarks|exercises|notebooks|symptoms|versions)/|/test_(stateful|kills|shutdown|slots|explore|stateful_stops"
+    r"|signals|outside|mutants|compare|culprits|hang_ended|report|several_ranks|verdicts|whatif|demo|run|attach|processes|torchrun|watch|memory"
     r"|legible|live|playground|step_through|timeline)\.py"
 )
 
