@@ -54,7 +54,7 @@ docs: setup ## rewrite the pages and pictures in docs/ that are made from the co
 	@$(BIN)/python -m tests.docs.events_page > docs/events.md
 	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
 	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
-	@$(BIN)/python -m tests.docs.rooms docs
+	@$(BIN)/python -m tests.docs.rooms docs/pictures/tracing.svg
 	@$(BIN)/python -m tests.docs.one_page docs/architecture.md
 	@$(BIN)/python -m tracing.views.playground.page > docs/playground.html
 
@@ -124,7 +124,7 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; those o
 	@$(BIN)/python -m tracing timeline traces/images -o $(PICTURES)/images-timeline.png
 	@$(BIN)/python -m tracing run --memory -o traces/growing tests/symptoms/growing.py >/dev/null
 	@$(BIN)/python -m tracing timeline traces/growing -o $(PICTURES)/memory-timeline.png
-	@mkdir -p traces/answers && $(BIN)/python -m tests.exercises.wrong 07 no_buffer >traces/answers/07_next_in_order.py
+	@mkdir -p traces/answers && $(BIN)/python -m notebooks.exercises.skeleton 07 no_buffer >traces/answers/07_next_in_order.py
 	@MINIDL_ANSWERS=traces/answers $(BIN)/python -m notebooks.exercises check 07 >/dev/null || true
 	@cp traces/answers/07_next_in_order.png $(PICTURES)/exercise.png
 	@ls -l $(PICTURES)

@@ -11,6 +11,7 @@ last message that the worker sent. torch: _try_get_data, and the handler of SIGC
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minidl.events import HEALTH_CHECK, TASK_LOST, WORKER_DIED, describe, emit
@@ -62,15 +63,16 @@ def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> N
     while ended := iterator._endings.wait(0.5):
         for worker_id in ended:
             worker_ended(iterator, worker_id)  # raises, unless it ended as it should, with its stream
-    if not iterator._world.open_files_left(10):
-        fail(
-            iterator,
+    cause = error.__cause__ or error  # what unpickling raised
+    if getattr(cause, "errno", None) == errno.EMFILE or "ancdata" in describe(cause):  # (multiprocessing's words)
+        text = (
             "Too many open files. Communication with the workers is no longer possible. Please increase the limit "
             "using `ulimit -n` in the shell or change the sharing strategy by calling "
-            "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code",
+            "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code"
         )
-    cause = error.__cause__ or error  # what unpickling raised
-    fail(iterator, f"A batch was lost: it could not be unpickled ({describe(cause)})", cause)
+    else:
+        text = f"A batch was lost: it could not be unpickled ({describe(cause)})"
+    fail(iterator, text, cause)
 
 
 def check_health(iterator: ParallelIterator) -> None:

@@ -27,7 +27,8 @@ import enum
 import itertools
 import sys
 import traceback
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 NO_TASK = -1  # the event concerns no task ...
 STOP, RESUME, WAKE, DIED = -2, -3, -4, -5  # ... or a message that carries none: see minidl.messages
@@ -165,14 +166,9 @@ if TYPE_CHECKING:
 CLOCKED = 16  # kinds below this one carry the thread's CPU time
 
 
-class Recorder(Protocol):
-    """What `emit` passes its arguments to. Pickled with a worker's arguments, so that a process started by
-    spawn or forkserver records too."""
-
-    def __call__(
-        self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object
-    ) -> None: ...
-
+# What `emit` passes its arguments to. Pickled with a worker's arguments, so that a process started by spawn or
+# forkserver records too.
+Recorder = Callable[[int, int, int, int, int, int, object], None]
 
 _recorder: Recorder | None = None
 

@@ -195,21 +195,15 @@ class DataLoader(Generic[T_co]):
     def check_worker_number_rationality(self, stacklevel: int = 3) -> None:
         """Warn if there are more workers than cores that this process may use."""
         cores = worlds.current().cpu_count()
-        if not self.num_workers or (cores is not None and self.num_workers <= cores):
-            return
-        if cores is None:
-            suggestion = "DataLoader is not able to compute a suggested max number of worker in current system."
-        else:
-            suggestion = (
+        if self.num_workers > cores:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. "
                 f"Our suggested max number of worker in current system is {cores}, which is smaller than what this "
-                "DataLoader is going to create."
+                "DataLoader is going to create. "
+                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
+                "lower the worker number to avoid potential slowness/freeze if necessary.",
+                stacklevel=stacklevel,
             )
-        warnings.warn(
-            f"This DataLoader will create {self.num_workers} worker processes in total. {suggestion} "
-            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
-            "lower the worker number to avoid potential slowness/freeze if necessary.",
-            stacklevel=stacklevel,
-        )
 
     # ---- for the trace
 

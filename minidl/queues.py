@@ -76,7 +76,7 @@ class Producer:
         self._world = world
         self._writer = writer
         self._transport = transport or Handles(world)
-        self._name = queue, worker_id
+        self._queue, self._worker_id = queue, worker_id
         self._buffer = world.mailbox()
         self._closed = False
         self._join_cancelled = False
@@ -84,19 +84,17 @@ class Producer:
         self._epoch_id = 0  # of the last message, and of the events that concern no message
 
     def put(self, message: Any) -> None:
-        queue, worker_id = self._name
         self._epoch_id = message.epoch_id
-        emit(PUT, message.epoch_id, message.task_id, worker_id, queue)
+        emit(PUT, message.epoch_id, message.task_id, self._worker_id, self._queue)
         self._forward(message)
 
     def _forward(self, message: Any) -> None:
         """Leave it to the feeder."""
-        queue, worker_id = self._name
         self._buffer.put(message)
         if self._feeder is None:
             # Started by the first put, not earlier: a process that is forked while threads run may inherit a
             # lock that one of them holds, and every worker is forked before the first put.
-            self._feeder = self._world.thread(self._feed, (), f"feeder {queue.name} {worker_id}")
+            self._feeder = self._world.thread(self._feed, (), f"feeder {self._queue.name} {self._worker_id}")
             try:
                 self._feeder.start()
             except RuntimeError:  # Python 3.12 starts no more threads once the interpreter exits
@@ -107,10 +105,9 @@ class Producer:
 
     def close(self) -> None:
         """Nothing more will be put. A second call does nothing."""
-        queue, worker_id = self._name
         if self._closed:
             return
-        emit(CLOSED, self._epoch_id, NO_TASK, worker_id, queue, self._buffer.qsize())
+        emit(CLOSED, self._epoch_id, NO_TASK, self._worker_id, self._queue, self._buffer.qsize())
         if self._feeder is None:
             self._writer.close()
         else:
@@ -124,17 +121,15 @@ class Producer:
     def join_thread(self, timeout: float | None = None) -> None:
         """Wait until everything is in the pipe. A worker does so before it exits: a daemon thread dies with its
         process, and what is still buffered would be lost."""
-        queue, worker_id = self._name
         if self._feeder is not None and not self._join_cancelled:
             self._feeder.join(timeout)
-            emit(FEEDER_JOINED, self._epoch_id, NO_TASK, worker_id, queue)
+            emit(FEEDER_JOINED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def cancel_join_thread(self) -> None:
         """Let the process exit with messages unsent. At shutdown nothing reads the pipe any more: a feeder that
         is blocked on a full one never ends, and joining it would be a deadlock (pytorch#48666)."""
-        queue, worker_id = self._name
         self._join_cancelled = True
-        emit(JOIN_CANCELLED, self._epoch_id, NO_TASK, worker_id, queue)
+        emit(JOIN_CANCELLED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def wait_for_feeder(self, timeout: float) -> None:
         """After `close`, once the reading end is gone: a write then fails at once, so the feeder ends at once. (Unless
@@ -144,8 +139,7 @@ class Producer:
 
     def _feed(self) -> None:
         """The feeder thread. torch: multiprocessing.queues.Queue._feed"""
-        queue, worker_id = self._name
-        emit(FEEDER_BEGIN, self._epoch_id, NO_TASK, worker_id, queue)
+        emit(FEEDER_BEGIN, self._epoch_id, NO_TASK, self._worker_id, self._queue)
         try:
             while (message := self._buffer.get()) is not LAST:
                 self._send(message)
@@ -154,15 +148,14 @@ class Producer:
             self._emit_send_failed(error, NO_TASK)
         finally:
             self._writer.close()
-            emit(FEEDER_END, self._epoch_id, NO_TASK, worker_id, queue)
+            emit(FEEDER_END, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def _send(self, message: Any) -> None:
         self._write(*self._packed(message))
 
     def _packed(self, message: Any) -> tuple[list[Any], Memory | None]:
         """A message as pieces of bytes, and the memory that goes with them."""
-        queue, worker_id = self._name
-        emit(SEND_BEGIN, message.epoch_id, message.task_id, worker_id, queue)
+        emit(SEND_BEGIN, message.epoch_id, message.task_id, self._worker_id, self._queue)
         try:
             pieces, memory = self._transport.pack(message)
         except Exception as error:
@@ -174,7 +167,7 @@ class Producer:
                 named = RuntimeError(describe(error, as_repr=False)).with_traceback(error.__traceback__)
                 pieces, memory = self._transport.pack(message.unsendable(named))
         length = sum(map(len, pieces))
-        emit(SENT, message.epoch_id, message.task_id, worker_id, queue, length)
+        emit(SENT, message.epoch_id, message.task_id, self._worker_id, self._queue, length)
         return [LENGTH.pack(length, memory is not None), *pieces], memory
 
     def _write(self, pieces: list[Any], memory: Memory | None) -> None:
@@ -185,8 +178,7 @@ class Producer:
                 memory = None  # it goes with the first byte
 
     def _emit_send_failed(self, error: Exception, task_id: int) -> None:
-        queue, worker_id = self._name
-        emit(SEND_FAILED, self._epoch_id, task_id, worker_id, queue, text=describe(error))
+        emit(SEND_FAILED, self._epoch_id, task_id, self._worker_id, self._queue, text=describe(error))
 
 
 class DirectProducer(Producer):
@@ -296,7 +288,6 @@ class Consumer:
             raise Unreadable from error
         self._epoch_id = message.epoch_id
         self._got(channel, message.task_id)
-        channel.transport.taken()
         return message
 
     def _got(self, channel: Channel, task_id: int, error: str | None = None) -> None:

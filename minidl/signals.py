@@ -44,7 +44,9 @@ def _look(frame: Any) -> None:
     if _module(frame).startswith(DELICATE):
         return
     while frame is not None:
-        if _module(frame).startswith("minidl.") or frame.f_code.co_name == "__del__":
+        if _module(frame).startswith("minidl.") and not _module(frame).startswith("minidl.world."):
+            return
+        if frame.f_code.co_name == "__del__":
             return
         frame = frame.f_back
     # (A list of references is made in one step, whatever other threads add.)

@@ -18,7 +18,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Modules that take six seconds or more: `make check` leaves them out, like other tests that are marked `slow`.
 SLOW = re.compile(
-    r"tests/(benchmarks|exercises|notebooks|symptoms|versions)/|/test_(stateful|kills|shutdown|slots|explore|stateful_stops"
+    r"tests/(benchmarks|exercises|notebooks|symptoms|versions)/|/test_(stateful|shutdown|slots|explore|stateful_stops"
     r"|signals|outside|mutants|compare|culprits|hang_ended|report|several_ranks|verdicts|whatif|demo|run|attach|processes|torchrun|watch|memory"
     r"|legible|live|playground|step_through|timeline)\.py"
 )
@@ -39,7 +39,7 @@ def frozen() -> None:
 
 
 # These live as long as pytest.
-HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker", "examination_server")
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 PATIENCE = 5.0  # seconds for a process that is about to end
 
 

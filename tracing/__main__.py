@@ -1,6 +1,6 @@
 """The command line: `python -m tracing COMMAND`. The commands are in tracing.cli.commands.
 
-Exit status: 0 done; 1 `check` found a broken invariant; 2 a wrong argument, or a trace that cannot be read, with one
+Exit status: 0 done; 1 `check` found a broken law; 2 a wrong argument, or a trace that cannot be read, with one
 line on stderr; 130 Ctrl-C. `run` exits with the status of the script.
 """
 

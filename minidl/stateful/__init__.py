@@ -8,14 +8,13 @@ use to a run that must begin with batch 4. So each worker sends its dataset's pl
 the place when the caller has the *batch*. What is in flight belongs to nobody's past: its keys are saved, and they come
 first. The sampler's place is the one that it has now, in front of 8.
 
-    loader.py       StatefulDataLoader: state_dict() and load_state_dict()
-    iterators.py    the two iterators, which keep the progress, or begin where another one was
-    progress.py     how far an epoch has come: what a state says
+    loader.py       StatefulDataLoader, and the two iterators, which keep the progress or begin where another was
+    progress.py     how far an epoch has come: what a state says, and how it is read
     sampler.py      the sampler's place, and the random generators
-    dataset.py      the dataset's place: the worker tells it with its batches
+    dataset.py      the dataset's place: its worker tells it with each batch
 
-What it costs: without workers nothing until a state is asked for, but the keys' checksum. With workers, `state_dict()`
-of a dataset that has one is called after every batch, or every `snapshot_every_n_steps`, and is pickled beside it.
+What it costs: a dataset, its iterator and a sampler that have a `state_dict()` are asked for it after every batch, and
+what they return is copied. For others it is a checksum of the keys, and some bytes beside each batch.
 """
 
 from minidl.stateful.loader import StatefulDataLoader

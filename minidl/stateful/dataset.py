@@ -1,29 +1,30 @@
-"""A dataset's place in an epoch: how a worker, or main without workers, tells it and finds it again.
+"""A dataset's place in an epoch: how it is told, and begun at, by a worker, or by main if there is none.
 
 A dataset, and the iterator of an iterable one, may tell their place by `state_dict()` and take it back by
-`load_state_dict()`. From there on the batches since are made once more, and thrown away. A stream that tells no place
-is begun again: for it, that is all its batches.
+`load_state_dict()`. A stream that tells none is begun again, and the batches that it has behind it are made once more
+and thrown away.
 
     main                                          worker
-                   <---- worker_result_queue --   Ready(its place), at the begin of every epoch
+                   <---- worker_result_queue --   Ready(its place), when an epoch has begun
     Task           -- index_queue ------------>   makes the batch
                    <---- worker_result_queue --   PlacedResult(batch, its place after it)
 
-Legend: a place, in torchdata's words, and under "minidl" the way on from there
+A place, in torchdata's words. It travels and is kept pickled: the next task may change what a `state_dict()` returned.
 
     {"fetcher_state": {"dataset_iter_state": None, "fetcher_ended": False},      None for a map-style dataset
      "dataset_state": None,
-     "minidl": {"batches": 3, "failed": [2], "keys": []}}     of a map-style dataset, the keys of these batches
+     "again": 3}                              not in torchdata's: batches that a stream without a state has behind it
 
 torchdata: torchdata.stateful_dataloader.worker
 """
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch._utils import ExceptionWrapper
 
@@ -31,6 +32,8 @@ from minidl.data.fetch import Fetcher
 from minidl.events import RESUME
 from minidl.messages import Result, Resume, StreamEnd
 from minidl.worker import Worker
+
+AT_ITS_START = pickle.dumps({"fetcher_state": None, "dataset_state": None, "again": 0})
 
 
 def is_stateful(thing: Any) -> bool:
@@ -45,13 +48,10 @@ def give_back(thing: Any, state: Any) -> None:
     """Load what `state_of` returned. ValueError if it does not fit, whatever the thing makes of it."""
     if state is None:
         return
-    name = type(thing).__name__
-    if not is_stateful(thing):
-        raise ValueError(f"the state is of another loader: it has a place for {name}, which has no load_state_dict()")
     try:
         thing.load_state_dict(state)
     except Exception as error:
-        raise ValueError(f"load_state_dict() of {name} does not take its part of the state: {error!r}") from error
+        raise ValueError(f"{type(thing).__name__} does not take what the state has for it: {error!r}") from error
 
 
 class Source:
@@ -59,40 +59,36 @@ class Source:
 
     Args:
         make: makes the fetcher, which begins to iterate over an iterable dataset.
-        keys: those of any task of an iterable dataset.
-        place: where to begin; None for the start.
+        begin: the place to begin at.
+        keys: those of any task of a stream.
     """
 
-    def __init__(self, dataset: Any, make: Callable[[], Fetcher], keys: Any, place: Any) -> None:
-        place = place or {"dataset_state": None, "fetcher_state": None, "minidl": {}}
-        way = place["minidl"]
+    def __init__(self, dataset: Any, make: Callable[[], Fetcher], begin: bytes, keys: Any) -> None:
+        place = pickle.loads(begin)
         give_back(dataset, place["dataset_state"])
-        self.dataset, self.fetcher = dataset, make()
+        self.dataset, self.fetcher = dataset, cast(Any, make())
         self.stream = getattr(self.fetcher, "dataset_iter", None)  # None if the dataset is map-style
-        give_back(self.stream, (place["fetcher_state"] or {}).get("dataset_iter_state"))
-        self.tells = is_stateful(dataset) or is_stateful(self.stream)
-        self.since = way.get("batches", 0)  # batches since the place that was told last
-        for number in range(self.since):
-            self._make_again(number, way["keys"][number] if way["keys"] else keys, number in way["failed"])
-        if self.stream is not None and place["fetcher_state"] and place["fetcher_state"]["fetcher_ended"]:
-            self.fetcher.dataset_iter = iter(())  # type: ignore[attr-defined]  # some have begun the next epoch
+        self.winds = self.stream is not None and not is_stateful(dataset) and not is_stateful(self.stream)
+        self.again = place["again"]
+        if place["fetcher_state"] is not None:
+            give_back(self.stream, place["fetcher_state"]["dataset_iter_state"])
+            for _ in range(self.again):
+                with contextlib.suppress(Exception):  # it was raised before the stop, too, in the batch's stead
+                    self.fetcher.collate_fn(self.fetcher.fetch(keys))  # collating, too, may draw random numbers
+            if place["fetcher_state"]["fetcher_ended"]:
+                self.fetcher.dataset_iter = iter(())  # some have begun the next epoch by themselves
 
-    def _make_again(self, number: int, keys: Any, failed: bool) -> None:
-        try:
-            self.fetcher.collate_fn(self.fetcher.fetch(keys))  # collating, too, may draw random numbers
-        except Exception as error:
-            if not failed:
-                name = type(self.dataset).__name__
-                raise ValueError(f"{name} does not come to the state's place: batch {number}: {error!r}") from error
-
-    def place(self) -> dict[str, Any]:
-        """What to begin from after the last batch. Raises what a `state_dict()` of the user's raises."""
+    def place(self, ended: bool = False) -> bytes:
         stream_place = None
         if self.stream is not None:
-            ended = self.fetcher.ended  # type: ignore[attr-defined]
+            ended = ended or self.fetcher.ended
             stream_place = {"dataset_iter_state": state_of(self.stream), "fetcher_ended": ended}
         dataset_state = None if self.stream is self.dataset else state_of(self.dataset)
-        return {"fetcher_state": stream_place, "dataset_state": dataset_state, "minidl": {}}
+        return pickle.dumps({"fetcher_state": stream_place, "dataset_state": dataset_state, "again": self.again})
+
+    def place_after_a_task(self, ended: bool) -> bytes:
+        self.again += self.winds
+        return self.place(ended)
 
 
 @dataclass(frozen=True)
@@ -101,15 +97,15 @@ class Ready:
 
     epoch_id: int
     worker_id: int
-    place: bytes | ExceptionWrapper | None  # None: there is nothing to tell
+    place: bytes | ExceptionWrapper  # why it could not
     task_id = RESUME
 
 
 @dataclass(frozen=True)
 class PlacedResult(Result):
-    """worker_result_queue: with the dataset's place, pickled, if it is told after this task."""
+    """worker_result_queue: with the dataset's place after this task."""
 
-    place: bytes | None = None
+    place: bytes = AT_ITS_START
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PlacedResult, (self.epoch_id, self.task_id, self.worker_id, self.data, None, self.place)
@@ -117,42 +113,26 @@ class PlacedResult(Result):
 
 @dataclass
 class StatefulWorker(Worker):
-    place: Any = None  # what the first epoch begins from
-    finished: bool = False  # it is the end of an epoch: another one begins after it
-    keys: Any = None  # those of any task of an iterable dataset
-    every: int = 1  # after so many batches it tells its place; 0 for never
-    epoch_id: int | None = None  # of an epoch after the first
+    begin: bytes = AT_ITS_START  # the place where its first epoch begins
+    keys: Any = None  # see Source
 
     def make_fetcher(self) -> Fetcher:
-        place, self.place = self.place, None
-        self.source = Source(self.job.dataset, super().make_fetcher, self.keys, place)
+        self.source = Source(self.job.dataset, super().make_fetcher, self.begin, self.keys)
+        self.begin = AT_ITS_START
         return self.source.fetcher
 
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        if self.finished and self.failure is None:
-            self.finished = False
-            super().begin_epoch()
-        epoch_id = self.job.epoch_id if self.epoch_id is None else self.epoch_id
-        self.result_queue.put(Ready(epoch_id, self.job.worker_id, self.failure or self.told()))
+    def start(self) -> None:
+        super().start()
+        self.ready(self.job.epoch_id)
 
     def resume(self, message: Resume) -> None:
-        self.epoch_id = message.epoch_id
         super().resume(message)
+        self.ready(message.epoch_id)
+
+    def ready(self, epoch_id: int) -> None:
+        self.result_queue.put(Ready(epoch_id, self.job.worker_id, self.failure or self.source.place()))
 
     def answer(self, task: Any, data: Any, room: Any) -> Result:
-        place = None
-        if self.failure is None and self.source.tells:
-            self.source.since += 1
-            if self.source.since == self.every or isinstance(data, StreamEnd):
-                self.source.since, place = 0, self.told()
-        if isinstance(place, ExceptionWrapper):
-            data, place = place, None
+        """(No task comes before main has heard that the epoch could begin.)"""
+        place = self.source.place_after_a_task(ended=isinstance(data, StreamEnd))
         return PlacedResult(task.epoch_id, task.task_id, self.job.worker_id, data, room, place)
-
-    def told(self) -> Any:
-        """Pickled here: until a feeder does it, the next task may have changed what a `state_dict()` has returned."""
-        try:
-            return pickle.dumps(self.source.place()) if self.source.tells or self.source.stream is not None else None
-        except Exception as error:
-            return self.wrap(error)

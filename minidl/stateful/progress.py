@@ -1,14 +1,12 @@
-"""How far an epoch has come, as main knows it: what `state_dict()` returns, and what is read from it.
+"""How far an epoch has come, as main knows it: what `state_dict()` returns, and how a state is read.
 
-A batch counts once the caller has it: `passed` remembers it, and it is settled when the next one is asked for. What
-Ctrl-C has taken from the caller is in flight still. Each change is one assignment, so that Ctrl-C never leaves half of
-one.
+What a worker tells of its dataset waits here for the batch that it was told after. Whatever the others do, a worker's
+batches are yielded in the order in which it made them: so what it has told stands in a queue.
 
-Whatever is wrong with a state is a ValueError of one line. A checksum over all of it finds the damage, so that nothing
-else needs to look for any.
+A state has torchdata's words, and under "minidl" what only minidl knows. Whatever is wrong with one is a ValueError of
+one line. A checksum over all of it finds the damage, so that nothing else needs to look for any.
 
-Legend: see minidl.stateful. The words are those of torchdata's StatefulDataLoader; what only minidl knows is under
-"minidl".
+Legend: see minidl.stateful.
 """
 
 from __future__ import annotations
@@ -16,176 +14,111 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import weakref
 import zlib
-from dataclasses import dataclass, replace
+from collections import deque
 from typing import Any, NamedTuple
 
+from torch._utils import ExceptionWrapper
 from torch.utils.data import IterableDataset
 
 from minidl.events import STATE_TAKEN, emit
-from minidl.messages import StreamEnd
-from minidl.stateful.dataset import PlacedResult, Source
+from minidl.stateful.dataset import AT_ITS_START
+from minidl.stateful.sampler import Generators
 
 
-class Known(NamedTuple):
-    """Of a dataset: the place that it has told last, and what was yielded since."""
+class Page(NamedTuple):
+    """The book of an epoch has a page for each batch yielded; the last is the one that counts."""
 
-    place: bytes | None  # pickled; see minidl.stateful.dataset. None: it has none to come to
-    batches: int = 0
-    failed: tuple[int, ...] = ()  # which of these, counted from 0, have raised
-    keys: tuple[Any, ...] = ()
-    ended: bool = False  # the stream has no more samples
-
-    def after(self, keys: tuple[Any, ...], yielded: bool) -> Known:
-        failed = self.failed if yielded else (*self.failed, self.batches)
-        return self._replace(batches=self.batches + 1, failed=failed, keys=self.keys + keys)
-
-    def told(self) -> dict[str, Any]:
-        if self.place is None:
-            return {"fetcher_state": None, "dataset_state": None, "minidl": {}}
-        place = pickle.loads(self.place)
-        if self.ended:
-            place["fetcher_state"]["fetcher_ended"] = True
-        way = place["minidl"]
-        failed = [*way.get("failed", ()), *(way.get("batches", 0) + number for number in self.failed)]
-        keys = [*way.get("keys", ()), *self.keys]
-        return {**place, "minidl": {"batches": way.get("batches", 0) + self.batches, "failed": failed, "keys": keys}}
-
-
-class Now(NamedTuple):
-    steps: int  # batches yielded in this epoch, by this process and those before it
-    last_worker: int  # that made the last of them
-    known: tuple[Known, ...]  # for each worker, or for main
-    tasks: dict[int, Any]  # task_id -> keys, of those in flight
-    turn: tuple[int, int, bool, bytes | None] | None = None  # it is not settled that the caller has this one
+    steps: int  # tasks whose turn is over in this epoch, in this process and those before it
+    last_worker: int  # that did the last of them
+    places: tuple[bytes, ...]  # of the dataset in each worker, or in main
+    task_id: int = -1  # the last of them, in this process
 
 
 class Progress:
     """The loader keeps it when the iterator is gone: after a `break` it is still known."""
 
-    source: Source | None = None  # without workers: the dataset's place is asked for when it is needed
-    instead: Any = None  # the place that was loaded, until a batch is made: some datasets find it only then
     finished = False
-    left_halfway = False  # the iterator is gone, and was interrupted
 
-    def __init__(self, loader: Any, iterator: Any, begin: Now) -> None:
-        self.iterator: Any = weakref.ref(iterator)
+    def __init__(self, loader: Any, iterator: Any, page: Page | None) -> None:
         self.epoch_id, self.base_seed = iterator._epoch_id, iterator._base_seed
         self.draws, self.length_called = iterator._sampler_iter, iterator._IterableDataset_len_called
-        self.num_workers, self.batch_size, self.in_order = loader.num_workers, loader.batch_size, loader.in_order
-        self.now = begin
-        self.arrived: dict[int, bytes | None] = {}  # task_id -> its worker's place after it
-        self.ended: dict[int, tuple[int, bytes | None]] = {}  # worker_id -> the task that found no sample left
+        self.kind, self.num_workers = kind_of(loader), loader.num_workers
+        makers = max(self.num_workers, 1)
+        self.goes_on = page is not None
+        self.page = page or Page(0, self.num_workers - 1, (AT_ITS_START,) * makers)
+        self.waiting_for = makers  # that have not told yet where they begin
+        self.arrived: list[deque[bytes]] = [deque() for _ in range(makers)]  # places after batches not yielded yet
 
-    def begins(self, worker_id: int, place: bytes | None) -> None:
-        """A worker has told where it begins."""
-        known = (*self.now.known[:worker_id], Known(place), *self.now.known[worker_id + 1 :])
-        self.now = self.now._replace(known=known)
+    def begins(self, maker: int, place: bytes | ExceptionWrapper) -> None:
+        """A worker has told where it begins, or why it cannot."""
+        if isinstance(place, ExceptionWrapper):
+            place.reraise()
+        self.waiting_for -= 1
+        if not self.goes_on:  # else it may not be there yet: some datasets come to a place with their first sample
+            self.is_at(maker, place)
 
-    def heard(self, result: PlacedResult) -> None:
-        """What a worker has told counts once its batch is yielded."""
-        if isinstance(result.data, StreamEnd):
-            self.ended[result.worker_id] = result.task_id, result.place
+    def heard(self, maker: int, place: bytes, ended: bool) -> None:
+        """The place after a task, or at the end of the stream."""
+        if not ended:
+            self.arrived[maker].append(place)
+        elif self.arrived[maker]:  # between its last batch and the end there is nothing
+            self.arrived[maker][-1] = place
         else:
-            self.arrived[result.task_id] = result.place
+            self.is_at(maker, place)
 
-    def passed(self, task_id: int, worker_id: int, yielded: bool) -> None:
+    def passed(self, task_id: int, maker: int) -> None:
         """A task's turn is over: its batch is handed to the caller, or its error raised."""
-        self.now = self.now._replace(turn=(task_id, worker_id, yielded, self.arrived.pop(task_id, None)))
+        self.page = self.page._replace(steps=self.page.steps + 1, last_worker=maker, task_id=task_id)
+        self.is_at(maker, self.arrived[maker].popleft())
 
-    def settle(self) -> None:
-        """The caller has it, and asks for more."""
-        self.now = self.settled()
-
-    def settled(self) -> Now:
-        steps, last_worker, before, tasks, turn = self.now
-        known, task_id = [*before], -1
-        if turn is not None:
-            task_id, last_worker, yielded, place = turn
-            steps += yielded
-            keys = () if self.draws.endless else (tasks[task_id],)
-            if place is not None:
-                known[last_worker] = Known(place)
-            elif known[last_worker].place is not None:
-                known[last_worker] = known[last_worker].after(keys, yielded)
-            tasks = {other: keys for other, keys in tasks.items() if other != task_id}
-        for worker_id, (at, place) in self.ended.items():  # it counts once all of the worker's batches are yielded
-            if at < task_id or self.finished or not self.in_order:
-                known[worker_id] = (Known(place) if place else known[worker_id])._replace(ended=True)
-        return Now(steps, last_worker, tuple(known), tasks)
-
-    def finish(self) -> None:
-        self.finished = True
-        self.now = self.settled()._replace(tasks={})
-
-    def halfway(self) -> bool:
-        iterator = self.iterator()
-        return self.left_halfway if iterator is None else iterator._halfway
+    def is_at(self, maker: int, place: Any) -> None:
+        places = self.page.places
+        self.page = self.page._replace(places=(*places[:maker], place, *places[maker + 1 :]))
 
     def state_dict(self) -> dict[str, Any]:
-        now = self.now if self.halfway() else self.settled()
-        sampler = self.draws.place()
-        ours = {
-            "iterable": self.draws.endless,
-            "batch_size": self.batch_size,
-            "steps": now.steps,
-            "last_worker": now.last_worker,
-            "in_flight": [*now.tasks.values(), *self.draws.pending],
-            "sampler": sampler.pop("minidl"),
+        page = self.page
+        main = {**self.draws.place(), "_IterableDataset_len_called": self.length_called, "_shared_seed": None}
+        in_flight = [keys for task_id, keys in self.draws.tasks.items() if task_id != page.task_id]
+        emit(STATE_TAKEN, self.epoch_id, value=page.steps, text=in_flight)
+        places = [pickle.loads(place) for place in page.places]
+        if self.num_workers:
+            main = {"_num_workers": self.num_workers, "_base_seed": self.base_seed, **main}
+            snapshot: dict[str, Any] = {"_snapshot_step": page.steps, "_last_yielded_worker_id": page.last_worker}
+            workers = {f"worker_{maker}": {"worker_id": maker, **place} for maker, place in enumerate(places)}
+            snapshot |= {"_main_snapshot": main, "_worker_snapshots": workers}
+            state = {"_snapshot": snapshot, "_steps_since_snapshot": 0}
+        else:
+            state = {**main, "_num_yielded": page.steps, **places[0]}
+        state["minidl"] = {
+            "kind": self.kind,
+            "steps": page.steps,
+            "last_worker": page.last_worker,
+            "in_flight": in_flight,
+            "told_after": self.draws.told[0],
+            "sum": self.draws.sum,
+            "begun_with": self.draws.begun_with,
             "random": self.draws.generators.read(),
         }
-        emit(STATE_TAKEN, self.epoch_id, value=now.steps, text=ours["in_flight"])
-        main = {**sampler, "_IterableDataset_len_called": self.length_called, "_shared_seed": None}
-        state = self._with_workers(now, main) if self.num_workers else self._without_workers(now, main)
-        ours["way"], ours["instead"] = state.pop("minidl", None), self.instead
-        state = copy.deepcopy({**state, "_iterator_finished": self.finished, "minidl": ours})
-        state["minidl"]["sum"] = sum_of(state)
-        return state
-
-    def _without_workers(self, now: Now, main: dict[str, Any]) -> dict[str, Any]:
-        assert self.source is not None
-        if self.source.tells and self.halfway():
-            name = type(self.source.dataset).__name__
-            raise RuntimeError(f"next() was interrupted: nothing tells where {name} was before the batch that is lost")
-        place = self.source.place() if self.source.tells else now.known[0].told()
-        return {**main, "_num_yielded": now.steps, **place}
-
-    def _with_workers(self, now: Now, main: dict[str, Any]) -> dict[str, Any]:
-        main = {"_num_workers": self.num_workers, "_base_seed": self.base_seed, **main}
-        snapshot = {"_snapshot_step": now.steps, "_last_yielded_worker_id": now.last_worker, "_main_snapshot": main}
-        places = {f"worker_{at}": {"worker_id": at, **known.told()} for at, known in enumerate(now.known)}
-        return {"_snapshot": {**snapshot, "_worker_snapshots": places}, "_steps_since_snapshot": 0}
+        return copy.deepcopy({**state, "_iterator_finished": self.finished, "_checksum": sum_of(state)})
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(NamedTuple):
     """What a state says."""
 
-    finished: bool  # the epoch is over: the next iterator begins another
-    num_workers: int
-    main: dict[str, Any]  # the sampler's place: see Draws.place
-    places: list[dict[str, Any] | None]  # of the dataset in each worker, or in main without workers
+    finished: bool  # the epoch is over: what comes is another one
+    main: dict[str, Any]  # what torchdata saves of main
+    page: Page
     ours: dict[str, Any]  # what only minidl knows
 
-    def now(self) -> Now:
-        known = []
-        for place in self.places:
-            told = place is not None and (place["fetcher_state"], place["dataset_state"]) != (None, None)
-            known.append(Known(pickle.dumps(place) if told else None))
-        return Now(self.ours["steps"], self.ours["last_worker"], tuple(known), {})
-
     def for_workers(self, num_workers: int, strict: bool) -> Saved:
-        """What of it so many workers can use. ValueError if nothing tells how they share it."""
-        if num_workers == self.num_workers:
+        """What of it so many workers can use. ValueError if it is of another number, and that matters."""
+        if num_workers == self.main["_num_workers"]:
             return self
-        if strict or self.ours["iterable"]:
-            raise OtherWorkers(
-                f"the state is of num_workers={self.num_workers}, and this loader has {num_workers}: only a map-style "
-                "dataset can go on with others, after load_state_dict(state, strict=False)"
-            )
-        ours = {**self.ours, "last_worker": num_workers - 1}
-        return replace(self, num_workers=num_workers, places=[None] * max(num_workers, 1), ours=ours)
+        if strict or self.ours["kind"]["iterable"]:
+            both = f"the state is of num_workers={self.main['_num_workers']}, and this loader has {num_workers}"
+            raise OtherWorkers(f"{both}: only a map-style dataset can go on with others, and only with strict=False")
+        return self._replace(page=Page(self.page.steps, num_workers - 1, (AT_ITS_START,) * max(num_workers, 1)))
 
 
 class OtherWorkers(ValueError, AssertionError):
@@ -194,36 +127,36 @@ class OtherWorkers(ValueError, AssertionError):
 
 def saved_of(state: Any, loader: Any) -> Saved:
     """Read a state. ValueError if it is damaged, or of another kind of loader."""
-    ours = state.get("minidl") if isinstance(state, dict) else None
-    if not isinstance(ours, dict):
+    if not isinstance(state, dict) or "minidl" not in state:
         raise ValueError('the state is not one of minidl.StatefulDataLoader: its entry "minidl" is missing')
-    if not isinstance(state.get("_iterator_finished"), bool) or ours.get("sum") != sum_of(state):
+    if not isinstance(state.get("_iterator_finished"), bool) or state.get("_checksum") != sum_of(state):
         raise ValueError("the state is damaged: its checksum does not fit what it says")
-    if ours["iterable"] != isinstance(loader.dataset, IterableDataset):
-        raise ValueError("the state is of another loader: one dataset is map-style, the other iterable")
-    if ours["batch_size"] != loader.batch_size:
-        raise ValueError(f"the state is of another loader: batch_size={ours['batch_size']}, not {loader.batch_size}")
     state = copy.deepcopy(state)
-    ours, snapshot = state["minidl"], state.get("_snapshot")
-    if snapshot is None:
-        places, main, num_workers = [ours["instead"] or {**state, "minidl": ours["way"]}], state, 0
+    ours = state["minidl"]
+    for name, own in kind_of(loader).items():
+        if ours["kind"][name] != own:
+            raise ValueError(f"the state is of another loader: {name} is {ours['kind'][name]} there, and {own} here")
+    if "_snapshot" in state:
+        main = state["_snapshot"]["_main_snapshot"]
+        places = state["_snapshot"]["_worker_snapshots"].values()
     else:
-        places, main = [*snapshot["_worker_snapshots"].values()], snapshot["_main_snapshot"]
-        num_workers = main["_num_workers"]
-    return Saved(state["_iterator_finished"], num_workers, {**main, "minidl": ours["sampler"]}, places, ours)
+        main = {**state, "_num_workers": 0}
+        places = [state]
+    told = "fetcher_state", "dataset_state", "again"
+    pickled = [pickle.dumps({name: place[name] for name in told}) for place in places]
+    page = Page(ours["steps"], ours["last_worker"], tuple(pickled))
+    return Saved(state["_iterator_finished"], main, page, ours)
+
+
+def kind_of(loader: Any) -> dict[str, Any]:
+    """What must be the same in a loader that loads the state."""
+    iterable = isinstance(loader.dataset, IterableDataset)
+    return {"iterable": iterable, "batch_size": loader.batch_size, "generators": len(Generators(loader).torchs)}
 
 
 def sum_of(state: dict[str, Any]) -> int:
     """A checksum of a state, the same after pickle and JSON. (accelerate writes `_iterator_finished` anew.)"""
-    ours = {name: value for name, value in state["minidl"].items() if name != "sum"}
-    return zlib.crc32(repr(plain({**state, "_iterator_finished": None, "minidl": ours})).encode())
-
-
-def plain(value: Any) -> Any:
-    """As JSON has it, in a fixed order. Of what JSON does not know, the type's name."""
-    if isinstance(value, dict):
-        named = {key if isinstance(key, str) else json.dumps(key, default=repr): value[key] for key in value}
-        return tuple((name, plain(named[name])) for name in sorted(named))  # never the same as a list
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
+    rest = {name: state[name] for name in state if name not in ("_iterator_finished", "_checksum")}
+    # As JSON has it, in a fixed order, which there is once all keys are text. Of what JSON doesn't know, the type.
+    text = json.dumps(rest, default=lambda value: type(value).__name__, skipkeys=True)
+    return zlib.crc32(json.dumps(json.loads(text), sort_keys=True).encode())

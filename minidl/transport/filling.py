@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import struct
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from minidl.events import SLOT_FILLED, SLOT_MADE, emit
-from minidl.transport.memory import ALIGNED, HEADER, LOOKED_AT, NO_SLOT, Place, address_of, aligned, lay_out
+from minidl.transport.memory import ALIGNED, LOOKED_AT, NO_SLOT, Place, address_of, aligned, lay_out
 from minidl.transport.pickling import Pickled, upon
 from minidl.world import Memory, World
 
@@ -136,27 +135,21 @@ class Packer:
         room = getattr(message, "room", None) or Room(self._world, NO_SLOT, None, self._make)
         taken = room.close()
         pickled = Pickled(message, self._reducers)
-        sizes = [size for _, size in pickled.spans]
-        if inline := sum(sizes) <= self._world.inline:
-            begins, nbytes = lay_out(pickled.spans, None, [])
-            region = np.empty(nbytes, dtype=np.uint8)
-        else:
-            begins, nbytes = lay_out(pickled.spans, room.memory, taken)
-            region = room.with_bytes(nbytes).bytes
-        base = address_of(region)
+        if sum(pickled.sizes) <= self._world.inline:
+            room.say_whether_looked_at()
+            begins = list(itertools.accumulate([0, *pickled.sizes]))[:-1]
+            leaves = [ctypes.string_at(address, size) for address, size in pickled.spans]
+            return [*pickled.pieces(begins, room.slot), *leaves], None
+        begins, nbytes = lay_out(pickled.spans, room.memory, taken)
+        base = address_of(room.with_bytes(nbytes).bytes)
         for begin, (address, size) in zip(begins, pickled.spans, strict=True):
             if address != base + begin:
                 ctypes.memmove(base + begin, address, size)
         room.say_whether_looked_at()
-        stream = pickled.stream.getbuffer()
-        table = [*begins, *sizes, *pickled.firsts]
-        spans = struct.pack(f"<{len(table)}Q", *table)
-        if inline:
-            return [HEADER.pack(room.slot, False, *pickled.counts, 0, len(stream)), spans, stream, region.data], None
         self._largest = max(self._largest, nbytes)
         emit(SLOT_FILLED, message.epoch_id, message.task_id, self._worker_id, value=nbytes)
         new = self._new_to_main(message, room) if room.is_new else None
-        return [HEADER.pack(room.slot, new is not None, *pickled.counts, nbytes, len(stream)), spans, stream], new
+        return pickled.pieces(begins, room.slot, nbytes, new is not None), new
 
     def _new_to_main(self, message: Any, room: Room) -> Memory | None:
         """Memory that main does not have. Last: had anything failed after this, main would never get it."""

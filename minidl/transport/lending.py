@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import struct
 import weakref
@@ -52,7 +51,6 @@ class Unpacker:
         self._back = world.mailbox()  # loans that are over, and slots that were granted and not used
         self._memories: dict[int, Memory] = {}
         self._pages = Pages(world)
-        self._large: list[Any] = []  # leaves of the last message
         self._recent: list[Loan] = []  # that have come back since pages went back
         world.before_fork(self)
 
@@ -75,8 +73,6 @@ class Unpacker:
         while self._back.qsize():
             back = self._back.get()
             slot = back.slot if isinstance(back, Loan) else back
-            if slot not in self._out or self._lent.get(slot, back) is not back:
-                continue  # it has come back before: an interrupted `unpack` was called again
             if isinstance(back, Loan):
                 emit(SLOT_FREE, back.epoch_id, back.task_id, self._worker_id, value=slot)
                 del self._lent[slot]
@@ -106,39 +102,31 @@ class Unpacker:
     # ---- batches
 
     def unpack(self, data: bytes, memory: Memory | None) -> Any:
-        """A message from its bytes, and from the memory that came with them. Called again with the same, after Ctrl-C,
-        it does the same again."""
+        """A message from its bytes, and from the memory that came with them."""
         slot, is_new, storages, buffers, nbytes, length = HEADER.unpack_from(data)
         table = struct.unpack_from(f"<{3 * storages + 2 * buffers}Q", data, HEADER.size)
-        begin = HEADER.size + 8 * len(table)
+        begin, count = HEADER.size + 8 * len(table), storages + buffers
+        stream, rest = memoryview(data)[begin : begin + length], begin + length
+        if not nbytes:
+            if slot != NO_SLOT:
+                self._back.put(slot)  # it was not needed
+            return Unpickler(stream, Region(np.frombuffer(data, np.uint8, offset=rest), table, count, math.inf)).load()
         if is_new and memory is None:  # the slot's old memory, if it has any, would show an old batch
-            raise OSError(errno.EMFILE, "a batch's memory could not be mapped")
-        if nbytes:
-            memory = self._memory_of(slot, memory)
-            owner = memory.bytes[:]  # all that is lent of the batch refers to this
-        else:
-            owner = np.frombuffer(data, np.uint8, offset=begin + length)
-        region = Region(owner, table, storages + buffers, self._world.lent if nbytes else math.inf)
-        message = Unpickler(memoryview(data)[begin : begin + length], region).load()
-        if nbytes:
-            emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
-        if slot == NO_SLOT or nbytes > KEPT:
-            self._large = [(leaf, memory, first, end) for leaf, first, end in region.leaves]
-        if slot != NO_SLOT and nbytes:
+            raise OSError("memory could not be mapped: too many files are open (`ulimit -n`), or too much is mapped")
+        memory = self._memory_of(slot, memory)
+        owner = memory.bytes[:]  # all that is lent of the batch refers to this
+        region = Region(owner, table, count, self._world.lent)
+        message = Unpickler(stream, region).load()
+        emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
+        if slot == NO_SLOT or nbytes > KEPT:  # the pages go with each leaf
+            for leaf, first, end in region.leaves:
+                self._pages.give_back_after(leaf(), memory, first, end)
+        if slot != NO_SLOT:
             loan = Loan(owner, self._back.put)
             loan.slot, loan.epoch_id, loan.task_id = slot, message.epoch_id, message.task_id
             loan.nbytes, loan.leaves = nbytes, region.leaves
-            self._lent[slot] = loan  # last: if unpickling is interrupted, nothing has been lent
-        elif slot != NO_SLOT:
-            self._back.put(slot)
+            self._lent[slot] = loan
         return message
-
-    def taken(self) -> None:
-        """The last message has been taken off its queue, and will not be unpacked again. The pages of its leaves go
-        with each, if they are very many, or memory of the batch's own."""
-        for leaf, memory, first, end in self._large:
-            self._pages.give_back_after(leaf(), memory, first, end)
-        self._large = []
 
     def _memory_of(self, slot: int, memory: Memory | None) -> Memory:
         """A batch's: that of its slot, or its own."""

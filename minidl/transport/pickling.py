@@ -16,6 +16,7 @@ import ctypes
 import functools
 import io
 import pickle
+import struct
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from minidl.transport.memory import ALIGNED, address_of
+from minidl.transport.memory import ALIGNED, HEADER, address_of
 
 # A number says which of these a tensor has: finding one by its name takes longer than building the tensor.
 DTYPES = [torch.float32, torch.int64, torch.uint8, torch.float64, torch.int32, torch.bool, torch.float16]
@@ -56,7 +57,14 @@ class Pickled(pickle.Pickler):
             self.spans.append((storage.data_ptr() + first, last - first))
         self._arrays = [np.asarray(buffer.raw()) for buffer in self._buffers]
         self.spans += [(address_of(array), array.nbytes) for array in self._arrays]
-        self.counts = len(self._storages), len(self._buffers)
+        self.sizes = [size for _, size in self.spans]
+
+    def pieces(self, begins: list[int], slot: int, nbytes: int = 0, is_new: bool = False) -> list[Any]:
+        """All but the memory, which lies in a slot if it has any bytes there: `nbytes`."""
+        stream = self.stream.getbuffer()
+        table = [*begins, *self.sizes, *self.firsts]
+        header = HEADER.pack(slot, is_new, len(self._storages), len(self._buffers), nbytes, len(stream))
+        return [header, struct.pack(f"<{len(table)}Q", *table), stream]
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, np.ndarray) and not (thing.flags.writeable and thing.dtype.isnative):
@@ -122,16 +130,12 @@ class Region:
     """
 
     def __init__(self, data: Any, table: Sequence[int], count: int, lent_from: float) -> None:
-        self._data, self._view = data, memoryview(data)
+        self._view, self._address = memoryview(data), address_of(data)
         self._begins, self._sizes, self._firsts = table[:count], table[count : 2 * count], table[2 * count :]
         self._lent_from = lent_from
         self._tensors: dict[int, torch.Tensor] = {}  # storage -> a tensor upon it
         # Of each that is lent: a weak reference to what all that lies there refers to, its first and its last byte.
         self.leaves: list[tuple[weakref.ref[Any], int, int]] = []
-
-    @functools.cached_property
-    def _address(self) -> int:
-        return address_of(self._data)
 
     def whole(self, number: int, code: int, shape: Sequence[int]) -> torch.Tensor:
         """The first tensor upon a storage, and it fills it: the usual case, and three times as quick as the other."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from minidl.world.real import RealWorld
+from minidl.world.real import context_of as context_of
+
 
 class Waitable(Protocol):
     """Something that a `Waiter` can wait for: a Reader, a Flag, the end of a process."""
@@ -79,25 +82,22 @@ class Waiter(Protocol):
     def close(self) -> None: ...
 
 
-class Process(Protocol):
-    """A child process. In the real world a `multiprocessing.Process`."""
-
-    pid: int | None
-    exitcode: int | None
-
-    def start(self) -> None: ...
-    def is_alive(self) -> bool: ...
-    def join(self, timeout: float | None = None) -> None: ...
-    def terminate(self) -> None: ...
-    def kill(self) -> None: ...
-
-
 class Thread(Protocol):
     """A thread of this process. In the real world a `threading.Thread`."""
 
     def start(self) -> None: ...
     def is_alive(self) -> bool: ...
     def join(self, timeout: float | None = None) -> None: ...
+
+
+class Process(Thread, Protocol):
+    """A child process. In the real world a `multiprocessing.Process`."""
+
+    pid: int | None
+    exitcode: int | None
+
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class Mailbox(Protocol):
@@ -155,9 +155,6 @@ class World(Protocol):
         """In a worker: ready once main has ended. A worker busy in native code or in a long fetch cannot notice
         that, so from this call on it is also ended by force, a second after main."""
 
-    def start_method(self) -> str:
-        """How processes start: fork, spawn or forkserver."""
-
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:
         """Call `look(frame)` on the main thread soon after any child ends; `frame` is where the main thread was
         interrupted. False: not installed, as only the main thread can do so. Asking twice is harmless."""
@@ -187,7 +184,6 @@ class World(Protocol):
     def pickle(self, message: Any) -> memoryview:
         """A message as bytes. Tensors travel as handles to shared memory, not as bytes."""
 
-    def unpickle(self, data: bytes) -> Any: ...
     def reducers(self) -> Any:
         """How `pickle` pickles what is no plain bytes: a pickler's dispatch_table."""
 
@@ -195,24 +191,11 @@ class World(Protocol):
         """A process killed between making a piece of shared memory and removing its name leaves the name, and with it
         the memory, until the machine restarts. Only for a process that has ended."""
 
-    def open_files_left(self, at_least: int) -> bool:
-        """Whether this process can still open `at_least` files."""
-
     def environment(self) -> Mapping[str, str]: ...
-    def cpu_count(self) -> int | None: ...
+    def cpu_count(self) -> int: ...
     def page_locked(self, nbytes: int) -> Any:
         """A writable buffer that the system will not swap out, released when it is dropped; None if the limit on
         locked memory forbids it."""
-
-
-def context_of(multiprocessing_context: Any) -> Any:
-    """The context that DataLoader's argument of this name stands for: a start method's name, a context or None.
-
-    ValueError: not a start method of this system. TypeError: neither a name nor a context.
-    """
-    from minidl.world.real import context_of
-
-    return context_of(multiprocessing_context)
 
 
 _installed: World | None = None
@@ -227,8 +210,4 @@ def use(world: World | None) -> World | None:
 
 def current(context: Any = None) -> World:
     """The world for a new iterator; `context` is a multiprocessing context, or None for the default one."""
-    if _installed is not None:
-        return _installed
-    from minidl.world.real import RealWorld
-
-    return RealWorld(context)
+    return _installed or RealWorld(context)

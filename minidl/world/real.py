@@ -34,7 +34,7 @@ from typing import Any
 import torch
 import torch.multiprocessing  # teaches ForkingPickler to send tensors through shared memory
 
-from minidl.world.real_memory import MappedMemory, SocketReader, SocketWriter, can_map_memory, is_ready, page_locked
+from minidl.world.real_memory import MappedMemory, SocketReader, SocketWriter, is_ready, page_locked
 
 READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
 REDUCERS = ForkingPickler(io.BytesIO()).dispatch_table  # all its picklers have this one
@@ -109,12 +109,12 @@ class Ending:
             os.close(self._pidfd)
 
 
-_forks_are_watched = False
-
-
 def _tell_of_fork() -> None:
     for thing in list(_before_fork):
         thing.before_fork()
+
+
+os.register_at_fork(before=_tell_of_fork)
 
 
 def _exit_after(parent: Ending) -> None:
@@ -133,7 +133,10 @@ def _unless_main_hung_up(kind: type[BaseException], error: BaseException, trace:
 
 
 def context_of(multiprocessing_context: Any) -> Any:
-    """See `minidl.world.context_of`. torch: torch.utils.data.DataLoader.multiprocessing_context"""
+    """The context that DataLoader's argument of this name stands for: a start method's name, a context or None.
+
+    ValueError: not a start method of this system. TypeError: neither a name nor a context.
+    torch: torch.utils.data.DataLoader.multiprocessing_context"""
     if isinstance(multiprocessing_context, str):
         methods = torch.multiprocessing.get_all_start_methods()
         if multiprocessing_context not in methods:
@@ -156,6 +159,12 @@ class RealWorld:
     inline = 1 << 15
     lent = 1 << 14
 
+    # These services are just what makes the object.
+    flag = PipeFlag
+    waiter = SelectorWaiter
+    mailbox = queue.SimpleQueue
+    page_locked = staticmethod(page_locked)
+
     def __init__(self, context: Any = None) -> None:
         self._context = torch.multiprocessing if context is None else context
 
@@ -176,16 +185,7 @@ class RealWorld:
         return MappedMemory(os.memfd_create("minidl"), nbytes)
 
     def can_send_memory(self) -> bool:
-        return can_map_memory()
-
-    def flag(self) -> PipeFlag:
-        return PipeFlag()
-
-    def waiter(self) -> SelectorWaiter:
-        return SelectorWaiter()
-
-    def mailbox(self) -> queue.SimpleQueue[Any]:
-        return queue.SimpleQueue()
+        return hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd")
 
     def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> threading.Thread:
         return threading.Thread(target=target, args=args, name=name, daemon=True)
@@ -212,10 +212,6 @@ class RealWorld:
         ending = Ending(process.pid, process.sentinel)
         self.thread(_exit_after, (ending,), "watchdog").start()
         return ending
-
-    def start_method(self) -> str:
-        # Asking must not settle it: a program may still call set_start_method.
-        return self._context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:
         if threading.current_thread() is not threading.main_thread():
@@ -245,10 +241,6 @@ class RealWorld:
             multiprocessing.util.Finalize(None, call, exitpriority=100)
 
     def before_fork(self, thing: Any) -> None:
-        global _forks_are_watched
-        if not _forks_are_watched:
-            os.register_at_fork(before=_tell_of_fork)
-            _forks_are_watched = True
         _before_fork.add(thing)
 
     def on_interrupt(self, note: Callable[[], None]) -> None:
@@ -284,9 +276,6 @@ class RealWorld:
         pickler.dump(message)
         return buffer.getbuffer()
 
-    def unpickle(self, data: bytes) -> Any:
-        return pickle.loads(data)
-
     def reducers(self) -> Any:
         return REDUCERS
 
@@ -295,23 +284,8 @@ class RealWorld:
             with contextlib.suppress(OSError):
                 os.unlink(path)
 
-    def open_files_left(self, at_least: int) -> bool:
-        opened: list[int] = []
-        try:
-            for _ in range(at_least):
-                opened.append(os.open(os.devnull, os.O_RDONLY))
-        except OSError:
-            return False
-        finally:
-            for fd in opened:
-                os.close(fd)
-        return True
-
     def environment(self) -> Mapping[str, str]:
         return os.environ
 
-    def cpu_count(self) -> int | None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-    def page_locked(self, nbytes: int) -> Any:
-        return page_locked(nbytes)
+    def cpu_count(self) -> int:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

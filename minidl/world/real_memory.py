@@ -18,6 +18,8 @@ LIBC = ctypes.CDLL(None)
 READ_SIZE = 1 << 16  # bytes
 # A program may have put SIGPIPE back to its default: then a write to a worker that is dead would end main, too.
 NO_SIGPIPE = getattr(socket, "MSG_NOSIGNAL", 0)
+TRUNCATED = int(socket.MSG_CTRUNC)  # as a number: an enum's `&` takes longer than the whole read
+FD = struct.Struct("i")
 ROOM = 1 << 16  # bytes; what a Unix socket has at least, as long as it is writable (on Linux: a quarter of it is taken)
 
 
@@ -91,11 +93,11 @@ class SocketReader(SocketEnd):
         self._memories: collections.deque[MappedMemory | None] = collections.deque()
 
     def read(self) -> bytes:
-        data, fds, flags, _ = socket.recv_fds(self._socket, READ_SIZE, 1)
-        if flags & socket.MSG_CTRUNC:  # this process has too many files open: the system has dropped it
+        data, beside, flags, _ = self._socket.recvmsg(READ_SIZE, socket.CMSG_SPACE(FD.size))
+        if flags & TRUNCATED:  # this process has too many files open: the system has dropped it
             self._memories.append(None)
-        for fd in fds:
-            self._memories.append(mapped(fd))
+        for _, _, fd in beside:
+            self._memories.append(mapped(*FD.unpack(fd)))
         return data
 
     def memory(self) -> MappedMemory | None:
@@ -119,13 +121,8 @@ class SocketWriter(SocketEnd):
         if memory is None:
             return self._socket.send(data, NO_SIGPIPE)
         with contextlib.closing(memory):
-            fds = struct.pack("i", memory.fileno())
-            return self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)], NO_SIGPIPE)
-
-
-def can_map_memory() -> bool:
-    """Linux can."""
-    return hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd")
+            fd = FD.pack(memory.fileno())
+            return self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fd)], NO_SIGPIPE)
 
 
 def page_locked(nbytes: int) -> mmap.mmap | None:

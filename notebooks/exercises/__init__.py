@@ -14,13 +14,11 @@ __all__ = ["check"]
 def check(number: str | int) -> Any:
     """Grade the answer to an exercise, and record whether it passed. A notebook shows the verdict, with the timeline of
     a failing run. ValueError: there is no such exercise."""
-    from notebooks.exercises import progress
-    from notebooks.exercises.answers import ANSWERS, provide
+    from notebooks.exercises import answers, progress, runner
     from notebooks.exercises.exercise import exercise
     from notebooks.exercises.feedback import VerdictInNotebook
-    from notebooks.exercises.grading import grade
 
     which = exercise(number)
-    verdict = grade(which, provide(which))
-    progress.note(ANSWERS, verdict)
+    verdict = runner.grade(which, answers.provide(which))
+    progress.note(answers.ANSWERS, verdict)
     return VerdictInNotebook(**vars(verdict))

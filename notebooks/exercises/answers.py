@@ -1,6 +1,6 @@
 """The learner's files: where they are, what they define, and what can be wrong before one is tried.
 
-answers/01_map_fetcher.py        a copy of the skeleton, made on first use; git ignores the folder
+answers/01_map_fetcher.py        a skeleton, made when it is first asked for; git ignores the folder
 """
 
 from __future__ import annotations
@@ -8,36 +8,29 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import os
 import re
-import shutil
 import sys
 import traceback
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from notebooks.exercises.exercise import FOLDER, Exercise, Finding, exercises, find
+from notebooks.exercises.exercise import ANSWERS, Exercise, find
 from notebooks.exercises.patching import replaced
-
-# Where the answers are; a teacher can point it at a learner's folder.
-ANSWERS = Path(os.environ.get("MINIDL_ANSWERS", FOLDER / "answers"))
+from notebooks.exercises.verdict import Finding
 
 
-def provide(exercise: Exercise, folder: Path = ANSWERS) -> Path:
-    """The learner's file; if there is none, a copy of the skeleton."""
-    path = folder / exercise.file
+def provide(exercise: Exercise, folder: Path | None = None) -> Path:
+    """The learner's file; if there is none, a skeleton."""
+    path = (ANSWERS if folder is None else folder) / exercise.file
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(exercise.skeleton, path)
+        from notebooks.exercises.skeleton import generate  # imports torch
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(generate(exercise), encoding="utf-8")
     return path
-
-
-def provide_all(folder: Path = ANSWERS) -> None:
-    for each in exercises().values():
-        provide(each, folder)
 
 
 class NotAttempted(Exception):
@@ -47,9 +40,9 @@ class NotAttempted(Exception):
 class Refused(Exception):
     """The answer cannot be tried."""
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.cause)
-        self.finding = finding
+    def __init__(self, mistake: str, path: Path, got: str, cause: str, expected: str = "a Python file") -> None:
+        super().__init__(cause)
+        self.finding = Finding(mistake, f"reading {path.name}", got, expected, cause)
 
 
 @dataclass
@@ -58,24 +51,17 @@ class Answer:
 
     exercise: Exercise
     path: Path
-    functions: dict[str, Any]  # reference -> the learner's
-    helpers: list[tuple[type, str, Any]]  # what else its classes define, for minidl's class of the same name
-    names: dict[str, Any]  # everything that the file defines
-
-    def function(self, name: str = "") -> Any:
-        """The learner's function whose reference ends with this name; the only one, without a name."""
-        found = [value for reference, value in self.functions.items() if reference.endswith(name)]
-        assert len(found) == 1, name
-        return found[0]
+    functions: dict[str, Any] = field(default_factory=dict)  # reference -> the learner's
+    helpers: list[tuple[type, str, Any]] = field(default_factory=list)  # what else its classes define, for minidl's
+    names: dict[str, Any] = field(default_factory=dict)  # everything that the file defines
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
         """minidl with the learner's functions."""
         with contextlib.ExitStack() as stack:
             for owner, name, helper in self.helpers:
-                if not hasattr(owner, name):  # it is there already if this is within another `at_work`
-                    setattr(owner, name, helper)
-                    stack.callback(delattr, owner, name)
+                setattr(owner, name, helper)
+                stack.callback(delattr, owner, name)
             for reference, function in self.functions.items():
                 owner, _, old = find(reference)
                 stack.enter_context(replaced(old, function, owner))
@@ -83,11 +69,15 @@ class Answer:
 
     def line_of(self, error: BaseException) -> int:
         """The line of the learner's file that an exception came from, here or in a worker; 0: none."""
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)
-        ]
-        told = re.findall(rf'File "{re.escape(str(self.path))}", line (\d+)', str(error))  # with a worker's error
-        return int((lines or told or [0])[-1] or 0)
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno or 0 for frame in frames if frame.filename == str(self.path)]
+        said = re.findall(rf'File "{re.escape(str(self.path))}", line (\d+)', str(error))  # with a worker's error
+        return int((lines or said or [0])[-1])
+
+    def is_origin(self, error: BaseException) -> bool:
+        """Whether an exception was raised by a line of the learner's file, not by something that it has called."""
+        frames = traceback.extract_tb(error.__traceback__)
+        return bool(frames) and frames[-1].filename == str(self.path)
 
     def raised(self, error: BaseException) -> str:
         """An exception in one line, with the line of the learner's file that it came from."""
@@ -102,64 +92,40 @@ def read(exercise: Exercise, path: Path) -> Answer:
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused("cannot be read", path, str(error), "Save it as text, in UTF-8.") from None
+        raise Refused("cannot be read", path, str(error), "Save it as text, in UTF-8.") from None
     try:
         tree = ast.parse(source, str(path))
     except SyntaxError as error:
         line = (error.text or "").strip()
         what = f"line {error.lineno}: {error.msg}" + (f"   {line}" if line else "")
-        raise _refused("syntax error", path, what, "Python cannot parse the file. Was it saved half way?") from None
+        raise Refused("syntax error", path, what, "Python cannot parse the file. Was it saved half way?") from None
     except ValueError as error:  # null bytes
-        raise _refused("syntax error", path, str(error), "Python cannot parse the file.") from None
-    _still_to_write(exercise, tree)
+        raise Refused("syntax error", path, str(error), "Python cannot parse the file.") from None
+    _still_to_write(exercise, tree, source)
     _without_inheritance(exercise, tree)
     _no_reference(exercise, tree, path)
-    _no_way_round(tree, path)
+    answer = Answer(exercise, path)
     module = types.ModuleType(f"answer_{exercise.id}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
     try:
         exec(compile(tree, str(path), "exec"), vars(module))
     except Exception as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        what = f"line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}"
-        raise _refused("does not load", path, what, "Importing the file raises.") from None
-    functions = {each: _function(module, each, path) for each in exercise.references}
-    return Answer(exercise, path, functions, list(_helpers(module, exercise, path)), vars(module))
+        what = f"line {answer.line_of(error) or '?'}: {type(error).__name__}: {error}"
+        raise Refused("does not load", path, what, "Importing the file raises.") from None
+    answer.names = vars(module)
+    answer.functions = {each: _function(module, each, path) for each in exercise.references}
+    answer.helpers = list(_helpers(module, exercise, path))
+    return answer
 
 
-def _helpers(module: types.ModuleType, exercise: Exercise, path: Path) -> Iterator[tuple[type, str, Any]]:
-    """Methods and attributes that the learner has added to a class of the skeleton. Refused if minidl's class has one
-    of that name: it would be replaced for all who use it."""
-    asked = {reference.rpartition(":")[2] for reference in exercise.references}
-    for owner in {find(reference)[0] for reference in exercise.references}:
-        if not isinstance(owner, type):
-            continue
-        for name, helper in vars(getattr(module, owner.__name__)).items():
-            if f"{owner.__name__}.{name}" not in asked and name in ("__init__", "__new__"):
-                cause = (
-                    f"Your methods are put into minidl's {owner.__name__}, which makes its fields itself. Make a "
-                    "field of your own where it is first needed, or give the class an attribute."
-                )
-                raise _refused("makes fields", path, f"{owner.__name__}.{name}", cause, "only methods of your own")
-            if f"{owner.__name__}.{name}" in asked or name.startswith("__"):
-                continue
-            if hasattr(owner, name):
-                cause = (
-                    f"minidl's {owner.__name__} has a `{name}` of its own, which the loader needs: choose another name."
-                )
-                raise _refused("name is taken", path, f"{owner.__name__}.{name}", cause, "a name of your own")
-            yield owner, name, helper
-
-
-def _refused(mistake: str, path: Path, got: str, cause: str, expected: str = "a Python file") -> Refused:
-    return Refused(Finding(mistake, f"reading {path.name}", got, expected, cause))
-
-
-def _still_to_write(exercise: Exercise, tree: ast.Module) -> None:
+def _still_to_write(exercise: Exercise, tree: ast.Module, source: str) -> None:
     """NotAttempted if a function, or a file without functions, is still as in the skeleton."""
-    if not exercise.references and ast.dump(tree) == ast.dump(ast.parse(exercise.skeleton.read_text(encoding="utf-8"))):
-        raise NotAttempted("all of it")
+    if not exercise.references:
+        from notebooks.exercises.skeleton import generate
+
+        if source == generate(exercise):
+            raise NotAttempted("all of it")
     names = {reference.rpartition(":")[2].rpartition(".")[2] for reference in exercise.references}
     empty = []
     for node in ast.walk(tree):
@@ -180,58 +146,25 @@ def _without_inheritance(exercise: Exercise, tree: ast.Module) -> None:
         if isinstance(node, ast.ClassDef) and node.name in owners:
             node.bases = [base for base in node.bases if ast.unparse(base).rpartition(".")[2] != node.name]
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for node in [each for each in tree.body if isinstance(each, ast.ImportFrom)]:
-        node.names = [each for each in node.names if each.name not in owners - used]
-        if not node.names:
-            tree.body.remove(node)
+    for statement in [each for each in tree.body if isinstance(each, ast.ImportFrom)]:
+        statement.names = [each for each in statement.names if each.name not in owners - used]
+        if not statement.names:
+            tree.body.remove(statement)
 
 
 def _no_reference(exercise: Exercise, tree: ast.Module, path: Path) -> None:
-    """Refused if the answer imports what it should implement."""
+    """Refused if the answer imports what it should implement: most likely by an editor that completes names."""
     own = {reference.rpartition(":")[2].rpartition(".")[2] for reference in exercise.references}
     owners = {reference.rpartition(":")[2].partition(".")[0] for reference in exercise.references}
-    module_names = {reference.partition(":")[0] for reference in exercise.references}
     for node in ast.walk(tree):
-        if not isinstance(node, (ast.ImportFrom, ast.Import, ast.Attribute)):
-            continue
         if isinstance(node, ast.ImportFrom):
-            taken = [each.name for each in node.names if each.name in {*own, *owners, *exercise.forbidden, "*"}]
-        elif isinstance(node, ast.Import):
-            taken = [each.name for each in node.names if each.name in {*module_names, "importlib"}]
+            taken = [each.name for each in node.names if each.name in own | owners | exercise.forbidden]
         else:
-            taken = [node.attr] if node.attr in {*owners, *exercise.forbidden} else []
-        if taken:
-            what = f"line {node.lineno}: {ast.unparse(node)}"
-            cause = f"`{taken[0]}` is, or leads to, the solution. Write it yourself."
-            raise _refused("imports the reference", path, what, cause, "an answer of your own")
-
-
-# What leads to the reference or the grader by another way. It keeps nobody out who wants to get in, which is the
-# examination's affair; but it says early, and in which line, what is not allowed.
-MODULES = {"builtins", "ctypes", "gc", "importlib", "inspect", "marshal", "notebooks", "pkgutil", "runpy", "tests"}
-NAMES = {"__builtins__", "__import__", "eval", "exec"}
-SIMULATED = "minidl.world.simulated"
-ATTRIBUTES = {"__closure__", "__code__", "__globals__", "__subclasses__", "_getframe", "f_back", "modules"}
-
-
-def _no_way_round(tree: ast.Module, path: Path) -> None:
-    """Refused if it looks for the reference, the grader, or the simulated world."""
-    for node in ast.walk(tree):
-        wholes: list[str] = []
-        if isinstance(node, ast.Import):
-            wholes = [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            wholes = [f"{node.module}.{each.name}" for each in node.names]
-        taken = [each for each in wholes if each.split(".")[0] in MODULES or each.startswith(SIMULATED)]
-        taken += [f"sys.{each[4:]}" for each in wholes if each.startswith("sys.") and each[4:] in ATTRIBUTES]
-        if isinstance(node, ast.Name) and node.id in NAMES:
-            taken.append(node.id)
-        if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
-            taken.append(node.attr)
+            taken = [node.attr] if isinstance(node, ast.Attribute) and node.attr in exercise.forbidden else []
         if taken:
             what = f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
-            cause = f"`{taken[0]}` leads to minidl's own code or to the grader: the exercise can be solved without."
-            raise _refused("goes round the exercise", path, what, cause, "an answer of your own")
+            cause = f"`{taken[0]}` is, or leads to, what you are asked to write. The exercise can be solved without it."
+            raise Refused("imports the reference", path, what, cause, "an answer of your own")
 
 
 def _function(module: types.ModuleType, reference: str, path: Path) -> Any:
@@ -244,28 +177,37 @@ def _function(module: types.ModuleType, reference: str, path: Path) -> Any:
     if not inspect.isfunction(there) and (callable(there) or hasattr(there, "__get__")):
         return there  # what a decorator has made, functools.singledispatchmethod, say: it shows when it is called
     if not inspect.isfunction(there):
-        raise _refused(
-            "function is missing",
-            path,
-            f"no function {dotted}",
-            f"Keep `{name}` where the skeleton has it.",
-            f"def {name}",
-        )
+        cause = f"Keep `{name}` where the skeleton has it."
+        raise Refused("function is missing", path, f"no function {dotted}", cause, f"def {name}")
     wanted, has = (list(inspect.signature(each).parameters) for each in (original, there))
     if wanted != has:
-        raise _refused(
-            "wrong signature",
-            path,
-            f"def {name}({', '.join(has)})",
-            "The loader calls the function with the skeleton's parameters: keep their names and their order.",
-            f"def {name}({', '.join(wanted)})",
-        )
+        cause = "The loader calls the function with the skeleton's parameters: keep their names and their order."
+        expected = f"def {name}({', '.join(wanted)})"
+        raise Refused("wrong signature", path, f"def {name}({', '.join(has)})", cause, expected)
     if inspect.isgeneratorfunction(there) and not inspect.isgeneratorfunction(original) and name != "__iter__":
-        raise _refused(
-            "is a generator",
-            path,
-            f"{name} has a yield",
-            "A function with a `yield` in it does not run when it is called.",
-            "a function",
-        )
+        cause = "A function with a `yield` in it does not run when it is called."
+        raise Refused("is a generator", path, f"{name} has a yield", cause, "a function")
     return there
+
+
+def _helpers(module: types.ModuleType, exercise: Exercise, path: Path) -> Iterator[tuple[type, str, Any]]:
+    """Methods and attributes that the learner has added to a class of the skeleton. Refused if minidl's class has one
+    of that name: it would be replaced for all that use it."""
+    asked = {reference.rpartition(":")[2] for reference in exercise.references}
+    for owner in {find(reference)[0] for reference in exercise.references}:
+        for name, helper in vars(getattr(module, owner.__name__)).items() if isinstance(owner, type) else ():
+            full = f"{owner.__name__}.{name}"
+            if full not in asked and name in ("__init__", "__new__"):
+                cause = (
+                    f"Your methods are put into minidl's {owner.__name__}, which makes its fields itself. Make a "
+                    "field of your own where it is first needed, or give the class an attribute."
+                )
+                raise Refused("makes fields", path, full, cause, "only methods of your own")
+            if full in asked or name.startswith("__"):
+                continue
+            if hasattr(owner, name):
+                cause = (
+                    f"minidl's {owner.__name__} has a `{name}` of its own, which the loader needs: choose another name."
+                )
+                raise Refused("name is taken", path, full, cause, "a name of your own")
+            yield owner, name, helper

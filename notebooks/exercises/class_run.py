@@ -1,117 +1,94 @@
-"""Grade the answers of a class, several at a time.
+"""Grade the answers of a class, several at a time: a table, and a summary to teach from.
 
-Every folder is read before the first answer runs, and each answer runs in a temporary folder that holds nothing but a
-copy of it: no answer can change another, or what the learners handed in.
+learner,passed,01,02,...,17,01 message,...
+ada,3,passed,passed,no transposition,...,"collate([(1, 2), (3, 4)]): [(1, 2), (3, 4)], not ..."
+
+Each answer is a copy in a temporary folder: nothing is written into what the learners handed in.
 """
 
 from __future__ import annotations
 
-import signal
+import csv
+import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
-from notebooks.exercises.exercise import Exercise, Finding, exercises
-from notebooks.exercises.family import Stopped
-from notebooks.exercises.grading import grade
-from notebooks.exercises.verdict import Status, Verdict
+from notebooks.exercises import runner
+from notebooks.exercises.exercise import Exercise, exercises
+from notebooks.exercises.feedback import in_one_line
+from notebooks.exercises.verdict import Finding, Status, Verdict
 
 OWN = Path("notebooks", "exercises", "answers")  # where a clone keeps its learner's answers
+NAMES = 8  # of learners that are listed for a mistake
+FIRST = 5  # mistakes at the top
+
+Verdicts = dict[str, dict[str, Verdict]]  # learner -> exercise -> verdict
 
 
-@dataclass
-class Learner:
-    """One who handed in a folder."""
-
-    name: str
-    files: dict[str, bytes]  # by exercise: "07"
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-
-
-def read_class(folders: list[Path]) -> list[Learner]:
-    """What each folder holds; of a clone that was handed in whole, the answers inside."""
-    learners = []
-    for folder in folders:
-        inside = folder / OWN if (folder / OWN).is_dir() else folder
-        files = {}
-        for each in exercises().values():
-            if (inside / each.file).is_file():
-                files[each.id] = (inside / each.file).read_bytes()
-        learners.append(Learner(_name(inside), files))
-    return learners
-
-
-def _name(folder: Path) -> str:
-    """The folder's name, or the clone's."""
-    path = folder.resolve()
-    return path.parents[2].name if path.parts[-3:] == OWN.parts else path.name
+def grade_class(folders: list[Path], jobs: int, say: Callable[[str], None], file: TextIO) -> Verdicts:
+    """Write one row per learner, in the order of the folders: how many passed; for each exercise "passed", "not
+    attempted" or the mistake; and for each in what words. Returns all verdicts."""
+    table = csv.writer(file)
+    table.writerow(["learner", "passed", *exercises(), *(f"{each} message" for each in exercises())])
+    found: Verdicts = {}
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        futures = {
+            folder: {number: pool.submit(_verdict, which, _inside(folder)) for number, which in exercises().items()}
+            for folder in folders
+        }
+        for folder, its in futures.items():
+            verdicts = found[folder.resolve().name] = {number: future.result() for number, future in its.items()}
+            passed = sum(each.passed for each in verdicts.values())
+            row = [folder.resolve().name, passed, *map(cell, verdicts.values()), *map(in_one_line, verdicts.values())]
+            table.writerow(row)
+            file.flush()
+            say(f"{row[0]}: {passed} passed")
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
 
 
-def grade_class(learners: list[Learner], jobs: int, progress: Callable[[str], None]) -> Generator[Learner, None, None]:
-    """Each learner in turn, with all verdicts. If the caller stops asking, or Ctrl-C or SIGTERM comes, the answers that
-    run are ended first."""
-    stop = threading.Event()
-    total, done = sum(len(each.files) for each in learners), 0
-
-    def one(learner: Learner, which: Exercise) -> None:
-        nonlocal done
-        verdict = _verdict(which, learner.files.get(which.id), stop)
-        learner.verdicts[which.id] = verdict
-        if which.id in learner.files:
-            done += 1  # threads may lose a count here; it is only shown
-            progress(f"[{done}/{total}] {learner.name}: {which.id} {cell(verdict)}")
-
-    with _ended_by_sigterm(), ThreadPoolExecutor(jobs) as pool:
-        futures: list[list[Future[None]]] = []
-        try:
-            futures += [[pool.submit(one, each, which) for which in exercises().values()] for each in learners]
-            for learner, its in zip(learners, futures, strict=True):
-                for future in its:
-                    future.result()
-                yield learner
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
+def _inside(folder: Path) -> Path:
+    """The answers in a folder; of a clone that was handed in whole, those inside."""
+    return folder / OWN if (folder / OWN).is_dir() else folder
 
 
-def _verdict(which: Exercise, text: bytes | None, stop: threading.Event) -> Verdict:
-    if text is None:
+def _verdict(which: Exercise, folder: Path) -> Verdict:
+    if not (folder / which.file).is_file():
         return Verdict(which.id, Status.NOT_ATTEMPTED)
-    with tempfile.TemporaryDirectory(prefix="answer-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder, which.file).absolute()
-        path.write_bytes(text)
+    with tempfile.TemporaryDirectory(prefix="answer-", ignore_cleanup_errors=True) as copies:
+        shutil.copyfile(folder / which.file, Path(copies, which.file))
         try:
-            return grade(which, path, Path(folder), stop)
-        except Stopped:
-            raise
-        except Exception as error:  # what it sent back cannot be read, say: the rest of the class is graded
+            return runner.grade(which, Path(copies, which.file))
+        except Exception as error:  # the rest of the class is graded
             finding = Finding("cannot be graded", which.file, repr(error), "a verdict", "Try it by itself.")
             return Verdict(which.id, Status.FAILED, finding)
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def cell(verdict: Verdict) -> str:
     """In a word or a few: "passed", "not attempted", or the mistake."""
-    failed = verdict.status is Status.FAILED and verdict.finding is not None
-    return verdict.finding.mistake if failed and verdict.finding else verdict.status.value
+    return verdict.finding.mistake if verdict.finding is not None else verdict.status.value
+
+
+def summary(found: Verdicts) -> Iterator[str]:
+    """Lines: the mistakes that are made most often, and those of each exercise, each with its causes."""
+    failed = [each for its in found.values() for each in its.values() if each.status is Status.FAILED]
+    yield f"{len(found)} learners; of their answers {len(failed)} fail"
+    for (number, mistake), times in Counter((each.exercise, cell(each)) for each in failed).most_common(FIRST):
+        yield f"  {times:3}  {number} {exercises()[number].title}: {mistake}"
+    for number, which in exercises().items():
+        made: dict[tuple[str, str], list[str]] = {}  # two may have the same short name, and other causes
+        for learner, its in found.items():
+            if (finding := its[number].finding) is not None:
+                made.setdefault((finding.mistake, finding.cause), []).append(learner)
+        if made:
+            yield f"\n{number} {which.title}"
+        for (mistake, cause), names in sorted(made.items(), key=lambda each: -len(each[1])):
+            more = f", and {len(names) - NAMES} more" if len(names) > NAMES else ""
+            yield f"  {len(names):3}  {mistake} ({', '.join(names[:NAMES])}{more})"
+            yield f"       {cause}"

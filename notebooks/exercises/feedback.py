@@ -1,11 +1,9 @@
-"""A verdict in words: for a terminal (rich), and for a notebook, from the same lines."""
+"""A verdict in words: for a terminal (rich), for a notebook and for pytest, from the same lines."""
 
 from __future__ import annotations
 
 import base64
 import html as escape
-import inspect
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,10 @@ from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.text import Text
 
-from minidl.world.simulated.schedule import parse
-from notebooks.exercises.exercise import Exercise, Finding, exercise, find
-from notebooks.exercises.verdict import PRINTED, Status, Verdict
+from notebooks.exercises.exercise import exercise
+from notebooks.exercises.verdict import Status, Verdict
 
-MOVES = 5  # of a schedule that are shown
-LOOKS = {Status.PASSED: "bold green", Status.FAILED: "bold red", Status.NOT_ATTEMPTED: "bold yellow"}
+COLOURS = {Status.PASSED: "green", Status.FAILED: "red", Status.NOT_ATTEMPTED: "yellow"}
 
 
 def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -36,36 +32,20 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "why", finding.cause
         for each in finding.seen:
             yield "", each
-        yield from _run(finding)
+        if finding.trace:
+            yield "run", f"python -m tracing step {short_path(finding.trace)} -o run.html"
+            if finding.schedule != "0":
+                yield "schedule", f"{finding.schedule}: not the usual one"
+        if finding.picture:
+            yield "timeline", short_path(finding.picture)
     if verdict.printed:
-        shown = verdict.printed[:PRINTED]
-        more = ["..."] if len(verdict.printed) > PRINTED else []
-        yield "printed", "\n".join([*shown, *more])
+        yield "printed", "\n".join(verdict.printed)
 
 
-def _run(finding: Finding) -> Iterator[tuple[str, str]]:
-    broken = finding.broken
-    if broken is None:
-        return
-    yield "rule", broken.rule if broken.sentence == finding.expected else f"{broken.rule}: {broken.sentence}"
-    if broken.breach.what != finding.got:
-        yield "broken", broken.breach.what
-    if broken.waits:
-        yield "waits", broken.waits
-    if broken.trace is not None:
-        yield "run", f"python -m tracing step {short_path(broken.trace)} -o run.html"
-        if broken.token != "0":
-            moves = [move.words for move in parse(broken.token).moves]
-            others = [f"and {len(moves) - MOVES} more"] if len(moves) > MOVES else []
-            yield "unusual", f"{'; '.join([*moves[:MOVES], *others])} (schedule {broken.token})"
-    if broken.picture is not None:
-        yield "timeline", short_path(broken.picture)
-
-
-def short_path(path: Path) -> str:
+def short_path(path: str | Path) -> str:
     """Relative to the current folder, if it is inside."""
     try:
-        return str(path.absolute().relative_to(Path.cwd()))
+        return str(Path(path).absolute().relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 
@@ -75,63 +55,58 @@ def title(verdict: Verdict) -> str:
     return f"{which.id} {which.title}: {verdict.status.value}"
 
 
+def plain(verdict: Verdict) -> str:
+    """As text."""
+    shown = [f"  {label:<9} {text}".replace("\n", "\n" + " " * 12) for label, text in lines(verdict)]
+    return "\n".join([title(verdict), *shown])
+
+
+def in_one_line(verdict: Verdict) -> str:
+    """What the learner is told, for a table."""
+    finding = verdict.finding
+    if finding is None:
+        return f"to write: {verdict.missing}" if verdict.missing else ""
+    return " ".join(f"{finding.call}: {finding.got}; expected: {finding.expected}. {finding.cause}".split())
+
+
 def show(verdict: Verdict, path: Path, console: Console) -> None:
     """Print it in a terminal; after a pass, with the reference beside the answer."""
-    console.print(Text(title(verdict), LOOKS[verdict.status]), Text(f"({verdict.seconds:.1f} s)", "dim"))
-    for what, text in lines(verdict):
+    console.print(Text(title(verdict), f"bold {COLOURS[verdict.status]}"), Text(f"({verdict.seconds:.1f} s)", "dim"))
+    for label, text in lines(verdict):
         first, *rest = text.splitlines() or [""]
-        console.print(Text(f"  {what:<9} ", "cyan"), Text(first), sep="", soft_wrap=True)
+        console.print(Text(f"  {label:<9} ", "cyan"), Text(first), sep="", soft_wrap=True)
         for line in rest:
             console.print(Text(" " * 12 + line), soft_wrap=True)
     if verdict.passed:
-        console.print(beside(exercise(verdict.exercise), path, console.width))
+        console.print(beside(verdict, path, console.width))
 
 
-def beside(which: Exercise, path: Path, width: int) -> Any:
+def beside(verdict: Verdict, path: Path, width: int) -> Any:
     """The learner's version, and minidl's."""
     own = path.read_text(encoding="utf-8").partition('"""\n\n')[2] or path.read_text(encoding="utf-8")
     half = (width - 2) // 2 if width >= 120 else width  # beside each other, or one below the other
     panels = [
         Panel(Syntax(text.strip(), "python", word_wrap=True, background_color="default"), title=name, width=half)
-        for name, text in (("yours", own), ("minidl's", reference(which)))
+        for name, text in (("yours", own), ("minidl's", verdict.reference))
     ]
     return Columns(panels) if half < width else Group(*panels)
 
 
-def reference(which: Exercise) -> str:
-    """The source of what the exercise asks for."""
-    if which.text is not None:
-        return which.text(True)
-    texts = []
-    for each in which.references:
-        function = find(each)[2]
-        name = each.partition(":")[0].replace(".", "/")
-        texts.append(f"# {name}.py\n{textwrap.dedent(inspect.getsource(function))}")
-    return "\n".join(texts)
-
-
-def html(verdict: Verdict) -> str:
-    """For a notebook: with the timeline of the failing run."""
-    colour = {Status.PASSED: "#137333", Status.FAILED: "#c02020", Status.NOT_ATTEMPTED: "#8a6d00"}[verdict.status]
-    parts = [f"<p style='color: {colour}; font-weight: bold'>{escape.escape(title(verdict))}</p>", "<table>"]
-    for what, text in lines(verdict):
-        shown = escape.escape(text)
-        parts.append(
-            f"<tr><td style='vertical-align: top'><b>{what}</b></td>"
-            f"<td style='text-align: left'><pre style='white-space: pre-wrap; margin: 0'>{shown}</pre></td></tr>"
-        )
-    parts.append("</table>")
-    broken = verdict.finding.broken if verdict.finding is not None else None
-    if broken is not None and broken.picture is not None and broken.picture.exists():
-        data = base64.b64encode(broken.picture.read_bytes()).decode()
-        parts.append(f"<img alt='timeline of the failing run' src='data:image/png;base64,{data}'>")
-    if verdict.passed:
-        parts.append(f"<p>minidl's version:</p><pre>{escape.escape(reference(exercise(verdict.exercise)))}</pre>")
-    return "\n".join(parts)
-
-
 class VerdictInNotebook(Verdict):
-    """A verdict as the last value of a notebook's cell."""
+    """A verdict as the last value of a notebook's cell: with the timeline of the failing run."""
 
     def _repr_html_(self) -> str:
-        return html(self)
+        style = f"color: {COLOURS[self.status]}; font-weight: bold"
+        parts = [f"<p style='{style}'>{escape.escape(title(self))}</p>", "<table>"]
+        for label, text in lines(self):
+            shown = f"<pre style='white-space: pre-wrap; margin: 0'>{escape.escape(text)}</pre>"
+            parts.append(
+                f"<tr><td style='vertical-align: top'><b>{label}</b></td><td style='text-align: left'>{shown}</td></tr>"
+            )
+        parts.append("</table>")
+        if self.finding is not None and self.finding.picture:
+            data = base64.b64encode(Path(self.finding.picture).read_bytes()).decode()
+            parts.append(f"<img alt='timeline of the failing run' src='data:image/png;base64,{data}'>")
+        if self.passed:
+            parts.append(f"<p>minidl's version:</p><pre>{escape.escape(self.reference)}</pre>")
+        return "\n".join(parts)

@@ -1,6 +1,6 @@
 """The file that a learner begins with, generated from the reference: signature and docstring stay, the body goes.
 
-    python -m notebooks.exercises.skeleton        rewrite all skeletons (a test compares them)
+    python -m notebooks.exercises.skeleton 07 no_buffer      print it with a known mistake in place of its gaps
 
 What a body uses from its module is imported at the top: these are the names the learner can use.
 """
@@ -16,23 +16,26 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from notebooks.exercises.exercise import Exercise, exercises, find
+from notebooks.exercises.exercise import Edit, Exercise, exercise, find, known
 
 WIDTH = 100
 TODO = "raise NotImplementedError"
+MADE = (
+    "Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own when you "
+    "first need it."
+)
 
 
-def generate(exercise: Exercise, solved: bool = False) -> str:
+def generate(which: Exercise, solved: bool = False) -> str:
     """The text of a skeleton; with the reference's bodies, if `solved`."""
-    if exercise.text is not None:
-        return f"{_head(exercise)}\n{exercise.text(solved)}"
+    if not which.references:
+        return f"{_head(which)}\n{_script(which.number, solved)}"
     show = _whole if solved else _emptied
-    functions = [find(each) for each in exercise.references]
+    functions = [find(each) for each in which.references]
     modules: dict[str, list[Any]] = {}
     for _, _, function in functions:
         modules.setdefault(function.__module__, []).append(function)
-    imports = _import_lines(modules)
-    parts = [_head(exercise), "from __future__ import annotations\n", imports]
+    parts = [_head(which), "from __future__ import annotations\n", _import_lines(modules)]
     owners: dict[Any, list[Any]] = {}
     for owner, _, function in functions:
         owners.setdefault(owner, []).append(function)
@@ -45,26 +48,72 @@ def generate(exercise: Exercise, solved: bool = False) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _head(exercise: Exercise) -> str:
-    paragraphs = [textwrap.fill(" ".join(each.split()), WIDTH) for each in exercise.task.strip().split("\n\n")]
-    width = max(map(len, exercise.legend), default=0)
+def _script(number: int, solved: bool) -> str:
+    """The two exercises that ask for no function."""
+    from notebooks.exercises import bugs, make_it_fast
+
+    return bugs.text(solved) if number == bugs.NUMBER else make_it_fast.text(solved)
+
+
+def reference(which: Exercise) -> str:
+    """The source of what the exercise asks for."""
+    if not which.references:
+        return _script(which.number, True)
+    return "\n".join(
+        f"# {each.partition(':')[0].replace('.', '/')}.py\n{_whole(find(each)[2])}" for each in which.references
+    )
+
+
+def edited(which: Exercise, edit: Edit) -> str:
+    """The text of a known wrong answer. Calls of `emit` are left out: no judge may need them."""
+    text = generate(which, solved=True)
+    for name, body in edit.bodies.items():
+        (function,) = (
+            each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.FunctionDef) and each.name == name
+        )
+        text = _replace(text, function.body, body)
+    head, quotes, code = text.partition('\n"""\n')
+    for old, new in edit.changes:
+        if code.count(old) != 1:
+            raise ValueError(f"exercise {which.id}, {edit.name}: {old!r} is there {code.count(old)} times in\n{code}")
+        code = code.replace(old, new)
+    return without_emit(head + quotes + code)
+
+
+def without_emit(text: str) -> str:
+    """The same with `pass` for each call of `emit`."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    calls = [node for node in calls if ast.unparse(node).startswith("emit(")]
+    for node in sorted(calls, key=lambda node: node.lineno, reverse=True):
+        text = _replace(text, [node], "pass")
+    return text
+
+
+def _replace(text: str, statements: list[Any], new: str) -> str:
+    """Other lines in place of those of these statements, indented like them."""
+    lines = text.splitlines()
+    first, last = statements[0], statements[-1]
+    indented = textwrap.indent(textwrap.dedent(new).strip(), " " * first.col_offset)
+    lines[first.lineno - 1 : last.end_lineno] = indented.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def _head(which: Exercise) -> str:
+    paragraphs = [textwrap.fill(" ".join(each.split()), WIDTH) for each in which.task.split("\n\n")]
+    width = max(map(len, which.legend), default=0)
     legend = [
         textwrap.fill(meaning, WIDTH, initial_indent=f"    {name:<{width}}  ", subsequent_indent=" " * (width + 6))
-        for name, meaning in exercise.legend.items()
+        for name, meaning in which.legend.items()
     ]
-    lines = [f'"""Exercise {exercise.number}: {exercise.title}.', "", "\n\n".join(paragraphs)]
+    lines = [f'"""Exercise {which.number}: {which.title}.', "", "\n\n".join(paragraphs)]
     if legend:
         lines += ["", "Legend", *legend]
-    if any("." in each.rpartition(":")[2] for each in exercise.references):
-        made = (
-            "Your methods, and helpers, are put into minidl's class. Its __init__ stays: make a field of your own "
-            "when you first need it."
-        )
-        lines += ["", *textwrap.wrap(made, WIDTH)]
+    if any("." in each.rpartition(":")[2] for each in which.references):
+        lines += ["", *textwrap.wrap(MADE, WIDTH)]
     lines += [
         "",
-        f"Check it with `python -m notebooks.exercises check {exercise.id}`; `hint {exercise.id}` helps.",
-        f"It goes with notebooks/{exercise.notebook}.",
+        f"Check it with `python -m notebooks.exercises check {which.id}`; `hint {which.id}` helps.",
+        f"It goes with notebooks/{which.notebook}.",
         '"""',
         "",
     ]
@@ -138,11 +187,5 @@ def _order(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[:1].isupper() else 2), name
 
 
-def main() -> None:
-    for each in exercises().values():
-        each.skeleton.write_text(generate(each), encoding="utf-8")
-        print(each.skeleton.name)
-
-
 if __name__ == "__main__":
-    main()
+    print(edited(exercise(sys.argv[1]), known(exercise(sys.argv[1]).id)[sys.argv[2]]), end="")

@@ -1,27 +1,33 @@
-"""All of the learner's answers at once: they take the place of minidl's functions, and together run the demo's load,
-which torch's loader then runs, too. One picture, one table; what is not answered comes from minidl, and is marked.
+"""The capstone: all of the learner's answers at once. They take the place of minidl's functions, and together run the
+demo's load; then torch's loader does the same. One table, one picture; what is not done yet comes from minidl.
 
-An answer is at work if it is marked as done, in progress.json. That costs nothing, and holds unless its file was
-changed since: `--check` grades all of them first. Whatever an answer does here, it does in a process of its own, which
-is ended with all that it has started if no batch comes for PATIENCE, or with Ctrl-C.
+An answer is at work if it is marked as done. Each load has a process of its own, which is ended with all that it has
+started if no batch comes for PATIENCE. It sends {"batches": 12} after each batch, {"done": ...} or {"failed": ...} at
+the end. Both draw the same random numbers, so the batches must be the same.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import multiprocessing
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from notebooks.exercises import progress, together_load
-from notebooks.exercises.keeper import ENDING
-from notebooks.exercises.together_load import FILES, NOT_HERE, Order, rewritten
+import numpy as np
+from rich.table import Table
 
+from notebooks.exercises import progress, runner
+from notebooks.exercises.exercise import exercise, exercises
+
+BATCH_SIZE, WORKERS, EPOCHS = 8, 2, 2
+SECONDS = 60.0  # after which the training stops wherever it is
 PATIENCE = 20.0  # seconds without a batch: a hang
+# Its functions are those of exercises 5 and 7 again, for loaders that are not in order: this one is.
+NOT_HERE = ("08",)
+WIDTH = 9.0  # inches, of the picture
 
 
 class Failed(Exception):
@@ -29,80 +35,69 @@ class Failed(Exception):
 
 
 @dataclass
-class Load:
-    """One of the two runs."""
+class Shown:
+    """What the two loads have given."""
 
-    trace: Path
-    digests: list[str] = field(default_factory=list)  # of each batch, in order
-    refused: dict[str, str] = field(default_factory=dict)  # exercise -> why its answer cannot be put to work
-    ran: dict[str, int] = field(default_factory=dict)  # reference -> in which processes it ran
+    table: Table
+    picture: Path
+    same: bool  # their batches
 
 
 def chosen(answers: Path) -> dict[str, str]:
     """{"07": path}: the answers that are put to work."""
     done = progress.done(answers)
-    return {each.id: str(answers / each.file) for each in rewritten() if each.id in done and each.id not in NOT_HERE}
+    some = [each for each in exercises().values() if each.references and each.id in done and each.id not in NOT_HERE]
+    return {each.id: str(answers / each.file) for each in some}
 
 
-def run_both(answers: Path, tell: Callable[[str], Any], files: int = FILES) -> tuple[Load, Load]:
+def run_both(answers: Path, say: Callable[[str], Any], files: int) -> Shown:
     """minidl's loader with the answers, then torch's. Raises Failed. The traces are in a folder beside the answers."""
     folder = answers / "together"
     folder.mkdir(parents=True, exist_ok=True)
-    ours = Order(chosen(answers), folder / "minidl.trace", False, files)
-    torchs = Order({}, folder / "torch.trace", True, files)
-    return run(ours, lambda text: tell(f"minidl's loader: {text}")), run(torchs, lambda text: tell(f"torch's: {text}"))
+    at_work = chosen(answers)
+    ours, refused = run(at_work, folder / "minidl.trace", False, files, say)
+    torchs, _ = run({}, folder / "torch.trace", True, files, say)
+    differ = [k for k, (one, other) in enumerate(zip(ours, torchs, strict=False)) if one != other]
+    same = ours == torchs
+    words = (
+        f"yes, all {len(ours)}"
+        if same
+        else f"no: they differ from batch {[*differ, min(len(ours), len(torchs))][0]} on"
+    )
+    yours = [number for number in at_work if number not in refused]
+    table = _table(folder, yours, refused, words)
+    title = f"Yours: {', '.join(yours) or 'nothing yet'}. The same batches as torch's: {words}."
+    _save_picture(folder, title)
+    return Shown(table, folder / "timelines.png", same)
 
 
-def run(order: Order, tell: Callable[[str], Any]) -> Load:
-    """Run the load in a process of its own. Raises Failed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["notebooks.exercises.preloaded", "torch._dynamo"])  # the optimiser imports that
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=together_load.start, args=(theirs, order))
-    process.start()
-    theirs.close()
+def run(
+    answers: dict[str, str], trace: Path, torchs: bool, files: int, say: Callable[[str], Any]
+) -> tuple[list[str], dict[str, str]]:
+    """Run a load in a process of its own: a digest of each batch, and why answers could not be put to work."""
+    name, printed = "torch's loader" if torchs else "minidl's loader", trace.with_suffix(".txt")
+    printed.unlink(missing_ok=True)
+    ours, process = runner.started(_work, answers, trace, torchs, files, printed)
+    say(f"{name}: starting")
     try:
-        done = _watch(ours, order, tell)
-    except TimeoutError:
-        _end(process)  # first: then its trace shows a run that was killed, which is judged as one that hung
-        raise Failed(f"No batch for {PATIENCE:.0f} s: stopped.{_why(order.directory)}") from None
+        while ours.poll(PATIENCE):
+            message = json.loads(ours.recv_bytes())
+            if "done" in message:
+                return message["done"], message["refused"]
+            if "failed" in message:
+                raise Failed(f"{message['failed']}{_last_lines(printed)}")
+            say(f"{name}: batch {message['batches']}")
+    except EOFError:
+        raise Failed(f"Its process has ended without a word.{_last_lines(printed)}") from None
     finally:
-        _end(process)
+        runner.end(process)
         ours.close()
-    return Load(order.directory, **done)
-
-
-def _end(process: Any) -> None:
-    process.terminate()  # the keeper ends all that was started, then itself
-    process.join(ENDING)
-    process.kill()
-    process.join()
-
-
-def _watch(connection: Any, order: Order, tell: Callable[[str], Any]) -> dict[str, Any]:
-    """What the load reports at its end. Raises Failed, or TimeoutError if no batch comes."""
-    begin = time.monotonic()
-    tell("starting")
-    while connection.poll(PATIENCE):
-        try:
-            message = json.loads(connection.recv_bytes())
-        except EOFError:
-            raise Failed(f"Its process has ended without a word.{_last_lines(order.printed)}") from None
-        if "done" in message:
-            done: dict[str, Any] = message["done"]
-            return done
-        if "failed" in message:
-            said = "\n".join(f"{number} {text}".strip() for number, text in message["failed"].items())
-            raise Failed(f"{said}{_last_lines(order.printed)}")
-        tell(f"batch {message['batches']} of {order.batches}, {time.monotonic() - begin:.0f} s")
-    raise TimeoutError
+    raise Failed(f"No batch for {PATIENCE:.0f} s: stopped.{_why(trace)}")
 
 
 def _last_lines(printed: Path, most: int = 8) -> str:
-    with contextlib.suppress(OSError):
-        lines = printed.read_text(encoding="utf-8", errors="replace").splitlines()[-most:]
-        return "".join(f"\n  {line[:160]}" for line in lines)
-    return ""
+    lines = printed.read_text(encoding="utf-8", errors="replace").splitlines()[-most:] if printed.exists() else []
+    return "".join(f"\n  {line[:160]}" for line in lines)
 
 
 def _why(trace: Path) -> str:
@@ -111,6 +106,149 @@ def _why(trace: Path) -> str:
     from tracing.analysis.hang.explain import explain
 
     with contextlib.suppress(Exception):  # a trace that just began, or that the answer has damaged
-        hang = explain(tracing.load(trace))
-        return f"\n{hang}" if hang is not None else ""
+        return f"\n{explain(tracing.load(trace)) or ''}"
     return ""
+
+
+# ---- in the load's process
+
+
+def _work(connection: Any, answers: dict[str, str], trace: Path, torchs: bool, files: int, printed: Path) -> None:
+    from notebooks.exercises.answers import Answer, NotAttempted, Refused, read
+
+    def send(**message: Any) -> None:
+        connection.send_bytes(json.dumps(message).encode())
+
+    runner.on_its_own(printed)
+    found: list[Answer] = []
+    refused = {}
+    for number, path in answers.items():
+        try:
+            found.append(read(exercise(number), Path(path)))
+        except NotAttempted:
+            refused[number] = "not written"
+        except Refused as reason:
+            refused[number] = reason.finding.mistake
+    try:
+        with contextlib.ExitStack() as stack:
+            for each in found:
+                stack.enter_context(each.at_work())
+            digests = _recorded(trace, torchs, files, lambda batches: send(batches=batches))
+    except BaseException as error:  # SystemExit of the learner's code, too
+        lines = [f"{each.exercise.id} {each.raised(error)}" for each in found if each.line_of(error)]
+        send(failed="\n".join(lines) or f"raised {type(error).__name__}: {error}")
+        return
+    send(done=digests, refused=refused)
+
+
+def _recorded(trace: Path, torchs: bool, files: int, beat: Callable[[int], None]) -> list[str]:
+    """Train, and record it."""
+    import tracing
+
+    with tracing.record(trace):
+        return _train(torchs, files, beat)  # the loader is gone when it returns: its end is recorded, too
+
+
+def _train(torchs: bool, files: int, beat: Callable[[int], None]) -> list[str]:
+    """A digest of each batch, in order."""
+    import torch
+    import torch.utils.data
+
+    import minidl
+    import tracing
+    from tracing.cli.demo_training import SourceFiles, Training, find_sources, train
+
+    paths = find_sources()
+    paths = paths[:: max(1, len(paths) // files)][:files]
+    for path in paths:
+        path.read_bytes()  # into the system's cache: neither loader finds it colder than the other
+    package: Any = torch.utils.data if torchs else minidl
+    data = SourceFiles(paths)
+    sampler = package.DistributedSampler(data, num_replicas=1, rank=0)
+    options: dict[str, Any] = {"sampler": sampler, "num_workers": WORKERS, "persistent_workers": True}
+    pins = hasattr(torch, "accelerator") and torch.accelerator.is_available()
+    loader = package.DataLoader(data, BATCH_SIZE, pin_memory=pins, **options)
+    loader = tracing.attach(loader) if torchs else loader
+    digests: list[str] = []
+
+    class Noted:
+        """The loader; a digest of each of its batches is kept."""
+
+        epoch = 0
+
+        def __iter__(self) -> Any:
+            sampler.set_epoch(self.epoch)
+            self.epoch += 1
+            for batch in loader:
+                parts = [
+                    f"{name} {tuple(each.shape)}".encode() + each.numpy().tobytes() for name, each in batch.items()
+                ]
+                digests.append(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
+                yield batch
+
+    noted: Any = Noted()
+    beat(0)
+    for training in train(noted, Training(EPOCHS), SECONDS):
+        beat(len(training.losses))
+    return digests
+
+
+# ---- what is shown
+
+
+def _table(folder: Path, yours: list[str], refused: dict[str, str], same: str) -> Table:
+    """Whose functions were at work, and how fast both loads were."""
+    import tracing
+    from tracing.analysis.measure.measures import measure
+    from tracing.analysis.report.verdicts import judge
+    from tracing.trace.thread_activity import MainTime
+    from tracing.trace.words import duration
+
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("exercise", "its functions", "whose"):
+        found.add_column(name, overflow="fold", min_width=15)
+    for each in exercises().values():
+        if each.references:
+            functions = ", ".join(reference.rpartition(":")[2].rpartition(".")[2] for reference in each.references)
+            why = refused.get(each.id, "not in this load" if each.id in NOT_HERE else "")
+            whose = "yours" if each.id in yours else f"minidl's{f' ({why})' * bool(why)}"
+            found.add_row(
+                f"{each.id} {each.name.replace('_', ' ')}", functions, whose, style="" if whose == "yours" else "dim"
+            )
+    found.add_section()
+    found.add_row("", f"minidl's loader, {len(yours)} exercises yours", "torch's loader", style="bold")
+    columns, times = [], (MainTime.STARTUP, MainTime.WAITING, MainTime.TRAINING)
+    for name in ("minidl", "torch"):
+        measures = measure(tracing.load(folder / f"{name}.trace"))[0]
+        batches = int((measures.tasks["yielded"] >= 0).sum())
+        spent = {f"main: {time.name.lower()}": duration(measures.spent[time]) for time in times}
+        rate = f"{batches * 1e9 / measures.total:.1f}"
+        columns.append({"batches a second": rate, **spent, "verdict": judge(measures).verdict.value})
+    for name in columns[0]:
+        found.add_row(name, columns[0][name], columns[1][name])
+    found.add_row("same batches", same)
+    return found
+
+
+def _save_picture(folder: Path, title: str) -> None:
+    """Both timelines, one above the other: as wide, and from 0 to the same second."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.image import imsave
+
+    import tracing
+
+    def pixels(figure: Any) -> np.ndarray:
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        return np.asarray(canvas.buffer_rgba())
+
+    traces = {name: tracing.load(folder / f"{name}.trace") for name in ("minidl", "torch")}
+    end = max(trace.duration for trace in traces.values()) / 1e9
+    parts = []
+    for name, trace in traces.items():
+        words = f"{title}\n\nminidl's loader" if name == "minidl" else "torch's loader"
+        heading = Figure(figsize=(WIDTH, 0.3 + 0.18 * words.count("\n")), dpi=200)
+        heading.text(0.01, 0.5, words, size=8, weight="bold", va="center", wrap=True)
+        parts += [pixels(heading), pixels(tracing.timeline(trace, start=0.0, end=end, follow=False, width=WIDTH))]
+    imsave(folder / "timelines.png", np.vstack(parts))

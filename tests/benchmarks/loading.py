@@ -41,19 +41,20 @@ class Cell:
     name: str
     batch_size: int
     sample: Any
-    goal: float  # slots with two workers, as a multiple of torch's speed
+    goal: float  # with two workers, as a multiple of torch's speed
+    of_limit: float = 0  # the goal with two workers, as a share of the speed in limit.py
 
 
 ROW = torch.arange(10, dtype=torch.float32)
-SMALLEST = Cell("1 row of 10 floats", 1, ROW, 10)
+SMALLEST = Cell("1 row of 10 floats", 1, ROW, 10, 0.3)
 CELLS = (
     SMALLEST,
-    Cell("8 rows of 10 floats", 8, ROW, 10),
+    Cell("8 rows of 10 floats", 8, ROW, 10, 0.3),
     Cell("4 samples of 100 leaves", 4, {f"leaf {n}": ROW for n in range(100)}, 40),
-    Cell("32 images of 3×64×64", 32, torch.zeros(3, 64, 64), 6),
-    Cell("32 images of 3×224×224", 32, torch.zeros(3, 224, 224), 4),
+    Cell("32 images of 3×64×64", 32, torch.zeros(3, 64, 64), 6, 0.5),
+    Cell("32 images of 3×224×224", 32, torch.zeros(3, 224, 224), 4, 0.9),
 )
-WORKERS = (0, 1, 2)
+WORKERS = (0, 1, 2, 4)
 
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -72,19 +73,10 @@ def place_worker(worker_id: int) -> None:
         os.sched_setaffinity(0, {CORES[1 + worker_id % (len(CORES) - 1)]})
 
 
-class Slots:
-    """In the place of a package: minidl with slots. (minidl itself is measured with torch's transport.)"""
-
-    DataLoader = minidl.DataLoader
-
-
 def open_loader(package: Any, cell: Cell, num_workers: int) -> Iterator[Any]:
-    """A new iterator over a loader of `package`: torch.utils.data, minidl with torch's transport, or Slots."""
-    options = {torch.utils.data: {}, minidl: {"transport": "torch"}, Slots: {"transport": "slots"}}[package]
+    """A new iterator over a loader of `package`: torch.utils.data or minidl."""
     dataset = MadeAlready(cell.sample)
-    return iter(
-        package.DataLoader(dataset, cell.batch_size, num_workers=num_workers, worker_init_fn=place_worker, **options)
-    )
+    return iter(package.DataLoader(dataset, cell.batch_size, num_workers=num_workers, worker_init_fn=place_worker))
 
 
 def seconds_per_batch(package: Any, cell: Cell, num_workers: int, batches: int, held: int = 0) -> float:
@@ -116,23 +108,23 @@ def batches_within(seconds: float, package: Any, cell: Cell, num_workers: int) -
     return max(8, batches)
 
 
-def compare_throughput(cell: Cell, num_workers: int, seconds: float, turns: int, ours: Any = minidl) -> Comparison:
-    """Seconds a batch, torch first, `ours` second. Each takes about `seconds` in a turn."""
-    batches = [batches_within(seconds, package, cell, num_workers) for package in (torch.utils.data, ours)]
+def compare_throughput(cell: Cell, num_workers: int, seconds: float, turns: int) -> Comparison:
+    """Seconds a batch, torch first, minidl second. Each takes about `seconds` in a turn."""
+    batches = [batches_within(seconds, package, cell, num_workers) for package in (torch.utils.data, minidl)]
     measure = partial(seconds_per_batch, cell=cell, num_workers=num_workers)
     first = partial(measure, torch.utils.data, batches=batches[0])
-    return in_turns(first, partial(measure, ours, batches=batches[1]), turns)
+    return in_turns(first, partial(measure, minidl, batches=batches[1]), turns)
 
 
 def seconds_kept(cell: Cell, held: int, seconds: float, turns: int) -> float:
     """Seconds a batch without workers, while the last `held` batches are kept: the median of `turns`."""
-    batches = batches_within(seconds, Slots, cell, 0)
-    return median(seconds_per_batch(Slots, cell, 0, batches, held) for _ in range(turns))
+    batches = batches_within(seconds, minidl, cell, 0)
+    return median(seconds_per_batch(minidl, cell, 0, batches, held) for _ in range(turns))
 
 
-def compare_first_batch(num_workers: int, turns: int, cell: Cell = SMALLEST, ours: Any = minidl) -> Comparison:
-    """Seconds to the first batch, torch first, `ours` second."""
+def compare_first_batch(num_workers: int, turns: int, cell: Cell = SMALLEST) -> Comparison:
+    """Seconds to the first batch, torch first, minidl second."""
     measure = partial(seconds_to_first_batch, cell=cell, num_workers=num_workers)
-    measure(ours)  # imports what both import on first use
+    measure(minidl)  # imports what both import on first use
     measure(torch.utils.data)
-    return in_turns(partial(measure, torch.utils.data), partial(measure, ours), turns)
+    return in_turns(partial(measure, torch.utils.data), partial(measure, minidl), turns)

@@ -1,9 +1,10 @@
-"""What it costs that a loader can be stopped in the middle and go on: the snapshot after every batch, `state_dict()`,
-and torchdata's StatefulDataLoader beside it."""
+"""What it costs that a loader can be stopped in the middle and go on: minidl's StatefulDataLoader beside the plain one
+and beside torchdata's; and a call of `state_dict()`."""
 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -11,60 +12,46 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-import torch.utils.data
-import torchdata.stateful_dataloader as torchdata
+import torchdata.stateful_dataloader
 
 import minidl
 from tests.benchmarks.loading import CELLS, SKIPPED, Cell, MadeAlready, place_worker
 from tests.benchmarks.table import Table, ratio, verdict
 from tests.benchmarks.turns import Comparison, in_turns
 
-SELDOM = 1000  # batches from one snapshot to the next
-MADE_OF = "a batch", "samples", "workers"
+# What it stands beside, and how many times as fast it should be.
+OTHERS: dict[str, tuple[Any, float]] = {
+    "the plain loader": (minidl.DataLoader, 0.95),
+    "torchdata's": (torchdata.stateful_dataloader.StatefulDataLoader, 3.0),
+}
 
 
-class Augmented(MadeAlready):
-    """Each sample draws a random number from torch's generator, as augmentation does: its state changes."""
-
-    def __getitem__(self, key: int) -> Any:
-        torch.rand(())
-        return self.sample
+def open_loader(kind: Any, cell: Cell, num_workers: int) -> Any:
+    return kind(MadeAlready(cell.sample), cell.batch_size, num_workers=num_workers, worker_init_fn=place_worker)
 
 
-DATASETS: dict[str, Callable[[Any], Any]] = {"the same": MadeAlready, "random": Augmented}
-
-
-def open_loader(package: Any, dataset: Any, cell: Cell, num_workers: int, every: int) -> Any:
-    """A new loader of minidl or torchdata with a snapshot after `every` batches."""
-    options = {"num_workers": num_workers, "worker_init_fn": place_worker, "snapshot_every_n_steps": every}
-    return package.StatefulDataLoader(dataset, cell.batch_size, **options)
-
-
-def seconds_per_batch(package: Any, dataset: Any, cell: Cell, num_workers: int, every: int, batches: int) -> float:
+def seconds_per_batch(kind: Any, cell: Cell, num_workers: int, batches: int) -> float:
     """The mean over `batches` batches of a loader in full swing."""
-    iterator = iter(open_loader(package, dataset, cell, num_workers, every))
-    for _ in islice(iterator, SKIPPED):
-        pass
+    iterator = iter(open_loader(kind, cell, num_workers))
+    deque(islice(iterator, SKIPPED), maxlen=0)
     begin = perf_counter()
-    for _ in islice(iterator, batches):
-        pass
+    deque(islice(iterator, batches), maxlen=0)
     return (perf_counter() - begin) / batches
 
 
-def compare(other: Any, every: int, kind: str, cell: Cell, workers: int, seconds: float, turns: int) -> Comparison:
-    """Seconds a batch: the other's loader with a snapshot after `every` batches, then minidl's with one after each.
-    Each takes about `seconds` in a turn."""
-    dataset = DATASETS[kind](cell.sample)
+def compare(other: Any, cell: Cell, workers: int, seconds: float, turns: int) -> Comparison:
+    """Seconds a batch: the other's loader first, minidl's StatefulDataLoader second. Each takes about `seconds` in a
+    turn."""
     sides = []
-    for package, steps in ((other, every), (minidl, 1)):
-        measure = partial(seconds_per_batch, package, dataset, cell, workers, steps)
+    for kind in (other, minidl.StatefulDataLoader):
+        measure = partial(seconds_per_batch, kind, cell, workers)
         sides.append(partial(measure, batches=max(SKIPPED, int(seconds / measure(batches=20 * SKIPPED)))))
     return in_turns(*sides, turns)
 
 
 def seconds_in_state_dict(cell: Cell, num_workers: int, calls: int) -> list[float]:
-    """Of each call, in the middle of an epoch, while the workers make batches with random numbers in them."""
-    loader = open_loader(minidl, Augmented(cell.sample), cell, num_workers, 1)
+    """Of each call, in the middle of an epoch, while the workers make batches."""
+    loader = open_loader(minidl.StatefulDataLoader, cell, num_workers)
     taken = []
     for _ in islice(loader, calls):
         begin = perf_counter()
@@ -74,22 +61,20 @@ def seconds_in_state_dict(cell: Cell, num_workers: int, calls: int) -> list[floa
 
 
 def tables(seconds: float, turns: int, calls: int, progress: Callable[[str], None]) -> Iterator[Table]:
-    for other, every, words, goal, cells, kinds in (
-        (minidl, SELDOM, f"minidl, after {SELDOM:,}", 0.95, [*CELLS[:2], CELLS[3]], DATASETS),
-        (torchdata, 1, "torchdata, after each", 3.0, CELLS[:2], ["the same"]),
-    ):
-        rates = f"{words}, batches/s", "minidl, after each, batches/s"
-        table = Table(f"A snapshot after each batch, beside {words}", (*MADE_OF, *rates, "ratio", "quartiles", "goal"))
-        for cell, kind, workers in itertools.product(cells, kinds, (0, 1, 2, 4)):
-            progress(f"snapshots: {cell.name}, {kind}, {workers} workers")
-            taken = compare(other, every, kind, cell, workers, seconds, turns)
+    made_of = "a batch", "workers"
+    for words, (other, goal) in OTHERS.items():
+        rates = f"{words}, batches/s", "StatefulDataLoader, batches/s"
+        table = Table(f"`minidl.StatefulDataLoader` beside {words}", (*made_of, *rates, "ratio", "quartiles", "goal"))
+        for cell, workers in itertools.product([*CELLS[:2], CELLS[3]], (0, 1, 2)):
+            progress(f"stopping, beside {words}: {cell.name}, {workers} workers")
+            taken = compare(other, cell, workers, seconds, turns)
             rates = f"{1 / taken.median_first:,.0f}", f"{1 / taken.median_second:,.0f}"
-            table.rows.append((cell.name, kind, str(workers), *rates, *ratio(taken, goal)))
+            table.rows.append((cell.name, str(workers), *rates, *ratio(taken, goal)))
         yield table
-    table = Table("`state_dict()` in the middle of an epoch", (*MADE_OF, "median, ms", "worst, ms", "goal, at most"))
+    table = Table("`state_dict()` in the middle of an epoch", (*made_of, "median, ms", "worst, ms", "goal, at most"))
     for workers in (0, 1, 4):
         progress(f"state_dict(), {workers} workers")
         times = [1e3 * seconds for seconds in seconds_in_state_dict(CELLS[1], workers, calls)]
         judged = verdict(median(times), 1, at_most=True)
-        table.rows.append((CELLS[1].name, "random", str(workers), f"{median(times):.2f}", f"{max(times):.2f}", judged))
+        table.rows.append((CELLS[1].name, str(workers), f"{median(times):.2f}", f"{max(times):.2f}", judged))
     yield table

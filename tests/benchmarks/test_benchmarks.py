@@ -67,15 +67,14 @@ def test_a_comparison_measures_both(workers: int) -> None:
     assert min(loading.compare_first_batch(1, turns=1).second) > 0
 
 
-@pytest.mark.parametrize("other", [minidl, stopping.torchdata], ids=["minidl", "torchdata"])
-@pytest.mark.parametrize("kind", stopping.DATASETS)
-def test_snapshots_are_compared(other: ModuleType, kind: str) -> None:
-    taken = stopping.compare(other, 1, kind, loading.SMALLEST, workers=1, seconds=0.001, turns=1)
+@pytest.mark.parametrize("words", stopping.OTHERS)
+def test_loaders_that_can_be_stopped_are_compared(words: str) -> None:
+    taken = stopping.compare(stopping.OTHERS[words][0], loading.SMALLEST, workers=1, seconds=0.001, turns=1)
     assert min(taken.first + taken.second) > 0
 
 
 def test_states_are_taken_in_the_middle_of_an_epoch() -> None:
-    loader = stopping.open_loader(minidl, stopping.Augmented(loading.ROW), loading.SMALLEST, 1, 1)
+    loader = stopping.open_loader(minidl.StatefulDataLoader, loading.SMALLEST, 1)
     iterator = iter(loader)
     states = [(next(iterator), loader.state_dict())[1] for _ in range(3)]
     assert [state["_snapshot"]["_snapshot_step"] for state in states] == [1, 2, 3]

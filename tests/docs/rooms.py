@@ -1,20 +1,15 @@
-"""The rooms of tracing/ in docs/architecture.md: a picture of a trace on its way through them, and a table of the
-modules in each, with the first sentences of their docstrings. `make docs`, or
+"""The rooms of tracing/ in docs/architecture.md: a picture of a trace on its way through them. `make docs`, or
 
-python -m tests.docs.rooms docs
+python -m tests.docs.rooms docs/pictures/tracing.svg
 """
 
 from __future__ import annotations
 
-import ast
-import re
 import sys
 from pathlib import Path
 
-from tests.benchmarks.table import between_markers
 from tests.docs.drawing import FAINT, SQUARE, TUBE, Point, arrow, box, floor, picture, rectangle, text
 
-ROOT = Path(__file__).parents[2]
 HEIGHT = 756
 COLOURS = {"recording": "#e6ecf6", "trace": "#e4efe4", "analysis": "#f6e9e6", "views": "#efe8f5", "cli": "#eeeeee"}
 FILES = "a directory; each process writes a pair of files of its own, which outlive it"
@@ -145,31 +140,6 @@ def flow(begin: Point, end: Point, what: str) -> list[str]:
 # ---- the tables
 
 
-def rewritten(page: str) -> str:
-    """The page, with the table of each room made anew."""
-    for name in BOXES:
-        page = between_markers(page, table(ROOT / "tracing" / name), name)
-    return page
-
-
-def table(folder: Path) -> str:
-    """Every module of a room; first those that are in none of its folders."""
-    modules = (path for path in folder.rglob("*.py") if path.name != "__init__.py")
-    rows = ["| module | what it is |", "|---|---|"]
-    for path in sorted(modules, key=lambda path: (path.parent != folder, path)):
-        name = path.relative_to(folder)
-        rows.append(f"| [`{name}`](../tracing/{folder.name}/{name}) | {first_sentence(path)} |")
-    return "\n".join(rows)
-
-
-def first_sentence(path: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    paragraph = " ".join(docstring.partition("\n\n")[0].split())
-    return re.split(r"(?<=[.?])(?: |$)", paragraph)[0].rstrip(".:")
-
-
 if __name__ == "__main__":
-    docs = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
-    (docs / "pictures/tracing.svg").write_text(draw(), encoding="utf-8")
-    page = docs / "architecture.md"
-    page.write_text(rewritten(page.read_text(encoding="utf-8")), encoding="utf-8")
+    page = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures/tracing.svg")
+    page.write_text(draw(), encoding="utf-8")

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from notebooks.exercises import bugs
-from notebooks.exercises.catalogue.bug_evidence import EVIDENCE
-from notebooks.exercises.catalogue.e15_name_the_bug import grade
-from notebooks.exercises.protocol import Run
+from notebooks.exercises.evidence import AGAINST, Run
 
 
-def test_each_name_has_evidence():
-    assert sorted(EVIDENCE) == bugs.NAMES
-
-
-@pytest.mark.parametrize("letter", bugs.TRACES)
-def test_every_name_but_one_is_contradicted(letter):
-    run = Run(bugs.outcome(letter))
-    assert [name for name in bugs.NAMES if not EVIDENCE[name].against(run)] == [bugs.TRACES[letter]]
-
-
-@pytest.mark.parametrize("letter", bugs.TRACES)
-def test_the_answer_to_a_wrong_name_does_not_give_away_the_right_one(letter, tmp_path):
-    for wrong in set(bugs.NAMES) - {bugs.TRACES[letter]}:
-        answers = {**dict.fromkeys(bugs.TRACES, ""), letter: wrong}
-        finding = grade(SimpleNamespace(names={"ANSWERS": answers}, path=tmp_path / "15_name_the_bug.py"))
-        assert finding.mistake == f"trace {letter}: not {wrong}"
-        assert bugs.TRACES[letter] not in repr(finding)
+@pytest.mark.parametrize("letter", bugs.BUGS)
+def test_every_name_but_one_is_contradicted_and_the_right_one_is_not_given_away(letter, tmp_path):
+    run, right = Run(bugs.outcome(letter)), bugs.BUGS[letter].name
+    assert [name for name in bugs.NAMES if not AGAINST[name](run)] == [right]
+    for wrong in set(bugs.NAMES) - {right}:
+        finding = bugs.against(letter, wrong, tmp_path)
+        assert finding.mistake == f"trace {letter}: not {wrong}" and finding.got
+        assert right not in repr(finding)
 
 
 def test_events_are_numbered_as_in_the_trace_that_is_written(tmp_path):
@@ -54,10 +41,10 @@ def test_a_trace_does_not_contain_its_name(tmp_path):
     for letter in ("d", "e"):
         bugs.write(letter, tmp_path)
         text = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.suffix != ".png" and path.is_file())
-        assert bugs.TRACES[letter].encode() not in text
+        assert bugs.BUGS[letter].name.encode() not in text
 
 
-@pytest.mark.parametrize("letter", bugs.TRACES)
+@pytest.mark.parametrize("letter", bugs.BUGS)
 def test_picture_and_report_of_a_trace_say_the_same(letter, tmp_path):
     """How many batches in what time, of how much; and that a worker was killed."""
     import tracing

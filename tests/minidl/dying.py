@@ -69,13 +69,6 @@ class Stream(minidl.IterableDataset):
                 yield torch.tensor(key)
 
 
-class Large(Keys):
-    """Each sample is a megabyte that goes through the pipe itself: it holds 64 KiB."""
-
-    def __getitem__(self, key: int) -> Any:
-        return key, b"." * (1 << 20)
-
-
 class Stuck(Keys):
     """Fetching key `at` takes for ever; the file `begun` shows that it has begun."""
 
@@ -94,11 +87,6 @@ def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:
     """With two forked workers and batches of two, where `options` do not differ."""
     usual = {"batch_size": 2, "num_workers": 2, "multiprocessing_context": "fork"}
     return minidl.DataLoader(dataset, **{**usual, **options})
-
-
-def as_they_are(samples: list[Any]) -> list[Any]:
-    """A collate_fn: no tensors, so no shared memory."""
-    return samples
 
 
 def batches(length: int) -> list[list[int]]:
@@ -142,6 +130,17 @@ def in_a_thread(run: Callable[[], Any]) -> Any:
     thread.join(LIMIT)
     assert returned and not thread.is_alive()
     return returned[0]
+
+
+def in_a_fork(run: Callable[[], Any]) -> None:
+    """In a child that this process forks; it must raise nothing there."""
+    if not (pid := os.fork()):
+        try:
+            run()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """What comes out of a loader when the batches, the errors, the keys or the moment are unusual.
 
-Pinned batches, slow ones, interrupted waits, what cannot be pickled, what is large, errors of odd types. Where torch
+Slow batches, what cannot be pickled, errors of odd types. Where torch
 does the same, both run and are compared.
 """
 
@@ -9,21 +9,17 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
-import os
-import signal
 import threading
-from collections import namedtuple
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
 import minidl
 from minidl import events
-from tests.minidl.dying import Large, loader_of, wait_until, workers
-from tests.minidl.observing import alike, attempt, comparable, describe_error, emitted, recorder, steps
+from tests.minidl.dying import loader_of, workers
+from tests.minidl.observing import alike, attempt, describe_error, emitted, steps
 from tests.minidl.programs import TORCH, BadStream, Dropout, Faulty, Squares, keep
 from tests.minidl.samples import Unspeakable, raising
 
@@ -35,12 +31,6 @@ FORK = multiprocessing.get_context("fork")
 
 # ---- pin_memory="host"
 
-Pair = namedtuple("Pair", ["first", "second"])
-
-
-def as_pair(samples: Any) -> Any:
-    return Pair(torch.tensor(samples), {"text": "abc", "list": [torch.zeros(0), samples], "none": None})
-
 
 class OutOfMemory:
     def __init__(self, samples: Any) -> None:
@@ -48,14 +38,6 @@ class OutOfMemory:
 
     def pin_memory(self) -> Any:
         raise MemoryError("nothing left to pin")
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("collate_fn", [None, as_pair, keep], ids=["default", "namedtuple", "list"])
-def test_batches_pinned_on_the_host_are_the_same(workers: int, collate_fn: Any) -> None:
-    options: dict[str, Any] = {"batch_size": 3, "num_workers": workers, "collate_fn": collate_fn}
-    pinned = list(minidl.DataLoader(list(range(7)), pin_memory="host", **options))
-    assert comparable(pinned) == comparable(list(TORCH.DataLoader(list(range(7)), **options)))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -108,23 +90,6 @@ def test_a_timeout_loses_nothing(package: ModuleType, pin_memory: Any) -> Any:
     return shown
 
 
-def test_batches_that_arrive_early_wait_for_their_turn() -> None:
-    """Worker 0 cannot finish task 0 before main has put worker 1's two batches away."""
-    dataset = Gate(closed_from=0, closed_until=1)
-    stored = []
-
-    def open_the_gate(kind: int, epoch_id: int, task: int, *rest: object) -> None:
-        if kind == events.STORED:
-            stored.append(task)
-            if stored == [1, 3]:
-                dataset.opened.set()
-
-    loader = minidl.DataLoader(dataset, None, num_workers=2, multiprocessing_context="fork")
-    with recorder(open_the_gate):
-        assert list(loader) == list(range(6))
-    assert stored[:2] == [1, 3]
-
-
 @BOTH
 def test_without_order_main_does_not_wait_for_a_slow_worker(loaders: ModuleType) -> None:
     """Worker 0 holds key 0 until all others are there: they all come from worker 1."""
@@ -146,29 +111,6 @@ def test_a_sampler_that_raises_half_way_loses_no_batch(in_order: bool) -> None:
     shown = steps(minidl.DataLoader(list(range(20)), sampler=Dropout(20), **options))
     assert ("error", ValueError, "out of keys") in shown
     assert sorted(int(step[1][1]) for step in shown if step[0] == "value") == list(range(10))
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_while_next_waits_loses_no_batch(workers: int) -> None:
-    """Ctrl-C reaches main while it waits for a batch: next() raises KeyboardInterrupt, and no batch is lost."""
-    dataset = Gate()
-    loader = minidl.DataLoader(dataset, None, num_workers=workers, multiprocessing_context="fork")
-    iterator = iter(loader)
-    seen = [next(iterator), next(iterator)]
-
-    def interrupt() -> None:
-        wait_until(lambda: iterator._data_queue._waiting)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            next(iterator)
-    finally:
-        dataset.opened.set()
-        thread.join()
-    assert [*seen, *iterator] == list(range(6))
 
 
 # ---- odd things to send
@@ -274,34 +216,6 @@ def test_a_batch_that_is_lost_without_words_is_missed_for_ever() -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"could not be unpickled \(Unspeakable\)"):
             next(iterator)
-
-
-class Added(Squares):
-    def __getitems__(self, keys: list[int]) -> list[int]:
-        return [len(keys), sum(keys)]
-
-
-def test_keys_larger_than_a_pipe_arrive() -> None:
-    """Several times what a pipe holds."""
-    keys = [list(range(start, start + 60_000)) for start in range(4)]
-    loader = minidl.DataLoader(Added(), batch_sampler=keys, num_workers=2, collate_fn=keep)
-    assert list(loader) == [[60_000, sum(task)] for task in keys]
-
-
-def test_batches_larger_than_a_pipe_arrive() -> None:
-    """Several MB, which travel through the pipe itself."""
-    samples = [Large(8)[key] for key in range(8)]
-    assert list(loader_of(Large(8), batch_size=4, collate_fn=keep)) == [samples[:4], samples[4:]]
-
-
-def with_many_leaves(samples: Any) -> Any:
-    return {"tensors": [torch.full((2,), i) for i in range(200)], "numbers": list(range(100_000)), "of": samples}
-
-
-def test_a_batch_of_many_leaves_arrives_whole() -> None:
-    for batch in minidl.DataLoader([0, 1, 2], num_workers=1, collate_fn=with_many_leaves, prefetch_factor=1):
-        assert [int(tensor[1]) for tensor in batch["tensors"]] == list(range(200))
-        assert batch["numbers"] == list(range(100_000))
 
 
 def test_an_error_says_where_it_was_raised() -> None:

@@ -6,46 +6,41 @@ and batches of two: worker w makes the batches w, w + 2, ...; key 9 is in task 4
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import functools
 import gc
 import os
+import random
 import re
 import signal
-import struct
 import sys
-import termios
 import threading
 import time
-import weakref
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
-import minidl
 from minidl.events import Kind
 from minidl.world.real import RealWorld
 from tests.minidl.dying import (
     LIMIT,
     Keys,
-    Large,
     Stream,
-    as_they_are,
     batches,
     follow,
     in_a_thread,
     loader_of,
     no_names_left,
     open_files,
-    take_all,
     taken,
     wait_until,
     way,
     workers,
 )
-from tests.minidl.observing import emitted
+from tests.minidl.observing import emitted, recorder
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -170,20 +165,6 @@ def test_a_death_is_raised_in_a_thread_that_has_no_signal_handler(kind: str, pin
     assert "killed by signal: Killed." in text and again == [([], text)] * 2
 
 
-def test_next_notices_a_death_that_no_handler_saw() -> None:
-    """Batches wait in the pipe, whole, but a thread's next() after the death raises, not only the last one: those
-    after them would be missing."""
-
-    def train() -> tuple[list[Any], str]:
-        iterator = iter(loader_of(Keys(40)))
-        wait_until(lambda: unread(iterator, 1))
-        kill(workers()[1])
-        return taken(iterator)
-
-    seen, text = in_a_thread(train)
-    assert not seen and "killed by signal: Killed." in text
-
-
 def test_a_worker_killed_while_main_joins_it_keeps_its_exit_code() -> None:
     """Main is in multiprocessing's own waitpid: the handler must not raise before the exit code is noted."""
     iterator = iter(loader_of(Keys(40)))
@@ -203,63 +184,6 @@ def test_a_worker_killed_while_main_joins_it_keeps_its_exit_code() -> None:
         next(iterator)
 
 
-def test_a_death_during_a_finalizer_is_raised_at_the_next_step() -> None:
-    """What is raised there is swallowed: it must wait for the next next()."""
-    iterator = iter(loader_of(Keys(40)))
-
-    class Finalized:
-        def __del__(self) -> None:
-            kill(workers()[0])  # the test fails if this prints "Exception ignored"
-
-    Finalized()
-    with killed():
-        next(iterator)
-
-
-def unread(iterator: Any, worker_id: int) -> int:
-    """Bytes in a worker's result pipe."""
-    channels = iterator._worker_result_queue._channels
-    fd = next(channel.reader.fileno() for channel in channels if channel.worker_id == worker_id)
-    return struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0"))[0]
-
-
-@persistent_or_not
-def test_main_does_not_wait_for_the_rest_of_a_dead_workers_message(persistent: bool) -> None:
-    """The pipe holds the beginning of a message, and cannot hold more of it: its rest never comes."""
-    iterator = iter(loader_of(Large(40), collate_fn=as_they_are, persistent_workers=persistent))
-    wait_until(lambda: unread(iterator, 0))
-    with pytest.raises(RuntimeError, match=r"worker 0\. It was working on, or about to begin, task 0, keys \[0, 1\]"):
-        kill(workers()[0])
-        next(iterator)
-    with killed():
-        next(iterator)
-
-
-def test_after_a_second_death_the_first_error_is_raised_again() -> None:
-    iterator = iter(loader_of(Keys(40)))
-    with pytest.raises(RuntimeError) as caught:
-        kill(workers()[0])
-        next(iterator)
-    kill(workers()[0])  # the handler raises once: the error is known
-    assert taken(iterator) == ([], str(caught.value))
-
-
-def test_a_worker_that_was_told_to_stop_may_end() -> None:
-    """An exhausted worker ends while the others go on: no error, not from the signal handler either."""
-
-    class Uneven(minidl.IterableDataset):
-        def __iter__(self) -> Any:
-            return iter(range(2 if minidl.get_worker_info().id == 0 else 12))
-
-    iterator = iter(loader_of(Uneven()))
-    exhausted = workers()[0]
-    first = [next(iterator) for _ in range(2)]
-    while exhausted.is_alive():  # main stops it when it learns that its stream has ended
-        first.append(next(iterator))
-        exhausted.join(0.1)
-    assert len(first) + len(list(iterator)) == 7
-
-
 @pinned_or_not
 @each_kind
 def test_after_a_death_a_new_epoch_has_new_workers(kind: str, pin_memory: Any) -> None:
@@ -271,53 +195,6 @@ def test_after_a_death_a_new_epoch_has_new_workers(kind: str, pin_memory: Any) -
         next(iterator)
     assert [taken(iter(loader)) for _ in range(2)] == [(batches(40), "")] * 2
     assert pids.isdisjoint(worker.pid for worker in workers())
-
-
-@pinned_or_not
-@each_kind
-def test_a_death_between_two_epochs_is_raised_by_the_second(kind: str, pin_memory: Any) -> None:
-    """In a thread, where no handler tells: the resume handshake must not wait for an answer of the dead."""
-
-    def train() -> tuple[list[Any], str]:
-        loader = loader_of(KINDS[kind](8), persistent_workers=True, pin_memory=pin_memory)
-        assert len(list(loader)) == 4
-        kill(workers()[0])
-        with pytest.raises(RuntimeError, match=r"killed by signal: Killed\.(.|\n)*It had no task\."):
-            iter(loader)
-        return taken(iter(loader))
-
-    assert in_a_thread(train) == (batches(8), "")
-
-
-HOLDER: list[Any] = []
-
-
-class Dropper(minidl.Dataset):
-    """In a worker: drops the iterator that it inherited by fork, and returns whether that is gone."""
-
-    def __init__(self, inherited: weakref.ref[Any]) -> None:
-        self.inherited = inherited
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, key: int) -> bool:
-        HOLDER.clear()
-        gc.collect()
-        return self.inherited() is None
-
-
-@persistent_or_not
-def test_an_inherited_iterator_is_dropped_in_silence(persistent: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    loader = loader_of(Keys(40), persistent_workers=persistent)
-    HOLDER.append(iter(loader))
-    del loader
-    first = next(HOLDER[0]).tolist()
-    dropped = list(loader_of(Dropper(weakref.ref(HOLDER[0]))))
-    assert [batch.tolist() for batch in dropped] == [[True, True], [True, True]]
-    seen = [first]
-    assert take_all(HOLDER.pop(), seen) == "" and seen == batches(40)  # here it is as it was
-    assert capfd.readouterr().err == ""
 
 
 def test_a_death_then_its_lost_tasks_then_the_error_are_emitted() -> None:
@@ -362,3 +239,90 @@ def test_deaths_leave_no_file_open() -> None:
         assert taken(iter(loader_of(kind(40, "SIGKILL", at=9), pin_memory="host")))[1] != ""
     gc.collect()
     wait_until(lambda: open_files() <= before, LIMIT)
+
+
+# ---- kills at random moments of main's. `KILLS=1000` in the environment: more of them
+
+KEYS = 24
+KILLS = int(os.environ.get("KILLS", "50"))
+ALL = batches(KEYS)
+
+
+def run(loader: Any, epochs: int) -> str:
+    """Iterate to the end, or to an error: its text, or "" for none."""
+    for _ in range(epochs):
+        try:
+            iterator = iter(loader)
+        except RuntimeError as error:  # it died while the others were started, or resumed
+            return str(error)
+        seen, text = taken(iterator)
+        if text:
+            assert seen == ALL[: len(seen)], "out of order before the error"
+            assert taken(iterator) == ([], text), "not sticky"
+            return text
+        assert seen == ALL, "silently missing"
+    return ""
+
+
+class Killer:
+    """Kills one worker at a random moment: at main's n-th event, or after some milliseconds."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.random, self.main = draw, os.getpid()
+        self.pids: list[int] = []  # of the workers started so far
+        self.once = threading.Lock()  # taken for good by the first who kills
+        self.countdown = draw.choice([0, draw.randrange(1, 400)])
+        self.timer = threading.Timer(draw.uniform(0.0, 0.12), self.kill)
+        if not self.countdown:
+            self.timer.start()
+
+    def __call__(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, *_: object) -> None:
+        """As a recorder: sees main's events, its feeders' and its pin thread's."""
+        if os.getpid() == self.main:
+            if kind == Kind.WORKER_STARTED:
+                self.pids.append(value)
+            self.countdown -= 1
+            if self.countdown == 0:
+                self.kill()
+
+    def end(self) -> None:
+        self.timer.cancel()
+        if self.timer.is_alive():
+            self.timer.join()
+
+    def kill(self) -> None:
+        living = [pid for pid in self.pids if psutil.pid_exists(pid)]
+        if living and self.once.acquire(blocking=False):
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(self.random.choice(living), signal.SIGKILL)
+
+
+def one_kill(seed: int) -> str:
+    """One run: the error's text, or ""."""
+    killer = Killer(random.Random(seed))
+    kind, persistent, pin_memory = (Keys, Stream)[seed % 2], seed // 2 % 2 == 1, (False, "host")[seed // 4 % 2]
+    loader = loader_of(kind(KEYS), num_workers=3, pin_memory=pin_memory, persistent_workers=persistent)
+    try:
+        with recorder(killer):
+            text = run(loader, 2)
+            killer.end()
+            del loader  # and the persistent workers: no death is left to raise
+    except RuntimeError as error:  # killed after the last epoch: the handler raises wherever main is
+        text = str(error)
+    finally:
+        killer.end()
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1.5 * KILLS)
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
+def test_random_kills_lose_nothing_in_silence() -> None:
+    """How soon they are noticed, the benchmark measures."""
+    kills, seed = 0, 0
+    while kills < KILLS:  # a kill may come when everything is over; that is no fault
+        text = one_kill(seed)
+        assert not text or "is killed by signal: Killed." in text, f"seed {seed}: {text}"
+        assert not workers(), f"seed {seed}"
+        kills += bool(text)
+        seed += 1

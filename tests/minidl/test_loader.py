@@ -22,7 +22,6 @@ import torch
 import minidl
 from minidl.queues import Consumer, Producer
 from tests.ids import plain
-from tests.minidl.dying import in_a_thread, workers
 from tests.minidl.observing import alike, attempt, comparable, in_both, neutral, seed_all, steps
 from tests.minidl.programs import TORCH, Noise, ShortMinidlStream, Squares, TorchStream, keep
 
@@ -289,25 +288,6 @@ def test_names_that_other_code_reaches_into_are_torchs(pin_memory: Any) -> None:
 # ---- iterators, several and again
 
 
-@BOTH
-def test_persistent_workers_stay(loaders: ModuleType) -> None:
-    loader = loaders.DataLoader(list(range(8)), 2, num_workers=2, persistent_workers=True)
-    first = iter(loader)
-    started = workers()
-    assert comparable(list(first)) == comparable(list(loader))
-    assert iter(loader) is first
-    assert workers() == started
-
-
-@BOTH
-def test_without_persistent_workers_each_epoch_has_its_own(loaders: ModuleType) -> None:
-    loader = loaders.DataLoader([1, 2, 3], num_workers=1)
-    first, second = iter(loader), iter(loader)
-    assert first is not second
-    assert len(workers()) == 2
-    assert loader._iterator is None
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @alike
 def test_two_iterators_at_once_draw_what_torchs_draw(package: ModuleType, workers: int) -> Any:
@@ -327,16 +307,14 @@ def test_epochs_left_early_leave_nothing_to_the_next(options: dict[str, Any]) ->
 
 
 class Nested(Squares):
-    """Each sample is a whole pass over a loader of `loaders`, made by the worker or inherited."""
+    """Each sample is a whole pass over a loader of `loaders`, made by the worker."""
 
-    def __init__(self, loaders: ModuleType, workers: int = 0, inherited: Any = None) -> None:
+    def __init__(self, loaders: ModuleType, workers: int) -> None:
         super().__init__(3)
-        self.loaders, self.workers, self.inherited = loaders, workers, inherited
+        self.loaders, self.workers = loaders, workers
 
     def __getitem__(self, key: int) -> Any:
-        inner = self.inherited
-        if inner is None:
-            inner = self.loaders.DataLoader(list(range(key, key + 4)), 2, num_workers=self.workers)
+        inner = self.loaders.DataLoader(list(range(key, key + 4)), 2, num_workers=self.workers)
         return [batch.clone() for batch in inner]
 
 
@@ -350,22 +328,6 @@ def test_a_loader_in_a_dataset_works_unless_both_have_workers(
     shown = [step[:2] for step in steps(package.DataLoader(Nested(package, inner_workers), num_workers=workers))]
     assert (shown[0] == ("error", AssertionError)) == bool(workers and inner_workers)
     return shown
-
-
-@alike
-def test_a_loader_that_a_worker_inherits_in_its_dataset_works(package: ModuleType) -> Any:
-    """Loaded from before in main, and forked into the worker together with its last iterator."""
-    inner = package.DataLoader(list(range(5)), 2)
-    kept = iter(inner)
-    next(kept)
-    return comparable(list(package.DataLoader(Nested(package, inherited=inner), num_workers=1)))
-
-
-def test_a_loader_works_in_another_thread() -> None:
-    """Where no signal handler can be installed."""
-    loader = minidl.DataLoader(list(range(9)), 2, num_workers=2)
-    batches = in_a_thread(lambda: [batch.tolist() for batch in loader])
-    assert batches == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
 
 
 # ---- subclasses
@@ -427,11 +389,3 @@ def test_the_class_can_be_subscripted(loaders: ModuleType) -> None:
         pass
 
     assert len(list(Own([1, 2, 3]))) == 3
-
-
-def test_the_length_of_a_map_style_loader_is_its_samplers() -> None:
-    class Unmeasured(minidl.Dataset[int]):
-        def __getitem__(self, key: int) -> int:
-            return key
-
-    assert len(minidl.DataLoader(Unmeasured(), sampler=[4, 5, 6], batch_size=2)) == 2

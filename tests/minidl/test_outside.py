@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 from types import ModuleType
 from typing import Any
@@ -13,7 +12,7 @@ import torch.utils.data
 
 import minidl
 from minidl.world.real_memory import is_ready
-from tests.minidl.dying import Keys, loader_of, wait_until, workers
+from tests.minidl.dying import Keys, in_a_fork, loader_of, wait_until, workers
 
 pytestmark = pytest.mark.timeout(60)
 BOTH = pytest.mark.parametrize("package", [torch.utils.data, minidl], ids=["torch", "minidl"])
@@ -65,11 +64,4 @@ def outlives_its_worker(transport: str) -> None:
 
 @pytest.mark.parametrize("transport", ["slots", "torch"])
 def test_a_dead_workers_pipe_does_not_take_main_with_it(transport: str) -> None:
-    child = os.fork()
-    if child == 0:
-        try:
-            outlives_its_worker(transport)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    in_a_fork(lambda: outlives_its_worker(transport))

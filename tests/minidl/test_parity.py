@@ -41,96 +41,72 @@ OPTIONS: list[dict[str, Any]] = [
     {"timeout": 30},
     {"multiprocessing_context": "fork"},
 ]
-ONLY_WITH_WORKERS = {"prefetch_factor", "multiprocessing_context"}
+DRAWING = ["noise", "noisy stream"]
+# Whatever raises in the middle: the iteration goes on afterwards, and all of it is compared.
+FAILING = ["broken stream", "value error", "key error", "needy error", "stop iteration", "missing file"]
+ANY_ORDER = {"in_order": False}
+# Everything is imported anew, so there are few of these.
+SPAWN = {"multiprocessing_context": "spawn", **PERSISTENT}
+FORKSERVER = {"multiprocessing_context": "forkserver", **PERSISTENT}
 
 
-def every_sampling() -> Iterable[Config]:
-    """Every way to sample, with every kind of map-style dataset. In workers only those have much to show that draw."""
-    for dataset, sampling, generator in itertools.product(MAP_STYLE, WORKING, [False, True]):
-        if not generator or dataset in ("noise", "squares", "tensors"):
-            yield Config(dataset, sampling, generator=generator)
-    for number, sampling in enumerate(WORKING):
-        options = PERSISTENT if number % 4 in (1, 2) else {}
-        yield Config("noise", sampling, 1 + number % 2, generator=number % 3 == 0, options=options)
-    for dataset, workers in itertools.product(MAP_STYLE, [1, 3]):
-        yield Config(dataset, "shuffled", workers, options=PERSISTENT if workers == 3 else {})
-        yield Config(dataset, "shuffled, unbatched", 2)
+def grid(dataset: Any, sampling: Any, workers: Any = 0, **others: Any) -> Iterable[Config]:
+    """Each combination of the values that are given as lists."""
+    axes = {"dataset": dataset, "sampling": sampling, "workers": workers, **others}
+    for values in itertools.product(*(each if isinstance(each, list) else [each] for each in axes.values())):
+        yield Config(**dict(zip(axes, values, strict=True)))
 
 
-def every_stream() -> Iterable[Config]:
-    """Iterable datasets: shared by the workers or not, of even and uneven ends, with a length and with a wrong one."""
-    for number, (dataset, sampling, workers) in enumerate(
-        itertools.product(STREAMS, ["by 4", "by 4, drop", "by 1", "unbatched"], [0, 1, 2, 3])
-    ):
-        yield Config(dataset, sampling, workers, options=PERSISTENT if workers and number % 3 else {})
-    for dataset, workers in itertools.product(["shared", "noisy stream"], [0, 2, 4]):
-        yield Config(dataset, "by 4", workers, generator=True)
-
-
-def every_option() -> Iterable[Config]:
-    for options, dataset, workers in itertools.product(OPTIONS, ["noise", "noisy stream"], [0, 1, 3]):
-        if workers or ONLY_WITH_WORKERS.isdisjoint(options):
-            yield Config(dataset, "by 4", workers, options=options)
-            yield Config(dataset, "unbatched", workers, options=options)
-    for dataset, workers, persistent in itertools.product(["squares", "shared"], [0, 2, 3], [False, True]):
-        if workers or not persistent:
-            options = {"in_order": False, "persistent_workers": persistent}
-            yield Config(dataset, "by 4", workers, any_order=workers > 0, options=options)
-
-
-def left_early() -> Iterable[Config]:
-    """The first epoch is left in the middle, and its iterator dropped, or with persistent workers begun anew."""
-    for dataset, workers, stop_after in itertools.product(["noise", "noisy stream"], [0, 1, 3], [1, 3]):
-        yield Config(dataset, "by 1", workers, stop_after=stop_after)
-        if workers:
-            yield Config(dataset, "by 1", workers, stop_after=stop_after, epochs=3, options=PERSISTENT)
+EVERY = [
+    # Every way to sample, with every kind of map-style dataset. In workers only those have much to show that draw.
+    *grid(MAP_STYLE, WORKING),
+    *grid(["noise", "squares", "tensors"], WORKING, generator=True),
+    *grid("noise", WORKING[::2], 1, generator=[False, True]),
+    *grid("noise", WORKING[1::2], 2, options=PERSISTENT),
+    *grid(MAP_STYLE, "shuffled", [1, 3], options=[{}, PERSISTENT]),
+    *grid(MAP_STYLE, "shuffled, unbatched", 2),
+    # Iterable datasets: shared by the workers or not, of even and uneven ends, with a length and with a wrong one.
+    *grid(STREAMS, ["by 4", "by 4, drop", "by 1", "unbatched"], [0, 1, 2]),
+    *grid(STREAMS, ["by 4", "by 4, drop", "by 1", "unbatched"], 3, options=PERSISTENT),
+    *grid(["shared", "noisy stream"], "by 4", [0, 2, 4], generator=True),
+    *grid(DRAWING, ["by 4", "unbatched"], [0, 1, 3], options=OPTIONS),
+    *grid(["squares", "shared"], "by 4", options=ANY_ORDER),
+    *grid(["squares", "shared"], "by 4", [2, 3], any_order=True, options=[ANY_ORDER, {**ANY_ORDER, **PERSISTENT}]),
+    # The first epoch is left in the middle, and its iterator dropped, or with persistent workers begun anew.
+    *grid(DRAWING, "by 1", [0, 1, 3], stop_after=[1, 3]),
+    *grid(DRAWING, "by 1", [1, 3], stop_after=[1, 3], epochs=3, options=PERSISTENT),
     # How far the sampler has drawn from a shared generator by then shows in the next epoch.
-    for sampling, workers in itertools.product(["replacement", "more than all", "batch sampler"], [0, 1]):
-        yield Config("noise", sampling, workers, generator=True, stop_after=1)
-
-
-def failing() -> Iterable[Config]:
-    """Whatever raises in the middle: the iteration goes on afterwards, and all of it is compared."""
-    datasets = ["broken stream", "value error", "key error", "needy error", "stop iteration", "missing file"]
-    for dataset, workers in itertools.product([*datasets, "mixed shapes", "no collation", "empty", "unsized"], [0, 2]):
-        yield Config(dataset, "by 4", workers)
-    for dataset, workers in itertools.product(datasets, [0, 1, 3]):
-        yield Config(dataset, "unbatched", workers, options=PERSISTENT if workers == 3 else {})
-    for dataset, workers in itertools.product(["value error", "stop iteration"], [1, 2]):
-        yield Config(dataset, "by 1", workers, options={"in_order": False}, any_order=True)
-    yield Config("odd errors", "unbatched", 1)
-    for sampling, workers in itertools.product(["an empty list", "out of range", "not iterable"], [0, 2]):
-        yield Config("tensors", sampling, workers)
-        yield Config("squares", sampling, workers)
-    yield Config("squares", "generator as sampler", 0)
-    yield Config("squares", "generator as sampler", 2)
-    yield Config("squares", "raising", 0)
-    yield Config("squares", "raising", 2, options={"prefetch_factor": 20})  # already while the first tasks are sent
-    yield Config("unsized", "shuffled", 0)
-    yield Config("empty", "shuffled", 0)
-    yield Config("unopened stream", "by 4", 0)
+    *grid("noise", ["replacement", "more than all", "batch sampler"], [0, 1], generator=True, stop_after=1),
+    *grid([*FAILING, "mixed shapes", "no collation", "empty", "unsized"], "by 4", [0, 2]),
+    *grid(FAILING, "unbatched", [0, 1]),
+    *grid(FAILING, "unbatched", 3, options=PERSISTENT),
+    *grid(["value error", "stop iteration"], "by 1", [1, 2], any_order=True, options=ANY_ORDER),
+    *grid("odd errors", "unbatched", 1),
+    *grid(["tensors", "squares"], ["an empty list", "out of range", "not iterable"], [0, 2]),
+    *grid("squares", "generator as sampler", [0, 2]),
+    *grid("squares", "raising"),
+    *grid("squares", "raising", 2, options={"prefetch_factor": 20}),  # already while the first tasks are sent
+    *grid(["unsized", "empty"], "shuffled"),
+    *grid("unopened stream", "by 4"),
     # Here the two differ after the first error: minidl repeats it, in torch an UnboundLocalError follows.
-    yield Config("unopened stream", "by 4", 2, epochs=1, compare="first error")
-    for dataset, workers in itertools.product(["squares", "stream"], [1, 2]):
-        options = {"worker_init_fn": fail_in_worker}
-        yield Config(dataset, "by 4", workers, epochs=1, compare="first error", options=options)
-
-
-def other_starts() -> Iterable[Config]:
-    """spawn and forkserver import everything anew, so there are few of them, with two epochs each."""
-    spawn = {"multiprocessing_context": "spawn", "persistent_workers": True}
-    yield Config("noise", "shuffled", 2, generator=True, options=spawn)
-    yield Config("noisy stream", "by 4", 1, options={**spawn, "worker_init_fn": seed_by_worker})
-    yield Config("value error", "unbatched", 1, options=spawn)
-    forkserver = {"multiprocessing_context": "forkserver", "persistent_workers": True}
-    yield Config("noise", "weighted", 2, options=forkserver)
-    yield Config("noisy stream", "unbatched", 2, generator=True, options=forkserver)
-    yield Config("squares", "distributed", 1, options={**forkserver, "collate_fn": count})
-    yield Config("key error", "by 1", 1, options=forkserver)
-    yield Config("informed", "lists", 1, options={**forkserver, "worker_init_fn": seed_by_worker})
-
-
-EVERY = [*every_sampling(), *every_stream(), *every_option(), *left_early(), *failing(), *other_starts()]
+    *grid("unopened stream", "by 4", 2, epochs=1, compare="first error"),
+    *grid(
+        ["squares", "stream"],
+        "by 4",
+        [1, 2],
+        epochs=1,
+        compare="first error",
+        options={"worker_init_fn": fail_in_worker},
+    ),
+    *grid("noise", "shuffled", 2, generator=True, options=SPAWN),
+    *grid("noisy stream", "by 4", 1, options={**SPAWN, "worker_init_fn": seed_by_worker}),
+    *grid("value error", "unbatched", 1, options=SPAWN),
+    *grid("noise", "weighted", 2, options=FORKSERVER),
+    *grid("noisy stream", "unbatched", 2, generator=True, options=FORKSERVER),
+    *grid("squares", "distributed", 1, options={**FORKSERVER, "collate_fn": count}),
+    *grid("key error", "by 1", 1, options=FORKSERVER),
+    *grid("informed", "lists", 1, options={**FORKSERVER, "worker_init_fn": seed_by_worker}),
+]
 GRID = list({str(config): config for config in EVERY}.values())
 
 
@@ -162,12 +138,11 @@ def test_all_that_shows_is_the_same_as_in_torch(config: Config, monkeypatch: pyt
 
 
 MIXED = [
-    *(Config("noise", sampling, 0, generator=True) for sampling in WORKING),
-    *(Config("noise", sampling, 1, generator=True) for sampling in ["shuffled", "replacement", "weighted", "lists"]),
-    *(Config(dataset, "by 4", 2) for dataset in ["informed", "tensors", "stack", "concat", "subset", "split"]),
-    *(Config(dataset, "by 4", 2) for dataset in ["shared", "noisy stream", "sized", "short", "chain"]),
-    Config("value error", "by 4", 2),
-    Config("informed", workers=2, options={"worker_init_fn": seed_by_worker, **PERSISTENT}),
+    *grid("noise", WORKING, generator=True),
+    *grid("noise", ["shuffled", "replacement", "weighted", "lists"], 1, generator=True),
+    *grid(["informed", "tensors", "stack", "concat", "subset", "split", "value error"], "by 4", 2),
+    *grid(["shared", "noisy stream", "sized", "short", "chain"], "by 4", 2),
+    *grid("informed", "by 4", 2, options={"worker_init_fn": seed_by_worker, **PERSISTENT}),
 ]
 
 

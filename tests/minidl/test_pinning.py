@@ -14,12 +14,9 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory as torchs_pin_memory
 
 import minidl
-import tracing
-from minidl.events import Kind
 from minidl.pinning import HOST, pin_memory
 from tests.minidl import dying
-from tests.minidl.dying import Keys, batches, no_threads
-from tests.minidl.observing import recorder
+from tests.minidl.dying import Keys, no_threads
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -36,22 +33,6 @@ def test_a_locked_copy_equals_its_tensor(shape: tuple[int, ...], dtype: torch.dt
     assert copy.data_ptr() != tensor.data_ptr() or not tensor.nbytes
     if tensor.dim() == 2:
         assert torch.equal(pin_memory(tensor.t(), HOST), tensor.t())
-
-
-def test_every_batch_goes_through_the_pin_thread_once() -> None:
-    """Each is pinned once, by the pin thread, between the two queues."""
-    steps = [Kind.ARRIVED, Kind.GOT, Kind.PIN_BEGIN, Kind.PIN_END, Kind.PUT]
-    found: list[tuple[int, int]] = []
-
-    def record(kind: int, epoch_id: int, task: int, worker: int, *_: object) -> None:
-        if threading.current_thread().name == "pin thread" and kind in steps:
-            found.append((kind, worker))
-
-    with recorder(record):
-        assert [batch.tolist() for batch in loader_of(Keys(20))] == batches(20)
-    assert [kind for kind, _ in found] == steps * 10
-    workers = [worker for kind, worker in found if kind != Kind.PUT]  # on data_queue: nobody's
-    assert workers == [worker for sender in workers[::4] for worker in [sender] * 4] and set(workers) == {0, 1}
 
 
 class Pinning:
@@ -125,27 +106,6 @@ def test_a_pin_thread_that_cannot_start_is_not_waited_for() -> None:
         assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGCHLD, handler)
-
-
-def test_the_pin_thread_ends_before_the_workers(tmp_path: Path) -> None:
-    """The pin thread before the workers; see minidl.shutdown for why."""
-    with tracing.record(tmp_path):
-        iterator = iter(loader_of(Keys(40)))
-        next(iterator)
-        del iterator
-    events = tracing.load(tmp_path).events
-    main = events["actor"][events["kind"] == Kind.SHUTDOWN_BEGIN][0]
-    steps = [
-        (Kind(event["kind"]), int(event["worker"]))
-        for event in events
-        if Kind.SHUTDOWN_BEGIN <= event["kind"] <= Kind.SHUTDOWN_END and event["actor"] == main
-    ]
-    first = [Kind.SHUTDOWN_BEGIN, Kind.PIN_STOPPING, Kind.PIN_JOINED, Kind.DONE_SET]
-    joins = [(kind, worker_id) for worker_id in (0, 1) for kind in (Kind.JOIN_BEGIN, Kind.WORKER_JOINED)]
-    assert steps == [*((kind, -1) for kind in first), *joins, (Kind.SHUTDOWN_END, -1)]
-    kinds = events["kind"].tolist()
-    assert kinds.index(Kind.PIN_THREAD_END) < kinds.index(Kind.PIN_JOINED)
-    assert max(k for k, kind in enumerate(kinds) if kind == Kind.WORKER_END) < kinds.index(Kind.SHUTDOWN_END)
 
 
 def on_cuda(test: Any) -> Any:

@@ -96,22 +96,6 @@ def test_a_tensor_arrives_in_shared_memory(line: Line) -> None:
     assert received.tolist() == [0, 5, 0]
 
 
-def test_every_step_of_a_message_is_emitted(line: Line, emitted: list[tuple[Kind, int]]) -> None:
-    line.producer.put(result(3))
-    line.consumer.get(10)
-    line.producer.close()
-    line.producer.join_thread(10)
-    # The feeder's and the consumer's steps mix freely; the steps of each are in order, and SENT comes before ARRIVED.
-    kinds = [kind for kind, _ in emitted if kind is not Kind.WAIT]
-    of_main = [Kind.PUT, Kind.CLOSED, Kind.FEEDER_JOINED]
-    assert [kind for kind in kinds if kind in of_main] == of_main
-    way = [Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.ARRIVED, Kind.GOT]
-    assert [kind for kind in kinds if kind in way] == way
-    assert kinds.index(Kind.FEEDER_BEGIN) < kinds.index(Kind.SEND_BEGIN)
-    assert kinds[-2:] == [Kind.FEEDER_END, Kind.FEEDER_JOINED]
-    assert {task for kind, task in emitted if kind in (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)} == {3}
-
-
 def test_an_empty_queue_times_out(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     assert line.has()
     assert [kind for kind, _ in emitted] == [Kind.WAIT, Kind.TIMED_OUT]
@@ -192,24 +176,6 @@ def test_pipes_are_served_in_turn() -> None:
     assert first.consumer.get(10).task_id == 0
     write(second.fd(), frame_of(result(1)))
     assert first.has(1, 2)
-
-
-def test_each_of_many_pipes_keeps_its_order() -> None:
-    """Each pipe keeps its order, whatever order they are served in."""
-    consumer = Consumer(WORLD, Queue.RESULT, 7)
-    lines = [Line(consumer, worker_id) for worker_id in range(40)]
-    for task_id in range(20):
-        for worker_id, line in enumerate(lines):
-            line.producer.put(Result(7, task_id, worker_id, b"." * 1000 * (worker_id % 3)))
-    came: dict[int, list[int]] = {}
-    for _ in range(20 * len(lines)):
-        message = consumer.get(10)
-        came.setdefault(message.worker_id, []).append(message.task_id)
-    assert came == {worker_id: list(range(20)) for worker_id in range(40)}
-    for line in lines:
-        line.producer.close()
-        line.producer.join_thread(10)
-    consumer.close()
 
 
 def test_a_flag_stops_a_waiting_consumer() -> None:

@@ -10,20 +10,17 @@ import gc
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import minidl
 from minidl import shutdown
 from minidl.events import Kind
 from tests.minidl.dying import (
     Keys,
     Stream,
-    Stuck,
     loader_of,
     no_names_left,
     open_files,
@@ -31,7 +28,7 @@ from tests.minidl.dying import (
     workers,
 )
 from tests.minidl.mains import Mains
-from tests.minidl.observing import emitted, recorder
+from tests.minidl.observing import emitted
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -158,17 +155,6 @@ def test_an_iterator_dropped_half_way_leaves_nothing(pin_memory: Any) -> None:
     wait_until(lambda: open_files() <= before, 5.0)
 
 
-def test_a_stuck_worker_delays_the_shutdown_by_a_bounded_time(impatient: None, tmp_path: Path) -> None:
-    """Bounded: SIGTERM after PATIENCE."""
-    iterator = iter(loader_of(Stuck(40, 3, tmp_path / "begun")))
-    next(iterator)
-    wait_until((tmp_path / "begun").exists)
-    start = time.monotonic()
-    del iterator
-    assert 0.3 <= time.monotonic() - start < 3
-    assert not workers()
-
-
 def test_a_stopped_worker_is_killed(impatient: None) -> None:
     """SIGTERM does not reach a process that is stopped (SIGSTOP, a debugger). SIGKILL does."""
     iterator = iter(loader_of(Keys(40)))
@@ -226,52 +212,3 @@ def test_after_a_stream_no_batch_is_left_to_be_yielded() -> None:
     with emitted() as events:
         list(loader_of(Stream(8)))
     assert [value for kind, _, _, _, _, value, _ in events if kind == Kind.SHUTDOWN_BEGIN] == [0]
-
-
-def break_off(loader: minidl.DataLoader) -> None:
-    with pytest.raises(LookupError):
-        for _ in loader:
-            raise LookupError
-    gc.collect()
-
-
-def close_generator(loader: minidl.DataLoader) -> None:
-    generator = (batch for batch in loader)
-    next(generator)
-    generator.close()
-
-
-def collect_in_another_thread(loader: minidl.DataLoader) -> None:
-    """The garbage collector runs wherever it likes: not in the thread that built the iterator."""
-    cycle: list[Any] = [iter(loader)]
-    next(cycle[0])
-    cycle.append(cycle)
-    del cycle
-    collector = threading.Thread(target=gc.collect)
-    collector.start()
-    collector.join()
-
-
-@pytest.mark.parametrize("leave", [break_off, close_generator, collect_in_another_thread])
-def test_however_an_epoch_is_left_its_workers_end(leave: Callable[[minidl.DataLoader], None]) -> None:
-    with emitted() as found:
-        leave(loader_of(Keys(40), pin_memory="host"))
-    assert not workers()
-    assert [value for kind, *_, value, _ in found if kind == Kind.WORKER_JOINED] == [0, 0]
-
-
-def test_nothing_is_emitted_after_the_shutdown() -> None:
-    """A feeder that is slow to run its last line is waited for: its thread is one of those that must not be left."""
-    kinds: list[int] = []
-    over = threading.Event()
-
-    def slow_feeder(kind: int, *_: Any) -> None:
-        if kind == Kind.FEEDER_END and threading.current_thread() is not threading.main_thread():
-            over.wait(0.2)  # without the wait for it, main is over long before
-        kinds.append(kind)
-        if kind == Kind.SHUTDOWN_END:
-            over.set()
-
-    with recorder(slow_feeder):
-        list(minidl.DataLoader(range(4), num_workers=2, transport="torch"))
-    assert kinds[-2:] == [Kind.SHUTDOWN_END, Kind.EPOCH_END] and kinds.count(Kind.FEEDER_END) == 2

@@ -6,7 +6,6 @@ import itertools
 import linecache
 import multiprocessing
 import os
-import random
 import re
 import signal
 import sys
@@ -28,7 +27,7 @@ from minidl.deaths import explain_death, shorten
 from minidl.events import Queue
 from minidl.queues import Producer
 from minidl.world.real import RealWorld
-from tests.minidl.dying import Keys, Stuck, batches, loader_of, take_all, workers
+from tests.minidl.dying import Keys, Stuck, batches, in_a_fork, loader_of, take_all, workers
 
 pytestmark = pytest.mark.timeout(30)
 WORLD = RealWorld()
@@ -133,61 +132,35 @@ def test_the_handler_that_was_there_is_called_too(own_handler: list[str]) -> Non
     assert own_handler == ["ours, in test_the_handler_that_was_there_is_called_too", "own"]
 
 
-def test_no_handler_from_another_thread(own_handler: list[str]) -> None:
-    answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(WORLD.on_child_exit(lambda frame: None)))
-    thread.start()
-    thread.join()
-    assert answers == [False]
-    signal.raise_signal(signal.SIGCHLD)
-    assert own_handler == ["own"]
-
-
-def test_the_end_of_another_child_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
-    """The program's own child processes do not concern the loader: no error, whatever they end with."""
-    iterator = iter(loader_of(Keys(40)))
-    seen = [next(iterator).tolist()]
-    for code in (0, 1):
-        process = multiprocessing.get_context("fork").Process(target=os._exit, args=(code,))
-        process.start()
-        process.join()
-    assert take_all(iterator, seen) == "" and seen == batches(40)
-    assert capfd.readouterr().err == ""
-
-
 def test_a_fork_of_main_takes_nothing_from_it() -> None:
     """A process that main forked itself inherits the iterator and the handler. A worker's death there is no news, and
     what is in the pipes is main's."""
     iterator = iter(loader_of(Keys(40)))
     seen = [next(iterator).tolist()]
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.raise_signal(signal.SIGCHLD)
-            with pytest.raises(RuntimeError, match="inherited from another process"):
-                next(iterator)
-            iterator._shutdown_workers()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def child() -> None:
+        signal.raise_signal(signal.SIGCHLD)
+        with pytest.raises(RuntimeError, match="inherited from another process"):
+            next(iterator)
+        iterator._shutdown_workers()
+
+    in_a_fork(child)
     assert take_all(iterator, seen) == "" and seen == batches(40)
 
 
 def test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader() -> None:
     loader = loader_of(Keys(12), persistent_workers=True)
-    seen = [next(iter(loader)).tolist()]
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(20)  # its end, if it waits for the workers of main
-            assert [batch.tolist() for batch in loader] == batches(12)
-            loader._iterator._shutdown_workers()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert take_all(loader._iterator, seen) == "" and seen == batches(12)
+    iterator = iter(loader)
+    seen = [next(iterator).tolist()]
+
+    def child() -> None:
+        signal.alarm(20)  # its end, if it waits for the workers of main
+        its = iter(loader)
+        assert take_all(its, found := []) == "" and found == batches(12)
+        its._shutdown_workers()
+
+    in_a_fork(child)
+    assert take_all(iterator, seen) == "" and seen == batches(12)
 
 
 class Raises:
@@ -274,43 +247,6 @@ def test_whatever_line_of_next_an_error_is_raised_in_no_batch_is_missing_in_sile
             assert taken in ([0, 1, 2, 3], in_its_place), number
             goes_on += 1
     assert taken == [0] and fails and (goes_on or load == "serial")
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "anywhere"])
-def test_real_alarms_lose_nothing_in_silence(waits: bool) -> None:
-    """A program with a time limit for each batch, which catches what its handler raises and asks again."""
-    armed: list[bool] = []
-
-    def too_late(number: int, frame: Any) -> None:
-        if armed:  # else next() is over
-            raise TimeoutError("too late")
-
-    dataset: Any = Slow(6, 0.05) if waits else list(range(200))
-    before, chance, alarms, ends = signal.signal(signal.SIGALRM, too_late), random.Random(0), 0, []
-    try:
-        for _ in range(10):
-            iterator, taken, end = iter(DataLoader(dataset, 1, num_workers=2)), [], None
-            while end is None:
-                try:
-                    armed.append(True)
-                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-4, 0.1 if waits else 4e-3))
-                    taken += next(iterator).tolist()
-                except (StopIteration, RuntimeError) as error:
-                    end = type(error)
-                except TimeoutError:
-                    alarms += 1
-                finally:
-                    armed.clear()
-            if end is StopIteration:  # what an alarm took from the program's own hands was its own to lose
-                assert taken == sorted(set(taken)) and len(taken) >= len(dataset) - alarms
-            with pytest.raises(end):
-                next(iterator)
-            ends.append(end)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert alarms > 5 and (StopIteration if waits else RuntimeError) in ends
 
 
 @pytest.mark.parametrize("raises", ["its own", "an alarm's"])

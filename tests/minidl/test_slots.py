@@ -6,15 +6,15 @@ values: the batch of task k is full of k.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,7 @@ import pytest
 import torch
 
 import minidl
-from minidl.events import Kind
-from tests.minidl.dying import die, open_files, wait_until, workers
-from tests.minidl.observing import recorder
+from tests.minidl.dying import open_files, wait_until, workers
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -33,24 +31,22 @@ ROWS = 10_000  # a batch: 40 KB
 
 
 class Full(minidl.Dataset):
-    """The sample of key k is full of k; fetching key `at` ends the worker in the way `how` names."""
+    """The sample of key k is so many numbers k."""
 
-    def __init__(self, length: int, how: str = "", at: int = -1) -> None:
-        self.length, self.how, self.at = length, how, at
+    def __init__(self, length: int, rows: int = ROWS) -> None:
+        self.length, self.rows = length, rows
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, key: int) -> torch.Tensor:
-        if key == self.at:
-            die(self.how)
-        return torch.full((ROWS,), float(key))
+        return torch.full((self.rows,), float(key))
 
 
-def loader_of(length: int = 12, how: str = "", at: int = -1, dataset: Any = None, **options: Any) -> minidl.DataLoader:
+def loader_of(length: int = 12, dataset: Any = None, **options: Any) -> minidl.DataLoader:
     """A batch for each key, from two forked workers."""
     usual = {"batch_size": 1, "num_workers": 2, "multiprocessing_context": "fork", "transport": "slots"}
-    return minidl.DataLoader(dataset or Full(length, how, at), **{**usual, **options})
+    return minidl.DataLoader(dataset or Full(length), **{**usual, **options})
 
 
 def values(held: list[torch.Tensor]) -> list[float]:
@@ -121,89 +117,6 @@ def test_what_is_held_outlives_a_loader_that_is_left(
     assert values(held) == list(range(7))
     del held, batch
     nothing_left(before)
-
-
-def filled_and_killed(samples: list[torch.Tensor]) -> torch.Tensor:
-    """Dies when it has filled the slot, which is never sent."""
-    batch = minidl.default_collate(samples)
-    if batch[0, 0] == 9:
-        batch[:] = -7
-        die("SIGKILL")
-    return batch
-
-
-@pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
-def test_a_worker_killed_in_the_middle_of_filling_a_slot_spoils_nothing(pin_memory: Any) -> None:
-    before = resources()
-    held: list[torch.Tensor] = []
-    with pytest.raises(RuntimeError, match="killed by signal: Killed"):
-        for batch in loader_of(20, collate_fn=filled_and_killed, pin_memory=pin_memory):
-            held = [*held[-2:], batch]  # some slots are in use, others are used again
-    assert values(held) == list(range(int(held[0][0, 0]), int(held[-1][0, 0]) + 1)) and held[-1][0, 0] < 9
-    del held, batch
-    nothing_left(before)
-
-
-class Looks(Full):
-    """Its samples are a batch of another loader, as this process sees it."""
-
-    def __init__(self, lent: torch.Tensor) -> None:
-        super().__init__(4)
-        self.lent = lent
-
-    def __getitem__(self, key: int) -> torch.Tensor:
-        return self.lent[0].clone()
-
-
-def test_the_workers_of_a_second_loader_see_what_they_inherited() -> None:
-    """It is lent when they are forked. Main then drops it, and the first loader goes on."""
-    first = iter(loader_of(40))
-    dataset = Looks(next(first))
-    second = iter(loader_of())
-    del second
-    looking = iter(minidl.DataLoader(dataset, 1, num_workers=1, prefetch_factor=1, multiprocessing_context="fork"))
-    dataset.lent = torch.empty(0)
-    rest = [batch[0, 0].item() for batch in first]
-    assert rest == list(range(1, 40))
-    assert values(list(looking)) == [0] * 4
-
-
-def test_a_child_that_was_forked_keeps_what_it_inherited() -> None:
-    iterator = iter(loader_of(40))
-    lent = [next(iterator) for _ in range(3)]
-    reading, writing = os.pipe()
-    if not (pid := os.fork()):
-        os.close(writing)
-        os.read(reading, 1)  # until main has used all its slots again
-        os._exit(0 if values(lent) == [0, 1, 2] else 1)
-    del lent
-    assert values(list(iterator)) == list(range(3, 40))
-    os.write(writing, b"x")
-    assert os.waitpid(pid, 0)[1] == 0
-    os.close(reading)
-    os.close(writing)
-
-
-def test_batches_may_be_dropped_by_another_thread_and_by_the_garbage_collector() -> None:
-    granted = []
-
-    def record(kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
-        if kind == Kind.SLOT_GRANTED:
-            granted.append(value)
-
-    with recorder(record):
-        for key, batch in enumerate(loader_of(60)):
-            assert values([batch]) == [key]
-            kept: list[Any] = [batch]
-            if key % 2:
-                kept.append(kept)  # only the garbage collector frees it
-                gc.collect()
-                continue
-            thread = threading.Thread(target=kept.clear)
-            del batch
-            thread.start()
-            thread.join()
-    assert set(granted) <= set(range(6)), "every batch found a slot"
 
 
 @pytest.mark.slow
@@ -316,79 +229,7 @@ def test_memory_goes_with_what_needs_it(case: str) -> None:
     assert shared_memory() - before < 1 * MB
 
 
-# ---- forks and threads in a worker
-
-LOOK = 3  # batches later
-
-
-class Forks(Full):
-    """The worker forks a child in the middle of a batch. It collates, too; and what its parent has, it reads when that
-    has gone on to other batches."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(16)
-        self.folder = folder
-        self.asking: dict[int, int] = {}  # pipes to the children
-
-    def collate(self, samples: list[torch.Tensor]) -> torch.Tensor:
-        key = int(samples[0][0])
-        first = minidl.default_collate(samples)
-        reading, writing = os.pipe()
-        if not os.fork():
-            os.close(writing)
-            mine = minidl.default_collate([torch.full((ROWS,), -7.0)])
-            os.read(reading, 1)
-            right = bool((first == key).all()) and bool((mine == -7).all())
-            (self.folder / f"{key}").write_text("right" if right else "wrong")
-            os._exit(0)
-        os.close(reading)
-        self.asking[key] = writing
-        if key - LOOK in self.asking:
-            os.close(self.asking.pop(key - LOOK))
-        return first
-
-
-def test_a_child_of_a_worker_sees_what_was_there_and_writes_to_nothing(tmp_path: Path) -> None:
-    dataset = Forks(tmp_path)
-    loader = loader_of(dataset=dataset, collate_fn=dataset.collate, num_workers=1)
-    assert [values([batch])[0] for batch in loader] == list(range(16))
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 16 and all(each.read_text() for each in tmp_path.iterdir()))
-    assert {each.read_text() for each in tmp_path.iterdir()} == {"right"}
-
-
-class Ahead(Full):
-    """A thread of the worker collates the next batch while one is being made, and sent."""
-
-    def collate(self, samples: list[torch.Tensor]) -> torch.Tensor:
-        pool = self.__dict__.setdefault("pool", ThreadPoolExecutor(1))
-        key = int(samples[0][0])
-        ahead = [pool.submit(minidl.default_collate, [torch.full((ROWS,), float(key))]) for _ in range(20)]
-        batch = minidl.default_collate(samples)
-        return batch if key % 2 else ahead[0].result()
-
-
-def test_a_thread_of_a_worker_may_collate_at_any_time() -> None:
-    dataset = Ahead(400)
-    loader = loader_of(dataset=dataset, collate_fn=dataset.collate)
-    assert [values([batch])[0] for batch in loader] == list(range(400))
-
-
-class Caches(Full):
-    def collate(self, samples: list[torch.Tensor]) -> torch.Tensor:
-        """Keeps its last batches, and looks at them."""
-        kept = self.__dict__.setdefault("kept", [])
-        assert all(bool((batch == key).all()) for batch, key in kept)
-        kept.append((minidl.default_collate(samples), int(samples[0][0])))
-        del kept[:-3]
-        return kept[-1][0]
-
-
-def test_what_the_worker_keeps_is_there_in_the_next_epoch() -> None:
-    """Pages go back at the end of an epoch, but not those."""
-    dataset = Caches(8)
-    loader = loader_of(dataset=dataset, collate_fn=dataset.collate, persistent_workers=True)
-    for _ in range(3):
-        assert [values([batch])[0] for batch in loader] == list(range(8))
+# ---- limits of the system that torch runs into
 
 
 def python_after(limit: str, program: str, *how: str) -> subprocess.CompletedProcess[str]:
@@ -398,58 +239,38 @@ def python_after(limit: str, program: str, *how: str) -> subprocess.CompletedPro
     return subprocess.run(command, input=program, capture_output=True, text=True, timeout=50, check=False)
 
 
-# A program that holds all its batches.
-HOLDING = """
-    import torch, minidl
-    from tests.minidl.test_slots import {dataset} as Dataset
-    from torch.utils.data import DataLoader as Torchs
-    held = list({loader}(Dataset({length}), 1, num_workers=2))
-    assert all(batch.flatten()[0] == key for key, batch in enumerate(held))
-    print(len(held), held[0].nbytes)
-"""
-
-
-class Small(Full):
-    def __getitem__(self, key: int) -> torch.Tensor:
-        return torch.full((10,), float(key))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("dataset", ["Small", "Full"])
-def test_1000_batches_are_held_with_256_descriptors(dataset: str) -> None:
-    program = HOLDING.format(dataset=dataset, loader="minidl.DataLoader", length=1000)
-    ran = python_after("ulimit -n 256", program)
-    assert ran.stdout.split() == ["1000", "40" if dataset == "Small" else "40000"], ran.stderr
-    torchs = python_after("ulimit -n 256", program.replace("minidl.DataLoader", "Torchs"))
-    assert torchs.returncode and "Too many open files" in torchs.stderr
-
-
-class Huge(Full):
-    def __getitem__(self, key: int) -> torch.Tensor:
-        return torch.full((50_000_000,), float(key))
-
-
-SMALL_SHM = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
-HUGE = """
-    import torch, minidl
-    from tests.minidl.test_slots import Huge
-    from torch.utils.data import DataLoader as Torchs
-    for key, batch in enumerate({loader}(Huge(5), 1, num_workers=1, prefetch_factor=1)):
-        assert batch[0, 0] == batch[0, -1] == key
+# A program that keeps its last batches.
+KEEPING = """
+    import collections, torch.utils.data
+    import minidl
+    from tests.minidl.test_slots import Full
+    held = collections.deque(maxlen={held})
+    for key, batch in enumerate({loader}(Full({length}, {rows}), 1, num_workers=1, prefetch_factor=1)):
+        held.append((key, batch))
+        assert all(batch[0, 0] == batch[0, -1] == key for key, batch in held)
         print(batch.nbytes)
 """
+SMALL_SHM = "mount -t tmpfs -o size=64m tmpfs /dev/shm"  # as in a container: of its own, which no other process sees
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_200_mb_batches_pass_where_dev_shm_has_64_mb() -> None:
-    """As in a container. A mount of its own, which no other process sees."""
-    alone = "unshare", "-m"
-    if python_after(SMALL_SHM, "", *alone).returncode:
+@pytest.mark.parametrize(
+    ("limit", "how", "length", "rows", "held", "torchs_error"),
+    [
+        ("ulimit -n 256", [], 1000, 10, 1000, "Too many open files"),
+        ("ulimit -n 256", [], 1000, ROWS, 1000, "Too many open files"),
+        (SMALL_SHM, ["unshare", "-m"], 5, 50_000_000, 1, "shared memory|Bus error"),
+    ],
+    ids=["1,000 small batches, 256 files", "1,000 batches, 256 files", "200 MB, and 64 MB in /dev/shm"],
+)
+def test_batches_pass_where_torchs_do_not(
+    limit: str, how: list[str], length: int, rows: int, held: int, torchs_error: str
+) -> None:
+    if python_after(limit, "", *how).returncode:
         pytest.skip("mounting a /dev/shm of 64 MB needs rights that this process lacks")
-    ran = python_after(SMALL_SHM, HUGE.format(loader="minidl.DataLoader"), *alone)
-    assert ran.stdout.split() == ["200000000"] * 5, ran.stderr
-    torchs = python_after(SMALL_SHM, HUGE.format(loader="Torchs"), *alone)
-    assert torchs.returncode
-    assert "shared memory" in torchs.stderr or "Bus error" in torchs.stderr
+    program = functools.partial(KEEPING.format, length=length, rows=rows, held=held)
+    ran = python_after(limit, program(loader="minidl.DataLoader"), *how)
+    assert ran.stdout.split() == [str(4 * rows)] * length, ran.stderr
+    torchs = python_after(limit, program(loader="torch.utils.data.DataLoader"), *how)
+    assert torchs.returncode and re.search(torchs_error, torchs.stderr)

@@ -94,14 +94,14 @@ def test_imports_go_up_the_rooms_of_tracing():
                     assert above <= ROOMS.index(room), f"{path.relative_to(ROOT)} imports {name}"
 
 
-def test_tracing_takes_nothing_of_minidl_but_its_events():
+def test_tracing_takes_nothing_of_minidl_but_its_events_and_laws():
     """Except where it runs a loader: on the simulated machine, in the demo, and in place of torch's."""
     runs = ("recording/simulated_run.py", "analysis/whatif/simulated_replay.py")
     users = (*runs, "cli/demo_training.py", "cli/stand_in.py")
     for path in TRACING:
         if not str(path.relative_to(ROOT / "tracing")).startswith(users):
             of_minidl = {name for name in imports(path, typing=False) if name.split(".")[0] == "minidl"}
-            assert all(name.startswith("minidl.events") for name in of_minidl), path
+            assert all(name.startswith(("minidl.events", "minidl.laws")) for name in of_minidl), path
 
 
 def test_no_module_imports_itself_in_a_circle():
@@ -206,13 +206,25 @@ def lines_of_code(path: Path) -> int:
 
 
 STATEFUL = [path for path in MODULES if path.parent.name == "stateful"]  # what only `state_dict()` needs
-WHOLE_LOADER = [path for path in MODULES if "simulated" not in path.parts and path not in STATEFUL]
+LAWS = ROOT / "minidl/laws.py"  # what a run is judged by: the loader does not use it
+SIMULATED = [path for path in MODULES if "simulated" in path.parts]
+WORLD = [path for path in MODULES if "world" in path.parts and path not in SIMULATED]
+WHOLE_LOADER = [path for path in MODULES if path not in (*SIMULATED, *STATEFUL, LAWS)]
 
 
 def test_the_whole_loader_is_compact():
     """What a reader has to read."""
-    assert sum(map(lines_of_code, WHOLE_LOADER)) < 3100
-    assert sum(map(lines_of_code, STATEFUL)) <= 575
+    assert sum(map(lines_of_code, WHOLE_LOADER)) <= 3013
+    assert sum(map(lines_of_code, STATEFUL)) <= 400
+    assert lines_of_code(LAWS) <= 200
+    assert sum(map(lines_of_code, WORLD)) <= 363
+    assert sum(map(lines_of_code, SIMULATED)) <= 1369
+
+
+def test_the_course_is_compact():
+    """Without a learner's answers."""
+    ours = [path for path in (ROOT / "notebooks").rglob("*.py") if "answers" not in path.parts]
+    assert sum(map(lines_of_code, ours)) <= 4500
 
 
 def test_loader_queues_and_transport_are_shorter_than_torchs():

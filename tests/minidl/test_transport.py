@@ -3,7 +3,6 @@ real memory."""
 
 from __future__ import annotations
 
-import collections
 import errno
 import gc
 import os
@@ -23,6 +22,8 @@ from minidl.messages import Result
 from minidl.transport import DIRECT, NO_SLOT, Packer, Unpacker, filling, memory, reserve
 from minidl.transport.pickling import Pickled
 from minidl.world.real import RealWorld, _before_fork
+from tests.minidl.dying import in_a_fork
+from tests.minidl.samples import BATCHES, described, shared_storage
 
 WORLD = RealWorld()
 LARGE = 1 << 15  # floats: too many bytes to follow a pickle
@@ -239,24 +240,6 @@ def test_a_piece_of_memory_that_cannot_be_had_is_not_taken():
     assert room.close() == []
 
 
-@pytest.mark.parametrize("first_is_kept", [True, False])
-def test_unpacking_a_message_twice_lends_its_slot_once(line, first_is_kept):
-    """Ctrl-C may come just after a message was unpacked, and before it was taken off the queue."""
-    for sent, free in (large(1.0), [NO_SLOT, 1, 2]), (torch.ones(2), [0, 1, 2]):
-        data, memory = line.finish(line.begin(), sent)
-        first = line.unpacker.unpack(data, memory).data
-        if not first_is_kept:
-            first = None
-        again = line.unpacker.unpack(data, memory).data
-        del first
-        assert sorted(line.unpacker.grant(1, 50 + number)[0] for number in range(3)) == free
-        assert again[0] == 1
-        del again
-        line.unpacker.reclaim()
-    slots = [line.unpacker.grant(1, 60 + number)[0] for number in range(4)]
-    assert sorted(slots) == [NO_SLOT, 0, 1, 2]
-
-
 def test_memory_that_was_lost_on_the_way_is_not_taken_for_the_slots_old_one(line):
     """The system drops a descriptor if the receiver has too many files open."""
     line.send(large(1.0))
@@ -340,13 +323,13 @@ def test_a_fork_while_a_batch_is_unpacked_retires_no_slot_that_is_not_lent_yet(l
 
     def record(kind: int, *_: Any) -> None:
         if kind == events.SLOT_LENT:
-            fork_and_wait()
+            in_a_fork(gc.isenabled)
         told.append(kind)
 
     previous = events.install(record)
     try:
         kept = line.send(large(1.0))
-        fork_and_wait()
+        in_a_fork(gc.isenabled)
     finally:
         events.install(previous)
     assert told[-2:] == [events.SLOT_LENT, events.SLOT_RETIRED] and told.count(events.SLOT_RETIRED) == 1
@@ -357,19 +340,15 @@ def test_a_forked_child_retires_nothing_when_it_forks(line):
     """Whose slots these are is main's business, also if the pin thread lends one between main's look and its fork."""
     _before_fork.discard(line.unpacker)  # it has looked
     kept = line.send(large(1.0))
-    if not (pid := os.fork()):
-        told: list[int] = []
+    told: list[int] = []
+
+    def child() -> None:
         events.install(lambda kind, *_: told.append(kind))
         line.unpacker.before_fork()
-        os._exit(len(told))
-    assert os.waitpid(pid, 0)[1] == 0
+        assert not told
+
+    in_a_fork(child)
     assert kept[0] == 1
-
-
-def fork_and_wait() -> None:
-    if not (pid := os.fork()):
-        os._exit(0)
-    os.waitpid(pid, 0)
 
 
 def test_there_are_no_more_slots_than_the_header_has_numbers_for():
@@ -422,17 +401,6 @@ def test_descriptors_are_not_kept(line):
     assert set(os.listdir("/proc/self/fd")) == before and len(kept) == 50
 
 
-def test_memory_that_nobody_reads_leaves_no_descriptor():
-    before = set(os.listdir("/proc/self/fd"))
-    reader, writer = WORLD.pipe()
-    writer.write(memoryview(b"x"), WORLD.memory(100))
-    writer.write(memoryview(b"x"), WORLD.memory(100))
-    reader.read()
-    reader.close()
-    writer.close()
-    assert set(os.listdir("/proc/self/fd")) == before
-
-
 def test_mappings_go_with_the_last_of_a_batch():
     line = Line()
     kept = [line.send(large(value)) for value in range(5)]
@@ -458,111 +426,13 @@ class Kind(torch.Tensor):
     pass
 
 
-Point = collections.namedtuple("Point", "x y")
-
-
-DTYPES = [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
-
-
-def of_dtype(dtype: torch.dtype) -> torch.Tensor | None:
-    """None: this torch has the name only."""
-    try:
-        return torch.arange(48, dtype=torch.uint8).view(dtype)
-    except (RuntimeError, TypeError):
-        return None
-
-
-def shared_storage() -> Any:
-    base = torch.arange(24.0)
-    return {"base": base, "row": base[6:12], "turned": base.view(4, 6).t()}
-
-
-BATCHES = {
-    "every dtype": lambda: [tensor for dtype in DTYPES if (tensor := of_dtype(dtype)) is not None],
-    "no dimension": lambda: torch.tensor(3.5),
-    "no element": lambda: [torch.empty(0), torch.empty(3, 0, 2), np.empty((0, 4))],
-    "no element of many": lambda: torch.arange(2000.0).view(200, 10)[100:100, :1].expand(0, 5),
-    "meta": lambda: torch.empty(0, 3, device="meta"),
-    "shared storage": shared_storage,
-    "expanded": lambda: torch.ones(1, 3).expand(4000, 3),
-    "transposed": lambda: torch.arange(20000.0).view(100, 200).t(),
-    "every second": lambda: torch.arange(20000)[::2],
-    "channels last": lambda: torch.rand(2, 3, 8, 8).to(memory_format=torch.channels_last),
-    "one channel last": lambda: torch.rand(2, 1, 8, 8).to(memory_format=torch.channels_last),
-    "one row, or none, with strides": lambda: [torch.ones(1, 5).t(), torch.empty_strided((0, 5), (7, 3))],
-    "conjugate": lambda: torch.rand(4, dtype=torch.complex64).conj(),
-    "negative bit": lambda: torch.rand(4, dtype=torch.complex64).conj().imag,
-    "requires grad": lambda: torch.rand(4, requires_grad=True),
-    "parameter": lambda: torch.nn.Parameter(torch.rand(4)),
-    "sparse": lambda: torch.eye(4).to_sparse(),
-    "csr": lambda: torch.eye(4).to_sparse_csr(),
-    "quantized": lambda: torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.qint8),
-    "arrays": lambda: [
-        np.arange(5)[::-1],
-        np.asfortranarray(np.random.rand(3, 4)),
-        np.array(["a", "bc"]),
-        np.float32(2),
-    ],
-    "byte order": lambda: [np.arange(9000, dtype=">f4"), np.zeros(7, dtype=[("a", ">i4"), ("b", "<f8")])],
-    "read-only": lambda: read_only(np.arange(9000)),
-    "structured": lambda: np.zeros(7, dtype=[("a", "<i4"), ("b", "<f8", (2,))]),
-    "objects": lambda: np.array([{"a": 1}, None], dtype=object),
-    "masked": lambda: np.ma.masked_array(np.arange(4), [0, 1, 0, 1]),
-    "nested": lambda: {"a": (1, [torch.ones(2)], Point(torch.zeros(1), None)), "b": b"bytes" * 9000, "c": "text"},
-    "bytearray": lambda: bytearray(50_000),
-    "storage": lambda: torch.arange(4.0).untyped_storage(),
-    "module": lambda: torch.nn.Linear(2, 2),
-}
-
-
-def read_only(array: Any) -> Any:
-    array.flags.writeable = False
-    return array
-
-
-def bytes_of(tensor: torch.Tensor) -> bytes:
-    """Its elements. (Not every dtype can be copied.)"""
-    storage = tensor.untyped_storage()
-    return bytes(storage if tensor.nbytes == storage.nbytes() else tensor.detach().clone().untyped_storage())
-
-
-def same(one: Any, other: Any) -> bool:
-    assert type(one) is type(other)
-    if isinstance(one, torch.nn.Module):
-        return same(one.state_dict(), other.state_dict())
-    if isinstance(one, torch.Tensor):
-        assert (one.dtype, one.shape, one.layout, one.device, one.requires_grad) == (
-            other.dtype,
-            other.shape,
-            other.layout,
-            other.device,
-            other.requires_grad,
-        )
-        if one.layout is not torch.strided:
-            return torch.equal(one.to_dense(), other.to_dense())
-        assert one.stride() == other.stride() and one.is_conj() == other.is_conj() and one.is_neg() == other.is_neg()
-        return bytes_of(one) == bytes_of(other)
-    if isinstance(one, np.ndarray):
-        assert (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides)
-        assert one.flags.writeable == other.flags.writeable
-        return repr(one) == repr(other)
-    if isinstance(one, torch.UntypedStorage):
-        return bytes(one) == bytes(other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other
-
-
 @pytest.mark.parametrize("beside", [0, LARGE])
 @pytest.mark.parametrize("name", BATCHES)
 def test_every_kind_of_data_arrives_as_by_torchs_transport(line, name, beside):
     """`beside` makes the batch too large to go without a slot."""
     batch = BATCHES[name]()
-    expected = torchs(batch)
     got, _ = line.send((batch, torch.ones(beside)))
-    assert same(got, expected)
+    assert described(got) == described(torchs(batch))
 
 
 def test_tensors_upon_one_storage_stay_so(line):

@@ -1,10 +1,9 @@
-"""The worker process: what it emits from its first line to its last, what it knows, what its failures become."""
+"""The worker process: what it emits from its first line to its last, what its failures become, what it leaves alone."""
 
 from __future__ import annotations
 
 import functools
 import io
-import random
 import signal
 import subprocess
 import sys
@@ -13,18 +12,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import numpy
 import pytest
 import torch
 import torch.utils.data
 
-import minidl
 import tracing
 from minidl.events import Kind
-from minidl.transport import DIRECT
 from minidl.worker import End, generate_state
 from tests.minidl import dying
-from tests.minidl.dying import Keys, Stream
+from tests.minidl.dying import Keys
 from tests.minidl.programs import BadStream
 
 pytestmark = pytest.mark.timeout(30)
@@ -40,74 +36,19 @@ def traced(path: Path, run: Callable[[], Any]) -> Any:
     return tracing.load(path).events
 
 
-def emitted_by_worker(path: Path, loader: minidl.DataLoader, epochs: int) -> list[tuple[Kind, int]]:
-    """Kind and task of what the worker's own thread emits; its feeder is another thread."""
-
-    def run() -> None:
-        nonlocal loader
-        for _ in range(epochs):
-            list(loader)
-        del loader
-
-    emitted = traced(path, run)
-    kinds = [Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.GOT, Kind.PUT, Kind.STREAM_END]
-    kinds += [kind for kind in Kind if kind.who == "worker"]
-    of_worker = emitted[emitted["actor"] == emitted["actor"][emitted["kind"] == Kind.WORKER_BEGIN]]
-    return [(Kind(event["kind"]), int(event["task"])) for event in of_worker if event["kind"] in kinds]
-
-
-def alone(*kinds: Kind) -> list[tuple[Kind, int]]:
-    """Steps of no task."""
-    return [(kind, -1) for kind in kinds]
-
-
-STOP = [(Kind.GOT, -2), *alone(Kind.WORKER_END)]
-
-
 def test_a_worker_emits_its_steps_in_order(tmp_path: Path) -> None:
-    assert emitted_by_worker(tmp_path, loader_of(Keys(4), worker_init_fn=print_nothing), 1) == [
-        *alone(Kind.WORKER_BEGIN, Kind.WORKER_SEEDED, Kind.INIT_FN_BEGIN, Kind.INIT_FN_END, Kind.WORKER_READY),
-        *task(0),
-        *task(1),
-        *STOP,
-    ]
-
-
-def test_a_persistent_worker_of_a_stream_emits_its_steps_in_order(tmp_path: Path) -> None:
-    emitted = emitted_by_worker(tmp_path, loader_of(Stream(2), persistent_workers=True, prefetch_factor=1), 2)
-    end = [(Kind.GOT, 1), (Kind.FETCH_BEGIN, 1), (Kind.STREAM_END, 1), (Kind.PUT, 1)]
-    resume = [(Kind.GOT, -3), (Kind.WORKER_RESUMED, -1), (Kind.PUT, -3)]
-    begin = alone(Kind.WORKER_BEGIN, Kind.WORKER_SEEDED, Kind.WORKER_READY)
-    # Between the end of its stream and Resume or Stop come tasks that it skips.
-    fulfilled = [event for event in emitted if event != (Kind.GOT, 2)]
-    assert fulfilled == [*begin, *task(0), *end, *resume, *task(0), *end, *STOP]
-
-
-def task(task_id: int) -> list[tuple[Kind, int]]:
-    return [(kind, task_id) for kind in (Kind.GOT, Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.PUT)]
+    events = traced(tmp_path, lambda: list(loader_of(Keys(4), worker_init_fn=print_nothing)))
+    of_worker = events[events["actor"] == events["actor"][events["kind"] == Kind.WORKER_BEGIN]]
+    steps = [(Kind(event["kind"]), int(event["task"])) for event in of_worker]
+    own = {Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.GOT, Kind.PUT, *(kind for kind in Kind if kind.who == "worker")}
+    begin = [Kind.WORKER_BEGIN, Kind.WORKER_SEEDED, Kind.INIT_FN_BEGIN, Kind.INIT_FN_END, Kind.WORKER_READY]
+    tasks = [(kind, task) for task in (0, 1) for kind in (Kind.GOT, Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.PUT)]
+    end = [(Kind.GOT, -2), (Kind.WORKER_END, -1)]
+    assert [step for step in steps if step[0] in own] == [*((kind, -1) for kind in begin), *tasks, *end]
 
 
 def print_nothing(worker_id: int) -> None:
     assert worker_id == 0
-
-
-class Knows(Keys):
-    """A sample is what the worker knows of itself."""
-
-    def __getitem__(self, key: int) -> Any:
-        ours, theirs = minidl.get_worker_info(), torch.utils.data.get_worker_info()
-        assert ours is not None and theirs is not None
-        words = generate_state(ours.seed - ours.id, ours.id)
-        assert random.getstate() == random.Random(ours.seed).getstate()
-        assert numpy.random.get_state()[1].tolist() == numpy.random.RandomState(words).get_state()[1].tolist()
-        return ours.id, ours.num_workers, ours.seed, theirs.seed, torch.initial_seed(), torch.get_num_threads()
-
-
-def test_a_worker_knows_its_number_and_its_seeds() -> None:
-    assert minidl.get_worker_info() is None
-    for worker_id, info in enumerate(loader_of(Knows(2), batch_size=None, num_workers=2)):
-        assert info[:2] == [worker_id, 2] and info[5] == 1
-        assert info[2] == info[3] == info[4]
 
 
 @pytest.mark.parametrize("base_seed", [0, 1, 12345, (1 << 63) - 1])
@@ -185,15 +126,6 @@ class Swallows(Keys):
         if key == 8:
             Finalized()
         return super().__getitem__(key)
-
-
-def needs_new_memory(samples: list[Any]) -> bool:
-    return torch.utils.data.default_collate([torch.zeros(DIRECT)] * 2).is_shared()
-
-
-@pytest.mark.parametrize(("transport", "new"), [("slots", False), ("torch", True)])
-def test_torchs_default_collate_stacks_in_the_slot_too(transport: str, new: bool) -> None:
-    assert list(loader_of(Keys(2), collate_fn=needs_new_memory, transport=transport)) == [new]
 
 
 def name_of_worker(samples: list[Any]) -> str:

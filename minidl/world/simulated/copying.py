@@ -13,10 +13,12 @@ import torch
 from minidl.transport.memory import address_of
 from minidl.transport.pickling import upon
 from minidl.world.simulated import machine as machines
+from minidl.world.simulated.processes import Luggage
 
 
 def duplicate(thing: Any, by_pickle_only: bool) -> Any:
     """The copy of `thing` that a new process has."""
+    machines.current_machine().luggage = Luggage()
     data = io.BytesIO()
     (pickle.Pickler if by_pickle_only else Forking)(data, pickle.HIGHEST_PROTOCOL).dump(thing)
     return pickle.loads(data.getbuffer())
@@ -43,7 +45,7 @@ class Forking(pickle.Pickler):
             return _reduce_shared(thing)
         if not isinstance(thing, (types.FunctionType, type)) or "<" not in thing.__qualname__:  # <locals>, <lambda>
             return NotImplemented
-        functions = machines.current_machine().functions
+        functions = machines.current_machine().luggage.functions
         functions.append(thing)
         if isinstance(thing, type):
             return _same, (len(functions) - 1,)
@@ -74,7 +76,7 @@ def _array_in(number: int, begin: int, dtype: Any, shape: Any, strides: Any) -> 
 
 
 def _same(number: int) -> Any:
-    return machines.current_machine().functions[number]
+    return machines.current_machine().luggage.functions[number]
 
 
 def _hollow(number: int) -> types.FunctionType:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from minidl.events import PRIMED, YIELDED, Kind
+from minidl.events import Kind
+from minidl.laws import LAWS, Law, judge
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import Fault, Move, possible_faults
 from minidl.world.simulated.machine import BEGIN, Machine
@@ -88,7 +89,6 @@ def explore(
     delays: int = 2,
     faults: int = 0,
     judge: Judge | None = None,
-    progress: Callable[[int], None] | None = None,
     most: int | None = None,
     **options: Any,
 ) -> Exploration:
@@ -98,7 +98,7 @@ def explore(
     default schedule. The exploration ends at the first counterexample. `options` are those of `simulate`.
     """
     tree = _Tree(delays, faults)
-    return _run(program, tree, judge, progress, most, options)
+    return _run(program, tree, judge, most, options)
 
 
 def explore_by_chance(
@@ -108,7 +108,6 @@ def explore_by_chance(
     faults: int = 0,
     seed: int = 0,
     judge: Judge | None = None,
-    progress: Callable[[int], None] | None = None,
     usual: int = 0,
     **options: Any,
 ) -> Exploration:
@@ -117,7 +116,7 @@ def explore_by_chance(
     usual = usual or simulate(program, **options).steps
     kinds = itertools.cycle((Random, Priorities))
     drawn = (kind(seed + number, faults, usual) for number, kind in zip(range(schedules), kinds, strict=False))
-    return _run(program, drawn, judge, progress, None, options)
+    return _run(program, drawn, judge, None, options)
 
 
 class _Tree:
@@ -145,7 +144,6 @@ def _run(
     program: Callable[[], Any],
     schedules: Iterable[Schedule],
     judge: Judge | None,
-    progress: Callable[[int], None] | None,
     most: int | None,
     options: dict[str, Any],
 ) -> Exploration:
@@ -158,8 +156,9 @@ def _run(
     found = Exploration(0, 0, 0, None, [])
     collects = gc.isenabled()
     gc.disable()
-    if not _frozen:
-        gc.freeze()  # the collections below skip what exists already
+    freezes = gc.get_freeze_count() == 0
+    if freezes:
+        gc.freeze()  # the collections below skip what exists already: looking through torch takes long
     try:
         for schedule in itertools.islice(schedules, most):
             outcome = simulate(program, schedule=schedule, **options)
@@ -172,27 +171,13 @@ def _run(
                 repeat(outcome, options)
             if found.schedules % COLLECT_EVERY == 0:
                 gc.collect()
-                if progress is not None:
-                    progress(found.schedules)
     finally:
-        if not _frozen:
+        if freezes:
             gc.unfreeze()
         if collects:
             gc.enable()
     found.pruned = getattr(schedules, "pruned", 0)
     return found
-
-
-_frozen = False
-
-
-def freeze() -> None:
-    """Leave what exists now out of all garbage collections, here and in the processes forked from here: looking through
-    torch at the beginning of each exploration takes longer than most explorations."""
-    global _frozen
-    gc.collect()
-    gc.freeze()
-    _frozen = True
 
 
 def repeat(outcome: Outcome, options: dict[str, Any]) -> Outcome:
@@ -219,9 +204,11 @@ def shorten(outcome: Outcome, judge: Judge, options: dict[str, Any]) -> tuple[Ou
 # ---- what must hold
 
 
-def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True, slow: bool = False) -> list[str]:
-    """What must hold on every schedule, but does not in this outcome. `expected` is a run without faults,
-    `in_order` DataLoader's option; `slow` says that the program makes somebody wait, so that a timeout may be due."""
+def what_must_hold(
+    outcome: Outcome, expected: Outcome, slow: bool = False, laws: Iterable[type[Law]] = LAWS
+) -> list[str]:
+    """What must hold on every schedule, but does not in this outcome. `expected` is a run without faults;
+    `slow` says that the program makes somebody wait, so that a timeout may be due."""
     faults = [move for move in outcome.schedule.moves if move.what is not Fault.RUN]
     broken = []
     if outcome.deadlock:
@@ -251,66 +238,11 @@ def what_must_hold(outcome: Outcome, expected: Outcome, in_order: bool = True, s
         broken += [
             f"process {pid} ended with exit code {code}" for pid, code in codes if code and code != usual.get(pid)
         ]
-    broken += _out_of_order(outcome) if in_order else []
-    broken += _too_many(outcome) + _late(outcome, faults, expected)
-    return broken if faults else broken + _too_few(outcome) + (_needless(outcome, expected) if not slow else [])
+    broken += [f"{law.name}: {what}" for law, what, _ in judge(enumerate(outcome.events), laws)]
+    broken += _late(outcome, faults, expected)
+    return broken if faults or slow else broken + _needless(outcome, expected)
 
 
-ENDS_A_TASK = frozenset({Kind.YIELDED, Kind.TASK_SKIPPED})
-
-
-def _out_of_order(outcome: Outcome) -> list[str]:
-    """Each task is yielded at most once, and in order: no task of an epoch is silently left out."""
-    broken: list[str] = []
-    last: dict[int, int] = {}
-    for event in outcome.events:
-        if event[2] in ENDS_A_TASK:
-            epoch_id, task = event[3:5]
-            if task <= last.get(epoch_id, -1):
-                broken.append(f"task {task} came after task {last[epoch_id]}")
-            last[epoch_id] = task
-    return broken
-
-
-CHECKED_AT = frozenset({Kind.YIELDED, Kind.STORED})
-COUNTED = {Kind.DISPATCHED: 1, Kind.RECEIVED: -1, Kind.STORED: 1, Kind.RELEASED: -1}  # how each changes the number held
-
-
-def _too_many(outcome: Outcome) -> list[str]:
-    """Tasks outstanding or held for later are never more than were sent at first: prefetch_factor × num_workers."""
-    limits: dict[int, int] = {}
-    held: dict[int, int] = {}
-    for _, _, kind, epoch_id, _, _, _, value, _ in outcome.events:
-        if kind in COUNTED:
-            held[epoch_id] = held.get(epoch_id, 0) + COUNTED[kind]
-        if kind == PRIMED:
-            limits[epoch_id] = value
-        elif kind in CHECKED_AT and epoch_id in limits and held[epoch_id] > limits[epoch_id]:
-            return [f"{held[epoch_id]} tasks are outstanding or held, and {limits[epoch_id]} is the limit"]
-    return []
-
-
-def _too_few(outcome: Outcome) -> list[str]:
-    """No worker idles while keys are left and there is room: whenever a batch is yielded, as many tasks are under way
-    as were sent at first."""
-    limits: dict[int, int | None] = {}  # of each epoch; None: there are no more keys
-    under_way: dict[int, int] = {}
-    for _, _, kind, epoch_id, _, _, _, value, _ in outcome.events:
-        if kind in UNDER_WAY:
-            under_way[epoch_id] = under_way.get(epoch_id, 0) + UNDER_WAY[kind]
-        if kind == PRIMED:
-            limits.setdefault(epoch_id, value)
-        elif kind in NO_MORE_KEYS:
-            limits[epoch_id] = None
-        elif kind == YIELDED and (most := limits.get(epoch_id)) is not None and under_way[epoch_id] < most:
-            return [f"{under_way[epoch_id]} tasks are under way, there are more keys, and {most} fit"]
-    return []
-
-
-# How each changes the number of tasks that were sent and have not come to an end. (Those that an exhausted worker will
-# not fulfil count, as in the loader.)
-UNDER_WAY = {Kind.DISPATCHED: 1, Kind.YIELDED: -1, Kind.ERROR_RAISED: -1, Kind.WORKER_EXHAUSTED: -1}
-NO_MORE_KEYS = frozenset({Kind.SAMPLER_END, Kind.NO_CAPACITY})
 SECOND_LINE = Kind.TIMED_OUT, Kind.HEALTH_CHECK, Kind.WORKER_DIED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED
 # Virtual seconds. A run in which nobody waits for a timeout takes thousands of steps of a microsecond; where a worker
 # is still about to end when the program returns, `simulate` gives it some time.

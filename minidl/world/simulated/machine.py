@@ -23,73 +23,73 @@ Legend
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections import deque
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import greenlet
 
-from minidl.events import CLOCKED
+from minidl.events import CLOCKED, LOADER
+from minidl.laws import Event
 from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.cores import SECOND, Cores
 from minidl.world.simulated.faults import TERMINATED, inject
-from minidl.world.simulated.processes import NO_DEADLINE, OWN, End, Memories, Pipe, Process, Thread
+from minidl.world.simulated.processes import NO_LIMIT, OWN, End, Luggage, Memories, Process, Shared, Thread, contents
 from minidl.world.simulated.schedule import Schedule
 
 STEP = 1_000  # ns that a step takes: a loop that looks at the clock sees it move
 BEGIN = 1 * SECOND  # what the clock shows when a run begins
 GRACE = 1 * SECOND  # from the death of main to the forced end of a worker that has not noticed, as in the real world
-TOO_MANY = 20_000  # steps: a run that takes more makes no progress, unless it is known to be long
+LOADERS = "num_workers", "prefetch_factor", "in_order"  # its options that the events tell
+
+
+@dataclass(frozen=True)
+class Options:
+    """What kind of machine it is, and how long it may run: options of `simulate`."""
+
+    capacity: int = 1 << 16  # of a pipe (bytes), as on Linux; a larger message takes several steps to write
+    start_method: str = "fork"
+    cpus: float = 2  # may be a fraction: other programs have the rest of the last core
+    draws: bool = True  # False: all processes share their random numbers; faster, and the same to who draws none
+    most_steps: int = 20_000  # a run that takes more is cut short, as endless
+    # Whether a thread that puts something into another's mailbox can lose the processor right after that, as well as
+    # before: what threads of one process share without the world shows its races then.
+    preempts: bool = False
+    environment: Mapping[str, str] | None = None  # the variables that a program finds there
 
 
 class Machine:
     """One run of a program: `new_process` makes its first process, `run` runs them all to their end."""
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        capacity: int,
-        cores: float,
-        texts: Callable[[int, object], object] | None,
-        draws: bool,
-        most_steps: int = TOO_MANY,
-        preempts: bool = False,
-    ) -> None:
-        """`capacity` of a pipe in bytes; `cores` for threads that compute; what is kept of an event's kind and text is
-        what `texts` makes of them; with `draws` every process has its own random numbers."""
-        self.schedule, self.capacity, self.texts, self.draws = schedule, capacity, texts, draws
-        self.most_steps = most_steps
-        self.preempts = preempts  # whether other threads can run right after a put, too, and not only before it
+    def __init__(self, schedule: Schedule, options: Options, texts: Callable[[int, object], object] | None) -> None:
+        """What is kept of an event's kind and text is what `texts` makes of them."""
+        self.schedule, self.options, self.texts = schedule, options, texts
+        self.world: Any = None
+        self.cores = Cores(self, options.cpus)
         self.hub = greenlet.getcurrent()
-        self.clock = BEGIN  # ns
-        self.step = 0
-        self.over = False  # no thread can run any more
-        self.off = False  # the remaining stacks are being unwound
+        # What is there
         self.processes: list[Process] = []
         self.threads: list[Thread] = []
+        self.shared: list[Shared] = []  # pipes, flags, mailboxes
+        self.memories: Memories = weakref.WeakValueDictionary()
+        self.memories_made = 0
+        self.luggage = Luggage()  # of the process that is being started
+        # Where it stands
+        self.clock = BEGIN  # ns
+        self.step, self.most_steps = 0, options.most_steps
         self.running: Any = None  # a Thread
-        self.world: Any = None
-        self.pipes: list[Pipe] = []
-        self.numbers = itertools.count()  # for these:
-        self.memories = Memories()
-        self.boxes: list[deque[int]] = []  # for each mailbox: see SimulatedMailbox.writers
-        self.flags: list[bool] = []
-        self.flag_makers: list[Process] = []  # of each flag
-        self.exit_quietly: set[Process] = set()  # these exit with 0 when their parent terminates them
-        self.in_transit: list[End] = []  # ends of pipes that were pickled for a process that is being started ...
-        self.received: list[Any] = []  # ... and what was unpickled from them
-        self.functions: list[Any] = []  # that were copied into another process
         self.alarms: list[tuple[int, Process]] = []  # (when, which) process is ended by force
-        self.cores: Any = Cores(self, cores)
-        self.swallowed: list[str] = []  # errors that Python can only print, as in a __del__
         self.garbage: list[Any] = []  # see Fault.COLLECT
-        self.events: list[tuple[Any, ...]] = []  # time, thread, kind, epoch_id, task, worker, queue, value, text
         self.last_fault_at = -1  # ns
-        self.deadlock = False
-        self.endless = False
+        # How it ends
+        self.over = False  # no thread can run any more ...
+        self.deadlock = self.endless = False  # ... which is a bug
+        self.off = False  # the remaining stacks are being unwound
+        # What it has seen
+        self.events: list[Event] = []
+        self.swallowed: list[str] = []  # errors that Python can only print, as in a __del__
 
     # ---- processes and threads
 
@@ -97,7 +97,7 @@ class Machine:
         parent = self.running.process if self.running is not None else None
         process = Process(len(self.processes), parent, name)
         self.processes.append(process)
-        if self.draws and parent is not None:
+        if self.options.draws and parent is not None:
             process.chance = Chance.now().forked(process.number)
         for end in inherits:
             process.open(*end)
@@ -173,8 +173,8 @@ class Machine:
             if child.parent is process and child.watches_parent and not child.ended:
                 self.alarms.append((self.clock + GRACE, child))
         parent = process.parent
-        if parent is not None and not parent.ended and parent.on_child_exit is not None:
-            parent.threads[0].signals.append(parent.on_child_exit)
+        if parent is not None and not parent.ended:
+            parent.threads[0].signals.extend(parent.on_child_exit)
 
     # ---- steps
 
@@ -188,7 +188,7 @@ class Machine:
             raise greenlet.GreenletExit
         thread = self.running
         waits = timeout is None or timeout > 0
-        deadline = NO_DEADLINE if timeout is None else self.clock + int(timeout * SECOND)
+        deadline = NO_LIMIT if timeout is None else self.clock + int(timeout * SECOND)
         call: Any = None
         if self.schedule.compares:
             caller = sys._getframe(2)  # the line of the loader that asks for the service: where this thread is
@@ -202,7 +202,7 @@ class Machine:
             # This thread is chosen, as it is ready, its wait has timed out, or it has a signal to handle.
             thread.ready, timed_out = None, thread.timed_out
             if call is not None:
-                thread.saw((call, timed_out, thread.process.mapped.contents()))
+                thread.saw((call, timed_out, contents(thread.process.mapped)))
             if thread.signals:
                 self._handle_signals(thread)
             is_ready = ready is None or bool(ready())
@@ -216,7 +216,9 @@ class Machine:
             raise greenlet.GreenletExit  # unwinds this thread's stack
 
     def _handle_signals(self, thread: Thread) -> None:
-        interrupted = Interrupted.in_the_program(sys._getframe())
+        interrupted: Any = sys._getframe()  # and from there to the program, which called the world
+        while interrupted is not None and interrupted.f_globals["__name__"].startswith("minidl.world."):
+            interrupted = interrupted.f_back
         while thread.signals:
             handler = thread.signals.popleft()
             handler(interrupted)  # may raise
@@ -270,7 +272,7 @@ class Machine:
                     before.own[place] = getattr(owner, name)
                 setattr(owner, name, process.own[place])
                 process.own[place] = None  # or it would be kept when it is replaced
-            if self.draws and before is not None and process.chance is not None:
+            if self.options.draws and before is not None and process.chance is not None:
                 before.chance = Chance.now()
                 process.chance.put()
         self.running = thread
@@ -294,7 +296,8 @@ class Machine:
             thread.greenlet = thread.ready = thread.error = None
             thread.signals.clear()
         for process in self.processes:
-            process.on_child_exit = process.on_interrupt = None
+            process.on_interrupt = None
+            process.on_child_exit.clear()
             process.threads.clear()
             process.at_exit.clear()
         self.__dict__ = {"off": True}  # all that whoever still refers to it may ask
@@ -302,11 +305,10 @@ class Machine:
     def state(self) -> int:
         """A hash of the state of this run, except for the time."""
         threads = tuple([(each.history, each.alive, len(each.signals), each.timed_out) for each in self.threads])
-        pipes = tuple([(len(pipe.data), pipe.readers, pipe.writers) for pipe in self.pipes])
         codes = tuple([process.exitcode for process in self.processes])
-        boxes = tuple([tuple(writers) for writers in self.boxes])
-        shared = boxes, self.memories.contents(), tuple(self.flags), len(self.garbage)
-        return hash((self.running.number, threads, pipes, codes, shared))
+        shared = tuple([thing.state() for thing in self.shared])
+        rest = contents(self.memories), len(self.garbage)
+        return hash((self.running.number, threads, codes, shared, rest))
 
     # ---- events
 
@@ -322,7 +324,9 @@ class Machine:
         kept: object = text is not None
         if kept and self.texts is not None:
             kept = self.texts(kind, text)
-        self.events.append((self.clock, self.running.number, kind, epoch_id, task, worker, queue, value, kept))
+        elif kind == LOADER:
+            kept = {name: getattr(text, name) for name in LOADERS}
+        self.events.append(Event(self.clock, self.running.number, kind, epoch_id, task, worker, queue, value, kept))
 
     def swallow(self, unraisable: Any) -> None:
         """sys.unraisablehook: keep what Python would print."""
@@ -331,45 +335,6 @@ class Machine:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return current_machine, ()  # a worker's arguments include it, as the events' recorder: there is one machine
-
-
-@dataclass
-class Interrupted:
-    """What a signal's handler is shown in the place of a frame: where the signal interrupted the program, and who
-    called that. The simulated world, which called the program, is none of it: a handler may look for the loader."""
-
-    f_globals: dict[str, Any]
-    f_code: Any
-    f_back: Interrupted | None = None
-
-    @staticmethod
-    def in_the_program(frame: Any) -> Interrupted | None:
-        while frame is not None and is_simulated(frame):
-            frame = frame.f_back
-        shown = []
-        while frame is not None and not is_simulated(frame):
-            shown.append(Interrupted(frame.f_globals, frame.f_code))
-            frame = frame.f_back
-        for each, caller in itertools.pairwise(shown):
-            each.f_back = caller
-        return shown[0] if shown else None
-
-
-def is_simulated(frame: Any) -> bool:
-    return frame.f_globals["__name__"].startswith("minidl.world.simulated")
-
-
-def chain(look: Callable[[Any], None], previous: Any) -> Callable[[Any], None]:
-    """A signal handler that also calls the previous one, unless that is the same."""
-    if previous is None or getattr(previous, "look", previous) is look:
-        return previous or look
-
-    def handler(frame: Any) -> None:
-        look(frame)
-        previous(frame)
-
-    handler.look = look  # type: ignore[attr-defined]
-    return handler
 
 
 _running: Machine | None = None

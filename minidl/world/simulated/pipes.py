@@ -50,10 +50,11 @@ class PipeEnd(Closable):
             self.process.close(self._pipe, self.side)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._machine.world.start_method() != "fork":
+        if self._machine.options.start_method != "fork":
             self.check()
-        self._machine.in_transit.append((self._pipe, self.side))
-        return receive, (type(self), len(self._machine.in_transit) - 1, self._closed)
+        ends = self._machine.luggage.ends
+        ends.append((self._pipe, self.side))
+        return receive, (type(self), len(ends) - 1, self._closed)
 
 
 class SimulatedReader(PipeEnd):
@@ -78,7 +79,7 @@ class SimulatedReader(PipeEnd):
 
     def memory(self) -> SimulatedMemory:
         memory = self._memories.popleft()
-        self._machine.running.process.map(memory.number, memory.bytes)
+        self._machine.running.process.mapped[memory.number] = memory.bytes
         return memory
 
 
@@ -109,9 +110,9 @@ class SimulatedWriter(PipeEnd):
 def receive(kind: type[PipeEnd], number: int, closed: bool) -> PipeEnd:
     """Unpickle an end of a pipe, for the process that is being started."""
     machine = machines.current_machine()
-    end = kind(machine, machine.in_transit[number][0], None)
+    end = kind(machine, machine.luggage.ends[number][0], None)
     end._closed = closed
-    machine.received.append(end)
+    machine.luggage.unpacked.append(end)
     return end
 
 
@@ -119,9 +120,10 @@ class SimulatedMemory:
     """Memory that processes share: here they are one process, so it is the same array for all."""
 
     def __init__(self, machine: Machine, nbytes: int) -> None:
-        self.number = next(machine.numbers)
-        self.bytes = machine.memories[self.number] = np.full(nbytes, RUBBISH, dtype=np.uint8)
-        machine.running.process.map(self.number, self.bytes)
+        self.number = machine.memories_made
+        machine.memories_made += 1
+        self.bytes = np.full(nbytes, RUBBISH, dtype=np.uint8)
+        machine.memories[self.number] = machine.running.process.mapped[self.number] = self.bytes
 
     def forget(self) -> None:
         """Whoever still looks at it sees a batch that is wrong."""

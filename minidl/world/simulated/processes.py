@@ -18,7 +18,7 @@ from minidl.world.simulated.chance import Chance
 
 torchs_collate = torch.utils.data._utils.collate
 FIRST_PID = 5_000_001  # above any real one: Linux ends at 4,194,304
-NO_DEADLINE = -1
+NO_LIMIT = -1
 
 
 class WeakSet(weakref.WeakKeyDictionary[Any, None]):
@@ -54,6 +54,9 @@ class Pipe:
         self.taken = 0  # bytes that were read
         self.memories: deque[tuple[int, Any]] = deque()  # (which byte it goes with, counted from the first; memory)
 
+    def state(self) -> tuple[int, int, int]:
+        return len(self.data), self.readers, self.writers
+
     def readable(self) -> bool:
         return bool(self.data) or self.writers == 0  # at the end of the stream a read returns b""
 
@@ -64,30 +67,40 @@ class Pipe:
 End = tuple[Pipe, str]  # an open end of a pipe: "readers" or "writers"
 
 
-class Memories:
-    """Memory by number, gone with the last that lies in it. (A WeakValueDictionary would do, but is looked at in every
-    step: its iteration took a tenth of the time.)"""
+class Luggage:
+    """What is copied into a process that is being started."""
 
     def __init__(self) -> None:
-        self.refs: dict[int, weakref.ref[Any]] = {}
+        self.ends: list[End] = []  # ends of pipes that were pickled ...
+        self.unpacked: list[Any] = []  # ... and what was unpickled from them
+        self.functions: list[Any] = []
 
-    def __setitem__(self, number: int, memory: Any) -> None:
-        self.refs[number] = weakref.ref(memory)
 
-    def __getitem__(self, number: int) -> Any:
-        return dict(self.items())[number]
+class Flag:
+    """A bool that processes share."""
 
-    def __len__(self) -> int:
-        return len(self.items())
+    def __init__(self, maker: Process) -> None:
+        self.maker, self.is_set = maker, False
 
-    def items(self) -> list[tuple[int, Any]]:
-        return [(number, memory) for number, ref in self.refs.items() if (memory := ref()) is not None]
+    def state(self) -> bool:
+        return self.is_set
 
-    def contents(self) -> tuple[Any, ...]:
-        """What these memories hold, and how many objects refer to each."""
-        if not self.refs:
-            return ()
-        return tuple([(sys.getrefcount(memory), memory.tobytes()) for _, memory in self.items()])
+
+class Senders(deque[int]):
+    """Which thread put each of the items of a mailbox: with its history, that says what the item is."""
+
+    def state(self) -> tuple[int, ...]:
+        return tuple(self)
+
+
+Shared = Pipe | Flag | Senders
+Memories = weakref.WeakValueDictionary[int, Any]  # by number; a memory is gone with the last that lies in it
+
+
+def contents(memories: Memories) -> tuple[Any, ...]:
+    """What these memories hold, and how many objects refer to each. (Asked at every step, so it must be quick.)"""
+    there = [ref() for ref in memories.valuerefs()] if memories else ()
+    return tuple([(sys.getrefcount(memory), memory.tobytes()) for memory in there if memory is not None])
 
 
 class Process:
@@ -106,10 +119,11 @@ class Process:
         self.chance: Chance | None = None  # its random numbers while another process runs
         self.at_exit: list[Callable[[], None]] = []
         self.before_fork = WeakSet()
-        self.mapped = Memories()  # that it shares with others
+        self.mapped: Memories = weakref.WeakValueDictionary()  # that it shares with others
         self.watches_parent = False
+        self.exits_quietly = False  # with 0, when it is terminated
         self.forced = self.swept = False  # was sent a signal; and its parent removed what shared memory it had made
-        self.on_child_exit: Callable[[Any], None] | None = None
+        self.on_child_exit: list[Callable[[Any], None]] = []  # the handlers of SIGCHLD, in the order of their calls
         self.on_interrupt: Callable[[], None] | None = None
 
     @property
@@ -129,13 +143,10 @@ class Process:
     def inherit(self, parent: Process) -> None:
         """By a fork, from the running process: memory, the events' recorder, and the handler of SIGCHLD with what it
         looks after."""
-        self.mapped.refs.update(parent.mapped.refs)
-        self.on_child_exit = parent.on_child_exit
+        self.mapped.update(parent.mapped)
+        self.on_child_exit = parent.on_child_exit.copy()
         self.own[PLACES["_watched"]].update(signals._watched)
         self.own[PLACES["_recorder"]] = events.installed()
-
-    def map(self, number: int, memory: Any) -> None:
-        self.mapped[number] = memory
 
 
 class Thread:
@@ -146,7 +157,7 @@ class Thread:
         self.greenlet: Any = greenlet.greenlet(run, hub)
         self.alive = True
         self.ready: Callable[[], Any] | None = None
-        self.deadline = NO_DEADLINE  # ns; when it stops waiting
+        self.deadline = NO_LIMIT  # ns; when it stops waiting
         self.timed_out = False
         self.signals: deque[Callable[[Any], None]] = deque()  # handlers that it must call next
         self.history = 0  # a hash of all its calls to the world and what they returned

@@ -7,6 +7,7 @@ of them. The process that unpickles it has it open from then on.
 from __future__ import annotations
 
 import copyreg
+import math
 import pickle
 import queue
 import weakref
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from minidl.world.real import RealWorld
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.copying import duplicate
@@ -21,24 +23,22 @@ from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import KILLED, TERMINATED
 from minidl.world.simulated.machine import Machine
 from minidl.world.simulated.pipes import Closable, SimulatedMemory, SimulatedReader, SimulatedWriter
-from minidl.world.simulated.processes import Pipe, Process, Thread
-
-SIGNALS = {1: ("SIGHUP", "Hangup"), 9: ("SIGKILL", "Killed"), 15: ("SIGTERM", "Terminated")}
+from minidl.world.simulated.processes import Flag, Pipe, Process, Senders, Thread
 
 
 class SimulatedFlag(Closable):
-    """A bool that processes share. In the real world it is a pipe, and set when that is readable; so it is also set
-    when no process can write to it any more. A forked process can; a spawned one has only the reading end."""
+    """In the real world it is a pipe, and set when that is readable; so it is also set when no process can write to it
+    any more. A forked process can; a spawned one has only the reading end."""
 
-    def __init__(self, machine: Machine, number: int) -> None:
-        self._machine, self._number = machine, number
+    def __init__(self, machine: Machine, flag: Flag) -> None:
+        self._machine, self._flag = machine, flag
         self._known = False  # to be set, as it was set here
 
     def set(self) -> None:
         self._machine.until()
         if not self._known:
             self.check()
-        self._machine.flags[self._number] = self._known = True
+        self._flag.is_set = self._known = True
 
     def is_set(self) -> bool:
         self._machine.until()
@@ -49,22 +49,22 @@ class SimulatedFlag(Closable):
 
     def close(self) -> None:
         self._closed = True
-        if not self._inherited() and self._machine.running.process is self._machine.flag_makers[self._number]:
-            self._machine.flags[self._number] = True
+        if not self._inherited() and self._machine.running.process is self._flag.maker:
+            self._flag.is_set = True
 
     def is_ready(self) -> bool:
-        machine, number = self._machine, self._number
-        return machine.flags[number] or (machine.flag_makers[number].ended and not self._inherited())
+        return self._flag.is_set or (self._flag.maker.ended and not self._inherited())
 
     def _inherited(self) -> bool:
-        return self._machine.world.start_method() == "fork"
+        return self._machine.options.start_method == "fork"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _flag, (self._number,)
+        return _flag, (self._machine.shared.index(self._flag),)
 
 
 def _flag(number: int) -> SimulatedFlag:
-    return SimulatedFlag(machines.current_machine(), number)
+    machine = machines.current_machine()
+    return SimulatedFlag(machine, machine.shared[number])  # type: ignore[arg-type]
 
 
 class SimulatedEnding(Closable):
@@ -119,26 +119,26 @@ class SimulatedMailbox:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._items: deque[Any] = deque()
-        self.writers: deque[int] = deque()  # which thread put each of the items: with its history, that says what it is
-        machine.boxes.append(self.writers)
+        self._senders = Senders()
+        machine.shared.append(self._senders)
 
     def put(self, item: Any) -> None:
         if not isinstance(item, weakref.ref):  # one is put when its object goes, in the middle of any step
             self._machine.until()
         if not self._machine.off:
             self._items.append(item)
-            self.writers.append(self._machine.running.number)
-            if self._machine.preempts and not isinstance(item, weakref.ref):
+            self._senders.append(self._machine.running.number)
+            if self._machine.options.preempts and not isinstance(item, weakref.ref):
                 self._machine.until()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if block and timeout is not None and timeout < 0:
             raise ValueError("'timeout' must be a non-negative number")
         self._machine.until(self._items.__len__, timeout if block else 0.0)
-        self._machine.running.saw(tuple(self.writers))
+        self._machine.running.saw(tuple(self._senders))
         if not self._items:
             raise queue.Empty
-        self.writers.popleft()
+        self._senders.popleft()
         return self._items.popleft()
 
     def qsize(self) -> int:
@@ -190,23 +190,22 @@ class SimulatedProcess:
         return None if self.process is None else self.process.exitcode
 
     def start(self) -> None:
-        machine, spawned = self._world.machine, self._world.start_method() != "fork"
+        machine = self._world.machine
+        spawned = machine.options.start_method != "fork"
         assert self.process is None, "cannot start a process twice"
         machine.until()
         if not spawned:
             for thing in list(machine.running.process.before_fork):
                 thing.before_fork()
-        machine.in_transit.clear()
-        machine.received.clear()
         target, args = duplicate((self._target, self._args), by_pickle_only=spawned)
         # A fork inherits whatever its parent has open, a spawned process only what it is given.
-        inherits = machine.in_transit if spawned else machine.running.process.ends
+        inherits = machine.luggage.ends if spawned else machine.running.process.ends
         self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
         if not spawned:
             self.process.inherit(machine.running.process)
-        if spawned and machine.draws:  # seeded anew, not copied from its parent
+        if spawned and machine.options.draws:  # seeded anew, not copied from its parent
             self.process.chance = Chance.spawned(self.process.number)
-        for end in machine.received:
+        for end in machine.luggage.unpacked:
             end.process = self.process
 
     def is_alive(self) -> bool:
@@ -222,7 +221,7 @@ class SimulatedProcess:
 
     def terminate(self) -> None:
         # After report_crashes, torch's handler exits without an error if SIGTERM comes from the parent.
-        self._end(0 if self.process in self._world.machine.exit_quietly else -TERMINATED)
+        self._end(0 if self.process is not None and self.process.exits_quietly else -TERMINATED)
 
     def kill(self) -> None:
         self._end(-KILLED)
@@ -240,9 +239,11 @@ class SimulatedWorld:
     inline = 0
     lent = 1
 
-    def __init__(self, machine: Machine, start_method: str, cpus: int, environment: Mapping[str, str]) -> None:
+    signal_name = RealWorld.signal_name
+    signal_id = RealWorld.signal_id
+
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._start_method, self._cpus, self._environment = start_method, cpus, environment
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _world, ()
@@ -256,8 +257,8 @@ class SimulatedWorld:
 
     def pipe(self) -> tuple[SimulatedReader, SimulatedWriter]:
         machine = self.machine
-        pipe = Pipe(machine.capacity)
-        machine.pipes.append(pipe)
+        pipe = Pipe(machine.options.capacity)
+        machine.shared.append(pipe)
         for side in ("readers", "writers"):
             machine.running.process.open(pipe, side)
         process = machine.running.process
@@ -270,9 +271,9 @@ class SimulatedWorld:
         return True
 
     def flag(self) -> SimulatedFlag:
-        self.machine.flags.append(False)
-        self.machine.flag_makers.append(self.machine.running.process)
-        return SimulatedFlag(self.machine, len(self.machine.flags) - 1)
+        flag = Flag(self.machine.running.process)
+        self.machine.shared.append(flag)
+        return SimulatedFlag(self.machine, flag)
 
     def waiter(self) -> SimulatedWaiter:
         return SimulatedWaiter(self.machine)
@@ -306,14 +307,12 @@ class SimulatedWorld:
             self.machine.alarms.append((self.machine.clock + machines.GRACE, process))
         return SimulatedEnding(process.parent)
 
-    def start_method(self) -> str:
-        return self._start_method
-
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:
         thread = self.machine.running
         if thread is not thread.process.threads[0]:
             return False
-        thread.process.on_child_exit = machines.chain(look, thread.process.on_child_exit)
+        if look not in thread.process.on_child_exit:
+            thread.process.on_child_exit.insert(0, look)
         return True
 
     def raised_by_handler(self, error: BaseException) -> bool:
@@ -331,19 +330,10 @@ class SimulatedWorld:
         self.machine.running.process.on_interrupt = note
 
     def report_crashes(self) -> None:
-        self.machine.exit_quietly.add(self.machine.running.process)
-
-    def signal_name(self, number: int) -> str:
-        return SIGNALS[number][1]
-
-    def signal_id(self, number: int) -> str:
-        return SIGNALS[number][0]
+        self.machine.running.process.exits_quietly = True
 
     def pickle(self, message: Any) -> memoryview:
         return memoryview(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
-
-    def unpickle(self, data: bytes) -> Any:
-        return pickle.loads(data)
 
     def reducers(self) -> Any:
         return copyreg.dispatch_table
@@ -354,14 +344,11 @@ class SimulatedWorld:
         assert process.ended, f"{process.name} may still make shared memory"
         process.swept = True
 
-    def open_files_left(self, at_least: int) -> bool:
-        return True
-
     def environment(self) -> Mapping[str, str]:
-        return self._environment
+        return self.machine.options.environment or {}
 
-    def cpu_count(self) -> int | None:
-        return self._cpus
+    def cpu_count(self) -> int:
+        return math.ceil(self.machine.options.cpus)
 
     def page_locked(self, nbytes: int) -> bytearray:
         return bytearray(nbytes)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import gc
-import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +15,17 @@ import torch
 
 from minidl import events
 from minidl import world as worlds
+from minidl.laws import Event
+from minidl.world.simulated import chance
 from minidl.world.simulated import machine as machines
-from minidl.world.simulated.chance import SEEDED, Chance
+from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.copying import reduce_storage
 from minidl.world.simulated.cores import SECOND, never
-from minidl.world.simulated.machine import Machine
+from minidl.world.simulated.machine import Machine, Options
 from minidl.world.simulated.processes import OWN
 from minidl.world.simulated.schedule import Random, Schedule, parse
 from minidl.world.simulated.services import SimulatedWorld
 
-PIPE = 1 << 16  # bytes, as on Linux
 SETTLED = 0.5  # virtual seconds for a program's threads and processes to end after it
 
 
@@ -36,7 +36,7 @@ class Outcome:
     program: Callable[[], Any]
     schedule: Schedule
     options: dict[str, Any]  # of `simulate`
-    events: list[tuple[Any, ...]]  # see Machine.events
+    events: list[Event]
     threads: list[tuple[int, str]]  # (pid, name) of each
     parents: dict[int, int]  # pid of a process -> of its parent, 0 for the first
     exitcodes: dict[int, int | None]  # None: it never ended
@@ -75,40 +75,30 @@ def simulate(
     seed: int | None = None,
     schedule: str | Schedule = "0",
     faults: int = 0,
-    capacity: int = PIPE,
-    start_method: str = "fork",
-    cpus: float = 2,
-    draws: bool = True,
     texts: Callable[[int, object], object] | None = None,
-    most_steps: int = machines.TOO_MANY,
-    preempts: bool = False,
-    environment: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> Outcome:
-    """Run `program()`, which builds loaders and iterates, on a simulated machine.
+    """Run `program()`, which builds loaders and iterates, on a simulated machine. `options`: see machine.Options.
 
-    `schedule` is a token or a Schedule; `seed` chooses a random one instead, with at most `faults` faults. `capacity`
-    is that of a pipe in bytes: a larger message takes several steps to write. `cpus` may be a fraction: other programs
-    have the rest of the last core. Without `draws` all processes share their random numbers: faster, and the same to a
-    program that draws none. After `most_steps` a run is cut short, as endless. With `preempts` a thread that puts
-    something into another's mailbox can lose the processor right after that, as well as before: what threads of one
-    process share without the world shows its races then. `environment`: the variables that the program finds there.
+    `schedule` is a token or a Schedule; `seed` chooses a random one instead, with at most `faults` faults.
     Raises ValueError for an invalid token, RuntimeError within a simulation; what the program raises is in the
     outcome.
     """
     if machines.is_running():
         raise RuntimeError("a simulation within a simulation")
-    chosen = Random(seed, faults) if seed is not None else parse(schedule) if isinstance(schedule, str) else schedule
-    options: dict[str, Any] = {"capacity": capacity, "start_method": start_method, "cpus": cpus, "draws": draws}
-    options |= {"most_steps": most_steps, "preempts": preempts, "environment": environment}
-    machine = Machine(chosen, capacity, cpus, texts, draws, most_steps, preempts)
-    machine.world = SimulatedWorld(machine, start_method, math.ceil(cpus), environment or {})
-    found: dict[str, Any] = {"result": None, "pipes": 0, "left": [], "unswept": []}
+    if seed is not None:
+        schedule = Random(seed, faults)
+    elif isinstance(schedule, str):
+        schedule = parse(schedule)
+    machine = Machine(schedule, Options(**options), texts)
+    machine.world = SimulatedWorld(machine)
+    found: dict[str, Any] = {"result": None, "open_pipes": 0, "left": [], "unswept": []}
 
     def main() -> None:
         found["result"] = program()
         if leftovers(machine) or machine.processes[0].ends:  # it may be about to end by itself
             machine.until(never, SETTLED)
-        found["pipes"], found["left"] = len(machine.processes[0].ends), leftovers(machine)
+        found["open_pipes"], found["left"] = len(machine.processes[0].ends), leftovers(machine)
         children = [each for each in machine.processes if each.parent is machine.processes[0] and each.ended]
         found["unswept"] = [each.name for each in children if (each.forced or each.exitcode) and not each.swept]
 
@@ -116,25 +106,22 @@ def simulate(
         machine.new_process("main", main, [])
         machine.run()
         outcome = Outcome(
-            program,
-            chosen,
-            options,
-            machine.events,
-            [(thread.process.pid, thread.name) for thread in machine.threads],
-            {each.pid: each.parent.pid if each.parent else 0 for each in machine.processes},
-            {each.pid: each.exitcode for each in machine.processes},
-            {each.pid: each.ended_at / SECOND for each in machine.processes if each.ended},
-            machine.last_fault_at / SECOND,
-            found["result"],
-            machine.threads[0].error,
-            [(each.name, each.error) for each in machine.threads[1:] if each.error is not None],
-            machine.swallowed,
-            machine.deadlock,
-            machine.endless,
-            found["pipes"],
-            found["left"],
-            found["unswept"],
-            machine.step,
+            program=program,
+            schedule=schedule,
+            options=dict(vars(machine.options)),
+            events=machine.events,
+            threads=[(thread.process.pid, thread.name) for thread in machine.threads],
+            parents={each.pid: each.parent.pid if each.parent else 0 for each in machine.processes},
+            exitcodes={each.pid: each.exitcode for each in machine.processes},
+            ended={each.pid: each.ended_at / SECOND for each in machine.processes if each.ended},
+            last_fault_at=machine.last_fault_at / SECOND,
+            error=machine.threads[0].error,
+            errors=[(each.name, each.error) for each in machine.threads[1:] if each.error is not None],
+            swallowed=machine.swallowed,
+            deadlock=machine.deadlock,
+            endless=machine.endless,
+            steps=machine.step,
+            **found,
         )
         found.clear()
         machine.switch_off()
@@ -153,9 +140,9 @@ def on(machine: Machine) -> Iterator[None]:
     """While this lasts the machine has what the real process has only one of: the events' recorder, the world. Garbage
     is not collected: nothing may happen behind the scheduler's back."""
     own = [getattr(owner, name) for owner, name, _ in OWN]
-    collects, threads, chance = gc.isenabled(), torch.get_num_threads(), Chance.now()
+    collects, threads, before = gc.isenabled(), torch.get_num_threads(), Chance.now()
     gc.disable()
-    SEEDED.put()
+    chance.begin()
     seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed  # no devices are to be seeded
     copyreg.dispatch_table[torch.TypedStorage] = reduce_storage
     hook, sys.unraisablehook = sys.unraisablehook, machine.swallow
@@ -172,7 +159,7 @@ def on(machine: Machine) -> Iterator[None]:
         sys.unraisablehook = hook
         torch.manual_seed = seed
         del copyreg.dispatch_table[torch.TypedStorage]
-        chance.put()
+        before.put()
         torch.set_num_threads(threads)
         for (owner, name, _), value in zip(OWN, own, strict=True):
             setattr(owner, name, value)

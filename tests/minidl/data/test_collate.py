@@ -5,8 +5,7 @@ from __future__ import annotations
 import array
 import enum
 import types
-import warnings
-from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
+from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,8 +16,7 @@ from torch.utils.data._utils import collate as theirs
 
 import minidl.data.collate as ours
 from tests.ids import plain
-
-Point = namedtuple("Point", ["x", "y"])
+from tests.minidl.samples import BATCHES, Point
 
 
 class Tagged(dict):
@@ -115,52 +113,29 @@ class OwnTensor(torch.Tensor):
 
 tensor = torch.tensor
 LEAVES = {
+    **{name: [make(), make()] for name, make in BATCHES.items()},
     "float32": [tensor([1.0, 2.0]), tensor([3.0, 4.0])],
-    "0-d": [tensor(1), tensor(2)],
     "one": [tensor([[1, 2]])],
-    "bool": [tensor([True]), tensor([False])],
-    "float16": [torch.ones(2, 3, dtype=torch.float16)] * 3,
-    "bfloat16": [torch.ones(2, dtype=torch.bfloat16)] * 2,
-    "complex": [tensor([1 + 2j])] * 2,
-    "empty": [torch.empty(0), torch.empty(0)],
     "empty batch dimension": [torch.empty(3, 0)] * 2,
-    "strided": [torch.arange(6).view(2, 3).t(), torch.arange(6).view(2, 3).t()],
-    "channels last": [torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)] * 2,
     "views of one storage": list(torch.arange(6).view(3, 2)),
-    "storage larger than view": [torch.arange(100)[3:5], torch.arange(100)[7:9]],
     "dtypes mixed upwards": [torch.ones(2), torch.ones(2, dtype=torch.int64)],
     "dtypes mixed downwards": [torch.ones(2, dtype=torch.int64), torch.ones(2)],
-    "needs grad": [torch.ones(2, requires_grad=True)] * 2,
-    "parameter": [torch.nn.Parameter(torch.ones(2))] * 2,
     "tensor subclass": [torch.ones(2).as_subclass(OwnTensor)] * 2,
-    "meta": [torch.ones(2, device="meta").new_zeros(0)] * 2,
     "second smaller": [torch.ones(2), torch.ones(3)],
     "other shape of same size": [torch.ones(2, 3), torch.ones(3, 2)],
     "tensor and number": [tensor([1.0]), 2.0],
+    "jagged": [torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)] * 2,
     "int enum": [Colour.RED, Colour.BLUE],
     "str subclass": [Text("a"), Text("b")],
-    "np array": [np.arange(3), np.arange(3) * 2],
     "np 0-d array": [np.array(1.5), np.array(2.5)],
     "np array of float16": [np.ones((2, 2), np.float16)] * 2,
     "np arrays of unequal size": [np.arange(2), np.arange(3)],
-    "np array of str": [np.array(["a", "b"])],
     "np array of bytes": [np.array([b"a"])],
-    "np array of object": [np.array([None, 1], dtype=object)],
-    "np record": [np.zeros(2, dtype=[("a", "i4")])],
     "np array of times": [np.array(["2020-01-01"], dtype="M8[D]")],
-    "np negative strides": [np.arange(3)[::-1]],
     "own": [Own(1), Own(2)],
     "generator expression": [(i for i in range(2))],
     "batch is a tensor": tensor([[1, 2], [3, 4]]),
 }
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # torch calls these kinds of tensor a prototype or a beta
-    LEAVES |= {
-        "sparse coo": [torch.eye(2).to_sparse()] * 2,
-        "sparse csr": [torch.eye(2).to_sparse_csr()] * 2,
-        "nested": [torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])] * 2,
-        "jagged": [torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)] * 2,
-    }
 NESTED = {
     "dict": [{"a": 1, "b": [1.0, 2.0]}, {"a": 2, "b": [3.0, 4.0]}],
     "ordered dict": [OrderedDict(b=1, a=2)] * 2,
@@ -229,10 +204,14 @@ def test_each_batch_becomes_what_it_becomes_by_torchs(same, batch, call):
     same(lambda package: CALLS[call](package, batch), ours, theirs)
 
 
-@each_batch
+# In a worker torch gives up on views of these bits (see below), and refuses quantized tensors in other words.
+UNLIKE = "conjugate", "negative bit", "quantized"
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name not in UNLIKE])
 @pytest.mark.usefixtures("in_worker")
-def test_default_collate_makes_what_torchs_makes_in_a_worker(same, batch):
-    same(lambda package: package.default_collate(batch), ours, theirs)
+def test_default_collate_makes_what_torchs_makes_in_a_worker(same, name):
+    same(lambda package: package.default_collate(SAMPLES[name]), ours, theirs)
 
 
 @pytest.mark.parametrize("data", [torch.ones(2), "text", b"bytes", 5, None, Own(1), {1}, np.array(["a"])], ids=plain)

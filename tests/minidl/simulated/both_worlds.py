@@ -1,30 +1,29 @@
 """Small programs that run both in the real world and in a simulated one, and must observe the same in both.
 
-A program takes its world and returns what it observed, as a value that can be compared. Those in `VARIES` may observe
-one thing or another; those in `SPAWNS` start their processes by spawn, all others by fork; those in `WAITS` take more
-than a second of real time. `both_worlds_ends` has more of them.
+A program takes its world, and the two ends of a pipe if it likes. It returns what it observed, as a value that can be
+compared. It may be marked: one that `varies` may observe one thing or another; one that `spawns` starts its processes
+by spawn, all others by fork; one that `waits` takes more than a second of real time. `both_worlds_ends` has more.
 """
 
 from __future__ import annotations
 
-import contextlib
+import inspect
 import os
 import queue
 import random
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.random
 import torch
 
 import minidl
 from minidl.events import Queue
-from minidl.messages import Died, Result, Task
-from minidl.queues import LENGTH, Consumer, Producer, Stopped
+from minidl.messages import Died, Result
+from minidl.queues import Consumer, Producer
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import sleep
 from minidl.world.simulated.faults import KILLED
@@ -33,34 +32,29 @@ SOON = 0.05  # seconds: long enough for another process to run
 NAP = 0.01  # seconds
 LONG = 60.0  # seconds: longer than a test may take
 
-Program = Callable[[Any], Any]
+
+class Program(NamedTuple):
+    run: Callable[[Any], Any]
+    marks: tuple[str, ...]
+
+
 PROGRAMS: dict[str, Program] = {}
-VARIES = set[str]()
-SPAWNS = set[str]()
-WAITS = set[str]()
 
 reports: list[Any] = []  # in a simulation
 report_pipe: Any = None  # in the real world: its writing end, in all the processes that a program forks
 
 
-def program(run: Program) -> Program:
-    PROGRAMS[run.__name__] = run
-    return run
+def marked(*marks: str) -> Callable[[Any], Any]:
+    def program(run: Any) -> Any:
+        takes_pipe = len(inspect.signature(run).parameters) == 3
+        PROGRAMS[run.__name__] = Program(lambda world: run(world, *world.pipe()) if takes_pipe else run(world), marks)
+        return run
+
+    return program
 
 
-def varies(run: Program) -> Program:
-    VARIES.add(run.__name__)
-    return program(run)
-
-
-def waits(run: Program) -> Program:
-    WAITS.add(run.__name__)
-    return program(run)
-
-
-def spawns(run: Program) -> Program:
-    SPAWNS.add(run.__name__)
-    return waits(run)  # for the imports
+program, varies, waits = marked(), marked("varies"), marked("waits")
+spawns = marked("spawns", "waits")  # for the imports
 
 
 def report(what: Any) -> None:
@@ -99,11 +93,23 @@ def ended(world: Any, target: Any, *args: Any) -> int:
     return int(process.exitcode)
 
 
+def killed(child: Any, how: str = "kill") -> Any:
+    """End a child from outside, and return its exit code."""
+    getattr(child, how)()
+    child.join(LONG)
+    return child.exitcode
+
+
+def error_of(call: Any, *args: Any) -> str:
+    try:
+        call(*args)
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+
+
 def read_all(reader: Any) -> bytes:
-    parts = []
-    while data := reader.read():
-        parts.append(data)
-    return b"".join(parts)
+    return b"".join(iter(reader.read, b""))
 
 
 # ---- pipes
@@ -117,34 +123,23 @@ def write_all(writer: Any, data: bytes) -> None:
 
 
 @program
-def a_read_takes_all_that_is_there(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_read_takes_all_that_is_there_and_then_comes_the_end(world: Any, reader: Any, writer: Any) -> Any:
     writer.write(memoryview(b"ab"))
     writer.write(memoryview(b"cd"))
-    return reader.read()
-
-
-@program
-def what_was_written_comes_before_the_end(world: Any) -> Any:
-    reader, writer = world.pipe()
+    before = reader.read()
     writer.write(memoryview(b"last"))
     writer.close()
-    return reader.read(), reader.read(), reader.read()
+    return before, reader.read(), reader.read(), reader.read()
 
 
 @program
-def a_write_that_has_no_reader(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_write_that_has_no_reader(world: Any, reader: Any, writer: Any) -> Any:
     reader.close()
-    try:
-        writer.write(memoryview(b"lost"))
-    except BrokenPipeError:
-        return "broken pipe"
+    return error_of(writer.write, memoryview(b"lost"))
 
 
 @program
-def a_pipe_fills_and_its_writer_waits(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_pipe_fills_and_its_writer_waits(world: Any, reader: Any, writer: Any) -> Any:
     thread = world.thread(write_all, (writer, b"x" * 1_000_000), "writer")
     thread.start()
     thread.join(SOON)
@@ -154,14 +149,6 @@ def a_pipe_fills_and_its_writer_waits(world: Any) -> Any:
     return waits, size, thread.is_alive()
 
 
-@program
-def a_child_s_bytes_outlive_it(world: Any) -> Any:
-    reader, writer = world.pipe()
-    code = ended(world, write_all, writer, b"from a child")
-    writer.close()
-    return code, read_all(reader)
-
-
 def holds(world: Any, done: Any) -> None:
     waiter = world.waiter()
     waiter.add(done, "done")
@@ -169,8 +156,7 @@ def holds(world: Any, done: Any) -> None:
 
 
 @program
-def a_copy_that_a_fork_inherited_keeps_a_pipe_open(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_copy_that_a_fork_inherited_keeps_a_pipe_open(world: Any, reader: Any, writer: Any) -> Any:
     done = world.flag()
     child = started(world, holds, world, done)
     writer.close()
@@ -191,38 +177,22 @@ def writes_and_dies(writer: Any) -> None:
 
 
 @program
-def a_killed_process_leaves_what_it_wrote(world: Any) -> Any:
-    reader, writer = world.pipe()
-    code = ended(world, writes_and_dies, writer)
+def what_a_process_wrote_outlives_it(world: Any, reader: Any, writer: Any) -> Any:
+    codes = [ended(world, writes_and_dies, writer), ended(world, write_all, writer, b"from a child")]
     writer.close()
-    return code, read_all(reader)
+    return codes, read_all(reader)
 
 
 @program
-def a_reader_that_is_killed_breaks_the_pipe(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_reader_that_is_killed_breaks_the_pipe(world: Any, reader: Any, writer: Any) -> Any:
     child = started(world, holds, world, world.flag())
     reader.close()
     writer.write(memoryview(b"it is still open there"))
-    child.kill()
-    child.join(LONG)
-    try:
-        writer.write(memoryview(b"lost"))
-    except BrokenPipeError:
-        return "broken pipe"
+    killed(child)
+    return error_of(writer.write, memoryview(b"lost"))
 
 
 # ---- processes
-
-
-@program
-def exit_code_of_a_return(world: Any) -> Any:
-    return ended(world, nap, 0.0)
-
-
-@program
-def exit_code_of_sys_exit(world: Any) -> Any:
-    return ended(world, sys.exit, 3), ended(world, sys.exit, None), ended(world, sys.exit, "a message")
 
 
 def raises() -> None:
@@ -230,48 +200,24 @@ def raises() -> None:
 
 
 @program
-def exit_code_of_an_exception(world: Any) -> Any:
-    return ended(world, raises)
+def exit_codes(world: Any) -> Any:
+    exits = [ended(world, sys.exit, code) for code in (3, None, "a message")]
+    return ended(world, nap, 0.0), exits, ended(world, raises)
 
 
 @program
-def exit_code_of_a_kill(world: Any) -> Any:
+def exit_codes_of_processes_that_are_ended(world: Any) -> Any:
     child = started(world, nap, LONG)
-    child.kill()
-    child.join(LONG)
-    return child.exitcode, child.is_alive()
+    child.join(SOON)  # too short
+    before = child.is_alive(), child.exitcode
+    over = started(world, nap, 0.0)
+    over.join(LONG)
+    ends = [killed(each, how) for each in (started(world, nap, LONG), over) for how in ("terminate", "kill")]
+    return before, killed(child), child.is_alive(), ends
 
 
 @program
-def exit_code_of_a_terminate(world: Any) -> Any:
-    child = started(world, nap, LONG)
-    child.terminate()
-    child.join(LONG)
-    return child.exitcode
-
-
-@program
-def a_join_that_is_too_short(world: Any) -> Any:
-    child = started(world, nap, LONG)
-    child.join(SOON)
-    alive, code = child.is_alive(), child.exitcode
-    child.kill()
-    child.join()
-    return alive, code, child.exitcode
-
-
-@program
-def a_kill_of_a_process_that_has_ended(world: Any) -> Any:
-    child = started(world, nap, 0.0)
-    child.join(LONG)
-    child.terminate()
-    child.kill()
-    return child.exitcode
-
-
-@program
-def a_child_has_a_pid_of_its_own(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_child_has_a_pid_of_its_own(world: Any, reader: Any, writer: Any) -> Any:
     child = world.process(lambda: write_all(writer, str(world.pid()).encode()), (), "child")
     before = child.pid
     child.start()
@@ -280,23 +226,8 @@ def a_child_has_a_pid_of_its_own(world: Any) -> Any:
     return before, int(read_all(reader)) == child.pid != world.pid()
 
 
-def says_bye(world: Any, writer: Any, dies: bool) -> None:
-    world.on_exit(lambda: writer.write(memoryview(b"bye")))
-    if dies:
-        die()
-
-
 @program
-def at_exit_in_a_child(world: Any) -> Any:
-    reader, writer = world.pipe()
-    codes = [ended(world, says_bye, world, writer, dies) for dies in (True, False)]
-    writer.close()
-    return codes, read_all(reader)
-
-
-@program
-def a_forked_child_shares_nothing(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_forked_child_shares_nothing(world: Any, reader: Any, writer: Any) -> Any:
     kept = [1]
 
     def changes() -> None:
@@ -317,9 +248,8 @@ def draws(writer: Any) -> None:
 
 
 @program
-def a_forked_child_draws_what_its_parent_would_have_drawn(world: Any) -> Any:
+def a_forked_child_draws_what_its_parent_would_have_drawn(world: Any, reader: Any, writer: Any) -> Any:
     """Except from Python's random, which is seeded anew."""
-    reader, writer = world.pipe()
     random.seed(11)
     numpy.random.seed(11)
     torch.manual_seed(11)
@@ -338,8 +268,7 @@ def lets_a_thread_go_on(world: Any, writer: Any) -> None:
 
 
 @program
-def a_thread_ends_with_its_process(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_thread_ends_with_its_process(world: Any, reader: Any, writer: Any) -> Any:
     before = world.now()
     code = ended(world, lets_a_thread_go_on, world, writer)
     writer.close()
@@ -412,8 +341,7 @@ def a_wait_that_times_out(world: Any) -> Any:
 
 
 @program
-def several_are_ready(world: Any) -> Any:
-    reader, writer = world.pipe()
+def several_are_ready(world: Any, reader: Any, writer: Any) -> Any:
     flag, waiter = world.flag(), world.waiter()
     waiter.add(reader, "bytes")
     waiter.add(flag, "flag")
@@ -425,8 +353,7 @@ def several_are_ready(world: Any) -> Any:
 
 
 @program
-def the_end_of_a_pipe_is_ready(world: Any) -> Any:
-    reader, writer = world.pipe()
+def the_end_of_a_pipe_is_ready(world: Any, reader: Any, writer: Any) -> Any:
     waiter = world.waiter()
     waiter.add(reader, "end")
     before = waiter.wait(0)
@@ -477,17 +404,17 @@ def produces(world: Any, writer: Any, messages: int, size: int, how: str) -> Non
         result_queue.put(Result(1, number, 0, b"x" * size))
     if how == "cancel":
         result_queue.cancel_join_thread()
+    if how == "at exit":
+        world.on_exit(lambda: (result_queue.close(), result_queue.join_thread()))
+        return
     result_queue.close()
     result_queue.join_thread()
     if how == "die":
         die()
 
 
-def consumes(world: Any, messages: int, size: int, how: str = "") -> Any:
-    """What arrives of `messages` from a child, until the news of its death."""
-    reader, writer = world.pipe()
-    child = started(world, produces, world, writer, messages, size, how)
-    writer.close()
+def received(world: Any, reader: Any, child: Any) -> tuple[list[Any], int]:
+    """Numbers and sizes of the messages until the news of the sender's death, and its exit code."""
     results = Consumer(world, Queue.RESULT, 1)
     results.add(0, reader, world.end_of(child))
     found: list[Any] = []
@@ -497,29 +424,21 @@ def consumes(world: Any, messages: int, size: int, how: str = "") -> Any:
     return found, child.exitcode
 
 
+def consumes(world: Any, messages: int, size: int, how: str = "") -> Any:
+    reader, writer = world.pipe()
+    child = started(world, produces, world, writer, messages, size, how)
+    writer.close()
+    return received(world, reader, child)
+
+
 @program
 def messages_come_in_order_and_then_the_death(world: Any) -> Any:
-    return consumes(world, 20, 10)
+    large = [consumes(world, 3, 100_000, how) for how in ("", "die", "at exit")]
+    return consumes(world, 20, 10), consumes(world, 0, 0), large
 
 
 @program
-def a_message_larger_than_a_pipe(world: Any) -> Any:
-    return consumes(world, 2, 300_000)
-
-
-@program
-def messages_sent_before_a_death_arrive(world: Any) -> Any:
-    return consumes(world, 3, 100_000, "die")
-
-
-@program
-def a_child_that_sends_nothing(world: Any) -> Any:
-    return consumes(world, 0, 0)
-
-
-@program
-def a_cancelled_feeder_does_not_hold_up_the_exit(world: Any) -> Any:
-    _reader, writer = world.pipe()
+def a_cancelled_feeder_does_not_hold_up_the_exit(world: Any, reader: Any, writer: Any) -> Any:
     before = world.now()
     code = ended(world, produces, world, writer, 3, 100_000, "cancel")
     return code, world.now() - before < LONG / 2
@@ -529,57 +448,6 @@ def a_cancelled_feeder_does_not_hold_up_the_exit(world: Any) -> Any:
 def a_cancelled_feeder_may_lose_messages(world: Any) -> Any:
     found, code = consumes(world, 2, 10, "cancel")
     return len(found), code
-
-
-def writes_half(writer: Any) -> None:
-    writer.write(memoryview(LENGTH.pack(1000, False) + b"half of it"))
-
-
-@program
-def half_a_message_and_a_death(world: Any) -> Any:
-    reader, writer = world.pipe()
-    child = started(world, writes_half, writer)
-    writer.close()
-    results = Consumer(world, Queue.RESULT, 1)
-    results.add(0, reader, world.end_of(child))
-    return type(results.get(LONG)).__name__
-
-
-@program
-def a_queue_on_which_nothing_comes(world: Any) -> Any:
-    reader, _writer = world.pipe()
-    flag = world.flag()
-    results = Consumer(world, Queue.RESULT, 1, until=flag)
-    results.add(0, reader, world.flag())
-    with contextlib.suppress(queue.Empty):
-        return results.get(SOON)
-    flag.set()
-    try:
-        return results.get(LONG)
-    except Stopped:
-        return "empty, then stopped"
-
-
-@program
-def a_message_that_cannot_be_pickled(world: Any) -> Any:
-    reader, writer = world.pipe()
-    index_queue = Producer(world, writer, Queue.INDEX, 0)
-    index_queue.put(Task(1, 0, threading.Lock()))
-    index_queue.put(Task(1, 1, [5]))
-    tasks = Consumer(world, Queue.INDEX, 1)
-    tasks.add(0, reader, world.flag())
-    return [(task.task_id, type(task.keys).__name__) for task in (tasks.get(LONG), tasks.get(LONG))]
-
-
-@program
-def a_queue_whose_reader_is_gone(world: Any) -> Any:
-    reader, writer = world.pipe()
-    reader.close()
-    index_queue = Producer(world, writer, Queue.INDEX, 0)
-    index_queue.put(Task(1, 0, [5]))
-    index_queue.close()
-    index_queue.wait_for_feeder(LONG)
-    return index_queue.closed
 
 
 # ---- whole loads
@@ -606,9 +474,9 @@ class Stream(minidl.IterableDataset[int]):
         return iter(range(info.id, 6, info.num_workers))
 
 
-def loads(dataset: Any, **options: Any) -> Any:
+def loads(dataset: Any = None, **options: Any) -> Any:
     """The batches of an epoch; and the first words of an error, if one was raised."""
-    loader = minidl.DataLoader(dataset, num_workers=2, collate_fn=list, **options)
+    loader = minidl.DataLoader(dataset or Keys(), **{"num_workers": 2, "collate_fn": list, **options})
     batches: list[Any] = []
     try:
         for batch in loader:
@@ -618,40 +486,64 @@ def loads(dataset: Any, **options: Any) -> Any:
     return batches, getattr(dataset, "asked", 0), minidl.get_worker_info()
 
 
-@program
-def a_load(world: Any) -> Any:
-    return loads(Keys(), batch_size=2)
+def fails_at(keys: list[int]) -> Any:
+    if keys[0] == 2:
+        raises()
+    return keys
+
+
+class Faulty(Keys):
+    """A sampler."""
+
+    def __iter__(self) -> Any:
+        yield from range(3)
+        raises()
+
+
+class Knowing(Keys):
+    """A sample is what a worker knows of itself."""
+
+    def __getitem__(self, key: int) -> Any:
+        info = minidl.get_worker_info()
+        assert info is not None
+        info.dataset.asked += 1  # its own copy
+        return key, info.id, info.num_workers, self.asked
+
+
+LOADS: dict[str, dict[str, Any]] = {
+    "a load": {"batch_size": 2},
+    "a stream": {"dataset": Stream()},
+    "through the pin thread": {"pin_memory": "host"},
+    "workers that know themselves": {"dataset": Knowing()},
+    "a worker is killed": {"dataset": Keys(0, "die")},
+    "a worker exits": {"dataset": Keys(0, "exit")},
+    "its dataset raises": {"dataset": Keys(3, "raise")},
+    "its sampler raises": {"sampler": Faulty()},
+    "its init_fn raises": {"worker_init_fn": lambda worker_id: raises()},
+    "its collate_fn raises": {"collate_fn": fails_at},
+    "it takes too long": {"dataset": Keys(0, "nap"), "timeout": 0.5},
+}
+for each, options in LOADS.items():
+    marks = ("waits",) if "timeout" in options else ()
+    PROGRAMS[each] = Program(lambda world, options=options: loads(**options), marks)
+
+
+class Draws(Keys):
+    def __getitem__(self, key: int) -> Any:
+        return drawn()
 
 
 @program
-def a_load_of_a_stream(world: Any) -> Any:
-    return loads(Stream())
-
-
-@program
-def a_load_through_the_pin_thread(world: Any) -> Any:
-    return loads(Keys(), pin_memory="host")
+def a_load_of_random_numbers(world: Any) -> Any:
+    random.seed(5)
+    batches, *_ = loads(Draws(), generator=torch.Generator().manual_seed(3))
+    return batches, random.random()
 
 
 @program
 def a_load_whose_order_is_free(world: Any) -> Any:
-    batches, *rest = loads(Keys(), in_order=False)
+    batches, *rest = loads(in_order=False)
     return sorted(batches), rest
-
-
-@program
-def a_load_in_which_a_worker_is_killed(world: Any) -> Any:
-    return loads(Keys(0, "die"))
-
-
-@program
-def a_load_whose_dataset_raises(world: Any) -> Any:
-    return loads(Keys(3, "raise"))
-
-
-@waits
-def a_load_that_takes_too_long(world: Any) -> Any:
-    return loads(Keys(0, "nap"), timeout=0.5)
 
 
 @program

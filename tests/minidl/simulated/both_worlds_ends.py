@@ -16,27 +16,25 @@ import torch
 
 import minidl
 from minidl.events import Queue
-from minidl.messages import Died, Result
-from minidl.queues import Consumer, Producer
+from minidl.messages import Result
+from minidl.queues import Producer
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.faults import Fault, Move, inject
 from tests.minidl.simulated.both_worlds import (
     LONG,
-    PROGRAMS,
     SOON,
-    SPAWNS,
-    VARIES,
-    WAITS,
     Keys,
     Stream,
     die,
     drawn,
     ended,
-    loads,
+    error_of,
+    killed,
     nap,
     program,
     raises,
     read_all,
+    received,
     report,
     spawns,
     started,
@@ -44,8 +42,6 @@ from tests.minidl.simulated.both_worlds import (
     waits,
     write_all,
 )
-
-__all__ = ["PROGRAMS", "SPAWNS", "VARIES", "WAITS"]
 
 
 def ctrl_c() -> None:
@@ -74,8 +70,7 @@ def stays(writer: Any) -> None:
 
 
 @program
-def an_exit_ends_the_children(world: Any) -> Any:
-    reader, writer = world.pipe()
+def an_exit_ends_the_children(world: Any, reader: Any, writer: Any) -> Any:
     started(world, stays, writer)
     return reader.read()
 
@@ -86,8 +81,7 @@ def outlives(reader: Any, writer: Any) -> None:
 
 
 @program
-def a_child_outlives_a_parent_that_is_killed(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_child_outlives_a_parent_that_is_killed(world: Any, reader: Any, writer: Any) -> Any:
     started(world, outlives, reader, writer)
     die()
 
@@ -118,8 +112,7 @@ def watches(world: Any, writer: Any) -> None:
 
 
 @program
-def a_child_notices_the_death_of_its_parent(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_child_notices_the_death_of_its_parent(world: Any, reader: Any, writer: Any) -> Any:
     started(world, watches, world, writer)
     reader.read()
     die()
@@ -134,8 +127,7 @@ def is_busy(world: Any, writer: Any) -> None:
 
 
 @waits
-def a_busy_child_is_ended_soon_after_its_parent(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_busy_child_is_ended_soon_after_its_parent(world: Any, reader: Any, writer: Any) -> Any:
     started(world, is_busy, world, writer)
     reader.read()
     die()
@@ -184,44 +176,13 @@ def says_bye_and(world: Any, how: Any) -> None:
 
 
 @program
-def at_exit_after_an_error(world: Any) -> Any:
-    return [ended(world, says_bye_and, world, how) for how in (raises, lambda: sys.exit(3))]
+def at_exit_however_it_ends(world: Any) -> Any:
+    return [ended(world, says_bye_and, world, how) for how in (die, raises, lambda: sys.exit(3))]
 
 
 @program
 def an_exit_code_of_the_program(world: Any) -> Any:
-    world.on_exit(lambda: report("bye"))
-    sys.exit(3)
-
-
-def sends_at_exit(world: Any, writer: Any) -> None:
-    results = Producer(world, writer, Queue.RESULT, 0)
-    for number in range(3):
-        results.put(Result(1, number, 0, b"x" * 100_000))
-
-    def join() -> None:
-        results.close()
-        results.join_thread()
-
-    world.on_exit(join)
-
-
-@program
-def a_feeder_is_joined_at_exit(world: Any) -> Any:
-    reader, writer = world.pipe()
-    child = started(world, sends_at_exit, world, writer)
-    writer.close()
-    return received(world, reader, world.end_of(child))
-
-
-def received(world: Any, reader: Any, end: Any) -> list[Any]:
-    """The sizes of all messages until the news of their sender's death."""
-    results = Consumer(world, Queue.RESULT, 1)
-    results.add(0, reader, end)
-    found: list[Any] = []
-    while not isinstance(message := results.get(LONG), Died):
-        found.append(len(message.data))
-    return found
+    says_bye_and(world, lambda: sys.exit(3))
 
 
 # ---- kills
@@ -235,14 +196,11 @@ def sends_much(world: Any, writer: Any) -> None:
 
 
 @program
-def a_process_killed_while_it_writes_leaves_half_a_message(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_process_killed_while_it_writes_leaves_half_a_message(world: Any, reader: Any, writer: Any) -> Any:
     child = started(world, sends_much, world, writer)
     writer.close()
     until_gone(world, reader)  # something has come
-    child.kill()
-    child.join(LONG)
-    return received(world, reader, world.end_of(child)), child.exitcode
+    return killed(child), received(world, reader, child)
 
 
 @varies
@@ -261,30 +219,19 @@ def is_quiet(world: Any, writer: Any) -> None:
 
 
 @program
-def a_worker_that_its_parent_terminates_is_quiet(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_worker_that_its_parent_terminates_is_quiet(world: Any, reader: Any, writer: Any) -> Any:
     codes = []
     for end in ("terminate", "kill"):
         child = started(world, is_quiet, world, writer)
         reader.read()
-        getattr(child, end)()
-        child.join(LONG)
-        codes.append(child.exitcode)
+        codes.append(killed(child, end))
     return codes
 
 
 @program
-def a_reader_leaves_while_its_writer_waits(world: Any) -> Any:
-    reader, writer = world.pipe()
+def a_reader_leaves_while_its_writer_waits(world: Any, reader: Any, writer: Any) -> Any:
     found: list[str] = []
-
-    def writes() -> None:
-        try:
-            write_all(writer, b"x" * 1_000_000)
-        except BrokenPipeError:
-            found.append("broken pipe")
-
-    thread = world.thread(writes, (), "writer")
+    thread = world.thread(lambda: found.append(error_of(write_all, writer, b"x" * 1_000_000)), (), "writer")
     thread.start()
     thread.join(SOON)
     reader.close()
@@ -318,23 +265,16 @@ def the_same_handler_is_called_once(world: Any) -> Any:
 
 @program
 def a_handler_raises_where_main_waits(world: Any) -> Any:
-    def look(frame: Any) -> None:
-        raise OSError("a child has ended")
-
-    world.on_child_exit(look)
-    try:
-        started(world, nap, SOON)
-        world.mailbox().get(timeout=LONG)
-    except OSError as error:
-        return str(error)
+    world.on_child_exit(lambda frame: raises())
+    started(world, nap, SOON)
+    return error_of(lambda: world.mailbox().get(timeout=LONG))
 
 
 # ---- Ctrl-C
 
 
 @program
-def ctrl_c_ends_every_wait(world: Any) -> Any:
-    reader, writer = world.pipe()
+def ctrl_c_ends_every_wait(world: Any, reader: Any, writer: Any) -> Any:
     child = started(world, sleeps_through, world, writer)
     reader.read()
     stuck = world.thread(nap, (LONG,), "stuck")
@@ -387,8 +327,7 @@ def notes(world: Any, writer: Any) -> None:
 
 
 @program
-def ctrl_c_is_noted_in_a_child_before_it_is_raised(world: Any) -> Any:
-    reader, writer = world.pipe()
+def ctrl_c_is_noted_in_a_child_before_it_is_raised(world: Any, reader: Any, writer: Any) -> Any:
     child = started(world, notes, world, writer)
     reader.read()
     try:
@@ -445,9 +384,8 @@ def waits_for_flag(world: Any, flag: Any, writer: Any) -> None:
 
 
 @spawns
-def a_flag_that_no_process_can_set_any_more_counts_as_set(world: Any) -> Any:
+def a_flag_that_no_process_can_set_any_more_counts_as_set(world: Any, reader: Any, writer: Any) -> Any:
     """In a spawned child, which has no copy of the writing end of the flag's pipe."""
-    reader, writer = world.pipe()
     flag = world.flag()
     child = started(world, waits_for_flag, world, flag, writer)
     writer.close()
@@ -458,30 +396,14 @@ def a_flag_that_no_process_can_set_any_more_counts_as_set(world: Any) -> Any:
 
 
 @spawns
-def what_cannot_be_pickled_is_not_spawned(world: Any) -> Any:
+def what_cannot_be_pickled_or_was_closed_is_not_spawned(world: Any, reader: Any, writer: Any) -> Any:
     child = world.process(lambda: None, (), "child")
-    try:
-        child.start()
-    except Exception as error:
-        return type(error).__name__, child.pid, child.exitcode
-
-
-@spawns
-def what_was_closed_is_not_spawned(world: Any) -> Any:
-    _reader, writer = world.pipe()
+    error = error_of(child.start)
     writer.close()
-    return error_of(world.process(write_all, (writer, b""), "child").start)
+    return error, child.pid, child.exitcode, error_of(world.process(write_all, (writer, b""), "child").start)
 
 
 # ---- what the world forbids
-
-
-def error_of(call: Any, *args: Any) -> str:
-    try:
-        call(*args)
-    except Exception as error:
-        return type(error).__name__
-    return "nothing"
 
 
 @program
@@ -502,8 +424,7 @@ def what_was_started_before(world: Any) -> Any:
 
 
 @program
-def what_was_closed(world: Any) -> Any:
-    reader, writer = world.pipe()
+def what_was_closed(world: Any, reader: Any, writer: Any) -> Any:
     waiter, flag = world.waiter(), world.flag()
     reader.close()
     writer.close()
@@ -515,8 +436,7 @@ def what_was_closed(world: Any) -> Any:
 
 
 @program
-def what_was_closed_is_so_in_a_fork(world: Any) -> Any:
-    reader, writer = world.pipe()
+def what_was_closed_is_so_in_a_fork(world: Any, reader: Any, writer: Any) -> Any:
     reader.close()
     writer.close()
 
@@ -552,49 +472,6 @@ def a_negative_timeout(world: Any) -> Any:
 
 
 # ---- whole loads
-
-
-def fails_at(keys: list[int]) -> Any:
-    if keys[0] == 2:
-        raises()
-    return keys
-
-
-class Faulty(Keys):
-    """A sampler."""
-
-    def __iter__(self) -> Any:
-        yield from range(3)
-        raises()
-
-
-@program
-def a_load_whose_sampler_raises(world: Any) -> Any:
-    return loads(Keys(), sampler=Faulty())
-
-
-@program
-def a_load_whose_init_fn_raises(world: Any) -> Any:
-    return loads(Keys(), worker_init_fn=lambda worker_id: raises())
-
-
-@program
-def a_load_in_which_a_worker_exits(world: Any) -> Any:
-    return loads(Keys(0, "exit"))
-
-
-@program
-def a_load_in_which_each_worker_knows_itself(world: Any) -> Any:
-    """Its worker info; its parent has none."""
-    return loads(Knowing()), minidl.get_worker_info()
-
-
-class Knowing(Keys):
-    def __getitem__(self, key: int) -> Any:
-        info = minidl.get_worker_info()
-        assert info is not None
-        info.dataset.asked += 1  # its own copy
-        return key, info.id, info.num_workers, self.asked
 
 
 @program

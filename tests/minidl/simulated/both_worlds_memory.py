@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.minidl.simulated.both_worlds import LONG, die, ended, program, started
+from tests.minidl.simulated.both_worlds import LONG, die, ended, error_of, killed, nap, program, started
 
 
 def sends(world: Any, writer: Any, values: list[int], dies: bool = False) -> None:
@@ -17,16 +17,14 @@ def sends(world: Any, writer: Any, values: list[int], dies: bool = False) -> Non
 
 
 @program
-def memory_comes_with_the_bytes_it_was_written_with(world: Any) -> Any:
-    reader, writer = world.pipe()
+def memory_comes_with_the_bytes_it_was_written_with(world: Any, reader: Any, writer: Any) -> Any:
     code = ended(world, sends, world, writer, [1])
     data, memory = reader.read(), reader.memory()
     return code, data, memory.bytes.tolist()
 
 
 @program
-def memory_outlives_a_sender_that_is_killed(world: Any) -> Any:
-    reader, writer = world.pipe()
+def memory_outlives_a_sender_that_is_killed(world: Any, reader: Any, writer: Any) -> Any:
     code = ended(world, sends, world, writer, [1, 2], True)
     writer.close()
     data, found = b"", []
@@ -37,26 +35,16 @@ def memory_outlives_a_sender_that_is_killed(world: Any) -> Any:
 
 
 @program
-def a_reader_that_is_killed_with_memory_in_the_pipe(world: Any) -> Any:
-    reader, writer = world.pipe()
-    child = started(world, holds, world, reader)
+def a_reader_that_is_killed_with_memory_in_the_pipe(world: Any, reader: Any, writer: Any) -> Any:
+    child = started(world, nap, LONG)
     reader.close()
     sends(world, writer, [1])
-    child.kill()
-    child.join(LONG)
-    try:
-        sends(world, writer, [2])
-    except BrokenPipeError:
-        return "broken pipe"
-
-
-def holds(world: Any, reader: Any) -> None:
-    world.waiter().wait(LONG)
+    killed(child)
+    return error_of(sends, world, writer, [2])
 
 
 @program
-def memory_that_nobody_reads(world: Any) -> Any:
-    reader, writer = world.pipe()
+def memory_that_nobody_reads(world: Any, reader: Any, writer: Any) -> Any:
     code = ended(world, sends, world, writer, [1])
     reader.close()
     writer.close()
@@ -70,8 +58,7 @@ def writes(world: Any, reader: Any, writer: Any) -> None:
 
 
 @program
-def what_one_process_writes_the_other_reads(world: Any) -> Any:
-    reader, writer = world.pipe()
+def what_one_process_writes_the_other_reads(world: Any, reader: Any, writer: Any) -> Any:
     back, answer = world.pipe()
     memory = world.memory(64)
     memory.bytes[:] = 1

@@ -5,9 +5,8 @@
 For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not,
 slots or torch's way: every schedule with two delays, every schedule with a delay and a fault. For the programs that
 hold batches, which are longer (lending.py): every schedule with two delays, every schedule with a fault. For the
-programs worth exploring (worth_exploring.py), and for every process that goes on from a state of a training that was
-stopped (stopping.py): every schedule with a delay, every schedule with a fault. Then N random ones in all, with up to
-two faults each. The trace of about one run in a hundred is checked for every invariant.
+programs worth exploring (worth_all.py): every schedule with a delay, every schedule with a fault. Then N random ones in
+all, with up to two faults each. The trace of about one run in a hundred is written, read and checked.
 """
 
 from __future__ import annotations
@@ -26,13 +25,10 @@ from typing import Any
 from rich.console import Console
 
 from minidl.world.simulated import Exploration, Outcome, explore, explore_by_chance
-from tests.minidl.simulated import worth_exploring
 from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
 from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_asking import asking
-from tests.minidl.simulated.worth_ending import ending
-from tests.minidl.simulated.worth_moving import moving
+from tests.minidl.simulated.worth_all import PROGRAMS
 
 COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
@@ -62,8 +58,7 @@ class Job:
 def programs() -> dict[str, Worth]:
     """By name. (What depends on when something happens cannot be compared with another schedule.)"""
     small = {**configurations(), **lendings()}
-    there = {**worth_exploring.programs(), **moving(), **ending(), **asking()}
-    others = {name: each for name, each in there.items() if not each.timed}
+    others = {name: each for name, each in PROGRAMS.items() if not each.timed}
     return {name: Worth(program, options={"draws": False}) for name, program in small.items()} | others
 
 
@@ -73,9 +68,8 @@ def bounds(name: str) -> list[tuple[int, int]]:
     return BOUNDS if name in configurations() else BOUNDS_OF_OTHERS
 
 
-def run(job: Job) -> tuple[Job, str, int, int, float]:
-    """Run in its own process. Returns the job, what was found ("": nothing), schedules run, pruned, and seconds."""
-    begin = time.perf_counter()
+def run(job: Job) -> tuple[Job, int, int, str]:
+    """Run in its own process. Returns the job, schedules run and pruned, and what was found ("": nothing)."""
     worth = programs()[job.program]
     expected = worth.run("0")
 
@@ -89,8 +83,7 @@ def run(job: Job) -> tuple[Job, str, int, int, float]:
             found = explore_by_chance(worth.program, job.schedules, **options)
         else:
             found = explore(worth.program, delays=job.delays, faults=job.faults, judge=judge, **worth.options)
-    counterexample = str(found) if found.counterexample is not None else ""
-    return job, counterexample, found.schedules, found.pruned, time.perf_counter() - begin
+    return job, found.schedules, found.pruned, str(found) if found.counterexample is not None else ""
 
 
 def jobs(names: list[str], within_bounds: bool, chance: int) -> Iterator[Job]:
@@ -127,27 +120,19 @@ def main() -> int:
         parser.error(f"no program is called {unknown[0]!r}: there are {', '.join(known)}")
     console = Console(width=None if sys.stdout.isatty() else 120)
     begin, bugs = time.perf_counter(), 0
-    totals: dict[str, list[float]] = {}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context, end_with_parent) as pool:
         futures = [pool.submit(run, job) for job in jobs(names, not arguments.only_chance, arguments.chance)]
         try:
             for future in concurrent.futures.as_completed(futures):
-                job, counterexample, schedules, pruned, seconds = future.result()
-                total = totals.setdefault(job.name, [0, 0, 0.0])
-                for column, value in enumerate((schedules, pruned, seconds)):
-                    total[column] += value
+                job, schedules, pruned, counterexample = future.result()
                 bugs += bool(counterexample)
-                what = (
-                    counterexample or f"{schedules:,} schedules run, {pruned:,} pruned, {seconds:.0f} s: nothing found"
-                )
-                console.print(f"{job.program}, {job.name}: {what}", highlight=False)
+                counts = f"{schedules:,} schedules run, {pruned:,} pruned: nothing found"
+                console.print(f"{job.program}, {job.name}: {counterexample or counts}", highlight=False)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             console.print("interrupted")
             return 130
-    for name, (schedules, pruned, seconds) in totals.items():
-        console.print(f"{name}: {schedules:,.0f} run, {pruned:,.0f} pruned, {schedules / seconds:,.0f} a second each")
     console.print(f"{time.perf_counter() - begin:.0f} s; found: {bugs or 'nothing'}")
     return 1 if bugs else 0
 

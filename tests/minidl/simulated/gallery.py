@@ -30,8 +30,7 @@ def main(docs: Path) -> int:
     for mutant in ALL_MUTANTS:
         print(f"exploring: {mutant.name}", file=sys.stderr, flush=True)
         found[mutant.name] = mutant.explored()
-        if mutant.drawn:
-            draw(mutant, found[mutant.name], docs / picture(mutant))
+        draw(mutant, found[mutant.name], docs / picture(mutant))
     text = "\n\n".join([table(found), *(section(mutant, found[mutant.name]) for mutant in ALL_MUTANTS)])
     page.write_text(between_markers(before, text, "mutants"), encoding="utf-8")
     return 0
@@ -69,8 +68,7 @@ def section(mutant: Mutant, found: Exploration) -> str:
         parts.append("```diff\n" + "\n".join(change(edit) for edit in mutant.edits) + "\n```")
     broken = next(each for each in found.broken if mutant.broken in each)  # not a mere consequence of it
     parts.append(f"What is found: *{shorten(broken)}*.")
-    if mutant.drawn:
-        parts.append(f"![The run that shows it]({picture(mutant).as_posix()})")
+    parts.append(f"![The run that shows it]({picture(mutant).as_posix()})")
     return "\n\n".join(parts)
 
 

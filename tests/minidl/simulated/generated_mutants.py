@@ -5,7 +5,6 @@ has the bug, too. (mutmut and cosmic-ray, which know the usual changes, write ea
 command for it. Here a mutant is tried in a fork of a process that has everything imported, thousands of times faster.)
 
 Not changed: `emit`, which only tells; the words of errors; annotations; what is at the level of a module or a class.
-Some changes are known to be none (`alike`): they are listed, so that a sample stays the same, and not tried.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class Generated:
     words: str  # "`self._buffer.put(message)` is left out"
     place: int  # of the changed node in the function, as ast.walk counts
     edit: Edit
-    alike: str = ""  # why nobody can tell it from the loader
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}:{self.line}: {self.words}"
@@ -82,52 +80,26 @@ def of_function(module: str, name: str, function: ast.FunctionDef) -> Iterator[G
     skipped = {id(each) for node in ast.walk(function) if only_tells(node) for each in ast.walk(node)}
     for default in ast.walk(function.args):
         skipped.add(id(default))
-    never = never_seen(name, function)
     for place, node in enumerate(ast.walk(function)):
         if id(node) not in skipped and node not in function.decorator_list:
-            for words, edit, *alike in (*of_statements(node, function), *of_expression(node)):
-                why = never.get(id(node)) or never.get(id(function)) or "".join(alike)
-                yield Generated(module, name, getattr(node, "lineno", function.lineno), words, place, edit, why)
-
-
-def never_seen(name: str, function: ast.FunctionDef) -> dict[int, str]:
-    """Nodes of which no change is seen, and why."""
-    found: dict[int, str] = {}
-    body = [each for each in function.body if not only_tells(each)]
-    if not body or (len(body) == 1 and isinstance(body[0], ast.Raise) and isinstance(body[0].exc, ast.Name)):
-        found[id(function)] = "it has no body: another one's runs in its place"
-    if name.endswith(".__new__"):
-        found[id(function)] = "it has run before: when the enum was made"
-    told = {id(each) for node in ast.walk(function) if is_event(node) for each in ast.walk(node)}
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-    used = {node.id for node in names if id(node) not in told}
-    for node in ast.walk(function):
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if isinstance(target, ast.Name) and target.id in {each.id for each in names} - used:
-            found |= {id(each): "it only goes into an event" for each in ast.walk(node.value)}
-        if isinstance(node, ast.keyword) and node.arg == "strict":
-            found[id(node.value)] = "`strict` only asserts what is so"
-    return found
+            for words, edit in (*of_statements(node, function), *of_expression(node)):
+                yield Generated(module, name, getattr(node, "lineno", function.lineno), words, place, edit)
 
 
 def only_tells(node: ast.AST) -> bool:
     """An event, an annotation, the text of an error."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True  # a docstring
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "emit":
+    if isinstance(node, ast.Call) and name_of(node.func) in ("emit", "emit_failed", "_emit_send_failed"):
         return True
     return isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom, ast.Global, ast.arg))
-
-
-def is_event(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and name_of(node.func) in ("emit", "emit_failed", "_emit_send_failed")
 
 
 # ---- what is changed
 
 
-def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[Any]:
-    """Statements left out, exchanged, done twice; arms and guards taken away. With a third item: why it is alike."""
+def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[tuple[str, Edit]]:
+    """Statements left out, exchanged, done twice; arms and guards taken away."""
     if node is function:
         yield "it returns at once", lambda node: node.body.insert(0, ast.Return(None))
     for field in ("body", "orelse", "finalbody"):
@@ -135,65 +107,51 @@ def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[Any]:
         if not isinstance(block, list):
             continue
         for k, statement in enumerate(block):
-            if silent(statement) or isinstance(statement, ast.FunctionDef):
+            if silent(statement):
                 continue
+            text = f"`{brief(statement)}`"
             if not isinstance(statement, (ast.If, ast.With)):  # there: the condition, the guard
-                alike = "it only tells" if isinstance(statement, ast.Expr) and is_event(statement.value) else ""
-                if node is function and statement is block[-1] and ast.unparse(statement) == "return None":
-                    alike = "it returns None anyway"
-                yield (
-                    f"`{brief(statement)}` is left out",
-                    functools.partial(put, field=field, k=k, new=[ast.Pass()]),
-                    alike,
-                )
+                yield f"{text} is left out", functools.partial(put, field=field, k=k, new=[ast.Pass()])
             if is_send(statement):
-                yield f"`{brief(statement)}` twice", functools.partial(twice, field=field, k=k)
-            if k + 1 < len(block) and depends(statement, block[k + 1]):
-                words = f"`{brief(statement)}` after `{brief(block[k + 1])}`"
-                alike = as_good(statement, block[k + 1], function)
-                yield words, functools.partial(exchange, field=field, k=k), alike
+                yield f"{text} twice", functools.partial(twice, field=field, k=k)
+            if k + 1 < len(block) and can_matter(statement, block[k + 1], function):
+                yield f"{text} after `{brief(block[k + 1])}`", functools.partial(exchange, field=field, k=k)
     if isinstance(node, ast.Try):
         for k, handler in enumerate(node.handlers):
             what = ast.unparse(handler.type) if handler.type else ""
-            alike = "it only tells, and raises again" * all(map(only_raises_again, node.handlers[k:]))
-            yield f"no `except {what}`", functools.partial(drop_handler, k=k), alike
+            yield f"no `except {what}`", functools.partial(drop_handler, k=k)
         if node.finalbody:
             yield "no `finally`", lambda node: setattr(node, "finalbody", [ast.Pass()])
     if isinstance(node, ast.With):
         yield f"no `with {ast.unparse(node.items[0])}`", unguarded
 
 
-def of_expression(node: ast.AST) -> Iterator[Any]:
-    """Conditions negated, forced or thinned; numbers, ids, bounds and flags that are wrong. Some have a third item."""
-    if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+def of_expression(node: ast.AST) -> Iterator[tuple[str, Edit]]:
+    """Conditions negated, forced or thinned; numbers, ids, bounds and flags that are wrong."""
+    change = functools.partial(functools.partial, set_field)
+    if isinstance(node, (ast.If, ast.While, ast.IfExp)) and not isinstance(node.test, ast.Constant):
         text = ast.unparse(node.test)
         yield f"not `{text}`", lambda node: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test))
         for value in (True, False):
-            alike = "it is" if text == str(value) else ""
-            yield (
-                f"`{text}` is always {value}",
-                functools.partial(set_field, field="test", new=ast.Constant(value)),
-                alike,
-            )
+            yield f"`{text}` is always {value}", change(field="test", new=ast.Constant(value))
     if isinstance(node, ast.comprehension) and node.ifs:
-        yield f"no `if {ast.unparse(node.ifs[0])}`", lambda node: setattr(node, "ifs", [])
+        yield f"no `if {ast.unparse(node.ifs[0])}`", change(field="ifs", new=[])
     if isinstance(node, ast.BoolOp):
         for k, operand in enumerate(node.values):
             yield f"`{ast.unparse(node)}` without `{ast.unparse(operand)}`", functools.partial(thin, k=k)
         other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        yield f"the other of and, or in `{ast.unparse(node)}`", functools.partial(set_field, field="op", new=other)
+        yield f"the other of and, or in `{ast.unparse(node)}`", change(field="op", new=other)
     if isinstance(node, ast.Compare):
         for old, new in COMPARISONS:
             if isinstance(node.ops[0], old):
-                words = f"`{ast.unparse(node)}` with {new.__name__}"
-                yield words, functools.partial(set_field, field="ops", new=[new(), *node.ops[1:]])
+                yield f"`{ast.unparse(node)}` with {new.__name__}", change(field="ops", new=[new(), *node.ops[1:]])
     if isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in OPERATORS:
-        new_op = OPERATORS[type(node.op)]
-        yield f"`{ast.unparse(node)}` with {new_op.__name__}", functools.partial(set_field, field="op", new=new_op())
+        new = OPERATORS[type(node.op)]
+        yield f"`{ast.unparse(node)}` with {new.__name__}", change(field="op", new=new())
     if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
         values = [not node.value] if isinstance(node.value, bool) else [node.value + 1, node.value - 1]
         for value in values:
-            yield f"{value} in place of {node.value}", functools.partial(set_field, field="value", new=value)
+            yield f"{value} in place of {node.value}", change(field="value", new=value)
     if isinstance(node, ast.Call):
         yield from of_arguments(node)
 
@@ -222,66 +180,22 @@ OPERATORS: dict[Any, Any] = {
 }
 
 
-COMPUTES = {"len", "max", "min", "sum", "set", "dict", "list", "tuple", "range", "int", "bool", "deque", "map", "zip"}
-
-
 def silent(statement: ast.stmt) -> bool:
     """Without it nothing is lost."""
-    value = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(statement, ast.Expr):
+        return only_tells(statement) or only_tells(statement.value)
     if isinstance(statement, ast.AnnAssign):
         return statement.value is None
-    return isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global)) or (
-        value is not None and only_tells(value if not isinstance(value, ast.Constant) else statement)
-    )
+    return isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.FunctionDef))
 
 
-def depends(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether it can matter which comes first. Two assignments that call nothing and share no name are as good."""
+def can_matter(first: ast.stmt, second: ast.stmt, function: ast.FunctionDef) -> bool:
+    """Which of the two comes first: one of them calls something. (Nobody has the object that `__init__` makes.)"""
     if silent(second) or isinstance(first, ast.Return):
         return False
     both = (first, second)
-    if not all(isinstance(each, (ast.Assign, ast.AnnAssign)) for each in both):
-        return True
-    if any(isinstance(node, ast.Call) for each in both for node in ast.walk(each)):
-        return True
-    named = [{name_of(node) for node in ast.walk(each)} - {"", "self"} for each in both]
-    return bool(named[0] & named[1])
-
-
-def as_good(first: ast.stmt, second: ast.stmt, function: ast.FunctionDef) -> str:
-    """Why nobody can tell in which order these two are: neither uses what the other changes, and nobody looks between
-    them. Empty: somebody might."""
-    assigned = (ast.Assign, ast.AnnAssign, ast.AugAssign)
-    if not isinstance(first, assigned) or not isinstance(second, assigned):
-        return ""
-    writes, reads, calls = zip(*map(used_by, (first, second)), strict=True)
-    if writes[0] & (writes[1] | reads[1]) or writes[1] & reads[0]:
-        return ""
-    if function.name == "__init__" and not all(calls):
-        return "nobody has the object between the two"
-    return "" if any(calls) else "neither uses the other, and there is no call between them"
-
-
-def used_by(statement: ast.stmt) -> tuple[set[str], set[str], bool]:
-    """What an assignment writes, what it reads, and whether it calls what may do more than compute."""
-    writes, reads = set(), set()
-    for node in ast.walk(statement):
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            text = ast.unparse(node)
-            (reads if isinstance(node.ctx, ast.Load) else writes).add(text)
-    if isinstance(statement, ast.AugAssign):
-        reads |= writes
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    for node in (each for target in targets for each in ast.walk(target) if isinstance(each, ast.Subscript)):
-        writes.add(ast.unparse(node.value))
-    called = [node.func for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    return writes, reads, any(name_of(func) not in COMPUTES for func in called)
-
-
-def only_raises_again(handler: ast.ExceptHandler) -> bool:
-    *told, last = handler.body
-    again = isinstance(last, ast.Raise) and last.exc is None
-    return again and all(isinstance(each, ast.Expr) and is_event(each.value) for each in told)
+    made = function.name == "__init__" and all(isinstance(each, (ast.Assign, ast.AnnAssign)) for each in both)
+    return not made and any(isinstance(node, ast.Call) for each in both for node in ast.walk(each))
 
 
 def is_send(statement: ast.stmt) -> bool:

@@ -1,6 +1,6 @@
 """Which of the generated mutants the simulated world kills: `make score`, or
 
-    python -m tests.minidl.simulated.killing [--only parallel.] [--every 10] [--keep FILE]
+    python -m tests.minidl.simulated.killing [--only parallel.] [--every 10]
 
 Each mutant runs the programs worth exploring that reach the changed function, in a fork of this process: first each by
 the default schedule, its trace checked; then each by random schedules with up to two faults. The first run in which
@@ -11,9 +11,7 @@ first.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
-import json
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -23,7 +21,6 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -35,12 +32,7 @@ from tests.minidl.simulated import generated_mutants
 from tests.minidl.simulated.exploring import end_with_parent
 from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_asking import asking
-from tests.minidl.simulated.worth_ending import ending
-from tests.minidl.simulated.worth_exploring import programs
-from tests.minidl.simulated.worth_killing import deaths
-from tests.minidl.simulated.worth_moving import moving
-from tests.minidl.simulated.worth_returning import returning
+from tests.minidl.simulated.worth_all import PROGRAMS
 
 COMMAND = "python -m tests.minidl.simulated.killing"
 THRESHOLD = 0.83  # of the mutants are killed; of a tenth of them two standard deviations (1.6 % each) may be missing
@@ -79,8 +71,7 @@ def judged(schedules: int = 9) -> dict[str, Judged]:
     many schedules are looked at."""
     torch.set_num_threads(1)  # a fork does not inherit torch's threads, and would wait for them for ever
     found = {}
-    usual = {**programs(), **moving(), **deaths(), **ending(), **asking(), **returning()}
-    for name, worth in usual.items():
+    for name, worth in PROGRAMS.items():
         reaches: set[tuple[str, int]] = set()
 
         def note(frame: Any, event: str, argument: Any, reaches: set[tuple[str, int]] = reaches) -> None:
@@ -204,53 +195,32 @@ def verdicts(mutants: list[Generated], tried: dict[str, Judged], jobs: int) -> I
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog=COMMAND,
-        description="Which generated mutants the simulated world kills: the score, after the mutants that live.",
+        description="Which generated mutants the simulated world kills: those that live, and then the score.",
         epilog=f"All take hours, --every 40 nine minutes of one core. Exit status 1 below {THRESHOLD:.0%}.",
     )
     parser.add_argument("--only", default="", metavar="NAME", help='those whose name begins so: "parallel."')
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one in so many (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="write each verdict there, and skip those it has")
     arguments = parser.parse_args()
-    chosen = [each for each in generated() if str(each).startswith(arguments.only) and not each.alike]
-    chosen = chosen[:: arguments.every]
+    chosen = [each for each in generated() if str(each).startswith(arguments.only)][:: arguments.every]
     if not chosen:
         parser.error(f"no function is called {arguments.only!r}")
-    found = kept(arguments.keep)
+    console, begin, alive = Console(stderr=True, width=120), time.monotonic(), 0
     try:
-        judge([each for each in chosen if str(each) not in found], found, arguments)
+        for number, (mutant, verdict) in enumerate(verdicts(chosen, judged(), arguments.jobs), 1):
+            if not verdict.program:
+                alive += 1
+                print(f"alive: {mutant}" + f" ({verdict.broken})" * bool(verdict.broken), flush=True)
+            if number % 20 == 0 or number == len(chosen):
+                spent = time.monotonic() - begin
+                console.print(f"{number} of {len(chosen)}, {alive} alive, {spent:.0f} s", highlight=False)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    alive = {str(each): found[str(each)] for each in chosen if not found[str(each)].program}
-    for name, verdict in alive.items():
-        print(f"alive: {name}" + f" ({verdict.broken})" * bool(verdict.broken))
-    killed = len(chosen) - len(alive)
+    killed = len(chosen) - alive
     share = killed / len(chosen)
     print(f"{killed:,} of {len(chosen):,} mutants are killed: {share:.1%}; at least {THRESHOLD:.0%} should be")
     return 0 if share >= THRESHOLD else 1
-
-
-def kept(file: Path | None) -> dict[str, Verdict]:
-    """The verdicts of an earlier run; one that was cut short leaves half a line."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
-    rows = [json.loads(line) for line in lines if line.endswith("]")]
-    return {name: Verdict(*verdict) for name, *verdict in rows}
-
-
-def judge(missing: list[Generated], found: dict[str, Verdict], arguments: argparse.Namespace) -> None:
-    """Add a verdict on each of those that have none."""
-    console, begin, number, alive = Console(stderr=True, width=120), time.monotonic(), 0, 0
-    with contextlib.ExitStack() as stack:
-        keep = stack.enter_context(arguments.keep.open("a", encoding="utf-8")) if arguments.keep else None
-        for mutant, verdict in verdicts(missing, judged(), arguments.jobs):
-            found[str(mutant)] = verdict
-            number, alive = number + 1, alive + (not verdict.program)
-            if keep:
-                print(json.dumps([str(mutant), *verdict]), file=keep, flush=True)
-            if number % 20 == 0 or number == len(missing):
-                spent = time.monotonic() - begin
-                console.print(f"{number} of {len(missing)}, {alive} alive, {spent:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

@@ -15,30 +15,11 @@ import torch
 
 import minidl
 from minidl import world as worlds
-from minidl.events import Queue
-from minidl.messages import Result, Stop, Task
-from minidl.queues import Consumer, Producer
-from minidl.transport import DIRECT, Packer, Unpacker
+from minidl.transport import DIRECT
 from minidl.world.simulated import drop, step
 from tests.minidl.simulated.programs import epoch
 
 TASKS = 6  # two more than there are slots for a worker that has two tasks at a time
-
-
-def _rebuilt() -> Slow:
-    try:
-        step()
-    except (OSError, SystemExit):  # the fault in user code, and in main's
-        raise KeyboardInterrupt from None  # as if SIGINT had come to this process alone
-    return Slow()
-
-
-class Slow:
-    """It takes a step to pickle, and a step to unpickle: something can happen in the middle."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        step()
-        return _rebuilt, ()
 
 
 class Numbers(minidl.Dataset[Any]):
@@ -226,53 +207,6 @@ def a_fork_while_batches_are_held() -> tuple[int, int]:
         return sum(1 for _ in iterator), sum(1 for _ in other)
 
 
-# ---- below the loader: what it does not do, though it could
-
-
-def answers(world: Any, index_reader: Any, result_writer: Any) -> None:
-    """A worker of a sort: a task's batch is its number."""
-    packer = Packer(world, 0)
-    tasks = Consumer(world, Queue.INDEX, 1)
-    tasks.add(0, index_reader, world.parent())
-    results = Producer(world, result_writer, Queue.RESULT, 0, packer)
-    while isinstance(task := tasks.get(), Task):
-        room = packer.room(task.slot, task.fresh)
-        results.put(Result(1, task.task_id, 0, [torch.tensor([task.task_id], dtype=torch.uint8), Slow()], room))
-        del room
-    results.close()
-    results.join_thread()
-
-
-def ctrl_c_while_unpacking() -> int:
-    """Main asks again for what it was about to unpack, and has lost nothing."""
-    world = worlds.current()
-    index_reader, index_writer = world.pipe()
-    result_reader, result_writer = world.pipe()
-    worker = world.process(answers, (world, index_reader, result_writer), "worker")
-    worker.start()
-    index_reader.close()
-    result_writer.close()
-    tasks = Producer(world, index_writer, Queue.INDEX, 0)
-    slots = Unpacker(world, 0, 3)
-    results = Consumer(world, Queue.RESULT, 1)
-    results.add(0, result_reader, world.end_of(worker), slots)
-    with holding(2) as held:
-        for number in range(TASKS):
-            tasks.put(Task(1, number, None, *slots.grant(1, number)))
-            message = None
-            while message is None:
-                with contextlib.suppress(KeyboardInterrupt):
-                    message = results.get()
-            held.append((message.data[0], number))
-            del message
-            held.check()
-    tasks.put(Stop(1))
-    tasks.close()
-    worker.join()
-    results.close()
-    return TASKS
-
-
 SMALL, LARGE = 1, DIRECT  # bytes; so large a batch is collated in its slot
 
 
@@ -291,5 +225,4 @@ def lendings() -> dict[str, Callable[[], Any]]:
         "an old epoch's are kept": an_epoch_left_halfway_is_kept,
         "kept by collate_fn": lambda: hold(2, Numbers((LARGE,) * TASKS), collate_fn=Keeps()),
         "a fork while held": a_fork_while_batches_are_held,
-        "ctrl-c while unpacking": ctrl_c_while_unpacking,
     }

@@ -1,5 +1,6 @@
 """Bugs that real loaders have had, put into minidl: each a small change, made in memory and undone again.
 
+A bug is a program that shows it, decorated with what is changed; the program's docstring is the lesson.
 Most replace a few lines of the loader's source. Three need something that minidl does not have, which its world then
 provides: a lock that processes share, one pipe for all workers, a count of those that have finished.
 """
@@ -12,13 +13,13 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import minidl
-import tracing
-from minidl import deaths, parallel, queues, shutdown, signals, startup
+from minidl import deaths, queues, shutdown, signals, startup
+from minidl.parallel import ParallelIterator
 from minidl.transport import VARIABLE
 from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step, what_must_hold
 from minidl.world.simulated import machine as machines
@@ -48,18 +49,16 @@ class Mutant:
     """A bug."""
 
     name: str
-    seen_in: str  # PyTorch issues and pull requests
     program: Callable[[], Any]
     lesson: str  # what happens, and what prevents it
     broken: str  # a part of what the exploration reports
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[Edit, ...]
+    seen_in: str = "—"  # PyTorch issues and pull requests
     world: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext  # provides what it needs
-    bounds: dict[str, int] = field(default_factory=lambda: {"delays": 0, "faults": 0})
+    delays: int = 0
+    faults: int = 0
     transport: str = "torch"  # whose queues have feeders
     capacity: int = 1 << 16  # of a pipe (bytes)
-    in_order: bool = True
-    checks: bool = False  # also check every trace: slower
-    drawn: bool = True  # False: its program has no loader, so a timeline would show nothing
     fault: Fault | None = None  # only runs with this fault count: the bug may also show without it
 
     @property
@@ -68,24 +67,31 @@ class Mutant:
         return {"capacity": self.capacity, "environment": {VARIABLE: self.transport}}
 
     def judge(self) -> Callable[[Outcome], list[str]]:
-        """What must hold, compared with the loader without the bug; with `checks` also the trace's invariants."""
+        """What must hold, compared with the loader without the bug."""
         expected = simulate(self.program, draws=False, **self.options)
 
         def judge(outcome: Outcome) -> list[str]:
             if self.fault is not None and all(move.what is not self.fault for move in outcome.schedule.moves):
                 return []
-            broken = what_must_hold(outcome, expected, self.in_order)
-            if not broken and self.checks:
-                broken = [str(each) for each in tracing.check(tracing.load(outcome))]
-            return broken
+            return what_must_hold(outcome, expected)
 
         return judge
 
-    def explored(self) -> Exploration:
-        """Explore the loader with the bug until it is found."""
-        judge = self.judge()
-        with at_work(self):
-            return explore(self.program, judge=judge, draws=False, **self.bounds, **self.options)
+    def explored(self, bug: bool = True, most: int | None = None) -> Exploration:
+        """Explore the loader with the bug until it is found; or without it, at most so many schedules."""
+        judge, bounds = self.judge(), {"delays": self.delays, "faults": self.faults, "most": most}
+        with at_work(self) if bug else contextlib.nullcontext():
+            return explore(self.program, judge=judge, draws=False, **bounds, **self.options)
+
+
+def mutant(broken: str, *edits: Edit, name: str = "", **others: Any) -> Callable[[Callable[[], Any]], Mutant]:
+    """Makes a bug of a program that shows it; the docstring is the lesson."""
+
+    def make(program: Callable[[], Any]) -> Mutant:
+        lesson = " ".join((program.__doc__ or "").split())
+        return Mutant(name or program.__name__.replace("_", " "), program, lesson, broken, edits, **others)
+
+    return make
 
 
 @contextlib.contextmanager
@@ -122,11 +128,6 @@ def dropped(tasks: int = 6, **options: Any) -> list[Any]:
     del iterator
     step()
     return batch
-
-
-class TenKeys(Keys):
-    def __len__(self) -> int:
-        return 10
 
 
 class Uneven(Stream):
@@ -168,7 +169,7 @@ def kept_until_exit() -> None:
 
 def begun_anew() -> list[Any]:
     """An epoch that is left halfway, and the next one."""
-    loader: Any = minidl.DataLoader(TenKeys(), num_workers=2, collate_fn=list, persistent_workers=True)
+    loader: Any = minidl.DataLoader(Keys(10), num_workers=2, collate_fn=list, persistent_workers=True)
     first = next(iter(loader))
     return [first, *epoch(loader)]
 
@@ -195,7 +196,7 @@ class FlagWithALock(services.SimulatedFlag):
     """Made like multiprocessing.Event: looking at it or setting it takes a lock for a moment."""
 
     def _with_lock(self, what: Callable[[], bool]) -> bool:
-        with lock(self._machine, f"flag {self._number}"):
+        with lock(self._machine, f"flag {self._machine.shared.index(self._flag)}"):
             self._machine.until()
             return what()
 
@@ -203,7 +204,7 @@ class FlagWithALock(services.SimulatedFlag):
         return self._with_lock(self.is_ready)
 
     def set(self) -> None:
-        self._with_lock(lambda: self._machine.flags.__setitem__(self._number, True) is None)
+        self._with_lock(lambda: setattr(self._flag, "is_set", True) is None)
 
 
 def flags_with_locks() -> contextlib.AbstractContextManager[None]:
@@ -273,226 +274,227 @@ NOBODY_LOOKS = (
     Edit(signals, "watch", "world.on_child_exit(_look)", "False"),
 )
 
-MUTANTS = [
-    Mutant(
-        "nobody looks whether the worker is alive",
-        "#1355",
-        load,
-        "A worker is killed, and main waits for its batch for ever: nothing in a queue shows that no process will "
-        "write to it any more. minidl's waits also wake on the end of the process that owes the message.",
-        "goes on for ever",
-        NOBODY_LOOKS,
-        bounds={"delays": 0, "faults": 1},
+
+@mutant("goes on for ever", *NOBODY_LOOKS, seen_in="#1355", faults=1)
+def nobody_looks_whether_the_worker_is_alive() -> Any:
+    """A worker is killed, and main waits for its batch for ever: nothing in a queue shows that no process will write
+    to it any more. minidl's waits also wake on the end of the process that owes the message."""
+    return load()
+
+
+@mutant("deadlock", seen_in="#16608", faults=1, world=flags_with_locks)
+def the_done_event_has_a_lock() -> Any:
+    """multiprocessing.Event takes a lock whenever it is looked at. A worker that is killed at that moment holds it for
+    ever, and main, which wants to stop all workers, waits for it. minidl's flag is a byte in a pipe: there is no
+    lock to hold."""
+    return load()
+
+
+@mutant(
+    "deadlock",
+    Edit(
+        queues.Channel,
+        "read",
+        "    self.gathered += data\n",
+        "    self.gathered += data\n"
+        "    while self.open and len(self.gathered) < LENGTH.size + LENGTH.unpack_from(self.gathered)[0]:\n"
+        "        data = self.reader.read()\n"
+        "        self.open = bool(data)\n"
+        "        self.gathered += data\n",
     ),
-    Mutant(
-        "the done event has a lock",
-        "#16608",
-        load,
-        "multiprocessing.Event takes a lock whenever it is looked at. A worker that is killed at that moment holds "
-        "it for ever, and main, which wants to stop all workers, waits for it. minidl's flag is a byte in a pipe: "
-        "there is no lock to hold.",
-        "deadlock",
-        world=flags_with_locks,
-        bounds={"delays": 0, "faults": 1},
+    # The message says whose it is: its pipe no longer does.
+    Edit(
+        queues.Consumer,
+        "take",
+        "    self._got(channel, message.task_id)\n",
+        "    self._waiting = False\n"
+        "    sender = getattr(message, 'worker_id', channel.worker_id)\n"
+        "    emit(GOT, self._epoch_id, message.task_id, sender, self._queue)\n",
     ),
-    Mutant(
-        "one pipe for the results of all workers",
-        "#21554",
-        load,
-        "The workers share a pipe, and take turns by a lock. One is killed halfway through a message: its half "
-        "stays in the pipe, and the lock is never released. Main has begun to read the message, and waits for a "
-        "rest that will never be written. In minidl every worker has its own pipe, and main reads what is there "
-        "without waiting for the whole message.",
-        "deadlock",
-        (
-            Edit(
-                queues.Channel,
-                "read",
-                "    self.gathered += data\n",
-                "    self.gathered += data\n"
-                "    while self.open and len(self.gathered) < LENGTH.size + LENGTH.unpack_from(self.gathered)[0]:\n"
-                "        data = self.reader.read()\n"
-                "        self.open = bool(data)\n"
-                "        self.gathered += data\n",
-            ),
-        ),
-        world=one_pipe_for_all_results,
-        bounds={"delays": 0, "faults": 1},
+    seen_in="#21554",
+    faults=1,
+    world=one_pipe_for_all_results,
+)
+def one_pipe_for_the_results_of_all_workers() -> Any:
+    """The workers share a pipe, and take turns by a lock. One is killed halfway through a message: its half stays in
+    the pipe, and the lock is never released. Main has begun to read the message, and waits for a rest that will
+    never be written. In minidl every worker has its own pipe, and main reads what is there without waiting for the
+    whole message."""
+    return load()
+
+
+@mutant(
+    "pin thread first",
+    Edit(
+        shutdown,
+        "shut_down",
+        "stop_pin_thread(iterator)\n            tell_workers_to_stop(iterator)\n            "
+        "wait_for_workers(iterator)\n",
+        "tell_workers_to_stop(iterator)\n            wait_for_workers(iterator)\n            "
+        "stop_pin_thread(iterator)\n",
     ),
-    Mutant(
-        "the workers are stopped before the pin thread",
-        "#11985, #24927",
-        lambda: load(pin_memory="host"),
-        "The pin thread reads what the workers write. If it is stopped after them, it may wait for the rest of a "
-        "message whose writer is gone. A check of the trace holds the loader to this order.",
-        "pin thread first",
-        checks=True,
-        edits=(
-            Edit(
-                shutdown,
-                "shut_down",
-                "stop_pin_thread(iterator)\n            tell_workers_to_stop(iterator)\n            "
-                "wait_for_workers(iterator)\n",
-                "tell_workers_to_stop(iterator)\n            wait_for_workers(iterator)\n            "
-                "stop_pin_thread(iterator)\n",
-            ),
-        ),
+    seen_in="#11985, #24927",
+)
+def the_workers_are_stopped_before_the_pin_thread() -> Any:
+    """The pin thread reads what the workers write. If it is stopped after them, it may wait for the rest of a message
+    whose writer is gone. A law holds the loader to this order."""
+    return load(pin_memory="host")
+
+
+@mutant("deadlock", seen_in="#19421", faults=1, world=workers_that_report_that_they_have_finished, fault=Fault.KILL)
+def a_worker_dies_during_the_shutdown_and_nobody_looks() -> Any:
+    """Main waits until every worker has reported that it is done. One is killed before it can report, and main waits
+    for ever. It must wait for the end of the process, of which the system notifies it however the process ended."""
+    return load()
+
+
+@mutant(
+    "until all processes had ended",
+    Edit(queues.Producer, "cancel_join_thread", "    self._join_cancelled = True\n", ""),
+    seen_in="#48666",
+    delays=1,
+    capacity=bytes_of_a_result(TORCHS_WAY) - 1,
+)
+def process_exit_joins_a_feeder_that_is_blocked() -> Any:
+    """Main has dropped its iterator and reads no more results. A worker that exits waits for its feeder thread to send
+    what is left, and the feeder waits for room in the pipe, which no process makes: the worker has to be ended by
+    force, five seconds later. So a worker that was told to stop first calls cancel_join_thread()."""
+    return dropped()
+
+
+@mutant(
+    "deadlock",
+    Edit(shutdown, "tell_to_stop", "    index_queue.put(Stop(iterator._epoch_id))\n", "    pass\n"),
+    Edit(shutdown, "wait_for_workers", "worker.join(patience)", "worker.join(None)"),
+    seen_in="#26072, #39869",
+    name="the final message is lost, and nothing stands behind the join",
+)
+def the_final_message_is_lost_and_nothing_stands_behind_the_join() -> Any:
+    """The message that tells a worker to stop does not arrive: the pipe is broken, or its feeder was ended. The worker
+    waits for the message, main waits for the worker. minidl's waits at shutdown are bounded, with force as the last
+    resort."""
+    return load()
+
+
+@mutant(
+    "is left when the program returns",
+    Edit(ParallelIterator, "__del__", "self._shutdown_workers()", "pass"),
+    seen_in="#10366",
+)
+def the_iterator_is_dropped_half_way_and_the_workers_are_never_told() -> Any:
+    """Nothing refers to the iterator any more, but its processes cannot know that: they wait for tasks until the
+    program ends, and keep all their memory. A finalizer has to run the shutdown."""
+    return dropped()
+
+
+@mutant(
+    "ended with exit code -15",
+    Edit(shutdown, "shut_down_at_exit", "    world.on_exit(_shut_down_all)\n", ""),
+    seen_in="#47445, #71579",
+)
+def at_interpreter_exit_the_workers_die_first() -> Any:
+    """At exit multiprocessing terminates the remaining daemon processes, whatever they are doing. Only then are
+    objects finalized, and the loader's shutdown, which begins with the pin thread, finds its workers dead. minidl
+    registers its shutdown to run before that."""
+    return kept_until_exit()
+
+
+@mutant(
+    "the program found that",
+    Edit(
+        ParallelIterator,
+        "_reset",
+        "self._next_worker = 0",
+        "self._next_worker = getattr(self, '_next_worker', 0)",
     ),
-    Mutant(
-        "a worker dies during the shutdown and nobody looks",
-        "#19421",
-        load,
-        "Main waits until every worker has reported that it is done. One is killed before it can report, and main "
-        "waits for ever. It must wait for the end of the process, of which the system notifies it however the "
-        "process ended.",
-        "deadlock",
-        world=workers_that_report_that_they_have_finished,
-        bounds={"delays": 0, "faults": 1},
-        fault=Fault.KILL,
+    seen_in="#73603",
+    name="the round-robin is not reset",
+)
+def the_round_robin_is_not_reset() -> Any:
+    """The tasks of an epoch go round the workers in turn. If the second epoch begins with whichever worker happened to
+    be next, its batches are made by other workers than in the first: with random augmentations the same seed gives
+    different data."""
+    return two_epochs_alike()
+
+
+@mutant(
+    "it raised RuntimeError",
+    Edit(deaths, "worker_ended", "if status is WorkerState.ACTIVE:", "if status is not WorkerState.DEAD:"),
+    seen_in="#35795",
+    delays=1,
+)
+def a_worker_is_marked_as_finished_twice() -> Any:
+    """A worker whose stream has ended is told to stop, and ends. Then its end arrives as the news of a death. Counted
+    as another finished worker, or taken for a crash, it spoils an epoch in which nothing went wrong. A worker's
+    status is a state: exhausted and then dead is expected, active and then dead is not."""
+    return load(Uneven())
+
+
+@mutant(
+    "3 tasks at a time",
+    Edit(
+        ParallelIterator,
+        "_choose_worker",
+        "self._in_order or self._workers_num_tasks[worker_id] < max_tasks // active",
+        "True",
     ),
-    Mutant(
-        "process exit joins a feeder that is blocked",
-        "#48666",
-        dropped,
-        "Main has dropped its iterator and reads no more results. A worker that exits waits for its feeder thread "
-        "to send what is left, and the feeder waits for room in the pipe, which no process makes: the worker has "
-        "to be ended by force, five seconds later. So a worker that was told to stop first calls "
-        "cancel_join_thread().",
-        "until all processes had ended",
-        (Edit(queues.Producer, "cancel_join_thread", "    self._join_cancelled = True\n", ""),),
-        bounds={"delays": 1, "faults": 0},
-        capacity=bytes_of_a_result(TORCHS_WAY) - 1,
+    seen_in="#105203",
+    name="without order, nobody counts what a worker has",
+    delays=1,
+)
+def without_order_nobody_counts_what_a_worker_has() -> Any:
+    """With in_order=False a batch is yielded as soon as it arrives, and the next task goes to the next worker in turn,
+    even if that is still busy with all its tasks: a slow worker collects tasks while a quick one runs dry. A count
+    per worker prevents it."""
+    return sorted(load(Keys(10), in_order=False)[0])
+
+
+@mutant(
+    "the program found that",
+    Edit(deaths, "fail", "    iterator._failure = text\n", "    iterator._halfway = False\n"),
+    Edit(deaths, "fail_for_death", 'iterator._failure = f"DataLoader worker {worker_id} has died"', "pass"),
+    faults=1,
+)
+def the_error_after_a_death_is_forgotten() -> Any:
+    """A worker is killed, main raises, and the program catches that and asks for the next batch. If the loader does
+    not remember, it waits for the lost batch, or skips it and ends the epoch with batches missing. In minidl the
+    same error is raised again until the iterator is dropped."""
+    return load()
+
+
+@mutant(
+    "outstanding or held early, and 4 fit",
+    Edit(ParallelIterator, "_take", "    self._try_put_index()  #", "    #"),
+    Edit(
+        ParallelIterator,
+        "_receive",
+        "    return result.task_id\n",
+        "    self._try_put_index()\n    return result.task_id\n",
     ),
-    Mutant(
-        "the final message is lost, and nothing stands behind the join",
-        "#26072, #39869",
-        load,
-        "The message that tells a worker to stop does not arrive: the pipe is broken, or its feeder was ended. The "
-        "worker waits for the message, main waits for the worker. minidl's waits at shutdown are bounded, with "
-        "force as the last resort.",
-        "deadlock",
-        (
-            Edit(shutdown, "tell_to_stop", "    index_queue.put(Stop(iterator._epoch_id))\n", "    pass\n"),
-            Edit(shutdown, "wait_for_workers", "worker.join(patience)", "worker.join(None)"),
-        ),
+    delays=1,
+)
+def a_new_task_is_sent_on_receipt_instead_of_on_yield() -> Any:
+    """It seems to keep the workers busy. But while one slow batch holds up the others, these pile up in the reorder
+    buffer without a bound, and so does memory. One new task for each batch that is yielded keeps the number held
+    constant."""
+    return load(Keys(10))
+
+
+@mutant(
+    "it raised KeyError",
+    Edit(
+        ParallelIterator,
+        "_resume_workers",
+        "if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:",
+        "if True:",
     ),
-    Mutant(
-        "the iterator is dropped half way and the workers are never told",
-        "#10366",
-        dropped,
-        "Nothing refers to the iterator any more, but its processes cannot know that: they wait for tasks until "
-        "the program ends, and keep all their memory. A finalizer has to run the shutdown.",
-        "is left when the program returns",
-        (Edit(parallel.ParallelIterator, "__del__", "self._shutdown_workers()", "pass"),),
-    ),
-    Mutant(
-        "at interpreter exit the workers die first",
-        "#47445, #71579",
-        kept_until_exit,
-        "At exit multiprocessing terminates the remaining daemon processes, whatever they are doing. Only then are "
-        "objects finalized, and the loader's shutdown, which begins with the pin thread, finds its workers dead. "
-        "minidl registers its shutdown to run before that.",
-        "ended with exit code -15",
-        (Edit(shutdown, "shut_down_at_exit", "    world.on_exit(_shut_down_all)\n", ""),),
-    ),
-    Mutant(
-        "the round-robin is not reset",
-        "#73603",
-        two_epochs_alike,
-        "The tasks of an epoch go round the workers in turn. If the second epoch begins with whichever worker "
-        "happened to be next, its batches are made by other workers than in the first: with random augmentations "
-        "the same seed gives different data.",
-        "the program found that",
-        (
-            Edit(
-                parallel.ParallelIterator,
-                "_reset",
-                "self._next_worker = 0",
-                "self._next_worker = getattr(self, '_next_worker', 0)",
-            ),
-        ),
-    ),
-    Mutant(
-        "a worker is marked as finished twice",
-        "#35795",
-        lambda: load(Uneven()),
-        "A worker whose stream has ended is told to stop, and ends. Then its end arrives as the news of a death. "
-        "Counted as another finished worker, or taken for a crash, it spoils an epoch in which nothing went wrong. "
-        "A worker's status is a state: exhausted and then dead is expected, active and then dead is not.",
-        "it raised RuntimeError",
-        (Edit(deaths, "worker_ended", "if status is WorkerState.ACTIVE:", "if status is not WorkerState.DEAD:"),),
-        bounds={"delays": 1, "faults": 0},
-    ),
-    Mutant(
-        "without order, nobody counts what a worker has",
-        "#105203",
-        lambda: sorted(load(TenKeys(), in_order=False)[0]),
-        "With in_order=False a batch is yielded as soon as it arrives, and the next task goes to the next worker "
-        "in turn, even if that is still busy with all its tasks: a slow worker collects tasks while a quick one "
-        "runs dry. A count per worker prevents it.",
-        "3 tasks at a time",
-        in_order=False,
-        checks=True,
-        edits=(
-            Edit(
-                parallel.ParallelIterator,
-                "_choose_worker",
-                "self._in_order or self._workers_num_tasks[worker_id] < max_tasks // active",
-                "True",
-            ),
-        ),
-        bounds={"delays": 1, "faults": 0},
-    ),
-    Mutant(
-        "the error after a death is forgotten",
-        "—",
-        load,
-        "A worker is killed, main raises, and the program catches that and asks for the next batch. If the loader "
-        "does not remember, it waits for the lost batch, or skips it and ends the epoch with batches missing. In "
-        "minidl the same error is raised again until the iterator is dropped.",
-        "the program found that",
-        (
-            Edit(deaths, "fail", "    iterator._failure = text\n", "    iterator._halfway = False\n"),
-            Edit(deaths, "fail_for_death", 'iterator._failure = f"DataLoader worker {worker_id} has died"', "pass"),
-        ),
-        bounds={"delays": 0, "faults": 1},
-    ),
-    Mutant(
-        "a new task is sent on receipt instead of on yield",
-        "—",
-        lambda: load(TenKeys()),
-        "It seems to keep the workers busy. But while one slow batch holds up the others, these pile up in the "
-        "reorder buffer without a bound, and so does memory. One new task for each batch that is yielded keeps the "
-        "number held constant.",
-        "is the limit",
-        (
-            Edit(parallel.ParallelIterator, "_take", "    self._try_put_index()  #", "    #"),
-            Edit(
-                parallel.ParallelIterator,
-                "_receive",
-                "    return result.task_id\n",
-                "    self._try_put_index()\n    return result.task_id\n",
-            ),
-        ),
-        bounds={"delays": 1, "faults": 0},
-    ),
-    Mutant(
-        "any message is taken for the acknowledgement of a new epoch",
-        "—",
-        begun_anew,
-        "An epoch was left halfway, and some of its results are still on their way when the next one begins. If "
-        "one of them is taken for its worker's word that it has left the old epoch, the next batch of the old "
-        "epoch is taken for one of the new. minidl's messages carry their epoch, and only a Resumed of the current "
-        "one counts.",
-        "it raised KeyError",
-        (
-            Edit(
-                parallel.ParallelIterator,
-                "_resume_workers",
-                "if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:",
-                "if True:",
-            ),
-        ),
-        bounds={"delays": 1, "faults": 0},
-    ),
-]
+    delays=1,
+)
+def any_message_is_taken_for_the_acknowledgement_of_a_new_epoch() -> Any:
+    """An epoch was left halfway, and some of its results are still on their way when the next one begins. If one of
+    them is taken for its worker's word that it has left the old epoch, the next batch of the old epoch is taken for
+    one of the new. minidl's messages carry their epoch, and only a Resumed of the current one counts."""
+    return begun_anew()
+
+
+MUTANTS = [each for each in globals().values() if isinstance(each, Mutant)]

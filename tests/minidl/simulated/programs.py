@@ -14,19 +14,26 @@ import minidl
 from minidl.events import Kind, Queue
 from minidl.queues import LENGTH
 from minidl.transport import VARIABLE
-from minidl.world.simulated import simulate, step
+from minidl.world.simulated import simulate, sleep, step
 
 TASKS = 3
 
 
 class Keys(minidl.Dataset[int]):
-    """Map style: sample k is k."""
+    """Map style: sample k is k. Some raise, some take long."""
+
+    def __init__(self, tasks: int = TASKS, fails: tuple[int, ...] = (), slow: dict[int, float] | None = None) -> None:
+        self.tasks, self.fails, self.slow = tasks, fails, slow or {}
 
     def __len__(self) -> int:
-        return TASKS
+        return self.tasks
 
     def __getitem__(self, key: int) -> int:
         step()
+        if key in self.slow:
+            sleep(self.slow[key])
+        if key in self.fails:
+            raise LookupError(f"sample {key}")
         return key
 
 

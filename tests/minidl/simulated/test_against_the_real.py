@@ -14,10 +14,10 @@ import pytest
 
 from minidl import world as worlds
 from minidl.world.simulated import simulate
-from tests.minidl.simulated import both_worlds, both_worlds_memory
-from tests.minidl.simulated.both_worlds_ends import PROGRAMS, SPAWNS, VARIES, WAITS
+from tests.minidl.simulated import both_worlds, both_worlds_ends, both_worlds_memory
+from tests.minidl.simulated.both_worlds import PROGRAMS
 
-assert both_worlds_memory  # its programs are in PROGRAMS, too
+assert both_worlds_ends and both_worlds_memory  # their programs are in PROGRAMS, too
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -31,7 +31,11 @@ Seen = tuple[list[Any], int | None]  # what the processes of a program reported,
 
 
 def start_method(name: str) -> str:
-    return "spawn" if name in SPAWNS else "fork"
+    return "spawn" if "spawns" in PROGRAMS[name].marks else "fork"
+
+
+def waits(name: str) -> bool:
+    return "waits" in PROGRAMS[name].marks
 
 
 class RealRun:
@@ -66,7 +70,7 @@ class RealRun:
 def _run(name: str, report_pipe: Any) -> None:
     os.setsid()  # a process group of its own: for Ctrl-C, and for `end`
     both_worlds.report_pipe = report_pipe
-    both_worlds.report(PROGRAMS[name](worlds.current(multiprocessing.get_context(start_method(name)))))
+    both_worlds.report(PROGRAMS[name].run(worlds.current(multiprocessing.get_context(start_method(name)))))
 
 
 def in_simulations(name: str) -> list[Seen]:
@@ -75,7 +79,7 @@ def in_simulations(name: str) -> list[Seen]:
     for seed in (None, *range(SEEDS)):
         both_worlds.reports = []
         outcome = simulate(
-            lambda: both_worlds.report(PROGRAMS[name](worlds.current())), seed=seed, start_method=start_method(name)
+            lambda: both_worlds.report(PROGRAMS[name].run(worlds.current())), seed=seed, start_method=start_method(name)
         )
         assert not outcome.deadlock and not outcome.endless, outcome.token
         assert outcome.error is None, f"{outcome.token}: {outcome.error!r}"
@@ -88,13 +92,13 @@ def in_simulations(name: str) -> list[Seen]:
 def begun(request: pytest.FixtureRequest) -> Iterator[dict[str, RealRun]]:
     """The selected programs that mostly wait, started: they wait side by side, while the others run."""
     chosen = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
-    programs = {name: RealRun(name) for name in PROGRAMS if name in WAITS & chosen}
+    programs = {name: RealRun(name) for name in PROGRAMS if waits(name) and name in chosen}
     yield programs
     for each in programs.values():
         each.end()
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS, key=lambda name: name in WAITS))
+@pytest.mark.parametrize("name", sorted(PROGRAMS, key=waits))
 def test_the_real_world_does_what_some_simulated_one_does(name: str, begun: dict[str, RealRun]) -> None:
     program = begun.pop(name, None) or RealRun(name)
     try:
@@ -102,8 +106,4 @@ def test_the_real_world_does_what_some_simulated_one_does(name: str, begun: dict
         assert program.seen() in simulated
     finally:
         program.end()
-    assert (len(simulated) > 1) == (name in VARIES), simulated
-
-
-def test_there_are_enough_programs() -> None:
-    assert len(PROGRAMS) >= 30
+    assert (len(simulated) > 1) == ("varies" in PROGRAMS[name].marks), simulated

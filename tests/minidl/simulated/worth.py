@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +15,14 @@ import tracing
 from minidl import parallel, shutdown, worker
 from minidl.accelerator import accelerator
 from minidl.events import STOP
+from minidl.laws import LAWS
 from minidl.messages import Task
 from minidl.world.simulated import Outcome, pipes, services, simulate, what_must_hold
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.cores import never
 from minidl.world.simulated.schedule import Schedule
 from minidl.world.simulated.simulation import sleep
+from tests.minidl.simulated.programs import TORCHS_WAY
 from tests.minidl.simulated.promises import promises
 
 
@@ -29,15 +33,31 @@ class Worth:
     program: Callable[[], Any]
     slow: bool = False  # somebody is slow or stuck: a wait may time out, and force may be needed
     timed: bool = False  # what it returns depends on when: only by the default schedule
-    without: tuple[str, ...] = ()  # lines of defence that are taken away: see LINES
+    lacks: tuple[str, ...] = ()  # lines of defence that are taken away: see LINES
     in_order: bool = True
-    traced: bool = True  # whether its trace is checked (Ctrl-C between a SENT and the write looks like a lost message)
+    traced: bool = True  # whether the laws hold (Ctrl-C may come between an event and what it announces)
     options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
+
+    def but(self, **changes: Any) -> Worth:
+        """The same with these fields."""
+        return dataclasses.replace(self, **changes)
+
+    def without(self, *lines: str) -> Worth:
+        return self.but(lacks=lines)
+
+    def untraced(self) -> Worth:
+        return self.but(traced=False)
+
+    def spawned(self) -> Worth:
+        return self.but(options={"start_method": "spawn"})
+
+    def torchs_way(self, **options: Any) -> Worth:
+        return self.but(options={"environment": TORCHS_WAY, **options})
 
     @contextlib.contextmanager
     def changed_world(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for name in self.without:
+            for name in self.lacks:
                 stack.enter_context(LINES[name]())
             yield
 
@@ -48,12 +68,29 @@ class Worth:
     def broken(self, outcome: Outcome, expected: Outcome, checks: bool = True) -> list[str]:
         """What does not hold, compared with a run of the loader as it is. With `checks` also the trace's invariants,
         which takes three times as long."""
-        found = what_must_hold(outcome, expected, self.in_order, self.slow)
+        found = what_must_hold(outcome, expected, self.slow, LAWS if self.traced else ())
         found = found or list(promises(outcome, expected, self.in_order, self.slow))
         if found or not checks or not self.traced:
             return found
         with self.changed_world():
             return [str(each) for each in tracing.check(tracing.load(outcome))]
+
+
+def usual(program: Callable[..., Any], *arguments: Any, **options: Any) -> Worth:
+    """A row of the tables: a program, which is called with these arguments."""
+    return Worth(functools.partial(program, *arguments, **options))
+
+
+def slow(*arguments: Any, **options: Any) -> Worth:
+    return usual(*arguments, **options).but(slow=True)
+
+
+def timed(*arguments: Any, **options: Any) -> Worth:
+    return usual(*arguments, **options).but(timed=True)
+
+
+def once(*arguments: Any, **options: Any) -> Worth:
+    return usual(*arguments, **options).but(slow=True, timed=True)
 
 
 # Lines of defence, and how each is taken away, so that the one before it has to hold.
@@ -143,10 +180,6 @@ def fork_server_hangs() -> Iterator[None]:
         yield
 
 
-def files_left(number: int) -> Any:
-    return changed(services.SimulatedWorld, "open_files_left", lambda self, at_least: at_least <= number)
-
-
 LINES: dict[str, Callable[[], Any]] = {
     "SIGCHLD": lambda: changed(services.SimulatedWorld, "on_child_exit", lambda self, look: False),
     "the waits": lambda: changed(services.SimulatedEnding, "is_ready", lambda self: False),
@@ -159,7 +192,6 @@ LINES: dict[str, Callable[[], Any]] = {
     "no device": a_device,
     "a driver": lambda: changed(accelerator, "is_available", lambda: False),
     "no Mac": lambda: changed(accelerator, "current_accelerator", lambda: torch.device("mps")),
-    "cores": lambda: changed(services.SimulatedWorld, "cpu_count", lambda self: None),
     "quick seeds": lambda: changed(worker, "generate_state", late_words),
     "a quick pid": lambda: changed(services.SimulatedWorld, "pid", late_pid),
     "SIGTERM": lambda: changed(services.SimulatedProcess, "terminate", nothing),
@@ -169,8 +201,6 @@ LINES: dict[str, Callable[[], Any]] = {
     "order": lambda: changed(services.SimulatedWaiter, "wait", last_first),
     "memory": lambda: changed(services.SimulatedWorld, "memory", no_memory),
     "mapping": lambda: changed(pipes.SimulatedReader, "memory", lambda self: None),
-    "files but nine": lambda: files_left(9),
-    "files but ten": lambda: files_left(10),
     "memory to send": lambda: changed(services.SimulatedWorld, "can_send_memory", lambda self: False),
     "page locking": lambda: changed(services.SimulatedWorld, "page_locked", lambda self, nbytes: None),
 }

@@ -6,7 +6,6 @@ Those whose memory is counted are `timed`: only by the default schedule.
 from __future__ import annotations
 
 import contextlib
-import functools
 import pickle
 import warnings
 from collections.abc import Iterator
@@ -21,15 +20,14 @@ from minidl.accelerator import CudaOnly, accelerator
 from minidl.deaths import shorten
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result
-from minidl.queues import Consumer, DirectProducer, Producer
+from minidl.queues import Consumer, DirectProducer
 from minidl.transport import NO_SLOT, Packer, Room, Unpacker
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 from minidl.world.simulated.simulation import sleep
-from tests.minidl.simulated.programs import TORCHS_WAY
-from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_ending import HELD, left, tries
-from tests.minidl.simulated.worth_exploring import Cannot, Keys, Streams, fails_in_worker_1, loader, one, seen
+from tests.minidl.simulated.worth import Worth, once, usual
+from tests.minidl.simulated.worth_ending import HELD, left
+from tests.minidl.simulated.worth_exploring import Cannot, Keys, Streams, epochs, loader, one, seen, tries
 
 # ---- what crosses
 
@@ -117,39 +115,12 @@ class Keeps:
         return batch
 
 
-class GoesOn:
-    """A collate_fn that leaves a thread behind, which collates when the batch is on its way."""
-
-    def __call__(self, samples: list[Any]) -> Any:
-        worlds.current().thread(self.collates, (samples,), "collates").start()
-        return minidl.default_collate(samples)
-
-    def collates(self, samples: list[Any]) -> None:
-        for _ in range(4):
-            with contextlib.suppress(OSError):  # it may raise here
-                step()
-            minidl.default_collate(samples)
-
-
 def collated(dataset: Any = None, keep: int = 0, **options: Any) -> list[Any]:
     """Batches of several samples, made by default_collate; with `keep` also the memory that was made for them."""
     options = {"batch_size": 2, "collate_fn": Keeps(keep) if keep else None, **options}
     load = minidl.DataLoader(Tensors() if dataset is None else dataset, **{"num_workers": 2, **options})
     found = [[[*each.tolist()[-1][-2:], len(each)] for each in batch] for batch in load]
     return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE and keep]]
-
-
-def unpacked_twice(thing: Any) -> list[int]:
-    """A message that is unpacked again, after Ctrl-C, gives its slot back once. Which slots are granted after that."""
-    world = worlds.current()
-    packer, unpacker = Packer(world, 0), Unpacker(world, 0, 2)
-    slot, fresh = unpacker.grant(1, 0)
-    pieces, memory = packer.pack(Result(1, 0, 0, thing, packer.room(slot, fresh)))
-    data = b"".join(map(bytes, pieces))
-    messages = [unpacker.unpack(data, memory) for _ in range(2)]
-    granted = [unpacker.grant(1, 1)[0]]
-    messages.clear()
-    return [*granted, *(unpacker.grant(1, task_id)[0] for task_id in (2, 3, 4))]
 
 
 def memory_of_its_own() -> list[int]:
@@ -191,11 +162,6 @@ def memory_made(iterators: Any) -> list[Any]:
 def memory_after_errors() -> list[Any]:
     load = loader(Fails(tasks=30), collate_fn=one, num_workers=1)
     return memory_made([(iter(load), 30)])
-
-
-def memory_after_halves() -> list[Any]:
-    load = loader(Tensors(tasks=12), collate_fn=one, persistent_workers=True, num_workers=1)
-    return memory_made((iter(load), batches) for batches in (1, 2, 1, 3, 12))
 
 
 class TensorStream(Streams):
@@ -288,16 +254,7 @@ def not_picklable() -> list[Any]:
 class SlowToPickle(Keys):
     def __reduce__(self) -> Any:
         sleep(0.1)
-        return SlowToPickle, ()
-
-
-def profiled(**options: Any) -> list[Any]:
-    """What torch's profiler shows of it, and of what a sample calls."""
-    with torch.autograd.profiler.profile() as profile:
-        list(loader(Tensors(tasks=3), collate_fn=one, **options))
-    names = [event.name for event in profile.function_events]
-    inside = [each.cpu_parent is not None for each in profile.function_events if each.name == "aten::full"]
-    return [*(name for name in names if name.startswith("enumerate")), inside]
+        return SlowToPickle, (7,)
 
 
 class Noting(TorchDispatchMode):
@@ -381,46 +338,29 @@ def on_a_device(**options: Any) -> list[Any]:
     return [found, [str(each.message) for each in heard]]
 
 
-def asking() -> dict[str, Worth]:
-    """By name."""
-    part, torch_way = functools.partial, {"environment": TORCHS_WAY}
-    narrow = {"capacity": 128}
-    once = functools.partial(Worth, slow=True, timed=True)
-    return {
-        "a queue alone": Worth(part(a_queue_alone, Producer), options=narrow),
-        "a direct queue alone": Worth(part(a_queue_alone, DirectProducer), options=narrow),
-        "neither it nor its error can be pickled": once(neither, options=torch_way),
-        "worker_init_fn and keys fail": Worth(
-            lambda: seen(iter(loader(sampler=[0, Cannot(1), Cannot(2), 3], worker_init_fn=fails_in_worker_1)))
-        ),
-        "collated": Worth(part(collated)),
-        "collated, torch's way": Worth(part(collated), options=torch_way),
-        "collated, the second does not fit": once(part(collated, Tensors((5_000, 30_000)), 1, num_workers=1)),
-        "collated and kept": once(part(collated, Tensors((5_000, 4_096), 40), 6)),
-        "collated in two threads": Worth(part(collated, collate_fn=GoesOn())),
-        "unpacked twice": Worth(part(unpacked_twice, "text")),
-        "unpacked twice, in memory": Worth(part(unpacked_twice, torch.arange(9))),
-        "memory of its own": Worth(memory_of_its_own),
-        "no memory": Worth(no_memory, without=("memory",)),
-        "memory after errors": once(memory_after_errors),
-        "memory after halves of epochs": once(memory_after_halves),
-        "memory after streams": once(memory_after_streams),
-        "a sampler that stumbles": Worth(stumbled),
-        "memory after a fork": once(memory_after_a_fork),
-        "feeders": once(part(feeders)),
-        "feeders, torch's way": once(part(feeders, transport="torch")),
-        "what it refuses": Worth(refused),
-        "it cannot be spawned": Worth(not_picklable, options={"start_method": "spawn"}),
-        "it cannot be spawned, and warns": Worth(not_picklable, without=("cores",), options={"start_method": "spawn"}),
-        "slow to spawn, pinned": Worth(
-            lambda: seen(iter(loader(SlowToPickle(), pin_memory="host"))), options={"start_method": "spawn"}
-        ),
-        "profiled": Worth(part(profiled, num_workers=0)),
-        "not profiled": Worth(operators_of_next),
-        "let go": once(let_go),
-        "nested": Worth(nested),
-        "pinned for a device": Worth(part(on_a_device), without=("no device",)),
-        "pinned for a device, serial": Worth(part(on_a_device, num_workers=0), without=("no device",)),
-        "nothing is pinned without a driver": Worth(part(on_a_device), without=("no device", "a driver")),
-        "nothing is pinned on a Mac": Worth(part(on_a_device), without=("no device", "no Mac")),
-    }
+NARROW = {"capacity": 128}
+QUESTIONS: dict[str, Worth] = {
+    "a direct queue alone": usual(a_queue_alone, DirectProducer).but(options=NARROW),
+    "neither it nor its error can be pickled": once(neither).torchs_way(),
+    "collated": usual(collated),
+    "collated, torch's way": usual(collated).torchs_way(),
+    "collated, the second does not fit": once(collated, Tensors((5000, 30000)), 1, num_workers=1),
+    "collated and kept": once(collated, Tensors((5000, 4096), 40), 6),
+    "memory of its own": usual(memory_of_its_own),
+    "no memory": usual(no_memory).without("memory"),
+    "memory after errors": once(memory_after_errors),
+    "memory after streams": once(memory_after_streams),
+    "a sampler that stumbles": usual(stumbled).untraced(),  # an epoch that did not quite begin is gone on with
+    "memory after a fork": once(memory_after_a_fork),
+    "feeders": once(feeders),
+    "feeders, torch's way": once(feeders, transport="torch"),
+    "what it refuses": usual(refused),
+    "it cannot be spawned": usual(not_picklable).spawned(),
+    "slow to spawn, pinned": usual(epochs, SlowToPickle(7), pin_memory="host").spawned(),
+    "not profiled": usual(operators_of_next),
+    "let go": once(let_go),
+    "nested": usual(nested),
+    "pinned for a device": usual(on_a_device).without("no device"),
+    "pinned for a device, serial": usual(on_a_device, num_workers=0).without("no device"),
+    "nothing is pinned without a driver": usual(on_a_device).without("no device", "a driver"),
+}

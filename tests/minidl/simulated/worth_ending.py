@@ -5,7 +5,6 @@ left when it is over. Those with a clock in them are `timed`: only by the defaul
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,9 +16,8 @@ from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.simulation import leftovers, sleep
-from tests.minidl.simulated.programs import TORCHS_WAY
-from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Refuses, Streams, loader, seen, told
+from tests.minidl.simulated.worth import Worth, once, slow, usual
+from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Refuses, Streams, kill, loader, seen, tries
 
 HELD: list[Any] = []  # what outlives a program's frame, as a global variable does
 
@@ -51,14 +49,6 @@ def press() -> None:
         raise KeyboardInterrupt
 
     machines.current_machine().threads[0].signals.append(interrupt)
-
-
-def tries(what: Any, *others: type[BaseException]) -> Any:
-    """What becomes of it."""
-    try:
-        return what()
-    except (Exception, *others) as error:
-        return told(error)
 
 
 def takes(what: Any) -> tuple[Any, float]:
@@ -152,14 +142,6 @@ def stuck_in_the_pin_thread(*presses: float) -> list[Any]:
     return found
 
 
-class SlowBehind(SlowToPin):
-    """The second batch of worker 1 takes long."""
-
-    def pin_memory(self) -> Any:
-        sleep(20 if self.key == 11 else 0.5)
-        return self.key
-
-
 class Exits:
     """The pin thread ends over batch 1."""
 
@@ -233,22 +215,20 @@ def shut_down_by_hand(**options: Any) -> list[Any]:
 # ---- deaths, and where they are raised
 
 
-def in_another_thread(shuts_down: bool = False) -> list[Any]:
-    """Main trains, and another thread loads, or shuts the loader down by force: what happens there is no business of
-    main's."""
+def in_another_thread() -> list[Any]:
+    """Main trains, and another thread loads: what happens there is no business of main's."""
     found: list[Any] = []
     world = worlds.current()
     box = world.mailbox()
 
     def loads() -> None:
         iterator = box.get()
-        found.append(takes(iterator._shutdown_workers) if shuts_down else tries(lambda: seen(iterator)))
+        found.append(tries(lambda: seen(iterator)))
 
     world.thread(loads, (), "loads").start()  # before the workers, so that after their deaths main is the first to run
     iterator = iter(loader(Keys(9, slow=STUCK), num_workers=3))
     next(iterator)
-    if not shuts_down:
-        at(2.0, do=lambda: iterator._workers[1].kill())
+    at(2.0, do=lambda: kill(iterator, 1))
     sleep(0.5)
     box.put(iterator)
     found.append(takes(lambda: sleep(60)))
@@ -269,7 +249,7 @@ def forked() -> list[Any]:
 
     process = world.process(forks, (), "child")
     process.start()
-    at(1.0, do=lambda: iterator._workers[1].kill())
+    at(1.0, do=lambda: kill(iterator, 1))
     found = [tries(lambda: next(slow)), tries(lambda: seen(iterator))]
     process.join()
     return [*found, process.exitcode]
@@ -293,10 +273,10 @@ class NotBack(Keys):
 
 def unreadable(dies: bool) -> Any:
     """If its worker has died, or does so a little later, that is why."""
-    iterator = iter(loader(NotBack()))
+    iterator = iter(loader(NotBack(7)))
     found = [next(iterator), next(iterator)]
     if dies:
-        at(0.3, do=lambda: iterator._workers[0].kill())
+        at(0.3, do=lambda: kill(iterator, 0))
     return [found, takes(lambda: next(iterator)), tries(lambda: next(iterator))]
 
 
@@ -312,7 +292,7 @@ def killed_in_a_finalizer() -> list[Any]:
     """An error raised there would be lost."""
     iterator = iter(loader())
     found = [next(iterator)]
-    at(1.0, do=lambda: iterator._workers[0].kill())
+    at(1.0, do=lambda: kill(iterator, 0))
     thing = Finalized(2.0)
     del thing
     return [found, tries(lambda: seen(iterator))]
@@ -326,7 +306,7 @@ def killed_after_another(epochs: int = 1, **options: Any) -> list[Any]:
         HELD.append(iter(load))
         found.append(seen(HELD[-1]))
     iterator = iter(load)
-    iterator._workers[0].kill()
+    kill(iterator, 0)
     found.append(takes(lambda: sleep(60)))
     HELD.clear()
     return [*found, tries(lambda: next(iterator))]
@@ -358,15 +338,9 @@ def told_before() -> list[Any]:
     return [*found, [each.is_alive() for each in iterator._workers]]
 
 
-def ended_behind_a_slow_batch() -> list[Any]:
-    """A worker ends with its stream. Main hears of it when the pin thread is through with the batch before."""
-    iterator = iter(loader(Streams((9, 9, 0)), num_workers=3, pin_memory="host", collate_fn=SlowBehind))
-    return [takes(lambda: next(iterator)) for _ in range(5)]
-
-
 def left_in_training() -> list[Any]:
     """That is no reason to interrupt the training step, as it may be the end of all: the next next() raises."""
-    iterator = iter(loader(Leaves()))
+    iterator = iter(loader(Leaves(7)))
     found = [next(iterator)]
     return [found, takes(lambda: sleep(9)), tries(lambda: seen(iterator))]
 
@@ -410,19 +384,26 @@ def inherited() -> list[Any]:
 # ---- Ctrl-C
 
 
+OVER = ["end"], ["RuntimeError"]
+
+
+def until_it_fails(iterator: Any, found: list[Any]) -> list[Any]:
+    """Batches and errors, until the end, or an error that stays."""
+    while found[-1:] not in OVER:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            found.append("end")
+        except (KeyboardInterrupt, LookupError, RuntimeError) as error:
+            found.append(type(error).__name__)
+    return found
+
+
 def pressed(seconds: tuple[float, ...], dataset: Any, **options: Any) -> list[Any]:
     """What main has, though Ctrl-C comes again and again: while it waits nothing is lost, and elsewhere it says so."""
     iterator, found = iter(loader(dataset, **options)), []
-    over = "end", "RuntimeError"
-    at(*seconds, do=lambda: (found[-1:] and found[-1] in over) or press())
-    while not found or found[-1] not in over:
-        try:
-            found.append(next(iterator))
-        except (KeyboardInterrupt, RuntimeError) as error:
-            found.append(type(error).__name__)
-        except StopIteration:
-            found.append("end")
-    return found
+    at(*seconds, do=lambda: found[-1:] in OVER or press())
+    return until_it_fails(iterator, found)
 
 
 def whole_in_the_end(**options: Any) -> list[Any]:
@@ -447,25 +428,6 @@ def press_once() -> None:
     with contextlib.suppress(OSError):  # it may raise here
         step()
     press()
-
-
-def resumed_twice(**options: Any) -> list[Any]:
-    """Ctrl-C comes when one worker has been told of the new epoch, and the other has not."""
-    load = loader(persistent_workers=True, **options)
-    found: list[Any] = [seen(iter(load))]
-    recorder = events.installed()
-    assert recorder is not None
-
-    def presses(kind: int, epoch_id: int, task: int, worker: int, *others: Any) -> None:
-        recorder(kind, epoch_id, task, worker, *others)
-        if (kind, task, worker) == (Kind.PUT, events.RESUME, 1):
-            events.install(recorder)
-            press()
-
-    events.install(presses)
-    found.append(tries(lambda: iter(load), KeyboardInterrupt))
-    sleep(0.1)  # its answer is on the way
-    return [*found, seen(iter(load))]
 
 
 def ended_by_ctrl_c() -> list[Any]:
@@ -493,57 +455,40 @@ class Presses:
             yield number
 
 
-def ending() -> dict[str, Worth]:
-    """By name."""
-    part, torch_way = functools.partial, {"environment": TORCHS_WAY}
-    once = functools.partial(Worth, slow=True, timed=True)
-    presses = tuple(0.17 * number for number in range(1, 24))
-    return {
-        "over, torch's way, pinned": Worth(part(over, pin_memory="host"), options=torch_way),
-        "over, streams": Worth(part(over, dataset=Streams((1, 3)))),
-        "never began": Worth(never_began),
-        "stuck, and deaf to SIGTERM": once(stuck, without=("SIGTERM",)),
-        "stuck, with much to send": once(
-            part(stuck, kind=Clings, prefetch_factor=4), traced=False, options={**torch_way, "capacity": 64}
-        ),
-        "stuck for good": once(stuck, without=("force",)),
-        "stuck, interrupted": once(part(stuck, (1.0,))),
-        "stuck, interrupted twice": once(part(stuck, (1.0, 3.0)), without=("SIGTERM",)),
-        "stuck in the pin thread, interrupted": once(part(stuck_in_the_pin_thread, 1.0), traced=False),
-        "stuck in the pin thread, interrupted, torch's way": once(
-            part(stuck_in_the_pin_thread, 1.0), traced=False, options=torch_way
-        ),
-        "the pin thread exits": once(lambda: takes(lambda: seen(iter(loader(pin_memory="host", collate_fn=Exits))))),
-        "dropped in the pin thread": once(dropped_in_the_pin_thread),
-        "told slowly": once(told_slowly),
-        "exits with it": Worth(part(exits_with_it)),
-        "shut down by hand": Worth(part(shut_down_by_hand)),
-        "shut down by hand, when a batch came early": once(
-            part(shut_down_by_hand, dataset=Keys(4, slow={0: 1.0})), traced=False
-        ),
-        "loads in another thread": once(in_another_thread),
-        "another child's end": once(another_childs_end),
-        "forked": once(forked),
-        "unreadable": once(part(unreadable, False)),
-        "unreadable, as its worker dies": once(part(unreadable, True), without=("SIGCHLD",)),
-        "unreadable, as its worker dies, with few files left": once(
-            part(unreadable, True), without=("SIGCHLD", "files but nine")
-        ),
-        "killed in a finalizer": once(killed_in_a_finalizer),
-        "killed in a later epoch": once(part(killed_after_another, 2, persistent_workers=True)),
-        "told before the sampler fails": once(told_before),
-        "ended behind a slow batch": once(ended_behind_a_slow_batch),
-        "left in training": once(left_in_training),
-        "replaced, with its stream ended": once(part(replaced, "kill", Streams((9, 1)), 6)),
-        "not resumed": once(not_resumed),
-        "inherited": Worth(inherited, options={"draws": False}),
-        "pressed, streams, pinned": once(
-            part(pressed, presses, Streams((1, 4, 4)), num_workers=3, pin_memory="host", collate_fn=SlowToPin)
-        ),
-        "whole in the end": Worth(part(whole_in_the_end, persistent_workers=True), slow=True, traced=False),
-        "resumed twice": once(resumed_twice, traced=False),
-        "ended by Ctrl-C, with much to send": once(
-            ended_by_ctrl_c, traced=False, options={**torch_way, "capacity": 64}
-        ),
-        "pressed in the sampler": once(part(pressed, (), Keys(8), sampler=Presses(6))),
-    }
+PRESSES = tuple(0.17 * number for number in range(1, 24))
+ENDS: dict[str, Worth] = {
+    "over, torch's way, pinned": usual(over, pin_memory="host").torchs_way(),
+    "over, streams": usual(over, dataset=Streams((1, 3))),
+    "never began": usual(never_began),
+    "stuck, and deaf to SIGTERM": once(stuck).without("SIGTERM"),
+    "stuck, with much to send": once(stuck, kind=Clings, prefetch_factor=4).untraced().torchs_way(capacity=64),
+    "stuck for good": once(stuck).without("force").untraced(),
+    "stuck, interrupted": once(stuck, (1.0,)),
+    "stuck, interrupted twice": once(stuck, (1.0, 3.0)).without("SIGTERM"),
+    "stuck in the pin thread, interrupted": once(stuck_in_the_pin_thread, 1.0).untraced(),
+    "stuck in the pin thread, interrupted, torch's way": once(stuck_in_the_pin_thread, 1.0).untraced().torchs_way(),
+    "the pin thread exits": once(lambda: takes(lambda: seen(iter(loader(pin_memory="host", collate_fn=Exits))))),
+    "dropped in the pin thread": once(dropped_in_the_pin_thread),
+    "told slowly": once(told_slowly),
+    "exits with it": usual(exits_with_it),
+    "shut down by hand": usual(shut_down_by_hand),
+    "shut down by hand, when a batch came early": once(shut_down_by_hand, dataset=Keys(4, slow={0: 1.0})).untraced(),
+    "loads in another thread": once(in_another_thread),
+    "another child's end": once(another_childs_end),
+    "forked": once(forked),
+    "unreadable": once(unreadable, False),
+    "unreadable, as its worker dies": once(unreadable, True).without("SIGCHLD"),
+    "killed in a finalizer": once(killed_in_a_finalizer),
+    "killed in a later epoch": once(killed_after_another, 2, persistent_workers=True),
+    "told before the sampler fails": once(told_before),
+    "left in training": once(left_in_training),
+    "replaced, with its stream ended": once(replaced, "kill", Streams((9, 1)), 6),
+    "not resumed": once(not_resumed),
+    "inherited": usual(inherited).but(options={"draws": False}),
+    "pressed, streams, pinned": once(
+        pressed, PRESSES, Streams((1, 4, 4)), num_workers=3, pin_memory="host", collate_fn=SlowToPin
+    ),
+    "whole in the end": slow(whole_in_the_end, persistent_workers=True).untraced(),
+    "ended by Ctrl-C, with much to send": once(ended_by_ctrl_c).untraced().torchs_way(capacity=64),
+    "pressed in the sampler": once(pressed, (), Keys(8), sampler=Presses(6)),
+}

@@ -23,26 +23,8 @@ from minidl.world.simulated import step
 from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.lending import LARGE, Keeps, Numbers, a_fork_while_batches_are_held, hold
 from tests.minidl.simulated.lending import an_epoch_left_halfway as lent_halfway
-from tests.minidl.simulated.programs import TORCHS_WAY, stays
-from tests.minidl.simulated.worth import Worth
-
-
-class Keys(minidl.Dataset[int]):
-    """Map style: sample k is k. Some raise, some take long."""
-
-    def __init__(self, tasks: int = 7, fails: tuple[int, ...] = (), slow: dict[int, float] | None = None) -> None:
-        self.tasks, self.fails, self.slow = tasks, fails, slow or {}
-
-    def __len__(self) -> int:
-        return self.tasks
-
-    def __getitem__(self, key: int) -> int:
-        step()
-        if key in self.slow:
-            sleep(self.slow[key])
-        if key in self.fails:
-            raise LookupError(f"sample {key}")
-        return key
+from tests.minidl.simulated.programs import Keys, stays
+from tests.minidl.simulated.worth import Worth, once, slow, timed, usual
 
 
 class Streams(minidl.IterableDataset[int]):
@@ -80,10 +62,32 @@ class GoesOn(Streams):
         return 10 * self.worker_id + number
 
 
+class Over(Keys):
+    """Map style: a StopIteration is an error like any other, though next() raises it, too."""
+
+    def __getitem__(self, key: int) -> int:
+        if key == 3:
+            raise StopIteration
+        return super().__getitem__(key)
+
+
 def told(error: BaseException) -> str:
     """An error as the training loop tells it, without the lines of a traceback."""
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]} … {lines[-1]}"
+
+
+def kill(iterator: Any, worker_id: int) -> None:
+    """As `kill -9`, from outside."""
+    iterator._workers[worker_id].kill()
+
+
+def tries(what: Any, *others: type[BaseException]) -> Any:
+    """What becomes of it."""
+    try:
+        return what()
+    except (Exception, *others) as error:
+        return told(error)
 
 
 EXPECTED = (LookupError, TypeError)  # what these programs' own datasets, samplers and batches raise
@@ -132,7 +136,7 @@ def lost(*arguments: Any, **options: Any) -> str:
 
 def loader(dataset: Any = None, **options: Any) -> minidl.DataLoader[Any]:
     defaults = {"num_workers": 2, "batch_size": 1, "collate_fn": list}
-    return minidl.DataLoader(Keys() if dataset is None else dataset, **{**defaults, **options})
+    return minidl.DataLoader(Keys(7) if dataset is None else dataset, **{**defaults, **options})
 
 
 def epochs(dataset: Any = None, count: int = 1, **options: Any) -> list[Any]:
@@ -164,12 +168,6 @@ def left_half_way(batches: int = 2, dataset: Any = None, **options: Any) -> list
         found.append([next(iterator) for _ in range(batches)])
         step()
     return [*found, seen(iter(load))]
-
-
-def two_at_once(**options: Any) -> list[Any]:
-    one, other = iter(loader(**options)), iter(loader(Streams((3, 2)), **options))
-    found = [(next(one), next(other)) for _ in range(3)]
-    return [found, seen(one), seen(other)]
 
 
 class HasALoader(Keys):
@@ -284,20 +282,6 @@ def fails_in_worker_1(worker_id: int) -> None:
         raise LookupError("worker_init_fn of worker 1")
 
 
-class Over(Keys):
-    """Map style: a StopIteration is an error like any other, though next() raises it, too."""
-
-    def __getitem__(self, key: int) -> int:
-        if key == 3:
-            raise StopIteration
-        return super().__getitem__(key)
-
-
-def over_twice() -> list[Any]:
-    iterator = iter(loader(Over()))
-    return [seen(iterator), seen(iterator)]
-
-
 def late(seconds: dict[int, float], **options: Any) -> list[Any]:
     """When what came, in virtual seconds: a timeout must fire when it is due, and not before."""
     world, iterator = worlds.current(), iter(loader(Keys(5, slow=seconds), **options))
@@ -341,7 +325,7 @@ class Named(Keys):
 def nothing_is_kept() -> list[Any]:
     """Of a task, by a worker that waits for the next one."""
     Sent.living = 0
-    iterator = iter(loader(Named(), sampler=[Sent(key) for key in range(7)], batch_size=None, collate_fn=None))
+    iterator = iter(loader(Named(7), sampler=[Sent(key) for key in range(7)], batch_size=None, collate_fn=None))
     found = [next(iterator), next(iterator)]
     sleep(1)
     return [*found, Sent.living]
@@ -387,36 +371,6 @@ def held_tensors(count: int = 1, **options: Any) -> list[Any]:
     return [as_lists(batch) for batch in held]
 
 
-def invalid() -> list[str]:
-    """What DataLoader says to options that do not go together."""
-    found = []
-    stream = Streams((2, 2))
-    for dataset, options in (
-        *((None, {"num_workers": -1}), (None, {"timeout": -1}), (None, {"prefetch_factor": -1})),
-        *((None, {"num_workers": 0, "prefetch_factor": 2}), (None, {"num_workers": 0, "persistent_workers": True})),
-        *((None, {"num_workers": 0, "timeout": 1}), (None, {"sampler": [1], "shuffle": True})),
-        *((stream, {"shuffle": True}), (stream, {"sampler": [1]}), (stream, {"batch_sampler": [[1]]})),
-        *((None, {"batch_sampler": [[1]]}), (None, {"batch_sampler": [[1]], "batch_size": 1, "drop_last": True})),
-        *((None, {"batch_size": None, "drop_last": True}), (None, {"batch_size": 0}), (None, {"transport": "pigeon"})),
-        *((None, {"multiprocessing_context": "pigeon"}), (None, {"num_workers": 0, "multiprocessing_context": "fork"})),
-        *((None, {"pin_memory": "pigeon"}), (None, {"prefetch_factor": 0}), (None, {"in_order": None})),
-        *((None, {"num_workers": 2, "prefetch_factor": number}) for number in (-1, 0, 1)),
-        *((None, {"num_workers": -1, "timeout": -1}), (None, {"timeout": -1, "prefetch_factor": -1})),
-        *((None, {"snapshot_every_n_steps": 0}), (None, {"num_workers": -1, "transport": "pigeon"})),
-        (None, {"snapshot_every_n_steps": 0, "persistent_workers": True}),
-        *((None, {"batch_sampler": [[1]], "sampler": [1]}), (None, {"batch_sampler": [[1]], "shuffle": True})),
-        *((None, {"sampler": [1], "shuffle": True, "batch_sampler": [[1]]}), (stream, {"shuffle": False})),
-        *((stream, {"sampler": [1], "shuffle": True}), (None, {"batch_sampler": [[1]], "batch_size": 2})),
-    ):
-        try:
-            minidl.DataLoader(Keys() if dataset is None else dataset, **options)
-        except Exception as error:
-            found.append(told(error))
-        else:
-            found.append("taken")
-    return found
-
-
 class Longer(Streams):
     """A stream that says it has three samples, and has more."""
 
@@ -424,33 +378,43 @@ class Longer(Streams):
         return 3
 
 
-def lengths_and_attributes() -> list[Any]:
-    found: list[Any] = []
-    for dataset, options in (
-        *((None, {"batch_size": 2}), (None, {"batch_size": 2, "drop_last": True}), (None, {"batch_size": None})),
-        *((Longer((3, 4)), {"batch_size": None}), (Longer((4,)), {"batch_size": 2, "drop_last": True})),
-        *(
-            (Streams((3, 4)), {"batch_size": 2}),
-            (Longer((3, 4)), {"batch_size": 2}),
-            (None, {"batch_sampler": [[1], [2, 3]]}),
-            (None, {"sampler": [3, 1]}),
-        ),
-    ):
-        load = minidl.DataLoader(Keys() if dataset is None else dataset, **options)
-        for thing in (load, iter(load)):
-            with contextlib.suppress(TypeError):
-                found.append(len(thing))
-        try:
-            load.multiprocessing_context = "fork"
-        except ValueError as error:
-            found.append(told(error))
-        try:
-            load.batch_size = 5
-        except ValueError as error:
-            found.append(told(error))
-        found.append([load.batch_size, load.drop_last, type(load.sampler).__name__, type(load.batch_sampler).__name__])
-        found.append([load.num_workers, load.prefetch_factor, load.timeout, load.pin_memory, load.in_order])
-        found.append([batch if isinstance(batch, int) else batch.tolist() for batch in load])
+# Most values are usual, or hardly any options would go together.
+OPTIONS: dict[str, list[Any]] = {
+    "dataset": [Keys(7), Keys(7), Streams((3, 4)), Longer((3, 4))],
+    "num_workers": [0, 0, 0, 1, 2, -1],
+    "batch_size": [1, 1, 1, 2, None, 0],
+    "drop_last": [False, False, True],
+    "shuffle": [None, None, None, False, True],
+    "sampler": [None, None, None, [3, 1]],
+    "batch_sampler": [None, None, None, [[1], [2, 3]]],
+    "prefetch_factor": [None, None, None, -1, 0, 1, 2],
+    "persistent_workers": [False, False, True],
+    "timeout": [0, 0, 0, 0, 1, -1],
+    "multiprocessing_context": [None, None, None, "fork", "pigeon"],
+    "transport": [*[None] * 9, "pigeon"],
+    "pin_memory": [*[False] * 9, "pigeon"],
+    "in_order": [True, True, True, False, None],
+}
+
+
+def judged(dataset: Any, **options: Any) -> list[Any]:
+    """What a loader tells of itself, and without workers its batches."""
+    load = minidl.DataLoader(dataset, **options)
+    found = [tries(lambda name=name: setattr(load, name, "fork")) for name in ("multiprocessing_context", "sampler")]
+    found += [tries(lambda thing=thing: len(thing)) for thing in (load, load.batch_sampler)]
+    found += [load.batch_size, load.drop_last, load.prefetch_factor, load.timeout, load.in_order, load.pin_memory]
+    found += [type(load.sampler).__name__, type(load.batch_sampler).__name__]
+    if load.num_workers == 0:
+        found += [tries(lambda: len(iter(load))), tries(lambda: [str(batch) for batch in load])]
+    return found
+
+
+def options_that_are_drawn() -> list[Any]:
+    """Many do not go together, and the error says so."""
+    draw, found = random.Random(0), []
+    for _ in range(1_500):
+        options = {name: draw.choice(values) for name, values in OPTIONS.items()}
+        found.append(tries(lambda options=options: judged(**options)))
     return found
 
 
@@ -466,85 +430,64 @@ def warned(**options: Any) -> list[Any]:
     return [found, texts, [(each.filename.rsplit("/", 1)[-1], each.lineno) for each in heard]]
 
 
-def programs() -> dict[str, Worth]:
-    """By name."""
-    part = functools.partial
-    torch_way = {"environment": TORCHS_WAY}
-    narrow = {"capacity": 128}
-    return {
-        "more tasks than are primed": Worth(part(epochs, Keys(9))),
-        "no samples": Worth(part(epochs, Keys(0), 2, persistent_workers=True)),
-        "three persistent epochs": Worth(part(epochs, Keys(5), 3, persistent_workers=True)),
-        "empty streams": Worth(part(epochs, Streams((0, 0)), 2)),
-        "uneven streams, torch's way": Worth(part(epochs, Streams((0, 3, 5)), num_workers=3), options=torch_way),
-        "streams in batches": Worth(part(epochs, Streams((5, 2)), 2, batch_size=2, persistent_workers=True)),
-        "streams in whole batches": Worth(part(epochs, Streams((5, 2)), batch_size=2, drop_last=True)),
-        "streams that go on after their end": Worth(
-            part(epochs, GoesOn((2, 4)), batch_size=None, collate_fn=None, prefetch_factor=3)
-        ),
-        "held, pinned, threads in any order": Worth(part(held_tensors, pin_memory="host"), options={"preempts": True}),
-        "samples that fail": Worth(part(epochs, Keys(8, (1, 2, 6)), 2, persistent_workers=True)),
-        "streams that fail": Worth(part(epochs, Streams((4, 4), fails=(1, 12)), 2, persistent_workers=True)),
-        "a stream that refuses": Worth(part(epochs, Streams((2, 3), refuses=(0,)), 2, persistent_workers=True)),
-        "a sampler that fails": Worth(part(epochs, Keys(9), sampler=Refuses(6))),
-        "a sampler that fails at once": Worth(part(epochs, Keys(9), sampler=Refuses(1))),
-        "an init function that fails, and so would the stream": Worth(
-            part(epochs, Streams((2, 3), refuses=(1,)), worker_init_fn=fails_in_worker_1)
-        ),
-        "a StopIteration of a map-style dataset": Worth(over_twice, traced=False),
-        "nothing is kept of a task": Worth(nothing_is_kept, timed=True),
-        "in any order, one slow": Worth(
-            part(sorted_epochs, Keys(8, (5,), {0: 1.0}), num_workers=3, in_order=False), slow=True, in_order=False
-        ),
-        "in any order, persistent": Worth(
-            part(sorted_epochs, Streams((1, 4)), 2, in_order=False, persistent_workers=True), in_order=False
-        ),
-        "left half way, streams": Worth(part(left_half_way, 2, Streams((3, 1)))),
-        "asked on, streams": Worth(part(asked_on, Streams((2, 1)), pin_memory="host")),
-        "two at once": Worth(two_at_once),
-        "a loader inside a worker": Worth(part(epochs, HasALoader(4))),
-        "a sample that cannot be pickled": Worth(part(epochs, Odd(part(Cannot, 1)))),
-        "a sample that cannot be unpickled, pinned": Worth(part(lost, Odd(CannotBack), pin_memory="host"), slow=True),
-        "batches that cannot be pinned": Worth(part(epochs, Keys(6), pin_memory="host", collate_fn=unpinned)),
-        "pinned inside": Worth(part(epochs, Keys(4), pin_memory="host", collate_fn=pinned_inside)),
-        "a timeout": Worth(part(late, {2: 3.0}, timeout=0.6), slow=True, timed=True),
-        "a timeout, pinned and short": Worth(
-            part(late, {2: 3.0}, timeout=0.6, pin_memory="host"), slow=True, timed=True
-        ),
-        "no timeout": Worth(part(late, {2: 3.0, 3: 12.0}, timeout=20), slow=True, timed=True),
-        "slow, without a timeout": Worth(part(late, {1: 12.0}, pin_memory="host"), slow=True, timed=True),
-        "random numbers, serial": Worth(part(draws, num_workers=0)),
-        "random numbers, drawn at once": Worth(
-            lambda: epochs(Draws(4), sampler=DrawsAtOnce(), batch_size=None, collate_fn=None)
-        ),
-        "one persistent worker": Worth(part(epochs, Keys(4), 2, num_workers=1, persistent_workers=True)),
-        "spawned": Worth(part(draws), options={"start_method": "spawn"}),
-        "narrow pipes, many tasks": Worth(part(held_tensors, prefetch_factor=8, dataset=Keys(24)), options=narrow),
-        "tensors held, pinned": Worth(part(held_tensors, 2, pin_memory="host", persistent_workers=True)),
-        "slots left half way": Worth(part(lent_halfway, prefetch_factor=1)),
-        "slots kept by collate_fn": Worth(lambda: hold(2, Numbers((LARGE,) * 6), collate_fn=Keeps())),
-        "slots and a fork": Worth(a_fork_while_batches_are_held),
-        "serial streams, pinned": Worth(part(epochs, Streams((3,)), num_workers=0, pin_memory="host")),
-        "a stream longer than it said": Worth(part(warned, dataset=Longer((5,)), num_workers=1)),
-        "a stream longer than it said, serial": Worth(part(warned, dataset=Longer((5,)), num_workers=0)),
-        "too many workers": Worth(part(warned, dataset=Keys(3), num_workers=5)),
-        "nobody knows how many cores": Worth(part(warned, dataset=Keys(3)), without=("cores",)),
-        "nobody knows how many cores, one worker": Worth(
-            part(warned, dataset=Keys(3), num_workers=1), without=("cores",)
-        ),
-        "nobody knows how many cores, serial": Worth(part(warned, dataset=Keys(3), num_workers=0), without=("cores",)),
-        "nothing to pin for": Worth(part(warned, dataset=Keys(3), pin_memory=True)),
-        "nothing to pin for, named": Worth(part(warned, dataset=Keys(3), pin_memory=True, pin_memory_device="cuda")),
-        "named, and not pinned": Worth(part(warned, dataset=Keys(3), pin_memory_device="cuda")),
-        "nothing to pin for on a Mac": Worth(
-            part(warned, dataset=Keys(3), pin_memory=True), without=("no device", "no Mac")
-        ),
-        "no memory to send": Worth(part(held_tensors, 2), without=("memory to send",)),
-        "no memory to lock": Worth(part(held_tensors, pin_memory="host"), without=("page locking",)),
-        "nine more files, too few as in torch": Worth(
-            part(lost_in_full, Odd(CannotBack)), slow=True, timed=True, without=("files but nine",)
-        ),
-        "ten more files": Worth(part(lost_in_full, Odd(CannotBack)), slow=True, timed=True, without=("files but ten",)),
-        "invalid options": Worth(invalid),
-        "lengths and attributes": Worth(lengths_and_attributes),
-    }
+NARROW = {"capacity": 128}
+LOADS: dict[str, Worth] = {
+    "more tasks than are primed": usual(epochs, Keys(9)),
+    "no samples": usual(epochs, Keys(0), 2, persistent_workers=True),
+    "three persistent epochs": usual(epochs, Keys(5), 3, persistent_workers=True),
+    "empty streams": usual(epochs, Streams((0, 0)), 2),
+    "uneven streams, torch's way": usual(epochs, Streams((0, 3, 5)), num_workers=3).torchs_way(),
+    "streams in batches": usual(epochs, Streams((5, 2)), 2, batch_size=2, persistent_workers=True),
+    "streams in whole batches": usual(epochs, Streams((5, 2)), batch_size=2, drop_last=True),
+    "held, pinned, threads in any order": usual(held_tensors, pin_memory="host").but(options={"preempts": True}),
+    "samples that fail": usual(epochs, Keys(8, (1, 2, 6)), 2, persistent_workers=True),
+    "streams that fail": usual(epochs, Streams((4, 4), fails=(1, 12)), 2, persistent_workers=True),
+    "a stream that refuses": usual(epochs, Streams((2, 3), refuses=(0,)), 2, persistent_workers=True),
+    "a sampler that fails": usual(epochs, Keys(9), sampler=Refuses(6)),
+    "a sampler that fails at once": usual(epochs, Keys(9), sampler=Refuses(1)),
+    "an init function that fails, and so would the stream": usual(
+        epochs, Streams((2, 3), refuses=(1,)), worker_init_fn=fails_in_worker_1
+    ),
+    "a StopIteration of a map-style dataset": usual(epochs, Over(7)).untraced(),
+    "streams that go on after their end": usual(
+        epochs, GoesOn((2, 4)), batch_size=None, collate_fn=None, prefetch_factor=3
+    ),
+    "keys and worker_init_fn fail": usual(epochs, sampler=[0, Cannot(1), Cannot(2)], worker_init_fn=fails_in_worker_1),
+    "nothing is kept of a task": timed(nothing_is_kept),
+    "in any order, one slow": slow(sorted_epochs, Keys(8, (5,), {0: 1.0}), num_workers=3, in_order=False).but(
+        in_order=False
+    ),
+    "in any order, persistent": usual(sorted_epochs, Streams((1, 4)), 2, in_order=False, persistent_workers=True).but(
+        in_order=False
+    ),
+    "left half way, streams": usual(left_half_way, 2, Streams((3, 1))),
+    "asked on, streams": usual(asked_on, Streams((2, 1)), pin_memory="host"),
+    "a loader inside a worker": usual(epochs, HasALoader(4)),
+    "a sample that cannot be pickled": usual(epochs, Odd(functools.partial(Cannot, 1))),
+    "a sample that cannot be unpickled, pinned": slow(lost, Odd(CannotBack), pin_memory="host"),
+    "pinned inside": usual(epochs, Keys(4), pin_memory="host", collate_fn=pinned_inside),
+    "a timeout": once(late, {2: 3.0}, timeout=0.6),
+    "a timeout, pinned and short": once(late, {2: 3.0}, timeout=0.6, pin_memory="host"),
+    "no timeout": once(late, {2: 3.0, 3: 12.0}, timeout=20),
+    "slow, without a timeout": once(late, {1: 12.0}, pin_memory="host"),
+    "random numbers, serial": usual(draws, num_workers=0),
+    "random numbers, drawn at once": usual(epochs, Draws(4), sampler=DrawsAtOnce(), batch_size=None, collate_fn=None),
+    "one persistent worker": usual(epochs, Keys(4), 2, num_workers=1, persistent_workers=True),
+    "spawned": usual(draws).spawned(),
+    "narrow pipes, many tasks": usual(held_tensors, prefetch_factor=8, dataset=Keys(24)).but(options=NARROW),
+    "tensors held, pinned": usual(held_tensors, 2, pin_memory="host", persistent_workers=True),
+    "slots left half way": usual(lent_halfway, prefetch_factor=1),
+    "slots kept by collate_fn": usual(lambda: hold(2, Numbers((LARGE,) * 6), collate_fn=Keeps())),
+    "slots and a fork": usual(a_fork_while_batches_are_held),
+    "serial streams, pinned": usual(epochs, Streams((3,)), num_workers=0, pin_memory="host"),
+    "a stream longer than it said": usual(warned, dataset=Longer((5,)), num_workers=1),
+    "a stream longer than it said, serial": usual(warned, dataset=Longer((5,)), num_workers=0),
+    "too many workers": usual(warned, dataset=Keys(3), num_workers=5),
+    "nothing to pin for": usual(warned, dataset=Keys(3), pin_memory=True),
+    "nothing to pin for, named": usual(warned, dataset=Keys(3), pin_memory=True, pin_memory_device="cuda"),
+    "named, and not pinned": usual(warned, dataset=Keys(3), pin_memory_device="cuda"),
+    "nothing to pin for on a Mac": usual(warned, dataset=Keys(3), pin_memory=True).without("no device", "no Mac"),
+    "no memory to send": usual(held_tensors, 2).without("memory to send"),
+    "no memory to lock": usual(held_tensors, pin_memory="host").without("page locking"),
+    "options that are drawn": timed(options_that_are_drawn),
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from minidl import events
@@ -11,10 +10,9 @@ from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 from minidl.world.simulated.faults import KILLED
 from minidl.world.simulated.simulation import sleep
-from tests.minidl.simulated.programs import TORCHS_WAY, stays
-from tests.minidl.simulated.worth import Worth
-from tests.minidl.simulated.worth_ending import tries
-from tests.minidl.simulated.worth_exploring import Keys, Streams, dropped, exits, loader, seen
+from tests.minidl.simulated.programs import stays
+from tests.minidl.simulated.worth import Worth, once, slow, usual
+from tests.minidl.simulated.worth_exploring import Keys, Streams, dropped, exits, kill, loader, seen, tries
 
 
 def killed(
@@ -54,7 +52,7 @@ def killed_in_training(dataset: Any = None, batches: int = 1, rest: float = 0, *
     found: list[Any] = [tries(lambda: next(iterator)) for _ in range(batches)]
     sleep(rest)
     try:
-        iterator._workers[0].kill()
+        kill(iterator, 0)
         sleep(60)
         found.append("it trained to the end")
     except RuntimeError as error:
@@ -90,9 +88,9 @@ class ByNameless(Keys):
 
 def killed_over_a_key_without_words() -> list[Any]:
     """Its batch is not missing in silence."""
-    iterator = iter(loader(ByNameless(), sampler=[Nameless(key) for key in range(7)]))
+    iterator = iter(loader(ByNameless(7), sampler=[Nameless(key) for key in range(7)]))
     found: list[Any] = [next(iterator)]
-    iterator._workers[0].kill()
+    kill(iterator, 0)
     return [*found, *(tries(lambda: sleep(60) or next(iterator)) for _ in range(3))]
 
 
@@ -108,7 +106,7 @@ def killed_with_much_sent() -> str:
     iterator = iter(loader(Large(20), prefetch_factor=4))
     next(iterator)
     sleep(1)
-    iterator._workers[1].kill()
+    kill(iterator, 1)
     sleep(1)
     try:
         for _ in iterator:
@@ -161,53 +159,31 @@ def main_is_killed(**options: Any) -> None:
     machine.until()
 
 
-def deaths() -> dict[str, Worth]:
-    """Each line of defence, with the others taken away."""
-    died = functools.partial(Worth, slow=True, timed=True)
-    part = functools.partial
-    others = ("SIGCHLD", "the health check")
-    return {
-        "killed: the health check notices": died(part(killed, "kill"), without=("SIGCHLD", "the waits")),
-        "killed: the health check notices, in time": died(
-            part(killed, "kill", timeout=3), without=("SIGCHLD", "the waits")
-        ),
-        "killed, with many tasks": died(
-            part(killed, "kill", 1, Keys(20, slow={1: 5.0}), prefetch_factor=5), without=others
-        ),
-        "killed, with long keys": died(
-            part(killed, "kill", 1, Keys(999, slow={150: 5.0}), batch_size=150, collate_fn=len), without=others
-        ),
-        "killed by another signal": died(part(killed, "hang up")),
-        "killed, and reaped by the program": died(part(killed, "terminate"), without=("exit codes",)),
-        "killed, and its exit code never comes": died(part(killed, "terminate"), without=("a fork server",)),
-        "killed: its end is seen before its bytes": died(
-            part(killed, "kill", 2, Forks(9), rest=0.1), without=("order", "SIGCHLD")
-        ),
-        "killed in training: SIGCHLD": died(killed_in_training, without=("the health check",)),
-        "killed in training: all": died(killed_in_training),
-        "killed over a key without words": died(killed_over_a_key_without_words),
-        "killed one after another": died(killed_one_after_another),
-        "killed in training, after an error": died(part(killed_in_training, Keys(9, (1,)), 2, 0.1)),
-        "killed in training: the next next()": died(part(killed_in_training, timeout=3), without=("SIGCHLD",)),
-        "killed with much sent": died(
-            killed_with_much_sent, without=others, options={"environment": TORCHS_WAY, "capacity": 1 << 20}
-        ),
-        "killed between epochs": died(part(killed, "kill", 7, again=True, persistent_workers=True), without=others),
-        "killed, streams": died(part(killed, "kill", 2, Streams((9, 9)), in_order=False), in_order=False),
-        "killed with its stream ended": died(part(killed, "kill", 4, Streams((9, 1)))),
-        "a worker exits": died(part(left_by_a_worker, 3)),
-        "a worker exits with 1": died(part(left_by_a_worker, 1, pin_memory="host")),
-        "main is killed": died(main_is_killed, without=("the end by force after main",)),
-        "main is killed while a worker seeds": died(main_is_killed, without=("quick seeds",)),
-        "main is killed, torch's way": died(
-            part(main_is_killed, pin_memory="host"),
-            without=("the end by force after main",),
-            options={"environment": TORCHS_WAY},
-        ),
-        "dropped, without Stop": Worth(part(dropped, 2, num_workers=3), slow=True, without=("Stop",)),
-        "dropped, without the done event": Worth(part(dropped, 1), without=("the done event", "force")),
-        "dropped while a worker is stuck": died(part(dropped, 1, dataset=Keys(7, slow={3: 1e4})), slow=True),
-        "exits, where no thread starts any more": Worth(
-            part(exits, 0, dataset=Keys(2), num_workers=4), without=("threads",), options={"environment": TORCHS_WAY}
-        ),
-    }
+OTHERS = ("SIGCHLD", "the health check")
+DEATHS: dict[str, Worth] = {
+    "killed: the health check notices": once(killed, "kill").without("SIGCHLD", "the waits"),
+    "killed: the health check notices, in time": once(killed, "kill", timeout=3).without("SIGCHLD", "the waits"),
+    "killed, with many tasks": once(killed, "kill", 1, Keys(20, slow={1: 5.0}), prefetch_factor=5).without(*OTHERS),
+    "killed, with long keys": once(
+        killed, "kill", 1, Keys(999, slow={150: 5.0}), batch_size=150, collate_fn=len
+    ).without(*OTHERS),
+    "killed by another signal": once(killed, "hang up"),
+    "killed, and reaped by the program": once(killed, "terminate").without("exit codes"),
+    "killed, and its exit code never comes": once(killed, "terminate").without("a fork server"),
+    "killed: its end is seen before its bytes": once(killed, "kill", 2, Forks(9), rest=0.1).without("order", "SIGCHLD"),
+    "killed in training: SIGCHLD": once(killed_in_training).without("the health check"),
+    "killed over a key without words": once(killed_over_a_key_without_words),
+    "killed one after another": once(killed_one_after_another),
+    "killed in training, after an error": once(killed_in_training, Keys(9, (1,)), 2, 0.1),
+    "killed with much sent": once(killed_with_much_sent).without(*OTHERS).torchs_way(capacity=1 << 20),
+    "killed between epochs": once(killed, "kill", 7, again=True, persistent_workers=True).without(*OTHERS),
+    "killed with its stream ended": once(killed, "kill", 4, Streams((9, 1))),
+    "a worker exits": once(left_by_a_worker, 3),
+    "a worker exits with 1": once(left_by_a_worker, 1, pin_memory="host"),
+    "main is killed while a worker seeds": once(main_is_killed).without("quick seeds"),
+    "dropped, without Stop": slow(dropped, 2, num_workers=3).without("Stop"),
+    "dropped while a worker is stuck": once(dropped, 1, dataset=Keys(7, slow={3: 1e4})),
+    "exits, where no thread starts any more": usual(exits, 0, dataset=Keys(2), num_workers=4)
+    .without("threads")
+    .torchs_way(),
+}

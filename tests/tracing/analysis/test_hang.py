@@ -122,7 +122,7 @@ def test_check_prints_all_of_it_and_the_report_the_gist(tmp_path: Path, capsys: 
         last = lines[lines.index("Last events") + 1 :]
         assert any(line.split()[:2] == ["worker", "0"] and "FETCH_BEGIN: fetches batch 4" in line for line in last)
         assert main(["check", str(trace.path)]) == 0
-        assert "all invariants hold" in capsys.readouterr().out  # and no hang: it has not lasted long
+        assert "all laws hold" in capsys.readouterr().out  # and no hang: it has not lasted long
         late_enough = hang.links[0].since + max(FLOOR_ENDED, TIMES * hang.usual)
         while not any(each["pid"] == pid and each["time"] > late_enough for each in trace.samples):
             time.sleep(0.05)  # main must have waited this long, and be known to have lived

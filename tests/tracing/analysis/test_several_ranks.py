@@ -115,7 +115,7 @@ def test_the_command_tells_wrong_from_warned(ranks: Recorded, capsys: pytest.Cap
     assert "right or wrong: a share each: ranks 0 and 1 load the same 43 samples" in capsys.readouterr().out
     assert main(["check", str(ranks("seeds"))]) == 0
     text = capsys.readouterr().out
-    assert "warning: seeds: the workers of ranks 0 and 1" in text and "all invariants hold" in text
+    assert "warning: seeds: the workers of ranks 0 and 1" in text and "all laws hold" in text
 
 
 def test_every_audit_finds_something() -> None:

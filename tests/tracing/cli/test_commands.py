@@ -127,17 +127,17 @@ def test_export_writes_json(path: Path, tmp_path: Path, format: str) -> None:
 
 def test_check_prints_what_is_broken(path: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(path)]) == 0
-    assert "all invariants hold" in capsys.readouterr().out
+    assert "all laws hold" in capsys.readouterr().out
     swap_two_receives(copy)
     assert main(["check", str(copy)]) == 1
-    assert "broken invariants" in capsys.readouterr().out
+    assert "broken laws" in capsys.readouterr().out
 
 
 def test_check_prints_how_the_run_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = loads.main_is_killed(tmp_path / "run.trace")
     assert main(["check", str(trace.path)]) == 0
     printed = capsys.readouterr().out
-    assert "all invariants hold" in printed and "Note: Main was killed in the middle of an epoch" in printed
+    assert "all laws hold" in printed and "Note: Main was killed in the middle of an epoch" in printed
 
 
 def swap_two_receives(directory: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_program_sees_what_torch_alone_shows(config: Config, tmp_path: Path) -
         assert observe(config, ATTACHED) == alone
     broken = {violation.name for violation in tracing.check(tracing.load(tmp_path / "trace", strict=True))}
     # A sample's StopIteration ends the epoch and drops the batches that are on their way: in minidl, too.
-    assert broken == ({"yielded once"} if config.dataset == "stop iteration" else set())
+    assert broken == ({"exactly once"} if config.dataset == "stop iteration" else set())
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -1,28 +1,27 @@
-"""`tracing.check(trace)`: does the protocol hold in this trace? tracing.analysis.check.invariants, and beside it
-`invariants_of_slots`, are what must hold."""
+"""`tracing.check(trace)`: do the protocol's laws hold in this trace? minidl.laws states them."""
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracing.analysis.check.invariants_of_slots import INVARIANTS
-from tracing.analysis.check.iterator_events import IteratorEvents
+import numpy as np
+
+from minidl.events import Kind
+from minidl.laws import Event, judge
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-MOST = 20  # violations of one invariant that are reported for one iterator
-
 
 @dataclass(frozen=True)
 class Violation:
-    """An invariant that does not hold."""
+    """A law that does not hold."""
 
-    name: str  # of the invariant: "first in, first out"
+    name: str  # of the law: "first in first out"
     sentence: str  # what should hold
-    what: str  # what is: "index_queue 1: task 3 was got where task 2 was due"
+    what: str  # what is: "INDEX 1: GOT task 3 out of turn"
     events: list[int]  # positions of the events that show it, ascending
     rank: str = ""  # "rank 1": in whose trace, where a run has several
 
@@ -32,14 +31,22 @@ class Violation:
 
 
 def check(trace: Trace) -> list[Violation]:
-    """The violated invariants; an empty list when all hold.
+    """The violated laws, of each iterator; an empty list when all hold.
 
     Where a file was full or damaged, only the events up to there are judged: what is missing after that proves nothing.
     """
-    found = []
-    for iterator in trace.index.iterators:
-        of_iterator = IteratorEvents(trace, iterator.number)
-        for each in INVARIANTS:
-            for what, events in itertools.islice(each.breaches(of_iterator), MOST):
-                found.append(Violation(each.name, each.sentence, what, sorted(events)))
-    return found
+    return [Violation(law.name, law.sentence, what, events) for law, what, events in judge(events_of(trace))]
+
+
+def events_of(trace: Trace) -> Iterator[tuple[int, Event]]:
+    """The positions and events of a trace."""
+    events = trace.events[: trace.complete]
+    epoch_ids = (events["loader"].astype(np.int64) << 32 | events["epoch"]).tolist()
+    times, actors, kinds, *others = (
+        events[name].tolist() for name in ("time", "actor", "kind", "task", "worker", "queue", "value", "text")
+    )
+    for at, fields in enumerate(zip(times, actors, kinds, epoch_ids, *others, strict=True)):
+        event = Event(*fields)
+        if event.kind == Kind.LOADER:
+            event = event._replace(text=trace.config(trace.index.iterator_of[event.epoch_id]))
+        yield at, event

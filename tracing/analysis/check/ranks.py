@@ -80,7 +80,7 @@ def check_ranks(ranks: Ranks) -> list[Finding]:
 
 
 def check(run: Trace | Ranks | str | os.PathLike[str]) -> list[Violation]:
-    """The violated invariants of a trace; an empty list when all hold. Of a run of several processes, given its path,
+    """The violated laws of a trace; an empty list when all hold. Of a run of several processes, given its path,
     those of each, and what is wrong with the ranks as a whole (`Finding`; some are only warnings).
 
     Where a file was full or damaged, only the events up to there are judged: what is missing after that proves nothing.

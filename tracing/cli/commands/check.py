@@ -1,4 +1,4 @@
-"""`check`: do the protocol's invariants hold, and what waits for what in a run that hangs?"""
+"""`check`: do the protocol's laws hold, and what waits for what in a run that hangs?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracing.cli.arguments import add_command, add_trace, load_ranks
 
 
 def add_to(commands: Any) -> None:
-    text = "test the protocol's invariants (exit status 1 if one is broken), and explain a hang"
+    text = "test the protocol's laws (exit status 1 if one is broken), and explain a hang"
     add_trace(add_command(commands, "check", run, text, "traces/demo"))
 
 
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     broken = sum(not isinstance(each, tracing.Finding) for each in found)
     wrong = sum(isinstance(each, tracing.Finding) and each.wrong is True for each in found)
     several = f" of {len(ranks.all)} processes" if len(ranks.all) > 1 else ""
-    result = f"{broken} broken invariants" if broken else "all invariants hold"
+    result = f"{broken} broken laws" if broken else "all laws hold"
     result += f"; {wrong} wrong with the ranks as a whole" if wrong else ""
     print(f"{sum(len(each.trace) for each in ranks.all):,} events{several}: {result}")
     for rank in [*ranks.all, *ranks.without_events]:

@@ -1,1 +1,0 @@
-"""The exercises, one a module: what is asked, the hints, and the grader."""
