@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from time import perf_counter
 
 import numpy as np
-import torch
 
 from tests.benchmarks.loading import Cell, place_worker
 
@@ -70,8 +69,3 @@ def seconds_per_batch(cell: Cell, seconds: float) -> float:
             if batches == 4 * WORKERS:  # the memory is in use by now
                 begin, skipped = perf_counter(), batches
         return (perf_counter() - begin) / (batches - skipped)
-
-
-def has_one(cell: Cell) -> bool:
-    """Whether its batch is a single tensor."""
-    return isinstance(cell.sample, torch.Tensor)

@@ -7,6 +7,7 @@ does the same, both run and are compared.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import multiprocessing
 import threading
@@ -215,6 +216,31 @@ def test_a_batch_that_is_lost_without_words_is_missed_for_ever() -> None:
     iterator = iter(minidl.DataLoader([0, 1], num_workers=1, collate_fn=Unreadable))
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"could not be unpickled \(Unspeakable\)"):
+            next(iterator)
+
+
+class Fails:
+    """Unpickling it raises an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return fail, (self.error,)
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+NO_FILES = {"open": OSError(errno.EMFILE, "no more files"), "received": RuntimeError("received 0 items of ancdata")}
+
+
+@pytest.mark.parametrize("error", NO_FILES.values(), ids=NO_FILES)
+def test_a_batch_that_is_lost_for_want_of_files_says_what_to_do(error: Exception) -> None:
+    iterator = iter(minidl.DataLoader(range(1), num_workers=1, collate_fn=lambda samples: Fails(error)))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"Too many open files.*ulimit -n"):
             next(iterator)
 
 

@@ -111,15 +111,6 @@ def seen(iterator: Any, most: int = 40) -> list[Any]:
     return found
 
 
-def lost_in_full(dataset: Any) -> str:
-    """The error that lost a task, in full."""
-    try:
-        list(loader(dataset))
-    except RuntimeError as error:
-        return str(error)
-    return "nothing was lost"
-
-
 def lost(*arguments: Any, **options: Any) -> str:
     """An epoch that ends with an error that lost a task."""
     iterator = iter(loader(*arguments, **options))
