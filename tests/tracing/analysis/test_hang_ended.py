@@ -271,10 +271,12 @@ def test_ranks_that_come_to_no_loader_are_named_beside_those_that_do(
             time.sleep(0.1)
         while len(ranks) == 1 and [part.rank for part in parts(path)] != [0]:  # its first event
             time.sleep(0.1)
-        for each in psutil.Process(program.pid).children(recursive=True):
+        family = psutil.Process(program.pid).children(recursive=True)
+        for each in family:
             each.kill()
         program.kill()
         program.wait()
+        psutil.wait_procs(family)  # a rank that lives on for a moment would not count as killed
     text = command(capsys, "report", path)
     for rank in ranks:
         (part,) = path.glob(f"parts/rank{rank}-*")

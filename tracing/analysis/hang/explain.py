@@ -58,7 +58,7 @@ def _judge(trace: Trace, moment: Moment, present: bool) -> Hang | None:
     loader = _loader_of(trace, state, moment.actor, last) if last >= 0 else None
     if loader is None:
         return None
-    lines = Lines(trace, moment.until)
+    lines = Lines(trace, moment.until, exactly=moment.ending is Ending.INTERRUPTED)
     outside = loader.main.status in OUTSIDE
     if outside and not _may_be_stuck_outside(trace, moment, last, loader.main.status, lines):
         return None

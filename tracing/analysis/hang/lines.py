@@ -17,14 +17,15 @@ WAITS = 0.1  # a thread that uses less of a core waits
 
 
 class Lines:
-    """The stacks and samples of a trace, up to a time (ns)."""
+    """The stacks and samples of a trace, up to a time (ns); `exactly`, or about then."""
 
-    def __init__(self, trace: Trace, until: int) -> None:
+    def __init__(self, trace: Trace, until: int, exactly: bool = False) -> None:
         self.trace, self.until = trace, until
+        self._stacks_until = until if exactly else until + SLACK  # afterwards they show how it ended
 
     @cached_property
     def _stacks(self) -> list[Stack]:
-        return [each for each in self.trace.stacks if each.time <= self.until + SLACK]
+        return [each for each in self.trace.stacks if each.time <= self._stacks_until]
 
     @cached_property
     def _samples(self) -> np.ndarray:

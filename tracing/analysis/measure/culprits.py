@@ -30,7 +30,7 @@ PROPORTIONAL = 0.6  # times and workers at work have the same ratio, give or tak
 MOST_NOTED = 400  # batches whose samples are looked at
 FEWEST_GAPS = 30  # between samples of all workers together
 APART = 0.4  # of the mean gap: at most a tenth of the gaps are shorter; chance makes that 0.1
-STEADY = 1.25  # times the quickest tenth that the slowest tenth of samples takes: they all take the same time
+DRIFTED = 1.5  # sample lengths that workers have drifted apart: their distances are not those of the beginning
 QUICKER = 0.75  # of the median: a sample that takes no longer than this is quicker
 
 
@@ -124,8 +124,8 @@ def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
     """Whatever they ask serves one request at a time: then their samples are there one after another, at distances that
     are seldom much shorter than the mean. (Of workers that do not wait for each other any two may finish at once.)
 
-    Samples that all take the same time keep their distances, which may be equal by chance: of these, one that was begun
-    while few workers were at work must have been quicker."""
+    Workers whose samples all take about the same time keep their distances, which may be equal by chance: then a sample
+    that was begun while few workers were at work must have been quicker."""
     begin, end = _samples(measures, rows)
     if len(end) < FEWEST_GAPS:
         return None
@@ -135,13 +135,20 @@ def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
     gap, together = np.diff(end)[busy[1:] & busy[:-1]], length[busy]
     if most < SLOWER or len(gap) < FEWEST_GAPS:
         return None
-    quickest, slowest = np.percentile(together, [10, 90])
     few = length[depth(begin, end, begin) <= FEW * most].min(initial=length.max())
-    by_chance = slowest < STEADY * quickest and few > QUICKER * np.median(together)
+    by_chance = not _drifted(together, measures.num_workers) and few > QUICKER * np.median(together)
     if by_chance or np.percentile(gap, 10) < APART * gap.mean():
         return None
     made = measures.between(rows, "fetch_begin", "collate_end")
     return Turns(made.where(slice(0)), made, gap=float(gap.mean()))
+
+
+def _drifted(length: np.ndarray, workers: int) -> bool:
+    """Whether workers that do not wait for each other would have lost the distances that they began with: they drift
+    apart as a random walk does, by the root of the samples that each has made."""
+    quickest, middle, slowest = np.percentile(length, [10, 50, 90])
+    drift = (slowest - quickest) / 2 * np.sqrt(len(length) / workers)
+    return bool(drift > DRIFTED * middle)
 
 
 def _samples(measures: Measures, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
