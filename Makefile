@@ -23,7 +23,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: setup ## the main job: a real load, watched live, then its timeline and report
-	@$(BIN)/python -m tracing demo
+	@trap : INT; $(BIN)/python -m tracing demo || [ $$? = 130 ]  # Ctrl-C ends it, and is no error
 
 test: lint types pytest ## linter, type checker, all tests but those of make full
 
@@ -114,7 +114,6 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; those o
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.png --batches 10:34 --follow 31
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.svg --batches 10:34 --follow 31
 	@$(BIN)/python -m tracing live traces/pictures --once --record $(PICTURES)/demo-live.svg >/dev/null
-	@$(BIN)/python -m tracing sequence traces/pictures --batches 10:13 -o $(PICTURES)/demo-sequence.svg
 	@$(BIN)/python -m tracing step traces/pictures --batches 10:34 -o docs/demo.html
 	@$(BIN)/python -m tracing step traces/pictures --batches 10:20 -o traces/step.html
 	@$(BROWSER) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,860 \

@@ -3,9 +3,9 @@
 Guarantees
 1. Whatever loses a task is raised, at once in next() and again at every further next(): no batch is ever silently
    missing.
-2. A worker that was told to end, because its stream had ended, raises no false alarm.
+2. A worker that ends because its stream has ended raises no false alarm.
 
-The waits wake on a death by themselves (minidl.queues): the news comes as a `Died` among the messages, after the
+The waits wake on a death by themselves (minidl.queues): it comes as a `Died` among the messages, after the
 last message that the worker sent. torch: _try_get_data, and the handler of SIGCHLD
 """
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def raise_deaths(iterator: ParallelIterator) -> None:
-    """Raise if a worker that still had work to do has died. Costs one system call if none has. (It looks, and neither
-    waits nor receives: the batches that a dead worker has sent are lost with the others.)"""
+    """Raise if a worker that still had work to do has died. Costs one system call if none has. (It only looks: batches
+    that a dead worker has sent are not received, and are lost with the others.)"""
     if not iterator._shutdown and iterator._failure is None:
         for worker_id in iterator._endings.wait(0):
-            if iterator._workers_status[worker_id] is WorkerState.ACTIVE:  # else it was told to end
+            if iterator._workers_status[worker_id] is WorkerState.ACTIVE:  # else it was expected to end
                 fail_for_death(iterator, worker_id)
 
 
 def worker_ended(iterator: ParallelIterator, worker_id: int) -> None:
-    """A worker's process has ended. An exhausted one was told to."""
+    """A worker's process has ended. Of an exhausted one that was expected."""
     status, iterator._workers_status[worker_id] = iterator._workers_status[worker_id], WorkerState.DEAD
     iterator._endings.remove(iterator._ending_of[worker_id])
     if status is WorkerState.ACTIVE:
@@ -78,7 +78,7 @@ def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> N
 def check_health(iterator: ParallelIterator) -> None:
     """Nothing has come for a while: are the workers and the pin thread alive?"""
     emit(HEALTH_CHECK, iterator._epoch_id)
-    if iterator._failure is not None:  # another thread has heard of a death, or a signal's handler
+    if iterator._failure is not None:  # another thread or a signal handler has noticed a death
         raise RuntimeError(iterator._failure)
     for worker_id, worker in enumerate(iterator._workers):
         if iterator._workers_status[worker_id] is WorkerState.ACTIVE and not worker.is_alive():
@@ -117,8 +117,9 @@ def explain_death(world: World, process: Process, worker_id: int, tasks: list[tu
     code = process.exitcode
     cause = ""
     if code is not None and code < 0:
-        text = f"DataLoader worker (pid {process.pid}) is killed by signal: {world.signal_name(-code)}."
-        cause = CAUSES.get(world.signal_id(-code), "")
+        name, words = world.signal(-code)
+        text = f"DataLoader worker (pid {process.pid}) is killed by signal: {words}."
+        cause = CAUSES.get(name, "")
     elif code:
         text = (
             f"DataLoader worker (pid {process.pid}) exited unexpectedly with exit code {code}. Details are lost due to "

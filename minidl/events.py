@@ -45,7 +45,9 @@ class Queue(enum.IntEnum):
 
 
 class Kind(enum.IntEnum):
-    """What happened. Each member: its number, what emits it, when, and what `value` and `text` hold.
+    """What happened. Each member: its number, what emits it, when (words that follow the thread's name, with the fields
+    {batch}, {worker}, {queue}, {epoch}, {error}, {value}, and {exit}, {size} or {slot}, which a value is), and what
+    `value` and `text` hold.
 
     Every event also has a time, the thread that emitted it, an epoch_id, and, where they apply, a task, a
     worker and a queue. Kinds below `CLOCKED` carry in `value` the CPU time (ns) that their thread had used:
@@ -65,67 +67,67 @@ class Kind(enum.IntEnum):
 
     # fmt: off
     # The work itself: the thread's CPU time rides along in `value`.
-    FETCH_BEGIN = 1, "worker, or main without workers", "starts to ask the dataset for the samples of a task", "CPU ns"
-    FETCH_END = 2, "worker, or main without workers", "has the samples of a task", "CPU ns", "in a worker of torch's loader, where a sample takes long: after how many µs each was there"
-    COLLATE_BEGIN = 3, "worker, or main without workers", "starts collate_fn on the samples", "CPU ns"
-    COLLATE_END = 4, "worker, or main without workers", "has the batch", "CPU ns"
-    PIN_BEGIN = 5, "pin thread, or main without workers", "starts to copy a batch into page-locked memory", "CPU ns"
-    PIN_END = 6, "pin thread, or main without workers", "has the pinned batch", "CPU ns"
-    FETCH_FAILED = 7, "worker, or main without workers", "has caught an exception of the dataset, collate_fn or worker_init_fn, and passes it on in place of a batch", "CPU ns", "the exception"
-    PIN_FAILED = 8, "pin thread", "could not pin a batch, and passes the exception on in its place", "CPU ns", "the exception"
+    FETCH_BEGIN = 1, "worker, or main without workers", "fetches {batch}", "CPU ns"
+    FETCH_END = 2, "worker, or main without workers", "has the samples of {batch}", "CPU ns", "in a worker of torch's loader, where a sample takes long: after how many µs each was there"
+    COLLATE_BEGIN = 3, "worker, or main without workers", "starts to collate {batch}", "CPU ns"
+    COLLATE_END = 4, "worker, or main without workers", "has collated {batch}", "CPU ns", "in torch's loader, of the first batch of an epoch: its tensors, their bytes, other objects; of a stream in a worker also a digest of its first samples"
+    PIN_BEGIN = 5, "pin thread, or main without workers", "pins {batch}", "CPU ns"
+    PIN_END = 6, "pin thread, or main without workers", "has pinned {batch}", "CPU ns"
+    FETCH_FAILED = 7, "worker, or main without workers", "passes on an error instead of {batch}", "CPU ns", "the exception of the dataset, collate_fn or worker_init_fn"
+    PIN_FAILED = 8, "pin thread", "passes on an error instead of {batch}", "CPU ns", "the exception"
 
     # Any queue. A message without a task has a negative `task`: STOP, RESUME, WAKE or DIED.
-    PUT = 16, "producer", "is about to append a message to the queue's buffer"
-    SEND_BEGIN = 17, "feeder thread", "has taken a message off the buffer and starts to pickle it"
-    SENT = 18, "feeder thread", "is about to write the pickled message to the pipe", "bytes"
-    WAIT = 19, "consumer", "has found the queue empty and starts to wait", "timeout in ns, 0 for none"
-    ARRIVED = 20, "consumer", "has read a whole message off the pipe and starts to unpickle it", "bytes"
-    GOT = 21, "consumer", "has the message", "", "the error, if it could not be unpickled"
-    TIMED_OUT = 22, "consumer", "has waited for the whole timeout and got nothing"
-    SEND_FAILED = 23, "feeder thread", "could not pickle a message (an error is sent in its place), or found the reading end closed", "", "the error"
-    FEEDER_BEGIN = 24, "feeder thread", "starts, at the queue's first put"
-    FEEDER_END = 25, "feeder thread", "ends: the queue is closed and its buffer is empty"
-    CLOSED = 26, "producer", "will put nothing more; the feeder ends once it has sent what is in the buffer", "messages still buffered"
-    FEEDER_JOINED = 27, "producer", "has waited for the feeder to send everything"
-    JOIN_CANCELLED = 28, "producer", "will exit without waiting for the feeder: what is still in the buffer may be lost"
+    PUT = 16, "producer", "puts {batch} on {queue}"
+    SEND_BEGIN = 17, "feeder thread", "takes {batch} off the buffer of {queue} and pickles it"
+    SENT = 18, "feeder thread", "writes {batch} to the pipe of {queue}", "bytes"
+    WAIT = 19, "consumer", "finds nothing in {queue} and waits", "timeout in ns, 0 for none"
+    ARRIVED = 20, "consumer", "has read a message off the pipe of {queue} and unpickles it", "bytes"
+    GOT = 21, "consumer", "has taken {batch} from {queue}", "", "the error, if it could not be unpickled"
+    TIMED_OUT = 22, "consumer", "stops waiting for {queue}: time is up"
+    SEND_FAILED = 23, "feeder thread", "could not send {batch}", "", "the error: in pickling, and one is sent in its place; or the reading end is closed"
+    FEEDER_BEGIN = 24, "feeder thread", "starts: it will send what is put on {queue}"
+    FEEDER_END = 25, "feeder thread", "ends: {queue} is closed and its buffer is empty"
+    CLOSED = 26, "producer", "closes {queue}: nothing more will be put on it", "messages still buffered, which its feeder sends before it ends"
+    FEEDER_JOINED = 27, "producer", "has waited for its feeder to send everything"
+    JOIN_CANCELLED = 28, "producer", "will exit without waiting for its feeder"
 
     # Main, one step of the iteration.
     ASKED = 32, "main", "asks for the next batch"
-    YIELDED = 33, "main", "hands a batch to the training loop", "batches yielded in this epoch so far"
-    KEYS_BEGIN = 34, "main", "asks the sampler for the keys of the next task"
-    KEYS_DRAWN = 35, "main", "has the keys of a task", "", "the keys"
+    YIELDED = 33, "main", "hands {batch} to the training loop", "batches yielded in this epoch so far"
+    KEYS_BEGIN = 34, "main", "asks the sampler for the keys of {batch}"
+    KEYS_DRAWN = 35, "main", "has drawn the keys of {batch}", "", "the keys"
     SAMPLER_END = 36, "main", "has drawn all keys that the sampler had", "tasks drawn in this epoch"
-    RECEIVED = 37, "main", "receives a result: `_tasks_outstanding` goes down", "tasks still outstanding"
-    STORED = 38, "main", "puts a batch that came early into the reorder buffer (`_task_info`)", "the task that comes first: `_rcvd_idx`"
-    RELEASED = 39, "main", "takes a batch whose turn has come out of the reorder buffer"
-    DISPATCHED = 40, "main", "has chosen the worker for a task: `_send_idx` goes up", "tasks now outstanding"
-    NO_CAPACITY = 41, "main", "has no active worker left to take a task, and drops its keys"
+    RECEIVED = 37, "main", "receives {batch}: {value} still outstanding", "tasks still outstanding: `_tasks_outstanding`"
+    STORED = 38, "main", "keeps {batch} for later: {value} comes first", "the task that comes first: `_rcvd_idx`"
+    RELEASED = 39, "main", "takes {batch} out of the reorder buffer"
+    DISPATCHED = 40, "main", "sends {batch} to worker {worker}", "tasks now outstanding; `_send_idx` goes up"
+    NO_CAPACITY = 41, "main", "has no worker for a task: drops its keys"
 
     # Epochs and start-up.
     LOADER = 48, "main", "builds an iterator", "num_workers", "the loader; in a trace its configuration, as a mapping"
-    WORKER_STARTING = 49, "main", "is about to start a worker process"
-    WORKER_STARTED = 50, "main", "has started a worker process", "pid"
+    WORKER_STARTING = 49, "main", "starts worker {worker}"
+    WORKER_STARTED = 50, "main", "has started worker {worker}", "pid"
     WORKER_BEGIN = 51, "worker", "runs its first line", "pid"
     WORKER_SEEDED = 52, "worker", "has seeded torch, random and numpy", "the seed"
     INIT_FN_BEGIN = 53, "worker", "calls worker_init_fn"
     INIT_FN_END = 54, "worker", "has returned from worker_init_fn"
     WORKER_READY = 55, "worker", "waits for its first task"
     PIN_THREAD_BEGIN = 56, "pin thread", "runs its first line"
-    EPOCH_BEGIN = 57, "main", "begins an epoch", "the previous epoch_id of a persistent iterator, else -1"
-    PRIMED = 58, "main", "has sent every worker its first prefetch_factor tasks", "tasks sent"
-    WORKER_RESUMED = 59, "worker", "has taken the resume message and made a new fetcher; it acknowledges next"
-    RESUME_ACKNOWLEDGED = 60, "main", "has a worker's acknowledgement", "workers still to acknowledge"
-    STREAM_END = 61, "worker", "has no more samples: its iterable dataset has ended"
-    WORKER_EXHAUSTED = 62, "main", "has learned that a worker's stream has ended"
-    TASK_SKIPPED = 63, "main", "skips a task that an exhausted worker will not fulfil"
-    EPOCH_END = 64, "main", "ends the epoch: StopIteration", "batches yielded"
+    EPOCH_BEGIN = 57, "main", "begins epoch {epoch}", "the previous epoch_id of a persistent iterator, else -1"
+    PRIMED = 58, "main", "has sent every worker its first tasks", "tasks sent: prefetch_factor for each worker"
+    WORKER_RESUMED = 59, "worker", "has resumed, with a new fetcher"
+    RESUME_ACKNOWLEDGED = 60, "main", "learns that worker {worker} has resumed: {value} to go", "workers still to acknowledge"
+    STREAM_END = 61, "worker", "has no more samples: its stream has ended"
+    WORKER_EXHAUSTED = 62, "main", "learns that worker {worker}'s stream has ended"
+    TASK_SKIPPED = 63, "main", "skips {batch}: its worker's stream has ended"
+    EPOCH_END = 64, "main", "ends the epoch: {value} batches", "batches yielded"
 
     # Errors and deaths.
-    ERROR_RAISED = 72, "main", "raises an error in the training loop", "1 if it repeats an earlier error that lost a task, else 0", "the error"
-    WORKER_DIED = 73, "main", "has noticed that a worker is dead", "exit code, negative for a signal", "what is known of the death"
-    TASK_LOST = 74, "main", "gives up a task: the worker that had it is dead"
+    ERROR_RAISED = 72, "main", "raises {error}", "1 if it repeats an earlier error that lost a task, else 0", "the error"
+    WORKER_DIED = 73, "main", "notices that worker {worker} died ({exit})", "exit code, negative for a signal", "what is known of the death"
+    TASK_LOST = 74, "main", "gives up {batch}: worker {worker} had it"
     PARENT_DIED = 75, "worker", "has noticed that main is dead"
-    HEALTH_CHECK = 76, "main", "has waited long, and checks whether all workers are alive"
+    HEALTH_CHECK = 76, "main", "has waited long: are all workers alive?"
 
     # Shutdown, in the order of its steps.
     SHUTDOWN_BEGIN = 80, "main", "starts to shut the loader down", "batches not yet yielded"
@@ -134,23 +136,23 @@ class Kind(enum.IntEnum):
     PIN_JOINED = 83, "main", "has waited for the pin thread to end", "1 if it has ended, 0 if the bounded wait ran out"
     DONE_SET = 84, "main", "sets the workers' done event"
     WORKER_END = 85, "worker", "leaves its loop", "0 stopped, 1 main is dead, 2 interrupted"
-    JOIN_BEGIN = 86, "main", "starts a bounded wait for a worker to exit", "the bound in ns"
-    WORKER_JOINED = 87, "main", "has reaped a worker that exited", "exit code, negative for a signal"
-    WORKER_TERMINATED = 88, "main", "sends SIGTERM to a worker that did not exit in time"
-    WORKER_KILLED = 89, "main", "sends SIGKILL to a worker that outlived SIGTERM"
-    SHUTDOWN_END = 90, "main", "has shut the loader down: no process, thread or pipe is left"
+    JOIN_BEGIN = 86, "main", "waits for worker {worker} to exit", "the bound in ns"
+    WORKER_JOINED = 87, "main", "reaps worker {worker} ({exit})", "exit code, negative for a signal"
+    WORKER_TERMINATED = 88, "main", "sends SIGTERM to worker {worker}: it did not exit"
+    WORKER_KILLED = 89, "main", "sends SIGKILL to worker {worker}"
+    SHUTDOWN_END = 90, "main", "has shut the loader down"
 
-    # Stopping in the middle and going on: see minidl.stateful.
-    STATE_TAKEN = 104, "main", "is asked for its state: `state_dict()`", "batches yielded in this epoch", "the keys that are in flight"
-    GOES_ON = 105, "main", "begins an epoch in the middle: `load_state_dict()`", "batches yielded before", "the keys that were in flight"
+    # Resuming in mid-epoch: see minidl.stateful.
+    STATE_TAKEN = 104, "main", "is asked for its state after {value} batches", "batches yielded in this epoch", "the keys that are in flight: `state_dict()`"
+    GOES_ON = 105, "main", "goes on where {value} batches had been yielded", "batches yielded before", "the keys that were in flight: `load_state_dict()`"
 
     # Slots: see minidl.transport.
-    SLOT_GRANTED = 96, "main", "grants a slot to a task that it is about to send", "the slot, -1 if none is free"
-    SLOT_FILLED = 97, "feeder thread", "has laid a batch into its slot, or into memory of its own", "bytes"
-    SLOT_MADE = 98, "feeder thread", "is about to send new memory along with a batch: its slot's from now on, or the batch's own", "bytes"
-    SLOT_LENT = 99, "main or pin thread", "has built a batch upon its slot", "the slot, -1 for memory of its own"
-    SLOT_FREE = 100, "main", "finds that all of a batch is gone: its slot is free", "the slot"
-    SLOT_RETIRED = 101, "main", "is about to fork: the memory of a slot that is lent will not be used again", "the slot"
+    SLOT_GRANTED = 96, "main", "grants {slot} to {batch}", "the slot, -1 if none is free"
+    SLOT_FILLED = 97, "feeder thread", "has laid {batch} into its memory: {size}", "bytes"
+    SLOT_MADE = 98, "feeder thread", "will send new memory with {batch}: {size}", "bytes; its slot's from now on, or the batch's own"
+    SLOT_LENT = 99, "main or pin thread", "has built {batch} upon {slot}", "the slot, -1 for memory of its own"
+    SLOT_FREE = 100, "main", "finds {slot} free: {batch} is gone", "the slot"
+    SLOT_RETIRED = 101, "main", "forks: {slot} will not be used as it is", "the slot"
     # fmt: on
 
 
@@ -207,7 +209,7 @@ def installed() -> Recorder | None:
 
 
 def describe(error: BaseException, as_repr: bool = True) -> str:
-    """`repr(error)`, or its type and text. Never raises: that would hide the error, or end the thread that tells it."""
+    """`repr(error)`, or its type and text. Never raises: that would hide the error, or end the thread that reports it."""
     try:
         return repr(error) if as_repr else f"{type(error).__name__}: {error}"
     except Exception:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 class BaseIterator:
     """One pass over a DataLoader; with persistent workers, one pass after another."""
 
-    _failure: str | None = None  # why no batch can come any more: every further next() raises this
-    _in_use = False  # a thread waits for workers, and hears of deaths: SIGCHLD's handler need not raise in another
-    _halfway = False  # next() is changing what this object knows: whatever is raised meanwhile, it cannot go on
+    _failure: str | None = None  # why no more batches can come: every further next() raises this
+    _in_use = False  # a thread waits for workers, and will notice deaths: SIGCHLD's handler need not raise in another
+    _halfway = False  # next() is changing this object: if anything is raised meanwhile, it cannot go on
 
     def __init__(self, loader: DataLoader) -> None:
         self._epoch_id = loader._new_epoch()
@@ -90,8 +90,8 @@ class BaseIterator:
             emit(SAMPLER_END, self._epoch_id, value=self._num_drawn)
             raise
         except Exception as error:
-            # What was drawn before still comes. But a generator that has raised is at its end, and so is the epoch: had
-            # a signal's handler raised in it, keys would be missing in silence.
+            # What was drawn before still comes. But a generator that has raised is at its end, and so is the epoch: if
+            # a signal handler raised in it, keys would silently be missing.
             self._halfway &= worlds.current().raised_by_handler(error)
             raise
         emit(KEYS_DRAWN, self._epoch_id, self._num_drawn, text=keys)
@@ -108,12 +108,12 @@ class BaseIterator:
                 batch = self._next()
         else:
             batch = self._next()
-        self._halfway = False  # last: Python runs no signal's handler between this line and the return
+        self._halfway = False  # last: Python runs no signal handler between this line and the return
         return batch
 
     def _next(self) -> Any:
-        """One rule for what a signal's handler raises (Ctrl-C, an alarm): while `next()` waits for a message it costs
-        nothing, and the next `next()` goes on. Anywhere else the iterator has failed, and says so ever after."""
+        """One rule for what a signal handler raises (Ctrl-C, an alarm): while `next()` waits for a message nothing is
+        lost, and the next `next()` goes on. Anywhere else the iterator has failed, and every further call says so."""
         emit(ASKED, self._epoch_id)
         if self._halfway and self._failure is None:  # it came too late for the `except` below
             self._failure = "next() was interrupted in the middle of a step: a batch is lost"

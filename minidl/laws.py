@@ -51,14 +51,14 @@ class Event(NamedTuple):
 
 
 class Law:
-    """Judges one iterator, or one of its epochs: by a table, or by methods that have the names of kinds of events. (A
-    method comes before the table.)"""
+    """Judges one iterator, or one of its epochs: by a table, or by methods named for kinds of events. (A method takes
+    precedence over the table.)"""
 
     name = sentence = ""  # from the name of the class, "first in first out", and its docstring
     calls: ClassVar[dict[int, str]]  # which method is called with which events
-    of_epoch = False  # whether it begins anew with each epoch
+    of_epoch = False  # whether it starts afresh with each epoch
 
-    # The table: step -> life before -> life after. None: not begun, or over. What is not in it must not happen.
+    # The table: step -> life before -> life after. None: not begun, or over. Whatever is not in it must not happen.
     # A step is a kind of events, or (kind, task) where only some messages count.
     steps: ClassVar[dict[Any, dict[str | None, str | None]]] = {}
     subject = ""  # whose life it is: "task", or another field of an event
@@ -80,7 +80,7 @@ class Law:
         self.begin()
 
     def begin(self) -> None:
-        """What it knows at first, beside `life`."""
+        """What it knows at first, besides `life`."""
 
     def take_step(self, at: int, event: Event) -> None:
         """What the table says of this event."""
@@ -99,12 +99,12 @@ class Law:
                     self.breaks(f"{self.subject} {who}: {NAMES[event.kind]} when it was {now}", since, at)
 
     def breaks(self, what: str, *events: int) -> None:
-        """Noted once: after that, what the law knows is wrong."""
+        """Noted once: after that, the law no longer knows the state."""
         if all(law is not self for law, _, _ in self.found):
             self.found.append((self, what, sorted({*events})))
 
 
-Breach = tuple[Law, str, list[int]]  # what is the case instead, and the events that show it
+Breach = tuple[Law, str, list[int]]  # the law, what happened instead, and the events that show it
 
 
 # ---- a task's way through the loader
@@ -288,7 +288,7 @@ class ShutdownIsTheEnd(Law):
     is_over = is_late = False
 
     def pin_joined(self, at: int, event: Event) -> None:
-        self.is_late = not event.value  # main has waited for the thread in vain, and goes on without it
+        self.is_late = not event.value  # main has waited for the thread in vain, and carries on without it
 
     def shutdown_end(self, at: int, event: Event) -> None:
         self.is_over = not self.is_late
@@ -318,8 +318,8 @@ LAWS: list[type[Law]] = Law.__subclasses__()  # all of the above
 
 
 def judge(events: Iterable[tuple[int, Event]], laws: Iterable[type[Law]] = LAWS) -> list[Breach]:
-    """The breaches of these laws in the events of a run, at most one of each law and iterator. An iterator whose LOADER
-    is not among the events, as it was built before, is not judged."""
+    """The breaches of these laws in the events of a run, at most one per law and iterator. An iterator built before the
+    first event, so that its LOADER is missing, is not judged."""
     found: list[Breach] = []
     judges: dict[int, list[Law]] = {}  # by epoch_id
     calls: dict[int, dict[int, list[Any]]] = {}  # by epoch_id and kind of event

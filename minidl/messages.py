@@ -27,8 +27,8 @@ class Task:
     epoch_id: int
     task_id: int
     keys: Any
-    slot: int = NO_SLOT  # that its batch may be laid into; see minidl.transport
-    fresh: bool = False  # which needs new memory
+    slot: int = NO_SLOT  # for its batch; see minidl.transport
+    fresh: bool = False  # whether the slot needs new memory
 
     def unsendable(self, error: Exception) -> Task:
         """What to send when the keys cannot be pickled: the worker hands the error back as the task's result."""
@@ -55,7 +55,7 @@ class Stop:
 class Result:
     """worker_result_queue, data_queue: what became of a task. torch: `(idx, data)`
 
-    `data` is the batch, an `ExceptionWrapper` in its stead, or a `StreamEnd`. In the worker, `room` is where its memory
+    `data` is the batch, an `ExceptionWrapper` in its place, or a `StreamEnd`. In the worker, `room` is where its memory
     is: see minidl.transport.
     """
 

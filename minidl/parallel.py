@@ -98,7 +98,7 @@ class ParallelIterator(BaseIterator):
 
     def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
         """Begin an epoch: the first, or, with persistent workers, another one."""
-        self._halfway = True  # as in next(): what cannot be begun is not gone on with
+        self._halfway = True  # as in next(): an epoch that failed to begin cannot go on
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
@@ -118,7 +118,7 @@ class ParallelIterator(BaseIterator):
         return Worker
 
     def _resume_workers(self) -> None:
-        """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. What
+        """The handshake: nothing of the new epoch is sent before every worker has left the old one behind. Whatever
         else arrives meanwhile belongs to the abandoned epoch, and is dropped."""
         for worker_id, status in enumerate(self._workers_status):
             if status is WorkerState.DEAD:  # it died after its last task of the epoch before
@@ -207,7 +207,7 @@ class ParallelIterator(BaseIterator):
             return message
 
     def _wait(self, timeout: float, deadline: float | None) -> None:
-        """Wait for a message to take. Nothing is half done here: what is raised, by a signal's handler or at the
+        """Wait for a message to take. Nothing is half done here: whatever is raised, by a signal handler or at the
         deadline, leaves everything as it was."""
         self._halfway, before = False, self._halfway
         left = STATUS_CHECK_INTERVAL if deadline is None else max(0.0, deadline - self._world.now())
@@ -253,7 +253,7 @@ class ParallelIterator(BaseIterator):
             batch = self._take(task_id)
         except Exception:
             if isinstance(info.data, ExceptionWrapper) and task_id not in self._task_info:
-                self._halfway = False  # what came in the batch's place: the next next() goes on
+                self._halfway = False  # an error in the batch's place: the next next() goes on
             raise
         raise_deaths(self)  # last: a death that is not raised now is raised after the training step
         return task_id, batch

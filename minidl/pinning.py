@@ -49,7 +49,7 @@ def pin_loop(
             message = results.get()
         except Stopped:
             break
-        except Exception as error:  # Unreadable: a batch is lost, and main must be told
+        except Exception as error:  # Unreadable: a batch is lost, and main must know
             message = Failed(epoch_id, error)
         if isinstance(message, Result) and not isinstance(message.data, (ExceptionWrapper, StreamEnd)):
             message = pinned(message, device)
@@ -87,8 +87,8 @@ def pin_memory(data: Any, device: str | None = None) -> Any:
 
 
 def lock_pages(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous copy of a tensor of any shape and dtype in memory that the system will not swap out. (Just a copy of
-    one that is sparse, nested or quantized: its memory is not all that it consists of.)"""
+    """A contiguous copy of a tensor of any shape and dtype in memory that the system will not swap out. (A plain copy
+    of one that is sparse, nested or quantized, which is more than its memory.)"""
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or not tensor.nbytes:
         return tensor.clone()
     pages = worlds.current().page_locked(tensor.nbytes)

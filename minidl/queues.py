@@ -159,7 +159,7 @@ class Producer:
         try:
             pieces, memory = self._transport.pack(message)
         except Exception as error:
-            # multiprocessing prints the error and drops the message: main would wait for it for ever.
+            # multiprocessing prints the error and drops the message: main would wait for it forever.
             self._emit_send_failed(error, message.task_id)
             try:
                 pieces, memory = self._transport.pack(message.unsendable(error))
@@ -182,8 +182,8 @@ class Producer:
 
 
 class DirectProducer(Producer):
-    """Pickles in `put`, and writes there and then if the pipe has room: a message is spared the wake-up of the feeder,
-    and the feeder's wait for Python's lock. torch has no such thing: its messages carry whole samples, if not tensors.
+    """Pickles in `put`, and writes there and then if the pipe has room, which saves waking the feeder, and its wait
+    for Python's lock. torch has no such thing: its messages carry whole samples, if not tensors.
     """
 
     def __init__(
@@ -240,8 +240,8 @@ class Consumer:
     """The reading side: waits for its pipes, and for the ends of the processes that write to them.
 
     Guarantees: messages of one pipe come in the order they were sent; pipes are served in turn, one message each; a
-    process's `Died` comes after every whole message it sent; `wait` changes nothing, so that whatever a signal's
-    handler raises in it loses nothing. Assumes that one thread at a time calls it.
+    process's `Died` comes after every whole message it sent; `wait` changes nothing, so nothing is lost if a signal
+    handler raises in it. Assumes that one thread at a time calls it.
     """
 
     def __init__(self, world: World, queue: Queue, epoch_id: int, until: Flag | None = None) -> None:
@@ -250,7 +250,7 @@ class Consumer:
         self._epoch_id = epoch_id  # of the last message
         self._waiter = world.waiter()
         self._channels: deque[Channel] = deque()  # the one served last is last
-        self._ready: list[Any] = []  # what a wait has found, and nobody has taken in yet
+        self._ready: list[Any] = []  # what a wait has found, not yet taken in
         self._waiting = False  # a WAIT has been emitted, and nothing got since
         if until is not None:
             self._waiter.add(until, FLAG_SET)
@@ -262,15 +262,16 @@ class Consumer:
         self._waiter.add(peer, (channel, ENDED))
 
     def get(self, timeout: float | None = None) -> Any:
-        """Wait for the next message, or a `Died`. Empty: none within `timeout` seconds. Or it raises as `take` does."""
+        """Wait for the next message, or a `Died`. Empty: none within `timeout` seconds. Otherwise it raises as `take`
+        does."""
         while (message := self.take()) is None:
             if not self.wait(timeout):
                 raise Empty
         return message
 
     def take(self) -> Any:
-        """The next message, or a `Died`; None: there is none yet. Unreadable: it cannot be unpickled. Stopped: the flag
-        was set."""
+        """The next message, or a `Died`; None if there is none yet. Unreadable: it cannot be unpickled. Stopped: the
+        flag was set."""
         ready, self._ready = self._ready or self._waiter.wait(0), []
         self._take_in(ready)
         channel = self._next_channel()
@@ -380,7 +381,7 @@ class ThreadQueue:
         return message
 
     def wait(self, timeout: float | None) -> bool:
-        """As in Consumer. It takes only the news of messages, and they may have been taken before."""
+        """As in Consumer. True means only that messages came; they may have been taken already."""
         emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
         try:
             self._news.get(timeout=timeout)

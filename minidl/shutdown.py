@@ -45,9 +45,8 @@ PATIENCE = 5.0  # seconds for the pin thread, and for all workers together, to e
 
 
 def shut_down(iterator: ParallelIterator) -> None:
-    """Leave no process, thread or pipe behind. Called a second time, be it while the first call has not returned, or in
-    a process that merely inherited the iterator by fork, it does nothing: the workers are another process's children.
-    """
+    """Leave no process, thread or pipe behind. A second call does nothing, even before the first has returned; nor does
+    a call in a process that merely inherited the iterator by fork: the workers are another process's children."""
     if iterator._shutdown or iterator._world.pid() != iterator._owner_pid:
         return
     iterator._shutdown = True
@@ -82,7 +81,7 @@ def stop_pin_thread(iterator: ParallelIterator) -> None:
 
 
 def end_pin_thread(iterator: ParallelIterator) -> None:
-    """Before step 5 closes what it reads: a thread that waits for something closed waits for ever."""
+    """Before step 5 closes what it reads: a thread that waits for something closed waits forever."""
     thread = iterator._pin_memory_thread
     iterator._pin_memory_thread_done_event.set()
     # (Garbage is collected in any thread; and after Ctrl-C in its start it may not run.)
@@ -138,7 +137,7 @@ def use_force(iterator: ParallelIterator) -> None:
         if worker.is_alive():
             emit(WORKER_KILLED, iterator._epoch_id, worker=worker_id)
             worker.kill()
-            worker.join(PATIENCE)  # bounded, too: one that is stuck in the kernel does not even die of SIGKILL
+            worker.join(PATIENCE)  # bounded, too: a process stuck in the kernel survives even SIGKILL
         elif worker_id not in late:  # Ctrl-C has cut step 3 short
             joined(iterator, worker_id)
         if worker.pid and worker.exitcode is not None and (worker.exitcode or worker_id in late):

@@ -53,7 +53,7 @@ def _look(frame: Any) -> None:
     for iterator in [each for ref in _watched.valuerefs() if (each := ref()) is not None]:
         if iterator._shutdown or iterator._in_use or iterator._owner_pid != iterator._world.pid():
             continue  # over; another thread's; or inherited, with the handler, through a fork
-        # If all ended with 0, it was Ctrl-C: main is about to hear of it, and the next next() looks again.
+        # If all ended with 0, it was Ctrl-C: main is about to be interrupted, and the next next() looks again.
         if any(iterator._workers[worker_id].exitcode != 0 for worker_id in iterator._endings.wait(0)):
             raise_deaths(iterator)
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
-    """One worker after another. Each joins the iterator's lists once it runs, so that after a failure half way they
-    hold what there is to shut down."""
+    """One worker after another. Each joins the iterator's lists once it runs, so that after a failure halfway they
+    hold exactly what must be shut down."""
     world, epoch_id, slots = iterator._world, iterator._epoch_id, iterator._transport == "slots"
     kind = DirectProducer if slots else Producer
     for worker_id in range(loader.num_workers):
@@ -58,7 +58,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
         try:
             start(worker)
         finally:
-            if worker.pid is not None:  # also if Ctrl-C came just after it started
+            if worker.pid is not None:  # even if Ctrl-C came just after it started
                 iterator._workers.append(worker)
             # The worker has copies of its own. If main kept these, the pipe would not end with the worker.
             index_reader.close()
@@ -97,7 +97,7 @@ def start_pin_thread(iterator: ParallelIterator) -> None:
     # Asked here: a new thread begins with the first device, whichever one main has chosen.
     device_index = None if device == HOST else accelerator.current_device_index()
     args = world, iterator._worker_result_queue, data_queue, device, device_index, epoch_id
-    # Known before it starts: after Ctrl-C in the start it must be stopped like any other.
+    # Recorded before it starts: if Ctrl-C interrupts the start, it must be stopped like any other.
     iterator._pin_memory_thread = thread = world.thread(pin_loop, args, "pin thread")
     thread.start()
     iterator._data_queue = data_queue

@@ -118,8 +118,8 @@ def seed_everything(job: Job) -> None:
 
 
 def generate_state(base_seed: int, worker_id: int) -> list[int]:
-    """Four 32-bit words to seed numpy with, spread by numpy's own SeedSequence, so that two workers, and two base
-    seeds that differ by one, have nothing in common. torch: _generate_state"""
+    """Four 32-bit words to seed numpy with, spread by numpy's own SeedSequence, so that neighbouring workers, or base
+    seeds that differ by one, draw unrelated numbers. torch: _generate_state"""
     entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return numpy.random.SeedSequence(entropy, pool_size=4).generate_state(4).tolist()
 
@@ -136,10 +136,10 @@ class Worker:
     interrupted: bool = False  # Ctrl-C came, though its KeyboardInterrupt may have been swallowed
     stream_ended: bool = False  # the iterable dataset has no more samples in this epoch
     init_failure: ExceptionWrapper | None = None  # worker_init_fn raised
-    failure: ExceptionWrapper | None = None  # it did, or iter(dataset) did in this epoch: the answer to every task
+    failure: ExceptionWrapper | None = None  # that, or what iter(dataset) raised in this epoch: answers every task
 
     def loop(self) -> End:
-        """Do tasks until told to stop, or until main is dead. torch: _worker_loop"""
+        """Do tasks until Stop comes, or until main is dead. torch: _worker_loop"""
         self.start()
         while not self.interrupted:
             message = self.index_queue.get()
@@ -151,7 +151,7 @@ class Worker:
             if isinstance(message, Resume):
                 self.resume(message)
             elif not self.job.done.is_set() and not self.stream_ended:
-                # Otherwise the task is skipped: main shuts down, or will skip it too, and only Stop is waited for.
+                # Otherwise the task is skipped, since main shuts down or will skip it too: only Stop is still to come.
                 room = self.transport.room(message.slot, message.fresh)
                 data = self.data_of(message)
                 self.result_queue.put(self.answer(message, data, room))
@@ -189,7 +189,7 @@ class Worker:
         return create_fetcher(job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
 
     def wrap(self, error: Exception) -> ExceptionWrapper:
-        """What answers every task of an epoch that could not be begun."""
+        """The answer to every task of an epoch that could not begin."""
         emit_failed(error, self.job.epoch_id, NO_TASK, self.job.worker_id)
         return ExceptionWrapper(where=f"in DataLoader worker process {self.job.worker_id}")
 

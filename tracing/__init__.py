@@ -9,38 +9,41 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracing.analysis.check.check import Violation
-    from tracing.analysis.check.ranks import Finding, check
+    from tracing.analysis.check import Violation
     from tracing.analysis.compare import Comparison, compare
     from tracing.analysis.report.report import Report
-    from tracing.analysis.report.run_report import RunReport, report
     from tracing.analysis.whatif.whatif import WhatIf, whatif
+    from tracing.ranks.check import Finding, check
+    from tracing.ranks.report import RunReport, report
+    from tracing.ranks.timeline import timeline
     from tracing.recording.record import record
     from tracing.recording.torch_loader.attach import attach
     from tracing.trace.file_reader import TraceDamage, TraceError
     from tracing.trace.state import State
     from tracing.trace.trace import Trace, load
+    from tracing.tuning import Tuning, tune
     from tracing.views.step_through import step
-    from tracing.views.timeline import timeline
 
 __all__ = [
-    "Comparison", "Finding", "Report", "RunReport", "State", "Trace", "TraceDamage", "TraceError", "Violation",
-    "WhatIf", "attach", "check", "compare", "load", "record", "report", "step", "timeline", "whatif",
+    "Comparison", "Finding", "Report", "RunReport", "State", "Trace", "TraceDamage", "TraceError", "Tuning",
+    "Violation", "WhatIf", "attach", "check", "compare", "load", "record", "report", "step", "timeline", "tune",
+    "whatif",
 ]  # fmt: skip
 _NAMES_IN = {
-    "tracing.analysis.check.check": ("Violation",),
-    "tracing.analysis.check.ranks": ("Finding", "check"),
+    "tracing.analysis.check": ("Violation",),
     "tracing.analysis.compare": ("Comparison", "compare"),
     "tracing.analysis.report.report": ("Report",),
-    "tracing.analysis.report.run_report": ("RunReport", "report"),
     "tracing.analysis.whatif.whatif": ("WhatIf", "whatif"),
+    "tracing.ranks.check": ("Finding", "check"),
+    "tracing.ranks.report": ("RunReport", "report"),
+    "tracing.ranks.timeline": ("timeline",),
     "tracing.recording.record": ("record",),
     "tracing.recording.torch_loader.attach": ("attach",),
     "tracing.trace.file_reader": ("TraceDamage", "TraceError"),
     "tracing.trace.state": ("State",),
     "tracing.trace.trace": ("Trace", "load"),
+    "tracing.tuning": ("Tuning", "tune"),
     "tracing.views.step_through": ("step",),
-    "tracing.views.timeline": ("timeline",),
 }
 _HOMES = {name: module for module, names in _NAMES_IN.items() for name in names}
 

@@ -21,7 +21,6 @@ from tracing.cli.commands import (
     demo,
     export,
     live,
-    merge,
     report,
     run,
     sequence,
@@ -31,7 +30,7 @@ from tracing.cli.commands import (
 )
 from tracing.trace.file_reader import TraceError
 
-COMMANDS = (demo, run, live, timeline, sequence, step, report, check, compare, whatif, export, merge)
+COMMANDS = (demo, run, live, timeline, sequence, step, report, check, compare, whatif, export)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

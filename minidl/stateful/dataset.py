@@ -1,7 +1,7 @@
-"""A dataset's place in an epoch: how it is told, and begun at, by a worker, or by main if there is none.
+"""A dataset's place in an epoch: how a worker (or main, if there is none) reports it, and begins at it.
 
-A dataset, and the iterator of an iterable one, may tell their place by `state_dict()` and take it back by
-`load_state_dict()`. A stream that tells none is begun again, and the batches that it has behind it are made once more
+A dataset, and the iterator of an iterable one, may report their place by `state_dict()` and resume it by
+`load_state_dict()`. A stream without these is started again, and the batches that it has behind it are made once more
 and thrown away.
 
     main                                          worker
@@ -45,7 +45,7 @@ def state_of(thing: Any) -> Any:
 
 
 def give_back(thing: Any, state: Any) -> None:
-    """Load what `state_of` returned. ValueError if it does not fit, whatever the thing makes of it."""
+    """Load what `state_of` returned. ValueError if that fails, whatever the thing itself raises."""
     if state is None:
         return
     try:
@@ -73,10 +73,10 @@ class Source:
         if place["fetcher_state"] is not None:
             give_back(self.stream, place["fetcher_state"]["dataset_iter_state"])
             for _ in range(self.again):
-                with contextlib.suppress(Exception):  # it was raised before the stop, too, in the batch's stead
+                with contextlib.suppress(Exception):  # it was raised before the stop, too, in place of the batch
                     self.fetcher.collate_fn(self.fetcher.fetch(keys))  # collating, too, may draw random numbers
             if place["fetcher_state"]["fetcher_ended"]:
-                self.fetcher.dataset_iter = iter(())  # some have begun the next epoch by themselves
+                self.fetcher.dataset_iter = iter(())  # some have already begun the next epoch
 
     def place(self, ended: bool = False) -> bytes:
         stream_place = None
@@ -133,6 +133,6 @@ class StatefulWorker(Worker):
         self.result_queue.put(Ready(epoch_id, self.job.worker_id, self.failure or self.source.place()))
 
     def answer(self, task: Any, data: Any, room: Any) -> Result:
-        """(No task comes before main has heard that the epoch could begin.)"""
+        """(No task comes before main knows that the epoch could begin.)"""
         place = self.source.place_after_a_task(ended=isinstance(data, StreamEnd))
         return PlacedResult(task.epoch_id, task.task_id, self.job.worker_id, data, room, place)

@@ -1,12 +1,12 @@
-"""StatefulDataLoader: a DataLoader that can be asked where it is, and goes on from there; and its two iterators, each
-of which is the plain one and keeps its progress.
+"""StatefulDataLoader: a DataLoader that can report where it is, and resume there; and its two iterators, each of which
+is the plain one with a record of its progress.
 
     asked for a batch      the caller has the batch before it
-    a task is answered     the place that was told with it waits for its batch
+    a task is answered     the place that came with it waits for its batch
     a batch is yielded     whose turn it was, and where its maker's dataset is, go on a new page
 
-If a state was loaded, they begin where it says: the random generators of main become what they were when that epoch
-began, the sampler and the dataset go on, and the generators are left as they were found.
+If a state was loaded, they begin where it says: main's random generators become what they were when that epoch began,
+the sampler and the dataset resume, and the generators are left as they were found.
 
 torchdata: torchdata.stateful_dataloader.StatefulDataLoader
 """
@@ -29,11 +29,11 @@ from minidl.stateful.sampler import Draws, Generators
 
 
 class StatefulDataLoader(DataLoader[T_co]):
-    """A DataLoader that can be stopped after any batch: the batches that come after loading its state, in another
-    process too, are those that would have come.
+    """A DataLoader that can be stopped after any batch and resumed, in another process too, with exactly the batches
+    that would have come.
 
     Args:
-        snapshot_every_n_steps: torchdata's, for the sake of programs that give it. A state always is of the last batch.
+        snapshot_every_n_steps: accepted for torchdata's sake. A state is always that of the last batch.
     All others are those of DataLoader.
     """
 
@@ -46,22 +46,22 @@ class StatefulDataLoader(DataLoader[T_co]):
         self.snapshot_every_n_steps = snapshot_every_n_steps
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last epoch is that was begun. It can be pickled, and written as JSON, if the states of your own
-        datasets and samplers can. If no epoch was begun, one is."""
+        """Where the latest epoch is; if there is none, one begins. The state can be pickled and written as JSON if the
+        states of your own datasets and samplers can."""
         if self._progress is None:
             self._ready = iter(self)
         return self._progress.state_dict()
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
-        """Let the next epoch begin where `state` says. The random generators of this process, and those of the
-        loader's samplers, become what they were when it was taken. An empty state is that of a new loader.
+        """Begin the next epoch where `state` says. The random generators of this process, and those of the loader's
+        samplers, become what they were when it was taken. An empty state is that of a new loader.
 
         Args:
-            strict: False lets a map-style dataset go on with another number of workers.
+            strict: False lets a map-style dataset resume with another number of workers.
 
         Raises:
-            ValueError: the state is damaged, or of another loader. If another number of workers is what does not fit,
-                or if the sampler or the dataset does not come to its place, it is raised when the epoch begins.
+            ValueError: the state is damaged, or of another loader. If only the number of workers differs, or if the
+                sampler or the dataset cannot reach its place, it is raised when the epoch begins.
         """
         saved = None
         if state != {}:
@@ -74,7 +74,7 @@ class StatefulDataLoader(DataLoader[T_co]):
         ready, self._ready = self._ready, None
         if ready is not None:
             return ready
-        if self._saved is not None and self._saved.finished:  # that epoch is gone on with like any other: nothing comes
+        if self._saved is not None and self._saved.finished:  # resumed like any other, that epoch yields nothing
             next(super().__iter__(), None)
         return super().__iter__()
 
@@ -88,7 +88,7 @@ class StatefulDataLoader(DataLoader[T_co]):
 
 
 class StatefulIterator(BaseIterator):
-    """What both have in common. `saved` is used up once the first epoch has begun."""
+    """What both have in common. `saved` is used only for the first epoch."""
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
         self._saved = saved
@@ -131,7 +131,7 @@ class StatefulIterator(BaseIterator):
             progress.finished = True
             raise
         finally:
-            if self._halfway:  # an interrupt has taken the batch from the caller: it is in flight still
+            if self._halfway:  # an interrupt kept the batch from the caller: it is still in flight
                 progress.page = page
 
 

@@ -1,10 +1,10 @@
 """How far an epoch has come, as main knows it: what `state_dict()` returns, and how a state is read.
 
-What a worker tells of its dataset waits here for the batch that it was told after. Whatever the others do, a worker's
-batches are yielded in the order in which it made them: so what it has told stands in a queue.
+A dataset's place waits here for the batch after which it was taken. A worker's batches are yielded in the order in
+which it made them, whatever the others do, so its places stand in a queue.
 
-A state has torchdata's words, and under "minidl" what only minidl knows. Whatever is wrong with one is a ValueError of
-one line. A checksum over all of it finds the damage, so that nothing else needs to look for any.
+A state uses torchdata's names, and under "minidl" has what only minidl knows. Anything wrong with one is a ValueError
+of one line. A checksum over all of it detects damage, so nothing else needs to check for it.
 
 Legend: see minidl.stateful.
 """
@@ -27,7 +27,7 @@ from minidl.stateful.sampler import Generators
 
 
 class Page(NamedTuple):
-    """The book of an epoch has a page for each batch yielded; the last is the one that counts."""
+    """An epoch has a page for each batch yielded; only the last one counts."""
 
     steps: int  # tasks whose turn is over in this epoch, in this process and those before it
     last_worker: int  # that did the last of them
@@ -36,7 +36,7 @@ class Page(NamedTuple):
 
 
 class Progress:
-    """The loader keeps it when the iterator is gone: after a `break` it is still known."""
+    """Kept by the loader, so that it is still known when the iterator is gone, after a `break`."""
 
     finished = False
 
@@ -47,15 +47,15 @@ class Progress:
         makers = max(self.num_workers, 1)
         self.goes_on = page is not None
         self.page = page or Page(0, self.num_workers - 1, (AT_ITS_START,) * makers)
-        self.waiting_for = makers  # that have not told yet where they begin
+        self.waiting_for = makers  # that have not yet reported where they begin
         self.arrived: list[deque[bytes]] = [deque() for _ in range(makers)]  # places after batches not yielded yet
 
     def begins(self, maker: int, place: bytes | ExceptionWrapper) -> None:
-        """A worker has told where it begins, or why it cannot."""
+        """A worker has reported where it begins, or why it cannot."""
         if isinstance(place, ExceptionWrapper):
             place.reraise()
         self.waiting_for -= 1
-        if not self.goes_on:  # else it may not be there yet: some datasets come to a place with their first sample
+        if not self.goes_on:  # else it may not be there yet: some datasets reach their place with their first sample
             self.is_at(maker, place)
 
     def heard(self, maker: int, place: bytes, ended: bool) -> None:
@@ -106,13 +106,14 @@ class Progress:
 class Saved(NamedTuple):
     """What a state says."""
 
-    finished: bool  # the epoch is over: what comes is another one
+    finished: bool  # the epoch is over, and another one comes next
     main: dict[str, Any]  # what torchdata saves of main
     page: Page
     ours: dict[str, Any]  # what only minidl knows
 
     def for_workers(self, num_workers: int, strict: bool) -> Saved:
-        """What of it so many workers can use. ValueError if it is of another number, and that matters."""
+        """As much of it as this number of workers can use. ValueError if it was saved with another number, and that
+        matters."""
         if num_workers == self.main["_num_workers"]:
             return self
         if strict or self.ours["kind"]["iterable"]:

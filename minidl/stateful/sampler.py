@@ -1,9 +1,9 @@
-"""The index sampler as an iterator draws from it: it knows how far it is, and can go on from there.
+"""The index sampler as an iterator draws from it, with a record of how far it is, from which it can resume.
 
-A sampler may tell its place by `state_dict()` and take it back. It is asked after each draw: at the end of an epoch
-some samplers have begun the next by themselves, and one that is interrupted while it draws is nowhere. Another sampler
-is wound forward: begun again, with the random generators as they were then, and asked for as many keys. A checksum of
-all keys shows whether they are the same.
+A sampler may report its place by `state_dict()` and take it back. It is asked after each draw, because at the end of an
+epoch some samplers have already begun the next, and one that is interrupted while it draws has no place. A sampler
+without one is wound forward: started again, with the random generators as they were then, and asked for as many keys.
+A checksum of all keys shows whether they are the same.
 
 Legend
     keys      [12, 13, 14, 15]             the content of one task
@@ -29,7 +29,7 @@ import torch.utils.data
 from minidl.data.sampler import BatchSampler
 from minidl.stateful.dataset import give_back, is_stateful, state_of
 
-BATCHING = (BatchSampler, torch.utils.data.BatchSampler)  # these themselves: nobody knows what a subclass does
+BATCHING = (BatchSampler, torch.utils.data.BatchSampler)  # exactly these: a subclass may do anything
 
 
 class Draws:
@@ -38,7 +38,7 @@ class Draws:
     def __init__(self, loader: Any) -> None:
         self.index_sampler = loader._index_sampler
         batching = type(self.index_sampler) in BATCHING
-        self.sampler = self.index_sampler.sampler if batching else self.index_sampler  # the one that may tell its place
+        self.sampler = self.index_sampler.sampler if batching else self.index_sampler  # this may report its place
         self.generators = Generators(loader)
         self.tasks: dict[int, Any] = {}
         self.asked = self.drawn = self.sum = 0
@@ -71,13 +71,13 @@ class Draws:
     def place(self) -> dict[str, Any]:
         """Where it is, in torchdata's words."""
         if self.drawn == 0 and is_stateful(self.sampler):
-            # What it tells now may still be the end of the epoch before. So the first keys are drawn already.
+            # What it reports now may still be the end of the epoch before. So the first keys are drawn first.
             with contextlib.suppress(StopIteration):
                 self._draw()
         return {"_index_sampler_state": self.told[1], "_sampler_iter_state": None, "_sampler_iter_yielded": self.drawn}
 
     def go_on(self, place: dict[str, Any], ours: dict[str, Any], finished: bool) -> None:
-        """From the start to a place. ValueError if it is not found."""
+        """From the start to a place. ValueError if it cannot be reached."""
         told, drawn = place["_index_sampler_state"], place["_sampler_iter_yielded"]
         if told is not None:
             give_back(self.sampler, told)
@@ -85,7 +85,7 @@ class Draws:
             for _ in range(drawn - ours["told_after"]):  # of the last, short batch it was not asked
                 next(self.iterator, None)
             self.drawn, self.sum = drawn, ours["sum"]
-        elif finished:  # another epoch may be chosen already: it can't be wound
+        elif finished:  # another epoch may be chosen already: it can't be wound forward
             self.iterator = iter(())
             self.drawn, self.sum = drawn, ours["sum"]
         for states in ours["begun_with"][1:]:  # it was asked. If it isn't there yet, it is wound
@@ -101,8 +101,8 @@ class Draws:
 
 
 class Generators:
-    """The random generators that decide about the keys: the three of the process, and those of the samplers. Their
-    states are one text, which JSON can write."""
+    """The random generators that decide the keys: the three of the process, and those of the samplers. Their states are
+    one text, which JSON can write."""
 
     def __init__(self, loader: Any) -> None:
         owners = loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)

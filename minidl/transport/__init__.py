@@ -8,16 +8,16 @@
 
 Principles
 1. Out of band (PEP 574): the memory of tensors and arrays is not pickled but laid into a slot, and the pickle says
-   where. If it is little altogether, it follows the pickle in the pipe.
+   where. If there is little of it, it follows the pickle in the pipe.
 2. A slot is memory that a worker makes and main maps too. It has no name, so nothing is left of it after any death;
-   it needs no descriptor once it is mapped; it is used again and again, so its pages are there.
-3. Main owns the free list. A Task grants a slot, and the worker writes to no other: a slot has one writer. To read
-   it main needs no help of the worker. (torch: a thread of the worker hands over each tensor, when it gets to it.)
-4. What is large is lent, each tensor by itself; what is small is copied, so that a label that is kept keeps no images.
+   it needs no descriptor once it is mapped; it is reused, so its pages are already there.
+3. Main owns the free list. A Task grants a slot, and the worker writes to no other: a slot has one writer. Main reads
+   it without the worker's help. (torch: a thread of the worker hands over each tensor, when it gets to it.)
+4. Large tensors are lent, each by itself; small ones are copied, so that keeping a label does not keep its images.
    A slot is free when the last object in it is gone, wherever that was: see Loan.
-5. When all slots are lent, since the caller keeps its batches, a batch gets memory of its own.
+5. When all slots are lent, because the caller keeps its batches, a batch gets memory of its own.
 6. Memory goes back to the system when nobody needs it, and never while a batch that fits is on its way: see Pages.
-7. Whoever may still look at memory, a worker that keeps its batch or a child that was forked, sees it as it was.
+7. A process that may still read memory (a worker that keeps its batch, a forked child) sees it as it was.
 
 Legend
     slot      3            counts from 0 for each worker; NO_SLOT: none was free

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from typing import Any
 
@@ -22,7 +23,11 @@ class Handles:
         return None
 
     def pack(self, message: Any) -> tuple[list[Any], Memory | None]:
-        return [self._world.pickle(message)], None
+        stream = io.BytesIO()
+        pickler = pickle.Pickler(stream)
+        pickler.dispatch_table = self._world.reducers()
+        pickler.dump(message)
+        return [stream.getbuffer()], None
 
     def unpack(self, data: bytes, memory: Memory | None) -> Any:
         return pickle.loads(data)
@@ -41,7 +46,7 @@ def transport_of(name: str | None, world: World) -> str:
 
     ValueError: it is neither, or the environment variable is. RuntimeError: slots are asked for, and cannot be had.
     """
-    asked = name or world.environment().get(VARIABLE)
+    asked = name or world.environment.get(VARIABLE)
     if asked not in (None, "", "slots", "torch"):
         where = "transport option" if name else VARIABLE
         raise ValueError(f'{where} should be "slots" or "torch", but got {asked!r}')

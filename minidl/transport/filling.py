@@ -31,8 +31,8 @@ def reserve(nbytes: int, device: torch.device) -> torch.UntypedStorage | None:
 class Room:
     """The memory for one batch. Pieces are taken from its front by the thread that makes the batch, until it is packed.
 
-    A piece is looked at as long as anything in this process refers to it; and for ever, if it was when this process was
-    forked, as nobody knows what the child does. What is looked at is not written again, nor do its pages go back.
+    A piece is looked at as long as anything in this process refers to it; and forever, if it was when this process
+    forked, because the child may do anything. What is looked at is not written again, and its pages do not go back.
     """
 
     def __init__(self, world: World, slot: int, memory: Memory | None, make: Callable[[int], Memory]) -> None:
@@ -47,8 +47,8 @@ class Room:
         self._maker = world.thread_id()
 
     def reserve(self, nbytes: int) -> torch.UntypedStorage | None:
-        """A piece of the memory. None: it does not fit; or it is not for this batch, since another thread asks, which
-        makes a batch ahead, or a child that was forked."""
+        """A piece of the memory. None if it does not fit, or is not for this batch: the caller is another thread, which
+        makes a batch ahead, or a forked child."""
         if not self.is_open or self._maker != self._world.thread_id():
             return None
         begin, end = self._end, self._end + aligned(nbytes)
@@ -68,7 +68,7 @@ class Room:
         return self.memory
 
     def emptied(self) -> Room:
-        """For what is sent in the place of a batch that cannot be."""
+        """For what is sent in place of a batch that cannot be sent."""
         return Room(self._world, self.slot, None, self._make)
 
     def close(self) -> list[Place]:
@@ -86,7 +86,7 @@ class Room:
                 self.memory.bytes[LOOKED_AT] = False
 
     def _gone(self, place: Place, piece: weakref.ref[Any]) -> None:
-        """In any thread, and in the middle of anything."""
+        """Runs in any thread, in the middle of anything."""
         if self.looked_at.get(place) is piece:
             del self.looked_at[place]
             if not self.looked_at:

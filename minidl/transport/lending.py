@@ -43,11 +43,11 @@ class Unpacker:
         self._worker_id = worker_id
         self._pid = world.pid()
         self._most = min(most, 1 << 15)  # slots; the header has 16 bits for their numbers
-        self._count = 0  # slots that there are. Each is free, or out: granted or lent
+        self._count = 0  # of slots, each free or out (granted or lent)
         self._free: list[int] = []  # the one freed last is granted first: it may still be in the cache
         self._out: set[int] = set()
         self._lent: dict[int, Loan] = {}
-        self._fresh: set[int] = set()  # those whose memory is not to be used again
+        self._fresh: set[int] = set()  # those whose memory must not be used again
         self._back = world.mailbox()  # loans that are over, and slots that were granted and not used
         self._memories: dict[int, Memory] = {}
         self._pages = Pages(world)
@@ -83,7 +83,7 @@ class Unpacker:
             self._free.append(slot)
 
     def reclaim(self) -> None:
-        """The worker has answered all tasks that it was sent, or will never: what they were granted is free again."""
+        """The worker has answered all its tasks, or never will: the slots granted to them are free again."""
         self._take_back()
         self._out = set(self._lent)
         self._free = [slot for slot in range(self._count) if slot not in self._out]
@@ -92,7 +92,7 @@ class Unpacker:
         """The child will have the same memory, and may use what is lent for as long as it likes: the worker must not
         write there again."""
         if self._world.pid() != self._pid:
-            return  # this process is such a child itself
+            return  # this process is itself such a child
         self._pages.forks += 1
         for loan in list(self._lent.values()):  # a list at once: the pin thread may lend another
             if not loan.retired:
@@ -154,8 +154,8 @@ class Unpacker:
             self._recent.clear()
 
     def rest(self) -> None:
-        """The epoch is over, and all its tasks are answered, or will never be: no page is needed but those of batches
-        that the caller keeps, and theirs as long as it does."""
+        """The epoch is over, and its tasks are answered or never will be: only the pages of batches that the caller
+        keeps are still needed, for as long as it keeps them."""
         self._take_back()
         for slot, memory in self._memories.items():
             loan = self._lent.get(slot)
@@ -164,7 +164,7 @@ class Unpacker:
                 self._pages.give_back_after(loan(), memory, 0)
 
     def _give_back(self, slot: int, begin: int, end: int | None = None) -> None:
-        """Pages of a slot. No child of main may look at them."""
+        """Pages of a slot, at which no child of main may look."""
         retired = slot in self._lent and self._lent[slot].retired
         if slot in self._memories and slot not in self._fresh and not retired:
             self._pages.give_back(self._memories[slot], begin, end)

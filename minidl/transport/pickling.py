@@ -1,6 +1,6 @@
 """Messages as bytes, and back: with the memory of their tensors and arrays apart from the rest.
 
-    Result(batch) -> Pickled   -> a stream of some hundred bytes; and, for each storage and each buffer, where it lies
+    Result(batch) -> Pickled   -> a stream of a few hundred bytes; for each storage and each buffer, where it lies
     Result(batch) <- Unpickler <- the stream, and the Region that their bytes are in by now
 
 Pickle protocol 5 hands out the memory of arrays by itself (PEP 574, "out of band"). For tensors it is done here.

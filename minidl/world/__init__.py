@@ -25,7 +25,7 @@ class Memory(Protocol):
     bytes: Any  # a writable uint8 array
 
     def forget(self) -> None:
-        """Nobody will look at what it holds any more. (Nothing happens; in a simulated world it is overwritten.)"""
+        """Its content will not be read again. (Nothing happens; in a simulated world it is overwritten.)"""
 
     def give_back(self, begin: int, end: int) -> None:
         """The pages that lie wholly between these bytes go back to the system, for all processes. They hold zeros from
@@ -55,7 +55,7 @@ class Writer(Protocol):
         """
 
     def has_room(self, nbytes: int) -> bool:
-        """Whether a write of so many bytes would write them all at once, without blocking. (False: or nobody knows.)"""
+        """Whether a write of this many bytes would write them all at once, without blocking. (False if unknown.)"""
 
     def close(self) -> None: ...
 
@@ -119,6 +119,7 @@ class World(Protocol):
 
     inline: int  # bytes; up to here writing a batch to a pipe costs less than laying it into memory
     lent: int  # bytes; from here on building a tensor upon the memory that it came in costs less than copying it
+    environment: Mapping[str, str]
 
     def pid(self) -> int: ...
     def now(self) -> float:
@@ -140,7 +141,7 @@ class World(Protocol):
 
     def is_current(self, thread: Thread) -> bool: ...
     def thread_id(self) -> tuple[int, int]:
-        """Which thread of which process is asking: no two that run have the same."""
+        """Identifies the calling thread and its process: no two running threads have the same."""
 
     def name_thread(self, name: str) -> None:
         """Name the calling thread for the operating system's tools (top, gdb)."""
@@ -165,33 +166,27 @@ class World(Protocol):
     def on_exit(self, call: Callable[[], None]) -> None:
         """Call `call` when this process exits, while everything still works. Asking twice is harmless."""
 
-    def before_fork(self, thing: Any) -> None:
-        """Call `thing.before_fork()` before this process forks a child, as long as there is the thing."""
+    def before_fork(self, thing: Any, /) -> None:
+        """Call `thing.before_fork()` before this process forks a child, for as long as the thing exists."""
 
     def on_interrupt(self, note: Callable[[], None]) -> None:
         """In a worker: call `note` on Ctrl-C, before the KeyboardInterrupt, which may be raised in a finalizer, where
         Python swallows it."""
 
     def report_crashes(self) -> None:
-        """In a worker: make a fatal signal print where it hit before it kills; print nothing if main has hung up."""
+        """In a worker: make a fatal signal print where it hit before it kills."""
 
-    def signal_name(self, number: int) -> str:
-        """The C library's words for a signal: "Killed"."""
-
-    def signal_id(self, number: int) -> str:
-        """Its name in C: "SIGKILL"."""
-
-    def pickle(self, message: Any) -> memoryview:
-        """A message as bytes. Tensors travel as handles to shared memory, not as bytes."""
+    def signal(self, number: int) -> tuple[str, str]:
+        """A signal's name in C, and the C library's words for it: "SIGKILL", "Killed"."""
 
     def reducers(self) -> Any:
-        """How `pickle` pickles what is no plain bytes: a pickler's dispatch_table."""
+        """Reducers for objects that plain pickle cannot send: a pickler's dispatch_table. Tensors travel as handles to
+        shared memory."""
 
     def remove_shared_memory_of(self, pid: int) -> None:
         """A process killed between making a piece of shared memory and removing its name leaves the name, and with it
         the memory, until the machine restarts. Only for a process that has ended."""
 
-    def environment(self) -> Mapping[str, str]: ...
     def cpu_count(self) -> int: ...
     def page_locked(self, nbytes: int) -> Any:
         """A writable buffer that the system will not swap out, released when it is dropped; None if the limit on

@@ -12,31 +12,27 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import glob
 import io
 import multiprocessing.util
 import os
-import pickle
 import queue
 import selectors
 import signal
 import socket
-import sys
 import threading
 import time
 import traceback
-import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.multiprocessing  # teaches ForkingPickler to send tensors through shared memory
 
-from minidl.world.real_memory import MappedMemory, SocketReader, SocketWriter, is_ready, page_locked
+from minidl.world.real_memory import Descriptor, MappedMemory, SocketReader, SocketWriter, is_ready, page_locked
 
-READ_SIZE = 1 << 16  # what a pipe holds on Linux: one read empties it
 REDUCERS = ForkingPickler(io.BytesIO()).dispatch_table  # all its picklers have this one
 GRACE = 1.0  # seconds from the death of main to the forced end of a busy worker
 
@@ -62,7 +58,7 @@ class PipeFlag:
             self._set = True  # last: if Ctrl-C comes before it a second byte may be written, which is harmless
 
     def is_set(self) -> bool:
-        return self._set or is_ready(self._reader.fileno())
+        return self._set or is_ready(self._reader)
 
     def close(self) -> None:
         self._reader.close()
@@ -72,41 +68,17 @@ class PipeFlag:
         return {"_reader": self._reader, "_set": self._set}  # only its maker can set it
 
 
-class SelectorWaiter:
+class SelectorWaiter(selectors.DefaultSelector):
     """Waits with the system's best call (epoll, kqueue). A thing is registered once, not at every wait as in
     `multiprocessing.connection.wait`: a wait takes microseconds however many workers there are."""
 
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-
     def add(self, thing: Any, label: Any) -> None:
-        self._selector.register(thing.fileno(), selectors.EVENT_READ, (thing, label))
+        self.register(thing, selectors.EVENT_READ, label)
 
-    def remove(self, thing: Any) -> None:
-        self._selector.unregister(thing.fileno())
+    remove: Any = selectors.DefaultSelector.unregister
 
     def wait(self, timeout: float | None) -> list[Any]:
-        return [key.data[1] for key, _ in self._selector.select(timeout)]
-
-    def close(self) -> None:
-        self._selector.close()
-
-
-class Ending:
-    """Ready once a process has ended: a pidfd, or `fallback` where the system has none."""
-
-    def __init__(self, pid: int, fallback: int) -> None:
-        self._pidfd = -1
-        with contextlib.suppress(AttributeError, OSError):  # no such call on this system, or the process is gone
-            self._pidfd = os.pidfd_open(pid)
-        self._fd = self._pidfd if self._pidfd >= 0 else fallback
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def __del__(self) -> None:
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
+        return [key.data for key, _ in self.select(timeout)]
 
 
 def _tell_of_fork() -> None:
@@ -117,40 +89,28 @@ def _tell_of_fork() -> None:
 os.register_at_fork(before=_tell_of_fork)
 
 
-def _exit_after(parent: Ending) -> None:
+def _exit_after(parent: Any) -> None:
     """The thread behind `RealWorld.parent`."""
-    is_ready(parent.fileno(), timeout=None)
+    is_ready(parent, timeout=None)
     time.sleep(GRACE)  # a worker that is waiting has noticed by itself, and ends in good order
     os._exit(1)
 
 
-def _unless_main_hung_up(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
-    """A worker's excepthook. A thread of multiprocessing hands over tensors' memory, and would print a traceback if
-    main hangs up meanwhile: main was interrupted or killed, and Ctrl-C should not look like a crash."""
-    where = trace.tb_frame.f_globals.get("__name__") if trace is not None else ""
-    if where != "multiprocessing.resource_sharer" or not isinstance(error, (OSError, EOFError)):
-        sys.__excepthook__(kind, error, trace)
-
-
-def context_of(multiprocessing_context: Any) -> Any:
-    """The context that DataLoader's argument of this name stands for: a start method's name, a context or None.
+def context_of(context: Any) -> Any:
+    """The context that DataLoader's `multiprocessing_context` stands for: a start method's name, a context or None.
 
     ValueError: not a start method of this system. TypeError: neither a name nor a context.
     torch: torch.utils.data.DataLoader.multiprocessing_context"""
-    if isinstance(multiprocessing_context, str):
+    if context is None or isinstance(context, multiprocessing.context.BaseContext):
+        return context
+    if isinstance(context, str):
         methods = torch.multiprocessing.get_all_start_methods()
-        if multiprocessing_context not in methods:
-            raise ValueError(
-                f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
-                f"multiprocessing_context={multiprocessing_context!r}"
-            )
-        return torch.multiprocessing.get_context(multiprocessing_context)
-    if multiprocessing_context is None or isinstance(multiprocessing_context, multiprocessing.context.BaseContext):
-        return multiprocessing_context
-    raise TypeError(
-        "multiprocessing_context option should be a valid context object or a string specifying the start method, "
-        f"but got multiprocessing_context={multiprocessing_context}"
-    )
+        if context in methods:
+            return torch.multiprocessing.get_context(context)
+        what = f"specify a valid start method in {methods!r}, but got multiprocessing_context={context!r}"
+        raise ValueError(f"multiprocessing_context option should {what}")
+    what = "be a valid context object or a string specifying the start method"
+    raise TypeError(f"multiprocessing_context option should {what}, but got multiprocessing_context={context}")
 
 
 class RealWorld:
@@ -163,19 +123,17 @@ class RealWorld:
     flag = PipeFlag
     waiter = SelectorWaiter
     mailbox = queue.SimpleQueue
+    pid = staticmethod(os.getpid)
+    now = staticmethod(time.monotonic)
+    before_fork = staticmethod(_before_fork.add)
     page_locked = staticmethod(page_locked)
+    environment: Mapping[str, str] = os.environ
 
     def __init__(self, context: Any = None) -> None:
         self._context = torch.multiprocessing if context is None else context
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RealWorld, ()  # a worker starts no processes: it needs no context
-
-    def pid(self) -> int:
-        return os.getpid()
-
-    def now(self) -> float:
-        return time.monotonic()
 
     def pipe(self) -> tuple[Any, Any]:
         one, other = socket.socketpair()
@@ -203,13 +161,13 @@ class RealWorld:
     def process(self, target: Callable[..., None], args: Sequence[Any], name: str) -> Any:
         return self._context.Process(target=target, args=args, name=name, daemon=True)
 
-    def end_of(self, process: Any) -> Ending:
-        return Ending(process.pid, process.sentinel)
+    def end_of(self, process: Any) -> Any:
+        with contextlib.suppress(AttributeError, OSError):  # no such call on this system, or the process is gone
+            return Descriptor(os.pidfd_open(process.pid))
+        return process.sentinel
 
-    def parent(self) -> Ending:
-        process = multiprocessing.parent_process()
-        assert process is not None and process.pid is not None, "only a worker has a parent to watch"
-        ending = Ending(process.pid, process.sentinel)
+    def parent(self) -> Any:
+        ending = self.end_of(multiprocessing.parent_process())
         self.thread(_exit_after, (ending,), "watchdog").start()
         return ending
 
@@ -240,9 +198,6 @@ class RealWorld:
             # the workers, in a child as in the first process.
             multiprocessing.util.Finalize(None, call, exitpriority=100)
 
-    def before_fork(self, thing: Any) -> None:
-        _before_fork.add(thing)
-
     def on_interrupt(self, note: Callable[[], None]) -> None:
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             return  # the program handles Ctrl-C itself, or ignores it
@@ -254,38 +209,21 @@ class RealWorld:
         signal.signal(signal.SIGINT, handler)
 
     def report_crashes(self) -> None:
-        with contextlib.suppress(AttributeError):
-            torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; none on SIGTERM from main
-        with contextlib.suppress(Exception):  # stderr is None, or no file: what its fileno() raises, nobody knows
+        torch._C._set_worker_signal_handlers()  # one line on SIGBUS, SIGSEGV, SIGFPE; none on SIGTERM from main
+        with contextlib.suppress(Exception):  # stderr is None, or not a file: its fileno() may raise anything
             faulthandler.enable()  # prints the Python line, then passes the signal on to torch's handler
-        sys.excepthook = _unless_main_hung_up
 
-    def signal_name(self, number: int) -> str:
-        return signal.strsignal(number) or f"signal {number}"
-
-    def signal_id(self, number: int) -> str:
-        try:
-            return signal.Signals(number).name
-        except ValueError:  # a real-time signal
-            return f"signal {number}"
-
-    def pickle(self, message: Any) -> memoryview:
-        buffer = io.BytesIO()
-        pickler = pickle.Pickler(buffer)
-        pickler.dispatch_table = REDUCERS
-        pickler.dump(message)
-        return buffer.getbuffer()
+    def signal(self, number: int) -> tuple[str, str]:
+        names = {each.value: each.name for each in signal.Signals}
+        other = f"signal {number}"  # a real-time signal
+        return names.get(number, other), signal.strsignal(number) or other
 
     def reducers(self) -> Any:
         return REDUCERS
 
     def remove_shared_memory_of(self, pid: int) -> None:
-        for path in glob.glob(f"/dev/shm/torch_{pid}_*"):  # as torch names it: process, random, count
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-
-    def environment(self) -> Mapping[str, str]:
-        return os.environ
+        for path in Path("/dev/shm").glob(f"torch_{pid}_*"):  # as torch names it: process, random, count
+            path.unlink(missing_ok=True)
 
     def cpu_count(self) -> int:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import ctypes
 import mmap
 import os
 import select
 import socket
 import struct
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
 LIBC = ctypes.CDLL(None)
 READ_SIZE = 1 << 16  # bytes
-# A program may have put SIGPIPE back to its default: then a write to a worker that is dead would end main, too.
+# A program may have reset SIGPIPE to its default: then a write to a dead worker would end main, too.
 NO_SIGPIPE = getattr(socket, "MSG_NOSIGNAL", 0)
 TRUNCATED = int(socket.MSG_CTRUNC)  # as a number: an enum's `&` takes longer than the whole read
 FD = struct.Struct("i")
 ROOM = 1 << 16  # bytes; what a Unix socket has at least, as long as it is writable (on Linux: a quarter of it is taken)
 
 
-def is_ready(fd: int, timeout: float | None = 0, event: int = select.POLLIN) -> bool:
+Descriptor = Connection  # here only the owner of any descriptor, which it closes when it goes
+
+
+def is_ready(fd: Any, timeout: float | None = 0, event: int = select.POLLIN) -> bool:
     poll = select.poll()  # not select(), which is limited to descriptors below 1024
     poll.register(fd, event)
     return bool(poll.poll(None if timeout is None else timeout * 1000))
@@ -31,10 +34,10 @@ def is_ready(fd: int, timeout: float | None = 0, event: int = select.POLLIN) -> 
 
 class MappedMemory:
     """An anonymous file, mapped. Its descriptor is needed only until the other process has it: then it is closed, and
-    the file lasts as long as somebody has it mapped."""
+    the file lasts as long as any process has it mapped."""
 
     def __init__(self, fd: int, nbytes: int = 0) -> None:
-        self._fd = fd
+        self.file = Descriptor(fd)
         if nbytes:
             os.ftruncate(fd, nbytes)
         # torch maps a file, and unmaps it when the last array upon it is gone, without keeping a descriptor. (Python's
@@ -42,24 +45,13 @@ class MappedMemory:
         size = os.fstat(fd).st_size
         self.bytes = torch.from_file(f"/proc/self/fd/{fd}", shared=True, size=size, dtype=torch.uint8).numpy()
 
-    def fileno(self) -> int:
-        return self._fd
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        self.close()
-
     def forget(self) -> None:
         pass
 
     def give_back(self, begin: int, end: int) -> None:
         address = self.bytes.ctypes.data
         first, last = address + begin + -begin % mmap.PAGESIZE, address + end - end % mmap.PAGESIZE
-        if first < last:  # what fails costs nothing but the pages
+        if first < last:  # if this fails, nothing is lost but the pages
             LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_REMOVE)
 
 
@@ -83,8 +75,7 @@ class SocketEnd:
     def close(self) -> None:
         self._socket.close()
 
-    def __del__(self) -> None:
-        self._socket.close()  # as a Connection does; a socket that is left open brings a warning
+    __del__ = close  # as a Connection does; a socket that is left open brings a warning
 
 
 class SocketReader(SocketEnd):
@@ -105,12 +96,13 @@ class SocketReader(SocketEnd):
 
 
 def mapped(fd: int) -> MappedMemory | None:
-    """None: it cannot be mapped, as this process has too much mapped already."""
+    """None if it cannot be mapped: this process has too many mappings already."""
     try:
-        with contextlib.closing(MappedMemory(fd)) as memory:
-            return memory
+        memory = MappedMemory(fd)
     except (OSError, RuntimeError):
         return None
+    memory.file.close()
+    return memory
 
 
 class SocketWriter(SocketEnd):
@@ -120,8 +112,8 @@ class SocketWriter(SocketEnd):
     def write(self, data: memoryview, memory: MappedMemory | None = None) -> int:
         if memory is None:
             return self._socket.send(data, NO_SIGPIPE)
-        with contextlib.closing(memory):
-            fd = FD.pack(memory.fileno())
+        with memory.file as file:
+            fd = FD.pack(file.fileno())
             return self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fd)], NO_SIGPIPE)
 
 

@@ -33,8 +33,9 @@ RAISES = "Your code raises where it should not. Is there a case you have not tho
 
 
 def finding(answer: Answer, failures: list[Failure]) -> Finding:
-    """About the first of them; all together show which mistake it may be."""
-    failure, which = failures[0], answer.exercise
+    """About the shortest run of those that break the first one's law; all together show which mistake it may be."""
+    alike = [each for each in failures if each.breach.law == failures[0].breach.law]
+    failure, which = min(alike, key=_length), answer.exercise
     breach = failure.breach
     # A slip in the answer's own line says nothing about its author's idea.
     slips = isinstance(failure.error, (NameError, AttributeError, ImportError)) and answer.is_origin(failure.error)
@@ -49,6 +50,14 @@ def finding(answer: Answer, failures: list[Failure]) -> Finding:
     if failure.outcome is not None:
         _show_run(answer, failure, found)
     return found
+
+
+def _length(failure: Failure) -> tuple[bool, int]:
+    """For the shortest to be shown. Of one that never ends, what comes after a long wait would be cut off."""
+    outcome = failure.outcome
+    if outcome is None:
+        return False, 0
+    return _long_wait(outcome) is not None and (outcome.deadlock or outcome.endless), len(outcome.events)
 
 
 def words(failure: Failure) -> tuple[str, str]:
@@ -174,21 +183,26 @@ class Steps(Schedule):
         self.event, self.taken = event, 0
 
     def choose(self, machine: Any) -> Any:
-        if not self.taken and len(machine.events) > self.event:
+        if not self.taken and len(machine.outcome.events) > self.event:
             self.taken = machine.step - 1
         return super().choose(machine)
 
 
 def _cut(outcome: Outcome) -> Outcome:
-    """The same run up to its first wait of a second or more: in a picture of seconds the microseconds that matter would
-    be invisible. Only of a run that never ends."""
-    times = [event[0] for event in outcome.events]
-    last = next((k for k in range(len(times) - 1) if times[k + 1] - times[k] >= SECOND), None)
+    """The same run up to its first long wait: in a picture of seconds the microseconds that matter would be invisible.
+    Only of a run that never ends."""
+    last = _long_wait(outcome)
     if last is None or not (outcome.deadlock or outcome.endless):
         return outcome
     steps = Steps(outcome.token, last)
     simulate(outcome.program, schedule=steps, **outcome.options)
     return simulate(outcome.program, schedule=outcome.token, **{**outcome.options, "most_steps": steps.taken})
+
+
+def _long_wait(outcome: Outcome) -> int | None:
+    """The event before its first wait of about a second or more."""
+    times = [event[0] for event in outcome.events]
+    return next((k for k in range(len(times) - 1) if times[k + 1] - times[k] >= SECOND // 2), None)
 
 
 # ---- where it leaves the way of minidl's own functions

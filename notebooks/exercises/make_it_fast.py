@@ -107,7 +107,7 @@ class Measured:
         """In short; and its first advice that the exercise allows."""
         import tracing
 
-        loaders = getattr(tracing.report(tracing.load(self.trace), patience=0), "loaders", [])
+        loaders = getattr(tracing.report(tracing.load(self.trace)), "loaders", [])
         rates = f"{name:<8}{self.rate:.1f} samples a second, {self.rate / given.BATCH_SIZE:.1f} batches a second"
         if not loaders:
             return [rates, f"{'':8}no DataLoader was iterated"], ""

@@ -13,6 +13,7 @@ Legend, of the slots
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 import random
 from collections import deque
@@ -45,6 +46,7 @@ from notebooks.exercises.programs import (
     loader_of,
     pins,
     program,
+    wait,
     without_status_checks,
 )
 
@@ -88,6 +90,43 @@ def shut_down_again() -> dict[str, Any]:
     return found
 
 
+def shut_down_by_hand(dataset: Any, **options: Any) -> dict[str, Any]:
+    iterator = iter(loader_of(dataset, **options))
+    next(iterator)
+    reaches = False
+    try:
+        iterator._shutdown_workers()
+    except KeyboardInterrupt:
+        reaches = True
+    return {"Ctrl-C reaches the caller": reaches, "workers left": sum(each.is_alive() for each in iterator._workers)}
+
+
+def reaches_the_caller(outcome: Any, expected: Any) -> str:
+    """If there was one."""
+    wanted = {"Ctrl-C reaches the caller": True, "workers left": 0}
+    return "" if not outcome.schedule.moves or outcome.result == wanted else str(outcome.result)
+
+
+def shut_down_within() -> dict[str, Any]:
+    """Once more in the middle of it, as a finalizer may."""
+    iterator = iter(loader_of(Samples(6)))
+    batch, flag, calls = next(iterator), iterator._workers_done_event, [0]
+
+    class Again:
+        def set(self) -> None:
+            calls[0] += 1
+            if calls[0] < 3:
+                iterator._shutdown_workers()
+            flag.set()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(flag, name)
+
+    iterator._workers_done_event = Again()
+    iterator._shutdown_workers()
+    return {"batch": batch, "times that the done event is set": calls[0]}
+
+
 def still_held() -> dict[str, Any]:
     """After an epoch, with the iterator still referred to."""
     iterator = iter(loader_of(Samples(6), pin_memory="host"))
@@ -118,24 +157,65 @@ def persistent_and_dropped() -> dict[str, Any]:
 
 
 class CtrlCInTheWait(Recorded):
-    """Ctrl-C as soon as every thread waits: main is in the middle of the shutdown."""
+    """Ctrl-C as soon as every thread waits, but for `others` such moments before it: main is in the middle of the
+    shutdown."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: int = 0) -> None:
         super().__init__(seed=0, faults=0, horizon=1)
+        self.others = others
 
     def choose(self, machine: Any) -> Any:
         if not self.moves and self.by_default(machine) is None:
+            self.others -= 1
+        if not self.moves and self.others < 0:
             self.moves.append(Move(machine.step, Fault.INTERRUPT))
             inject(machine, self.moves[0])
         return self.by_default(machine)
 
 
+class Swallows(Samples):
+    """Ctrl-C in a sample is lost: in a finalizer Python can only print it."""
+
+    def __getitem__(self, key: int) -> int:
+        with contextlib.suppress(KeyboardInterrupt):
+            wait(1.0)
+        return key
+
+
+def ends_after_ctrl_c() -> dict[str, Any]:
+    """Main goes on after Ctrl-C, and sends nothing."""
+    iterator = iter(loader_of(Swallows(8), num_workers=1, prefetch_factor=1))
+    with contextlib.suppress(KeyboardInterrupt), without_status_checks():
+        next(iterator)
+    worker = iterator._workers[0]
+    worker.join(5)
+    ended = not worker.is_alive()
+    iterator._shutdown_workers()
+    return {"the worker has ended": ended}
+
+
+def it_has_ended(outcome: Any, expected: Any) -> str:
+    """If there was a Ctrl-C."""
+    ended = not outcome.schedule.moves or outcome.result == {"the worker has ended": True}
+    return "" if ended else "5 s after Ctrl-C the worker waits for another message"
+
+
+SWALLOWED = program("Ctrl-C is swallowed", ends_after_ctrl_c, schedules=(CtrlCInTheWait,), chance=0,
+                    accepts=it_has_ended, wanted="it leaves its loop before the next wait")  # fmt: skip
 SLOW_ENDS = {0: 0.0, 1: 0.0, 2: 2.0, 3: 4.0}
 SHUTDOWN = [
     program("an epoch with a pin thread", load, Samples(6), pin_memory="host", chance=40, real=True),
     program("workers that end late", dropped, Samples(20, slow=SLOW_ENDS), chance=0),
     program("a sample that never comes", dropped, Stuck(20), chance=10),
     program("Ctrl-C in the shutdown", dropped, Stuck(20), schedules=(CtrlCInTheWait,), chance=0),
+    program("Ctrl-C in step 1", dropped, Samples(20, slow={0: 0.0, 1: 0.0, -1: 7.0}), **pins(takes=3.0),
+            schedules=(functools.partial(CtrlCInTheWait, others=1),), chance=0),
+    program("Ctrl-C in a shutdown by hand", shut_down_by_hand, Stuck(20), schedules=(CtrlCInTheWait,), chance=0,
+            accepts=reaches_the_caller, wanted="Ctrl-C reaches the caller, and no worker is left"),
+    program("Ctrl-C in step 1, by hand", shut_down_by_hand, Stuck(20),
+            **pins(takes=3.0), schedules=(functools.partial(CtrlCInTheWait, others=1),), chance=0,
+            accepts=reaches_the_caller, wanted="Ctrl-C reaches the caller, and no worker is left"),
+    program("shut down within", shut_down_within),
     program("still held", still_held, chance=10),
     program("shut down again", shut_down_again),
     program("never built", never_built),
@@ -144,7 +224,7 @@ SHUTDOWN = [
     program("persistent, and dropped", persistent_and_dropped),
     program("interrupted", iterate, Samples(5), faults=1, chance=50),
     program("interrupted, with a pin thread", iterate, Samples(4), **PIN, faults=1, chance=50),
-]
+]  # fmt: skip
 
 # ---- a queue
 
@@ -170,10 +250,13 @@ class Wires:
         return [pickle.loads(whole[0]).task_id for whole in self.channel.whole if whole is not None]
 
 
-def not_read() -> None:
+def not_read() -> dict[str, Any]:
     wires = Wires(PUTS)
     wires.channel.reader.close()  # the write that waits fails, and so the feeder ends
     wires.producer.close()
+    wires.producer.join_thread()
+    wires.channel.peer.close()  # type: ignore[attr-defined]
+    return {"ends of pipes that are open": len(current_machine().processes[0].ends)}
 
 
 def not_read_and_more_put() -> dict[str, Any]:

@@ -34,6 +34,7 @@ class Program:
     alone: bool = False  # a call: no simulated world is needed
     real: bool = False  # at the end it runs with real processes, too
     accepts: Callable[[Any, Any], str] | None = None  # of (outcome, minidl's outcome): what is wrong
+    wanted: str = "all batches, or an error that names the dead worker, and stays"  # what it accepts
     options: dict[str, Any] = field(default_factory=dict)  # of `simulate`
 
 
@@ -215,7 +216,7 @@ def standing(iterator: Any, streams: bool) -> dict[str, Any]:
     """How it stands when its epoch is over. (Tasks that an ended worker skips stay counted.)"""
     found = {"_task_info": sorted(iterator._task_info)}
     if not streams:
-        found |= {name: getattr(iterator, name) for name in ("_tasks_outstanding", "_workers_num_tasks")}
+        found |= {name: getattr(iterator, name) for name in ("_send_idx", "_tasks_outstanding", "_workers_num_tasks")}
     return {**found, "_shutdown": iterator._shutdown}
 
 
@@ -349,11 +350,11 @@ def struck(dataset: Any, killed: Iterable[int] = (), after: int = 1, **options: 
     return {"error": named} if killed else {"batches": found, "error": named}
 
 
-def unnoticed(*numbers: int) -> dict[str, Any]:
-    """Workers have died and main has not noticed: what the health check raises."""
+def unnoticed(*numbers: int, dataset: Any = None, **options: Any) -> dict[str, Any]:
+    """Workers have died and main has not noticed: what the health check raises, and notes of the first one."""
     from minidl import deaths, signals
 
-    iterator = iter(loader_of(Samples(20)))
+    iterator = iter(loader_of(dataset or Samples(20), **options))
     next(iterator)
     signals.unwatch(iterator)  # the handler of SIGCHLD leaves the news to it
     for number in numbers:
@@ -361,7 +362,7 @@ def unnoticed(*numbers: int) -> dict[str, Any]:
         iterator._workers[number].join(5)
     named = error_of(iterator, lambda: deaths.check_health(iterator))
     iterator._shutdown_workers()
-    return {"error": named}
+    return {"error": named, "status": iterator._workers_status[numbers[0]].name}
 
 
 def next_epoch() -> dict[str, Any]:
@@ -444,6 +445,7 @@ PROGRAMS = [
     program("four", load, Samples(4), prefetch_factor=3),
     program("none", load, Samples(0)),
     program("one at a time", load, Samples(5, FAILS), num_workers=1, prefetch_factor=1),
+    program("keys one by one", load, Samples(5), batch_size=None, collate_fn=None),
     program("errors", load, Samples(8, FAILS), None, None, num_workers=3, real=True),
     program("an odd error", load, Samples(4, {1: NO_TEXT})),
     program("StopIteration", goes_on, SamplesInARow(5, {2: StopIteration}), 7),
@@ -463,6 +465,7 @@ PROGRAMS = [
     program("one and four", load, Stream(1, 4), prefetch_factor=3, chance=20),
     program("two epochs of streams", load, Stream(1, 3), None, None, chance=30, real=True),
     program("three streams", load, Stream(0, 5, 2), None, 2, None, num_workers=3, batch_size=2),
+    program("the last stream goes on", load, Stream(0, 0, 9), num_workers=3),
     program("unbatched streams", load, Stream(0, 3, 1, own=True), num_workers=3, batch_size=None, collate_fn=None),
     program("streams of None", load, Stream(5, 4, 3, nones=True), num_workers=3, batch_size=2),
     program("None unbatched", load, Stream(3, 2, nones=True), batch_size=None, collate_fn=None),
@@ -477,6 +480,7 @@ PROGRAMS = [
     program("a slow one in any order", in_whatever_order),
     program("errors in any order", load, Samples(8, FAILS), None, None, num_workers=3, in_order=False),
     program("failing keys in any order", load, Samples(9), sampler=FailingKeys(), in_order=False),
+    program("one at a time in any order", load, Samples(5, FAILS), num_workers=1, prefetch_factor=1, in_order=False),
     program("none in any order", load, Samples(0), in_order=False),
     # the pin thread
     program("pinned", load, Samples(4), **PIN, chance=20),
@@ -493,6 +497,8 @@ PROGRAMS = [
     program("killed", struck, Samples(10), schedules=KILL_ONE, chance=0, accepts=named_or_complete),
     program("a death unnoticed", unnoticed, 1),
     program("two deaths unnoticed", unnoticed, 0, 1),
+    program("a death unnoticed, pinned", unnoticed, 1, pin_memory="host"),
+    program("a death unnoticed, after an end", unnoticed, 1, dataset=Stream(0, 9, slow={-1: 1.0})),
     program("one is killed", struck, Samples(20), (1,), real=True),
     program("both are killed", struck, Samples(20), (1, 0)),
     program("a worker exits", struck, Samples(20, {7: functools.partial(SystemExit, 0)}), accepts=as_far_as_it_got),

@@ -200,7 +200,7 @@ def _table(folder: Path, yours: list[str], refused: dict[str, str], same: str) -
     """Whose functions were at work, and how fast both loads were."""
     import tracing
     from tracing.analysis.measure.measures import measure
-    from tracing.analysis.report.verdicts import judge
+    from tracing.analysis.measure.waited import judge
     from tracing.trace.thread_activity import MainTime
     from tracing.trace.words import duration
 

@@ -6,6 +6,7 @@
     python -m tests.benchmarks stopping        only what it costs that a loader can stop and go on
     python -m tests.benchmarks programs        only what recording costs a whole program
     python -m tests.benchmarks schedules       only how fast the simulated world is
+    python -m tests.benchmarks checks          only how long the check of an exercise takes
     python -m tests.benchmarks promises        what the report promises, and what is gained: promises/measuring.py
 
 Principles
@@ -39,6 +40,7 @@ from rich.console import Console
 import minidl
 from tests.benchmarks import (
     attaching,
+    checking,
     deaths,
     limit,
     loading,
@@ -354,7 +356,7 @@ def main() -> int:
     if sys.argv[1:2] == ["promises"]:
         return measuring.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
-    names = ("moving", "views", "stopping", "programs", "schedules", "playground")
+    names = ("moving", "views", "stopping", "programs", "schedules", "playground", "checks")
     parser.add_argument("only", nargs="?", choices=names, help="only these tables")
     parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write these tables into this page of markdown")
@@ -369,6 +371,7 @@ def main() -> int:
         "programs": lambda effort: iter([whole_programs(effort)]),
         "schedules": lambda effort: iter([simulated(effort)]),
         "playground": lambda effort: iter([playing.table(effort.steps // 10)]),
+        "checks": lambda effort: iter([checking.table(effort.tried)]),
         None: measure,
     }
     measured = only[arguments.only](effort)

@@ -9,7 +9,7 @@ from time import perf_counter
 import tracing
 from tests.tracing.traces import steady
 from tests.tracing.views.browser import Browser
-from tracing.views.step_through import step_page
+from tracing.views.step_through import step
 
 EVENTS_A_BATCH = 17  # of `steady`
 
@@ -47,7 +47,7 @@ def measure(program: str, directory: Path, events: int, workers: int) -> Steppin
     count = steady(directory / "trace", events // EVENTS_A_BATCH, workers)
     trace = tracing.load(directory / "trace")
     begin = perf_counter()
-    html = step_page(trace)
+    html = step(trace).html
     seconds = perf_counter() - begin
     path = directory / "page.html"
     path.write_text(html, encoding="utf-8")

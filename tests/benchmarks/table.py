@@ -32,7 +32,7 @@ def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
 def ratio(comparison: Comparison, goal: float) -> tuple[str, str, str]:
     """The last three columns of a comparison."""
     low, high = comparison.spread
-    return f"{comparison.speed:.2f}", f"{low:.2f} to {high:.2f}", verdict(comparison.speed, goal)
+    return f"{comparison.speed:.2f}", f"{low:.2f}–{high:.2f}", verdict(comparison.speed, goal)
 
 
 def facts() -> str:

@@ -5,6 +5,8 @@ python -m tests.docs.events_page > docs/events.md
 
 from __future__ import annotations
 
+import re
+
 from minidl.events import CLOCKED, Kind, Queue
 from tracing.recording.source_lines import emit_sites
 
@@ -23,7 +25,8 @@ begin and its end with the wall time, and you know how much was computing and ho
 
 An event is emitted before any other thread can see its effect, so sorting by time never shows an effect before its
 cause. Each kind is emitted by exactly one line of minidl, in the function named in the last column; `data_queue`, the
-only queue without a pipe, has lines of its own.
+only queue without a pipe, has lines of its own. Words in italics are fields of the event; *batch* is its task, or
+the message without one.
 
 """
 
@@ -35,7 +38,8 @@ def markdown() -> str:
     rows = ["| kind | number | emitted by | when it | value | text | emitted in |", "|---|---|---|---|---|---|---|"]
     for kind in Kind:
         where = "; ".join(f"`{site.file}` {site.function}" for site in sites.get(kind.name, ()))
-        cells = (f"`{kind.name}`", str(kind.value), kind.who, kind.when, kind.value_is, kind.text_is, where)
+        when = re.sub(r"{(\w+)}", r"*\1*", kind.when)
+        cells = (f"`{kind.name}`", str(kind.value), kind.who, when, kind.value_is, kind.text_is, where)
         rows.append(f"| {' | '.join(cells)} |")
     return HEAD.format(queues=queues, clocked=CLOCKED) + "\n".join(rows) + "\n"
 

@@ -20,7 +20,7 @@ from minidl.events import Kind
 from minidl.world.simulated import simulate, sleep
 from tests.tracing.views import browser
 from tracing.views.batch_colours import ON_PAPER
-from tracing.views.step_through import step_page
+from tracing.views.step_through import step
 
 WINDOW = 1260, 620  # px
 SHOWN_PART = """(() => {
@@ -69,7 +69,7 @@ def frames(trace: tracing.Trace) -> tuple[list[Image.Image], list[int]]:
     """A picture of each chosen event, and for how many ms it is shown."""
     with tempfile.TemporaryDirectory() as folder, browser.Browser(browser.find() or "", Path(folder)) as chromium:
         file = Path(folder, "page.html")
-        file.write_text(step_page(trace), encoding="utf-8")
+        file.write_text(step(trace).html, encoding="utf-8")
         chromium.page.open(file.as_uri(), *WINDOW)
         part = dict(zip(("x", "y", "width", "height"), chromium.page.evaluate(SHOWN_PART), strict=True))
         shown, times = [], []

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from tests.docs.drawing import FAINT, SQUARE, TUBE, Point, arrow, box, floor, picture, rectangle, text
 
-HEIGHT = 756
-COLOURS = {"recording": "#e6ecf6", "trace": "#e4efe4", "analysis": "#f6e9e6", "views": "#efe8f5", "cli": "#eeeeee"}
+HEIGHT = 890
+COLOURS = {
+    "recording": "#e6ecf6", "trace": "#e4efe4", "analysis": "#f6e9e6", "views": "#efe8f5", "ranks": "#f5f0dc",
+    "cli": "#eeeeee",
+}  # fmt: skip
 FILES = "a directory; each process writes a pair of files of its own, which outlive it"
 
 # Room -> its boxes from left to right: what it does, and the file (or folder) of the room that does it.
@@ -35,7 +38,7 @@ BOXES = {
         ("where time went", "measure/"),
         ("what limits it", "report/"),
         ("with other options", "whatif/"),
-        ("is a rule broken?", "check/"),
+        ("is a rule broken?", "check.py"),
         ("why it hangs", "hang/"),
         ("two runs compared", "compare.py"),
     ],
@@ -46,6 +49,13 @@ BOXES = {
         ("event by event", "step_through/"),
         ("for other programs", "export/"),
         ("layout and keys", "terminal/"),
+    ],
+    "ranks": [
+        ("whose loader is which", "ranks.py"),
+        ("steps, side by side", "steps.py"),
+        ("does all get loaded?", "check.py"),
+        ("a table of ranks", "report.py"),
+        ("one picture of all", "timeline.py"),
     ],
     "cli": [
         ("a module per command", "commands/"),
@@ -62,8 +72,8 @@ CENTRE = [x + WIDE // 2 for x in LEFT]
 
 def draw() -> str:
     """The whole file, from the loaders at the top to the command line at the bottom."""
-    title = "tracing: a trace flows from recording through trace, analysis and views to the command line"
-    return picture(HEIGHT, title, *sources(), *recording(), *trace(), *analysis_and_views(), *cli())
+    title = "tracing: a trace flows from recording through trace, analysis, views and ranks to the command line"
+    return picture(HEIGHT, title, *sources(), *recording(), *trace(), *analysis_and_views(), *ranks(), *cli())
 
 
 def sources() -> list[str]:
@@ -114,10 +124,15 @@ def analysis_and_views() -> list[str]:
     return [*parts, arrow((470, 536), (530, 536)), text(500, 528, "verdict"), text(500, 554, "hang")]
 
 
-def cli() -> list[str]:
+def ranks() -> list[str]:
     parts = flow((245, 608), (245, 650), "numbers, verdicts, violations")
     parts += flow((755, 608), (755, 650), "pictures, pages, text, exports")
-    return [*parts, *room("cli", 20, 650, 960, "cli: python -m tracing COMMAND"), *row("cli", 678)]
+    return [*parts, *room("ranks", 20, 650, 960, "ranks: what do several show together?"), *row("ranks", 678)]
+
+
+def cli() -> list[str]:
+    parts = flow((500, 742), (500, 784), "of one process, or of all")
+    return [*parts, *room("cli", 20, 784, 960, "cli: python -m tracing COMMAND"), *row("cli", 812)]
 
 
 # ---- what rooms have in common

@@ -73,13 +73,6 @@ def every_way(request: pytest.FixtureRequest) -> Any:
         yield
 
 
-def kill(worker: Any) -> None:
-    """Returns once it is dead; in the main thread the SIGCHLD handler may raise before that. Its exit code is left
-    to be found by the loader."""
-    os.kill(worker.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
-
-
 def check_message(text: str, how: str, pid: int, worker_id: int, task_id: int | None, keys: str) -> None:
     """It names the pid, exit code or signal, worker id, task and its keys, and the likely cause."""
     begins, cause = WAYS[how]
@@ -182,19 +175,6 @@ def test_a_worker_killed_while_main_joins_it_keeps_its_exit_code() -> None:
     assert worker.exitcode == -signal.SIGKILL
     with killed():
         next(iterator)
-
-
-@pinned_or_not
-@each_kind
-def test_after_a_death_a_new_epoch_has_new_workers(kind: str, pin_memory: Any) -> None:
-    loader = loader_of(KINDS[kind](40), persistent_workers=True, pin_memory=pin_memory)
-    iterator = iter(loader)
-    pids = {worker.pid for worker in workers()}
-    with killed():
-        kill(workers()[0])
-        next(iterator)
-    assert [taken(iter(loader)) for _ in range(2)] == [(batches(40), "")] * 2
-    assert pids.isdisjoint(worker.pid for worker in workers())
 
 
 def test_a_death_then_its_lost_tasks_then_the_error_are_emitted() -> None:

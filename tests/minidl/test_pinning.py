@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import signal
 import threading
@@ -48,23 +47,9 @@ class PinningText(Pinning, str):
     pass
 
 
-class MappingText(str, collections.abc.Mapping):  # type: ignore[type-arg]
-    pass
-
-
-class Numbered(tuple[Any, ...], collections.abc.Mapping):  # type: ignore[type-arg]
-    """A mapping from 0, 1, ... to its items."""
-
-    def __new__(cls, of: Any) -> Numbered:
-        return super().__new__(cls, of.values())
-
-    def items(self) -> Any:
-        return enumerate(self)
-
-
 @pytest.mark.parametrize(
     "batch",
-    [torch.ones(2).as_subclass(PinningTensor), PinningText("text"), MappingText("text"), Numbered({0: Pinning()})],
+    [torch.ones(2).as_subclass(PinningTensor), PinningText("text")],
     ids=lambda batch: type(batch).__name__,
 )
 def test_what_is_of_two_kinds_is_pinned_as_by_torch(batch: Any) -> None:

@@ -31,16 +31,16 @@ ROWS = 10_000  # a batch: 40 KB
 
 
 class Full(minidl.Dataset):
-    """The sample of key k is so many numbers k."""
+    """The sample of key k is so many numbers k; if it `varies`, they grow and shrink from one to the next."""
 
-    def __init__(self, length: int, rows: int = ROWS) -> None:
-        self.length, self.rows = length, rows
+    def __init__(self, length: int, rows: int = ROWS, varies: bool = False) -> None:
+        self.length, self.rows, self.varies = length, rows, varies
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, key: int) -> torch.Tensor:
-        return torch.full((self.rows,), float(key))
+        return torch.full((self.rows * (1 + key * 7 % 40 if self.varies else 1),), float(key))
 
 
 def loader_of(length: int = 12, dataset: Any = None, **options: Any) -> minidl.DataLoader:
@@ -119,28 +119,6 @@ def test_what_is_held_outlives_a_loader_that_is_left(
     nothing_left(before)
 
 
-@pytest.mark.slow
-def test_many_iterators_leave_nothing() -> None:
-    before = resources()
-    for number in range(50):
-        iterator = iter(loader_of(6, num_workers=1))
-        held = [next(iterator) for _ in range(number % 7)]
-        assert values(held) == list(range(number % 7))
-        del iterator
-    del held
-    nothing_left(before)
-
-
-class Sizes(minidl.Dataset):
-    """Batches that grow and shrink from one to the next."""
-
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, key: int) -> torch.Tensor:
-        return torch.full((10_000 * (1 + key * 7 % 40),), float(key))
-
-
 def memory_of(processes: list[Any]) -> tuple[int, int]:
     """Mapped pieces, and bytes in use."""
     return sum(mappings(str(each.pid)) for each in processes), sum(each.memory_info().rss for each in processes)
@@ -148,7 +126,7 @@ def memory_of(processes: list[Any]) -> tuple[int, int]:
 
 @pytest.mark.slow
 def test_a_hundred_epochs_take_no_more_memory_than_the_first() -> None:
-    loader = minidl.DataLoader(Sizes(), 1, num_workers=2, persistent_workers=True, transport="slots")
+    loader = minidl.DataLoader(Full(40, varies=True), 1, num_workers=2, persistent_workers=True, transport="slots")
     processes, seen = [], []
     for epoch in range(100):
         for key, batch in enumerate(loader):

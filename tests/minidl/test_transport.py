@@ -23,7 +23,7 @@ from minidl.transport import DIRECT, NO_SLOT, Packer, Unpacker, filling, memory,
 from minidl.transport.pickling import Pickled
 from minidl.world.real import RealWorld, _before_fork
 from tests.minidl.dying import in_a_fork
-from tests.minidl.samples import BATCHES, described, shared_storage
+from tests.minidl.samples import BATCHES, described
 
 WORLD = RealWorld()
 LARGE = 1 << 15  # floats: too many bytes to follow a pickle
@@ -88,22 +88,6 @@ def test_a_batch_arrives_in_memory_that_the_worker_has_too(line):
     room.memory.bytes[:4] = 0
     assert got["x"][0] == 0, "main has a copy"
     assert not got["x"].is_shared()
-
-
-def test_a_slot_is_used_again_once_its_batch_is_gone(line):
-    for value in range(5):
-        batch = line.send(large(value))
-        assert batch[0] == value
-        del batch
-    assert line.made == 1
-
-
-def test_a_slot_is_not_used_while_a_batch_is_kept(line):
-    kept = [line.send(large(value)) for value in range(8)]
-    assert [batch[0].item() for batch in kept] == list(range(8))
-    assert line.made == 8 and line.unpacker.grant(1, 99) == (NO_SLOT, False)
-    del kept[1]
-    assert line.unpacker.grant(1, 100)[0] != NO_SLOT
 
 
 @pytest.mark.parametrize(
@@ -274,35 +258,6 @@ def test_a_slot_that_is_given_back_is_not_granted_to_two_tasks(line):
     assert granted == [0, 1, 2]
 
 
-def test_tasks_that_were_never_answered_give_back_their_slots(line):
-    kept = line.send(large(1.0))
-    granted = [line.unpacker.grant(1, 10 + number)[0] for number in range(3)]
-    assert granted[-1] == NO_SLOT
-    line.unpacker.reclaim()
-    assert sorted(line.unpacker.grant(2, number)[0] for number in range(3)) == sorted(granted)
-    assert kept[0] == 1
-
-
-def test_what_is_lent_at_a_fork_is_never_granted_again(line):
-    """Trap: the child has the same pages, and may look at them whenever it likes."""
-    lent = line.send(large(1.0))
-    reading, writing = os.pipe()
-    ready, announcing = os.pipe()
-    if not (pid := os.fork()):
-        os.read(ready, 1)
-        os.write(writing, b"y" if bool((lent == 1).all()) else b"n")
-        os._exit(0)
-    del lent
-    for _ in range(4):
-        line.send(large(2.0))
-    os.write(announcing, b"x")
-    assert os.read(reading, 1) == b"y"
-    assert os.waitpid(pid, 0)[1] == 0
-    for fd in (reading, writing, ready, announcing):
-        os.close(fd)
-    assert line.made == 2
-
-
 def test_what_is_lent_at_a_fork_is_retired_once(line):
     """A batch in memory of its own lies in no slot."""
     told: list[tuple[Any, ...]] = []
@@ -433,13 +388,6 @@ def test_every_kind_of_data_arrives_as_by_torchs_transport(line, name, beside):
     batch = BATCHES[name]()
     got, _ = line.send((batch, torch.ones(beside)))
     assert described(got) == described(torchs(batch))
-
-
-def test_tensors_upon_one_storage_stay_so(line):
-    got = line.send({**shared_storage(), "other": large(0.0)})
-    got["base"][6] = 99
-    assert got["row"][0] == 99 and got["turned"][0, 1] == 99
-    assert got["base"].untyped_storage()._cdata == got["row"].untyped_storage()._cdata
 
 
 def test_whatever_lies_in_one_storage_stays_so(line):

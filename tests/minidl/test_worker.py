@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +12,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
-import torch.utils.data
 
 import tracing
 from minidl.events import Kind
-from minidl.worker import End, generate_state
+from minidl.worker import End
 from tests.minidl import dying
 from tests.minidl.dying import Keys
 from tests.minidl.programs import BadStream
@@ -51,13 +48,6 @@ def print_nothing(worker_id: int) -> None:
     assert worker_id == 0
 
 
-@pytest.mark.parametrize("base_seed", [0, 1, 12345, (1 << 63) - 1])
-def test_numpy_seeds_are_torchs(base_seed: int) -> None:
-    theirs = torch.utils.data._utils.worker._generate_state
-    for worker_id in (0, 1, 7):
-        assert generate_state(base_seed, worker_id) == theirs(base_seed, worker_id)
-
-
 def test_what_keeps_a_worker_from_its_epochs_is_told_once(tmp_path: Path) -> None:
     """Not for each task that it answers so: no task has caused it."""
 
@@ -69,40 +59,6 @@ def test_what_keeps_a_worker_from_its_epochs_is_told_once(tmp_path: Path) -> Non
 
     emitted = traced(tmp_path, run)
     assert emitted["task"][emitted["kind"] == Kind.FETCH_FAILED].tolist() == [-1]
-
-
-HANGS_UP = """
-import socket, sys
-from multiprocessing import resource_sharer
-from minidl.world.real import RealWorld
-if sys.argv[1] == "as a worker":
-    RealWorld().report_crashes()
-address, _ = resource_sharer.DupFd(0)._id  # starts the thread that hands over descriptors
-client = socket.socket(socket.AF_UNIX)
-client.connect(address)
-client.close()
-resource_sharer.stop(timeout=10)  # waits for the thread
-"""
-
-
-OTHER = "from minidl.world.real import RealWorld; RealWorld().report_crashes(); 1 / 0"
-
-
-@pytest.mark.parametrize(
-    ("program", "runs", "code", "prints"),
-    [
-        (HANGS_UP, "as anything else", 0, "Traceback"),
-        (HANGS_UP, "as a worker", 0, ""),
-        (OTHER, "as a worker", 1, "ZeroDivisionError"),
-    ],
-)
-def test_nothing_is_printed_when_main_hangs_up_while_it_takes_a_tensor(
-    program: str, runs: str, code: int, prints: str
-) -> None:
-    """What Ctrl-C in main does to a worker that is handing over a file descriptor. Other errors are still printed."""
-    done = subprocess.run([sys.executable, "-c", program, runs], capture_output=True, text=True, timeout=25)
-    assert done.returncode == code and prints in done.stderr
-    assert prints or "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("fileno", [RuntimeError("none"), NotImplementedError(), None, "two", -1], ids=repr)

@@ -40,7 +40,7 @@ PRINTED = {
     "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),
     "stops": ("KeyboardInterrupt", "is in collate_fn with batch 4, keys [16, 17, 18, 19]", "10 batches"),
     "same_numbers": ("8 samples, 4 different", "", "8 samples, 8 different"),
-    "duplicated": ("24 samples, 12 different", "", "12 samples, 12 different"),
+    "duplicated": ("24 samples, 12 different", "each has all of it", "12 samples, 12 different"),
 }
 
 
@@ -109,7 +109,7 @@ def test_every_fourth_batch_is_slow(run: Run) -> None:
 QUICKER = {  # Script -> what the tool reports of it; cured, it takes half of the time, or less.
     "turns": "The workers wait for each other",
     "without_workers": "Moving batches is the limit",
-    "pythons_lock": "Another thread of main keeps Python's lock",
+    "pythons_lock": "another thread of main keeps Python's lock",
 }
 
 

@@ -78,6 +78,8 @@ def emitted(trace: tracing.Trace, kinds: list[Kind], tasks: bool = True) -> list
 
 def text_of(trace: tracing.Trace, position: int) -> Any:
     text = trace.text(position)
+    if trace.events["kind"][position] == Kind.COLLATE_END:
+        return None  # what a batch is made of is noted of torch's only
     if isinstance(text, dict):
         del text["package"]  # what differs between the two, and
         text.pop("loader", None)  # only torch's is subclassed

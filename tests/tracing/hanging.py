@@ -136,18 +136,6 @@ def timed_out() -> None:
     block(iterator)
 
 
-def interrupted() -> None:
-    """Ctrl-C while main waits for batch 4, the only one that it waits for so long."""
-    iterator = iter(loader(Blocks()))
-    for _ in range(4):
-        next(iterator)
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-    try:
-        next(iterator)
-    except KeyboardInterrupt:
-        iterator._shutdown_workers()
-
-
 PROGRAMS: dict[str, Callable[[], None]] = {
     "blocks": lambda: run(loader(Blocks())),
     "without order": lambda: run(loader(Blocks(), in_order=False)),
@@ -162,7 +150,6 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "resume": lambda: run(loader(BlocksAgain(), persistent_workers=True), epochs=2),
     "collate": lambda: run(loader(range(40), collate_fn=block)),
     "timed out": timed_out,
-    "interrupted": interrupted,
     "trains": lambda: run(loader(range(40)), stop_after=3),
 }
 

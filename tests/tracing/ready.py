@@ -6,10 +6,10 @@ import multiprocessing.queues  # noqa: F401
 import numpy.ma  # noqa: F401
 
 import tracing.__main__
-import tracing.analysis.report.run_report
 import tracing.analysis.whatif.simulated_replay
 import tracing.cli.commands.run
 import tracing.cli.run_script
+import tracing.ranks.report
 import tracing.recording.torch_loader.wrapper  # noqa: F401
 from tracing.recording.source_lines import sources_as_json
 

@@ -14,7 +14,6 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 
 import minidl
 import tracing
-from tracing.analysis.report.causes import Verdict
+from tracing.analysis.measure.waited import Verdict
 
 
 class Samples(minidl.Dataset):
@@ -144,24 +143,6 @@ def is_killed_at_once(worker_id: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Held(minidl.Dataset):
-    """Each worker waits in its `worker_init_fn`, and at every sample, for main."""
-
-    def __init__(self, init: Semaphore, in_fetch: Semaphore, fetch: Semaphore) -> None:
-        self.init, self.in_fetch, self.fetch = init, in_fetch, fetch
-
-    def __len__(self) -> int:
-        return 4
-
-    def wait_in_init(self, worker_id: int) -> None:
-        self.init.acquire()
-
-    def __getitem__(self, index: int) -> int:
-        self.in_fetch.release()
-        self.fetch.acquire()
-        return index
-
-
 def main_is_killed(path: Path) -> tracing.Trace:
     """The trace of a process that is killed after six batches, in mid-epoch."""
     main = multiprocessing.get_context("fork").Process(target=_kills_itself, args=(path,))
@@ -234,7 +215,7 @@ CAUSES = {
         {"step": 0.03, "collate_fn": list},
     ),
     "samples that compute": Cause(
-        Verdict.CORES, "ake the samples cheaper", ("used a core for",), Samples(320, computes),
+        Verdict.WORKERS, "ake the samples cheaper", ("used a core for",), Samples(320, computes),
         {"batch_size": 4, "num_workers": 4, "collate_fn": list, "in_order": False}, cores=1,
     ),
     "samples that wait": Cause(
@@ -245,7 +226,7 @@ CAUSES = {
         Verdict.HOLD_UP, "in_order=False", ("reorder buffer", "7 on worker 1 ("), Samples(40, one_in_ten_is_slow)
     ),
     "batches of 200 leaves": Cause(
-        Verdict.MOVING, "Fewer tensors in a batch", ("already made",), Samples(40, many_leaves),
+        Verdict.MOVING, "Larger batches", ("already made",), Samples(40, many_leaves),
         {"transport": "torch"},
     ),
     "a slow pin": Cause(
@@ -253,7 +234,7 @@ CAUSES = {
         {"pin_memory": "host", "collate_fn": SlowToPin},
     ),
     "imports in worker_init_fn": Cause(
-        Verdict.STARTUP, "worker_init_fn takes longest", ("worker_init_fn 4", "first batch"), Samples(8, quick),
+        Verdict.STARTUP, "worker_init_fn takes longest", ("worker_init_fn 4", "its first batch"), Samples(8, quick),
         {"worker_init_fn": imports_first, "epochs": 3},
     ),
     "imports at the first sample": Cause(
@@ -273,7 +254,7 @@ CAUSES = {
         {"sampler": SlowSampler()},
     ),
     "a worker slow to exit": Cause(
-        Verdict.SHUTDOWN, "what worker 1 does at exit", ("waiting for worker 1 to exit", "had left its loop"),
+        Verdict.SHUTDOWN, "what worker 1 does at exit", ("waiting for worker 1 to exit",),
         Samples(20, quick), {"worker_init_fn": worker_1_exits_slowly},
     ),
     "no workers": Cause(
@@ -281,7 +262,7 @@ CAUSES = {
         {"num_workers": 0},
     ),
     "a healthy one": Cause(
-        Verdict.HEALTHY, "Nothing to change", (), Samples(40, waits_long),
+        Verdict.TRAINING, "The loader keeps up", (), Samples(40, waits_long),
         {"step": 0.04, "prefetch_factor": 4, "collate_fn": list},
     ),
 }  # fmt: skip

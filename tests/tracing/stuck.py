@@ -20,20 +20,16 @@ loader_of, where = sys.argv[1:]
 never = threading.Event()
 
 
-def blocks(place: str) -> bool:
-    return place == where
-
-
 class Numbers:
     def __len__(self) -> int:
         return 40 if where in ("evaluation", "evaluates", "prepares") else 100_000
 
     def __getitem__(self, index: int) -> int:
-        if index >= 20 and blocks("dataset"):
+        if index >= 20 and where == "dataset":
             never.wait()  # stuck: dataset
         if index >= 20 and where in ("c", "unsent"):
-            while not any(os.fstat(each._samples).st_size for each in watch._watches):
-                time.sleep(0.01)  # of a process without a single sample nothing tells since when it has been silent
+            while not any(each._samples.path.stat().st_size for each in watch._watches):
+                time.sleep(0.01)  # without a single sample nothing shows since when it has been silent
             ctypes.PyDLL(None).pause()  # unlike CDLL, it keeps Python's lock
         return index
 
@@ -49,7 +45,7 @@ class SlowToPickle(list):  # type: ignore[type-arg]
 class Sampler:
     def __iter__(self) -> Any:
         for index in range(len(Numbers())):
-            if index >= 20 and blocks("sampler"):
+            if index >= 20 and where == "sampler":
                 never.wait()  # stuck: sampler
             yield index
 
@@ -58,19 +54,19 @@ class Sampler:
 
 
 def collate(samples: list[int]) -> list[int]:
-    if samples[0] >= 20 and blocks("collate"):
+    if samples[0] >= 20 and where == "collate":
         never.wait()  # stuck: collate
-    return SlowToPickle(samples) if blocks("unsent") and 12 <= samples[0] < 20 else samples
+    return SlowToPickle(samples) if where == "unsent" and 12 <= samples[0] < 20 else samples
 
 
 def init(worker_id: int) -> None:
-    if blocks("init"):
+    if where == "init":
         never.wait()  # stuck: init
 
 
 def main() -> None:
     DataLoader: Any = torch.utils.data.DataLoader if loader_of == "torch" else minidl.DataLoader
-    if blocks("before") or blocks(f"before, rank {os.environ.get('RANK')}"):
+    if where in ("before", f"before, rank {os.environ.get('RANK')}"):
         never.wait()  # stuck: before
     if where == "prepares":
         time.sleep(1)
@@ -79,13 +75,13 @@ def main() -> None:
     }  # fmt: skip
     for number, _batch in enumerate(DataLoader(Numbers(), 4, worker_init_fn=init, **options)):
         time.sleep(0.01)
-        if number == 6 and blocks("training"):
+        if number == 6 and where == "training":
             never.wait()  # stuck: training
-        if number == 6 and blocks("caught"):
+        if number == 6 and where == "caught":
             never.wait()  # stuck: caught
         if number == 6 and where == "break":
             break
-    if blocks("evaluation"):
+    if where == "evaluation":
         never.wait()  # stuck: evaluation
     if where == "evaluates":
         time.sleep(1)

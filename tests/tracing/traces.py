@@ -12,7 +12,6 @@ import tracing
 from minidl.events import Kind, Queue
 from tracing.recording import file_format as fmt
 from tracing.trace.event_index import HOPS
-from tracing.trace.trace import EVENT_DTYPE
 
 
 def write_file(directory: Path, pid: int, records: np.ndarray, capacity: int = 0, used: int | None = None) -> Path:
@@ -32,11 +31,8 @@ def begin(directory: Path) -> Path:
 
 
 def records_of(events: np.ndarray, actors: np.ndarray | int = 0) -> np.ndarray:
-    """Events (EVENT_DTYPE) as records, by these actors of one process."""
-    records = np.zeros(len(events), fmt.RECORD_DTYPE)
-    for name in EVENT_DTYPE.names or ():
-        if name != "actor":
-            records[name] = events[name]
+    """Events as records, by these actors of one process."""
+    records = events.copy()
     records["actor"] = actors
     return records
 

@@ -143,7 +143,7 @@ def test_every_view_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     record(attached, SETTINGS[2], tmp_path / "trace")
     for command in (
         "timeline trace -o timeline.svg",
-        "sequence trace -o sequence.svg",
+        "sequence trace -o sequence.mmd",
         "step trace -o step.html",
         "export trace --format perfetto -o perfetto.json",
         "whatif trace",

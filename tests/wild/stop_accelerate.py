@@ -1,7 +1,7 @@
-"""`prepare` with `use_stateful_dataloader` builds torchdata's StatefulDataLoader from a loader of torch's; any other
-loader it leaves alone. It takes one batch ahead and saves the state from before the training step, so that the random
-numbers of main come in another order. A loader that is registered is saved as it is when the checkpoint is; accelerate
-then neither moves its batches to a device nor shares them among ranks: use a DistributedSampler."""
+"""`prepare` with `use_stateful_dataloader` turns a loader of torch's into torchdata's StatefulDataLoader, and leaves
+any other loader alone. It fetches one batch ahead and saves the state from before the training step, so main's random
+numbers come in another order. A registered loader is saved as it is at the checkpoint; accelerate then neither moves
+its batches to a device nor shares them among ranks: use a DistributedSampler."""
 
 import warnings
 
@@ -16,7 +16,7 @@ import minidl
 FRAMEWORK = "accelerate"
 CASES = (
     ("prepared, same seeds", 15, "torch's, `use_stateful_dataloader`, the same seeds", "other samples"),
-    ("alone", 5, "minidl's DataLoader, `use_stateful_dataloader`: not saved", "other samples"),
+    ("alone", 5, "minidl's, `use_stateful_dataloader`: not saved", "other samples"),
     ("registered", 15, "minidl's; `accelerator.register_for_checkpointing(loader)`", "the same run"),
     ("registered", 10, "the same, after the last batch of an epoch", "the same run"),
     ("replaced", 15, "torchdata's loader replaced by minidl's, `use_stateful_dataloader`", "other samples: those"),
@@ -30,7 +30,7 @@ if __name__ == "__main__":
         torchdata.stateful_dataloader.StatefulDataLoader = minidl.StatefulDataLoader
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True))
     ours = run.case in ("alone", "registered")
-    loader = (minidl if ours else torch.utils.data).DataLoader(Noisy(), **run.options())
+    loader = (minidl.StatefulDataLoader if ours else torch.utils.data.DataLoader)(Noisy(), **run.options())
     if run.case == "registered":
         accelerator.register_for_checkpointing(loader)
     net, batches = Net(run), 0

@@ -1,6 +1,6 @@
-"""Lightning saves the `state_dict()` of the training loaders in its checkpoint, and gives it back if the epoch was not
-over. Of several ranks only the first one's is saved, and each gets it: give the loader a DistributedSampler. From a
-loader without a length Lightning takes one batch ahead, and the state is one batch too far."""
+"""Lightning saves the `state_dict()` of the training loaders in its checkpoint, and loads it if the epoch was not over.
+Only the first rank's is saved, and every rank gets it: give the loader a DistributedSampler. From a loader without a
+length Lightning fetches one batch ahead, so the state is one batch too far."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ FRAMEWORK, RANKS = "lightning", 2
 CASES = (
     ("torch", 5, "torch's DataLoader", "other samples"),
     ("torchdata", 15, "torchdata's StatefulDataLoader", "the same samples, other random numbers"),
-    ("minidl", 15, "minidl's DataLoader; nothing else", "the same run"),
+    ("minidl", 15, "minidl's StatefulDataLoader", "the same run"),
     ("minidl, stream", 15, "minidl's, a stream without `__len__`", "1 batch is missing"),
     ("minidl, long stream", 15, "minidl's, a stream with `__len__`", "the same run"),
     ("torchdata, ranks", 15, "torchdata's, two ranks, torch's DistributedSampler", "other samples"),
@@ -32,13 +32,13 @@ CASES = (
 
 
 class Loader(minidl.StatefulDataLoader, torch.utils.data.DataLoader):
-    """Lightning calls `iter()` of a loader that isn't torch's, to see whether it can be iterated: a state that was
-    loaded before would be used up."""
+    """It is torch's, too: Lightning calls `iter()` of any other loader, to see whether it can be iterated, and that
+    would use up a state loaded before."""
 
 
 class Place(lightning.Callback):
-    """Lightning counts the batches and doesn't ask for one more: the loader can't know that the epoch is over. And it
-    gives back a state only in the middle of an epoch."""
+    """Lightning counts the batches and doesn't ask for one more, so the loader can't know that the epoch is over. And
+    it loads a state only in mid-epoch."""
 
     def __init__(self, loader):
         self.loader = loader

@@ -1,5 +1,5 @@
-"""The Trainer saves no state of a loader. It draws the keys of the epoch again and skips those that were used, with a
-loader of torch's that it builds from yours; with `ignore_data_skip` it leaves that to you."""
+"""The Trainer saves no state of a loader. It draws the epoch's keys again and skips those that were used, in a loader
+of torch's that it builds from yours; with `ignore_data_skip` it leaves that to you."""
 
 import warnings
 
@@ -18,8 +18,8 @@ CASES = (
 
 
 class Place(TrainerCallback):
-    """Saves the loader's place beside the Trainer's checkpoint. The Trainer counts the batches and doesn't ask for one
-    more: the loader can't know that the epoch is over."""
+    """Saves the loader's state beside the Trainer's checkpoint. The Trainer counts the batches and doesn't ask for one
+    more, so the loader can't know that the epoch is over."""
 
     def on_save(self, arguments, state, control, train_dataloader, **_):
         place = train_dataloader.state_dict()

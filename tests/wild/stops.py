@@ -1,5 +1,5 @@
-"""Stops a small training of each framework in the middle, goes on in another process, and says what differs from a run
-that was not stopped: the last section of docs/frameworks.md. `make wild`, or this part alone:
+"""Stops a small training of each framework in mid-epoch, resumes it in another process, and says what differs from a
+run that was not stopped: the last section of docs/frameworks.md. `make wild`, or this part alone:
 
 .venv-wild/bin/python -m tests.wild.stops docs/frameworks.md [WORDS ...]
 
@@ -27,12 +27,12 @@ from tests.benchmarks.table import facts
 from tests.wild.stopping import BATCHES
 from tests.wild.table import LIMIT, ROOT, constants, docstring, named
 
-HEADER = "## Stopping and going on"
+HEADER = "## Resuming in mid-epoch"
 SECTION = f"""{HEADER}
 
-A small training is killed by SIGKILL two batches after a checkpoint, and another process goes on from it, with other
-seeds if nothing else is said; three epochs of ten batches, shuffled, with a random transform. What is logged of each
-batch (its keys, its random numbers, and the loss, of a model with dropout) is compared with a run that was not stopped.
+A small training (three epochs of ten batches, shuffled, with a random transform and dropout) is killed two batches
+after a checkpoint, and another process resumes from it, with different seeds unless stated otherwise. The keys, random
+numbers and loss of each batch are compared with a run that was not stopped.
 
 {{table}}
 
@@ -128,13 +128,14 @@ def shown(path: Path) -> str:
 def main(page: Path, words: list[str]) -> None:
     before, _, section = page.read_text(encoding="utf-8").partition(HEADER)
     known = {tuple(line.split(" | ")[:3]): line for line in section.splitlines() if line.startswith("| ")}
-    columns = ("framework", "loader, and what it took", "checkpoint after batch", "no workers", "two workers")
+    columns = ("framework", "loader, and what it took", "checkpoint after batch", "without and with two workers")
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for case in cases():
         begin = f"| {named(case.framework)}", case.what, str(case.stop)
         line = known.get(begin)
         if line is None or not words or any(word in case.id for word in words):
-            line = " | ".join([*begin, cell(case, 0), cell(case, 2)]) + " |"
+            alone, with_two = cell(case, 0), cell(case, 2)
+            line = " | ".join([*begin, alone if alone == with_two else f"{alone}; two workers: {with_two}"]) + " |"
         lines.append(line)
     paths = sorted({case.path: case.framework for case in cases()}.items())
     notes = [

@@ -33,16 +33,16 @@ MISSING = ("timm",)  # installed, and imported to see why there is no program
 
 PAGE = """# Frameworks
 
-What the tracer records of frameworks that load by torch's DataLoader or by iterators like torch's, and whether its
-report tells the truth. Each program in `tests/wild/` trains a small model on data that it makes, and is built with one
-known truth. The overhead is that of the training alone, without the tracer and with it in turn; medians of {turns}.
+What the tracer records of frameworks that load with torch's DataLoader or with iterators like it, and whether its
+report is right, verdict and advice. Each program in `tests/wild/` trains a small model on data that it makes, with a
+bottleneck that is known. Overhead compares the training alone with and without the tracer, in turn; medians of {turns}.
 
 {table}
 
 {notes}
 
-Made by `make wild` on {facts}, with a load average of {load:.0f} as it began. (Above 1 the machine was busy with other
-work: overheads then mean little, and verdicts on who computes may be about that.)
+Made by `make wild` on {facts}, with a load average of {load:.0f} at the start. (Above 1 the machine was busy with other
+work, so overheads mean little.)
 """
 
 
@@ -53,7 +53,7 @@ class Program:
     path: Path
     truth: str
     framework: str
-    verdicts: set[str]  # names of tracing.analysis.report.verdicts.Verdict
+    verdicts: set[str]  # names of tracing.analysis.measure.waited.Verdict
     advice: str  # a pattern, in one of the report's `next`; "" for any
     ranks_too: bool
 
@@ -118,8 +118,8 @@ def judged(directory: Path, program: Program) -> Found:
     first = report.loaders[0]  # the one that costs the program most
     advised = [advice for advice in first.next if re.search(program.advice, advice)]
     right = first.verdict.name.lower() in program.verdicts and bool(advised or not program.advice)
-    verdict = first.verdict_line + (f" {advised[0]}" if advised and program.advice else "")
-    return Found(counted(trace) + broken, verdict if right else " ".join([verdict, *first.next]), right, trace.unseen)
+    verdict = first.verdict_line if right else " ".join([first.verdict_line, *first.next])
+    return Found(counted(trace) + broken, verdict, right, trace.unseen)
 
 
 def counted(trace: tracing.Trace) -> str:

@@ -1,5 +1,5 @@
 """Six short epochs, and in each its two workers open the data anew, which takes 250 ms: start-up is the limit, and less
-if main opened it once. (fastai's loader is no DataLoader of torch's.)"""
+if main opened it once. (fastai's loader is not torch's DataLoader.)"""
 
 import fastai.callback.progress  # noqa: F401  gives a learner its no_bar()
 import torch

@@ -1,4 +1,4 @@
-"""Main makes the batches itself, and does not train meanwhile: workers would help. Half way it is resumed from a
+"""Main makes the batches itself, and does not train meanwhile: workers would help. Halfway it is resumed from a
 checkpoint of the loader."""
 
 import functools

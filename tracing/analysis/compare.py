@@ -16,53 +16,37 @@ Legend
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
-from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.measures import MainTime, Measures, measure
+from tracing.analysis.measure.measures import PLACES, Measures, epoch_ids, measure
+from tracing.analysis.measure.waited import judge
 from tracing.analysis.plain_text import WIDTH, wrap
-from tracing.analysis.report.verdicts import judge
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
-FORMAT = 1  # of the JSON
 MATTERS = 0.03  # share of the time per batch: a smaller change is not reported
 FEWEST = 4  # rounds needed to estimate how much rounds differ
 NOTCH = 1.57  # times the interquartile range, over the root of the count
-PLACES = {  # of main -> in words
-    MainTime.STARTUP: "start-up",
-    MainTime.TRAINING: "training",
-    MainTime.WAITING: "waiting",
-    MainTime.DRAWING: "drawing keys",
-    MainTime.TAKING: "unpickling",
-    MainTime.LOADING: "loading itself",
-    MainTime.HANDLING: "bookkeeping",
-    MainTime.SHUTDOWN: "shutdown",
-    MainTime.ELSEWHERE: "elsewhere",
-}
 
 
 @dataclass
 class Side:
-    """One loader in one run. Times in ns."""
+    """One loader in one run, that yielded at least one batch. Times in ns."""
 
-    loader: int
     config: dict[str, Any]
     verdict: str
     batches: int  # yielded
-    total: int  # main's time, all epochs from beginning to end
-    per_batch: float  # total / batches
-    period: float  # mean time from one batch to the next within an epoch
-    period_error: float  # standard error of it
-    places: dict[str, float]  # what main did -> ns a batch
+    per_batch: float  # main's time, all epochs from beginning to end, over these
+    error: float  # standard error of the mean time from one batch to the next
+    places: dict[str, float]  # what main did -> a batch
     stages: dict[str, tuple[float, float]]  # stage -> median, and half of its notch
+    keys: dict[tuple[int, int], Any]  # (ordinal of the epoch, batch) -> its keys, in the order in which they were drawn
 
 
 @dataclass
@@ -77,15 +61,10 @@ class Change:
     def __str__(self) -> str:
         return f"{self.name} {duration(self.before)} → {duration(self.after)}"
 
-
-@dataclass
-class KeyDifference:
-    """The first batch that is made of different keys."""
-
-    epoch: int
-    batch: int
-    before: Any
-    after: Any
+    @property
+    def size(self) -> float:
+        """How much it explains: nothing if it is not real."""
+        return abs(self.before - self.after) if self.real else 0.0
 
 
 @dataclass
@@ -97,31 +76,25 @@ class LoaderComparison:
     faster: float  # batches a second in the second run, over those in the first
     real: bool  # that is more than chance
     configs: dict[str, tuple[Any, Any]]  # name -> what was configured differently
-    places: list[Change]  # of main's time, ns a batch
+    places: list[Change]  # of main's time, a batch
     stages: list[Change]  # medians of those that both runs have
-    keys: KeyDifference | None  # None: the same keys in the same order, as far as both runs go
-    batches_compared: int  # whose keys both runs have
+    differ: tuple[int, int] | None  # epoch and batch that are the first of different keys; None: none of `compared`
+    compared: int  # batches whose keys both runs have
 
     def sentence(self) -> str:
-        """The answer, in one sentence."""
+        """The answer, in one sentence: with what was configured differently, where main's time changed most, and which
+        work did. (How long a batch waits in a queue follows from these.)"""
         was, is_ = duration(self.before.per_batch), duration(self.after.per_batch)
-        if self.real:
-            times = self.faster if self.faster >= 1 else 1 / self.faster
-            speed = f"B is {times:.2f}× as {'fast' if self.faster >= 1 else 'slow'}: {was} → {is_} a batch"
-            speed += f" ({'; '.join(self.reasons())})" if self.reasons() else ""
-        else:
-            speed = f"No real difference: {was} and {is_} a batch"
-        if not self.batches_compared:
-            return f"{speed}."
-        return f"{speed}; {'the two drew different keys' if self.keys else 'the same keys in the same order'}."
-
-    def reasons(self) -> list[str]:
-        """What was configured differently; where main's time changed most; and which work did. (How long a batch waits
-        in a queue follows from these.)"""
-        found = [f"{name} {was} → {is_}" for name, (was, is_) in self.configs.items() if len(f"{was}{is_}") < 40]
+        times = self.faster if self.faster >= 1 else 1 / self.faster
+        found = f"B is {times:.2f}× as {'fast' if self.faster >= 1 else 'slow'}: {was} → {is_} a batch"
         work = [change for change in self.stages if not change.name.startswith("in ")]
-        found += [str(max(group, key=_size)) for group in (self.places, work) if any(map(_size, group))]
-        return found
+        reasons = [f"{name} {was} → {is_}" for name, (was, is_) in self.configs.items() if len(f"{was}{is_}") < 40]
+        most = (max(each, key=lambda change: change.size, default=None) for each in (self.places, work))
+        reasons += [str(change) for change in most if change is not None and change.real]
+        found += f" ({'; '.join(reasons)})" if reasons else ""
+        found = found if self.real else f"No real difference: {was} and {is_} a batch"
+        keys = "the two drew different keys" if self.differ else "the same keys in the same order"
+        return f"{found}; {keys}." if self.compared else f"{found}."
 
 
 @dataclass
@@ -131,101 +104,83 @@ class Comparison:
     before: str  # path of the trace
     after: str
     loaders: list[LoaderComparison]
-    alone: list[str] = field(default_factory=list)  # a line for each loader without a counterpart
+    alone: list[str]  # a line for each loader without a counterpart
 
     def __str__(self) -> str:
         lines = [f"A  {self.before}", f"B  {self.after}"]
-        for number, each in enumerate(self.loaders):
-            lines += ["", *([f"Loader {number + 1} of {len(self.loaders)}"] if len(self.loaders) > 1 else [])]
-            lines += _text(each)
+        for number, each in enumerate(self.loaders, 1):
+            lines += ["", *[f"Loader {number} of {len(self.loaders)}"] * (len(self.loaders) > 1), *_text(each)]
         return "\n".join(line.rstrip() for line in [*lines, *self.alone])
-
-    def to_json(self) -> str:
-        """All of it; times in ns."""
-        document = {"format": FORMAT} | asdict(self)
-        for each, source in zip(document["loaders"], self.loaders, strict=True):
-            each["sentence"] = source.sentence()
-        return json.dumps(document, indent=1, default=str)
 
 
 def compare(before: Trace, after: Trace) -> Comparison:
     """Compare two traces, finished or not. A loader that yielded nothing counts as missing."""
-    found: list[LoaderComparison] = []
-    alone: list[str] = []
-    pairs = zip_longest(_that_yielded(before), _that_yielded(after))
-    for one, other in pairs:
-        if one is not None and other is not None:
-            found.append(_compare(one, other))
-        else:
-            measures, name = (one, "A") if one is not None else (other, "B")
-            alone.append(f"Only {name} has a loader number {measures.loader} that yielded batches.")
+    sides = [_sides(before), _sides(after)]
+    found = [_compare(one, other) for one, other in zip(*sides, strict=False)]
+    alone = [
+        f"Only {name} has a loader number {number + 1} that yielded batches."
+        for name, own in zip("AB", sides, strict=True)
+        for number in range(len(found), len(own))
+    ]
     if not found and not alone:
         alone = ["Neither run yielded a batch: there is nothing to compare."]
     return Comparison(str(before.path), str(after.path), found, alone)
 
 
-def _that_yielded(trace: Trace) -> list[Measures]:
-    return [each for each in measure(trace) if (each.tasks["yielded"] >= 0).any()] if len(trace) else []
-
-
-def _compare(one: Measures, other: Measures) -> LoaderComparison:
-    before, after = side(one), side(other)
+def _compare(before: Side, after: Side) -> LoaderComparison:
     floor = MATTERS * max(before.per_batch, after.per_batch)
-    error = 2 * math.hypot(before.period_error, after.period_error)
-    difference = before.per_batch - after.per_batch
-    keys, compared = first_difference(one, other)
+    both = [place for place in before.keys if place in after.keys]
+    options, stages = {**before.config, **after.config}, list[Change]()
+    for name in (name for name in before.stages if name in after.stages):
+        (was, notch), (is_, other) = before.stages[name], after.stages[name]
+        stages.append(Change(name, was, is_, abs(was - is_) > max(notch + other, floor)))
+    places = [(name, was, after.places[name]) for name, was in before.places.items()]
+    configs = {name: (before.config.get(name), after.config.get(name)) for name in options}
     return LoaderComparison(
         before=before,
         after=after,
         faster=before.per_batch / after.per_batch,
-        real=abs(difference) >= max(floor, error),
-        configs={
-            name: (before.config.get(name), after.config.get(name))
-            for name in {**before.config, **after.config}
-            if before.config.get(name) != after.config.get(name)
-        },
-        places=[
-            Change(name, was, after.places[name], abs(was - after.places[name]) >= floor)
-            for name, was in before.places.items()
-            if was or after.places[name]
-        ],
-        stages=[_stage_change(name, before, after, floor) for name in before.stages if name in after.stages],
-        keys=keys,
-        batches_compared=compared,
+        real=abs(before.per_batch - after.per_batch) >= max(floor, 2 * math.hypot(before.error, after.error)),
+        configs={name: (was, is_) for name, (was, is_) in configs.items() if was != is_},
+        places=[Change(name, was, is_, abs(was - is_) >= floor) for name, was, is_ in places if was or is_],
+        stages=stages,
+        differ=next((place for place in both if before.keys[place] != after.keys[place]), None),
+        compared=len(both),
     )
 
 
-def side(measures: Measures) -> Side:
-    """A loader that yielded at least one batch."""
+# ---- one run
+
+
+def _sides(trace: Trace) -> list[Side]:
+    measured = measure(trace) if len(trace) else []
+    return [_side(each) for each in measured if (each.tasks["yielded"] >= 0).any()]
+
+
+def _side(measures: Measures) -> Side:
     batches = int((measures.tasks["yielded"] >= 0).sum())
-    periods = _periods(measures)
     stages = {name: measures.stage(*hops) for name, hops in STAGES.items()}
     return Side(
-        loader=measures.loader,
         config=measures.config,
         verdict=judge(measures).verdict.value,
         batches=batches,
-        total=measures.total,
         per_batch=measures.total / batches,
-        period=float(periods.mean()) if len(periods) else 0.0,
-        period_error=_error(periods, measures.num_workers),
+        error=_error(measures),
         places={name: measures.spent[place] / batches for place, name in PLACES.items()},
         stages={name: _median(lengths) for name, lengths in stages.items() if len(lengths)},
+        keys=_keys(measures),
     )
 
 
-def _periods(measures: Measures) -> np.ndarray:
-    """From each batch to the next of its epoch (ns)."""
+def _error(measures: Measures) -> float:
+    """The standard error of the mean period (ns). Workers that began together finish together: batches come in bursts,
+    and a long period after short ones is not chance. So it is estimated from rounds of one batch per worker; if there
+    are too few, from the periods themselves."""
     rows = measures.tasks[measures.tasks["yielded"] >= 0]
-    rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
-    return np.diff(rows["yielded"])[rows["epoch"][1:] == rows["epoch"][:-1]]
-
-
-def _error(periods: np.ndarray, workers: int) -> float:
-    """The standard error of their mean (ns). Workers that began together finish together: batches come in bursts, and
-    a long period after short ones is not chance. So it is estimated from rounds of one batch per worker; if there are
-    too few, from the periods themselves."""
-    size = max(1, workers)
+    rows = rows[np.lexsort((rows["yielded"], epoch_ids(rows)))]
+    epochs = epoch_ids(rows)
+    periods = np.diff(rows["yielded"])[epochs[1:] == epochs[:-1]]
+    size = max(1, measures.num_workers)
     count = len(periods) // size
     if count >= FEWEST:
         periods = periods[: count * size].reshape(count, size).mean(axis=1)
@@ -238,39 +193,14 @@ def _median(lengths: np.ndarray) -> tuple[float, float]:
     return median, NOTCH * (high - low) / math.sqrt(len(lengths))
 
 
-def _stage_change(name: str, before: Side, after: Side, floor: float) -> Change:
-    (was, was_notch), (is_, is_notch) = before.stages[name], after.stages[name]
-    return Change(name, was, is_, abs(was - is_) > max(was_notch + is_notch, floor))
-
-
-def _size(change: Change) -> float:
-    """How much it explains: nothing if it is not real."""
-    return abs(change.before - change.after) if change.real else 0.0
-
-
-# ---- keys
-
-
-def drawn(measures: Measures) -> dict[tuple[int, int], Any]:
-    """(ordinal of the epoch, batch) -> its keys, in the order in which they were drawn."""
-    found: dict[tuple[int, int], Any] = {}
-    epochs: dict[int, int] = {}
+def _keys(measures: Measures) -> dict[tuple[int, int], Any]:
+    found, epochs = dict[tuple[int, int], Any](), dict[int, int]()
     for iterator in measures.iterators:
         for position in measures.trace.index.group(iterator.number, Kind.KEYS_DRAWN).array.tolist():
             event = measures.events[position]
-            epoch = epochs.setdefault(int(event["epoch"]), len(epochs))
+            epoch = epochs.setdefault(int(event["loader"]) << 32 | int(event["epoch"]), len(epochs))
             found[epoch, int(event["task"])] = measures.trace.text(position)
     return found
-
-
-def first_difference(one: Measures, other: Measures) -> tuple[KeyDifference | None, int]:
-    """The first batch with different keys among those that both have drawn; and how many those are."""
-    before, after = drawn(one), drawn(other)
-    both = [place for place in before if place in after]
-    for epoch, batch in both:
-        if before[epoch, batch] != after[epoch, batch]:
-            return KeyDifference(epoch, batch, before[epoch, batch], after[epoch, batch]), len(both)
-    return None, len(both)
 
 
 # ---- text
@@ -280,14 +210,20 @@ def _text(each: LoaderComparison) -> list[str]:
     before, after = each.before, each.after
     lines = [*wrap("", each.sentence()), "", _row("", "A", "B")]
     lines.append(_row("batches", f"{before.batches:,}", f"{after.batches:,}"))
-    lines.append(_row("batches a second", *(f"{side.batches * 1e9 / side.total:,.1f}" for side in (before, after))))
+    lines.append(_row("batches a second", *(f"{1e9 / side.per_batch:,.1f}" for side in (before, after))))
     for name, values in each.configs.items():
         lines.append(_row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in values)))
     lines += ["", "Main's time per batch", *map(_change, each.places)]
     lines += ["", "Stages of a batch, medians (* changed by more than chance)"]
     lines += [_change(change, mark=" *") for change in each.stages]
     lines += ["", *wrap("Verdict of A  ", before.verdict), *wrap("Verdict of B  ", after.verdict)]
-    return lines + _keys(each)
+    if each.differ is None:
+        return lines + wrap("Keys          ", f"the same in the {each.compared:,} batches that both have drawn")
+    epoch, batch = each.differ
+    lines += wrap("Keys          ", f"they differ from batch {batch} of epoch {epoch} on:")
+    for name, side in (("A", before), ("B", after)):
+        lines += [f"{'':14}{name} {textwrap.shorten(str(side.keys[each.differ]), WIDTH - 16, placeholder=' ...]')}"]
+    return lines
 
 
 def _row(name: str, one: str, other: str, note: str = "") -> str:
@@ -298,13 +234,3 @@ def _change(change: Change, mark: str = "") -> str:
     difference = change.after - change.before
     note = f"{'+' if difference >= 0 else '-'}{duration(abs(difference))}{mark if change.real else ''}"
     return _row(change.name, duration(change.before), duration(change.after), note)
-
-
-def _keys(each: LoaderComparison) -> list[str]:
-    if each.keys is None:
-        return wrap("Keys          ", f"the same in the {each.batches_compared:,} batches that both have drawn")
-    place = f"they differ from batch {each.keys.batch} of epoch {each.keys.epoch} on:"
-    found = wrap("Keys          ", place)
-    for name, keys in (("A", each.keys.before), ("B", each.keys.after)):
-        found += [f"{'':14}{name} {textwrap.shorten(str(keys), WIDTH - 16, placeholder=' ...]')}"]
-    return found

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import tracing
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.measure.measures import NO_LOADER
-from tracing.trace.parts import Part, choose, clock_notes, parts
-from tracing.trace.ranks import Ranks, open_ranks
+from tracing.ranks.ranks import Ranks, open_ranks
+from tracing.trace.parts import Part, choose, parts
 from tracing.trace.trace import Trace
 
 Run = Callable[[argparse.Namespace], int | None]  # a command; returns the exit status, None for 0
@@ -75,8 +75,6 @@ def process_of(args: argparse.Namespace, name: str = "trace") -> Part:
         raise UsageError(error.args[0]) from None
     if others := [each.name for each in parts(path) if each != chosen]:
         print(f"{chosen.name} of {path}; there are also {', '.join(others)} (--rank, --part)", file=sys.stderr)
-    for note in clock_notes([chosen]):
-        print(note, file=sys.stderr)
     return chosen
 
 

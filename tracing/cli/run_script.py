@@ -31,17 +31,18 @@ from traceback import walk_tb
 
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
+from tracing.ranks.ranks import open_ranks
 from tracing.recording.file_format import CAPACITY
+from tracing.recording.own_files import say
 from tracing.recording.process_header import header, launch
 from tracing.recording.processes import RankRecording, children_record_into
+from tracing.recording.system_calls import file_of
 from tracing.recording.torch_loader.attach import everything
 from tracing.recording.trace_directory import whole
-from tracing.trace.ranks import open_ranks
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.words import duration
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
-PATIENCE, SHARE = 1.0, 0.02  # the replays for the report may take so many seconds, or this share of the run
 HERE = Path(tracing.__file__).parent
 OURS = (__file__, str(HERE / "recording" / "torch_loader"))  # their frames are left out of tracebacks
 
@@ -56,23 +57,30 @@ def run_script(
     capacity: int = CAPACITY,
     memory: bool = False,
     minidl: bool = False,
+    tries: bool = False,
+    ends: bool = False,
 ) -> int:
     """Run the script `target`, or the module of that name, with the arguments `args`, and record its loaders into
     `directory`. Prints on stderr what was found. Returns the script's exit status.
 
     With `live` the live view has the terminal meanwhile; the script's output goes to `output.txt` beside the trace, and
     is shown when the view ends. `capacity` and `memory` are those of tracing.record. With `minidl` the script gets
-    minidl's DataLoader where it asks for torch's.
+    minidl's DataLoader where it asks for torch's. With `tries` other settings of its loader are measured, too; then it
+    goes on, or `ends`.
 
     Raises FileNotFoundError: there is no such script or module; FileExistsError: `directory` holds something else.
     Where nothing can be written, the script runs unrecorded.
     """
-    target = find_target(target, module)
+    target, stderr = find_target(target, module), file_of(2)
     kind = tracing.record if launch() is None else RankRecording
     recording = kind(directory, capacity=capacity, memory=memory)
     if not begin(recording):
         return execute(target, args, module, minidl)
     pid = os.getpid()
+    if tries:
+        from tracing import tuning
+
+        tuning.Steps(lambda steps: tuning.in_the_script(steps, recording, ends))
     terminal = terminal_for(recording) if live else None
     try:
         if terminal is not None:
@@ -89,7 +97,7 @@ def run_script(
     if not is_child and (not isinstance(recording, RankRecording) or recording.is_last):
         gc.freeze()  # do not collect an iterator that the script left behind: torch would wait for its workers
         try:
-            print_findings(recording)
+            print_findings(recording, stderr)
         finally:
             gc.unfreeze()
     return status
@@ -260,7 +268,7 @@ def without_ours(traceback: types.TracebackType | None) -> types.TracebackType |
     return traceback
 
 
-def print_findings(recording: tracing.record) -> None:
+def print_findings(recording: tracing.record, stderr: bytes) -> None:
     """Where the trace is, what it shows, how to look further: on stderr, since stdout is the script's."""
     path = str(recording.path)
     try:
@@ -268,7 +276,6 @@ def print_findings(recording: tracing.record) -> None:
         path, lines = shown(directory), list[str]()
         ranks = open_ranks(directory)
         trace = ranks.all[0].trace
-        patience = max(PATIENCE, SHARE * trace.duration / 1e9)
         if _interrupted and not trace.loaders:  # a hang before the first event: nothing else tells of it
             lines += [before_any_loader(trace)]
         if recording.failure is not None:
@@ -280,13 +287,13 @@ def print_findings(recording: tracing.record) -> None:
         else:
             lines += [f"{len(trace):,} events of {count(trace)} in {path}"]
         if trace.loaders:
-            lines += tracing.report(ranks, patience=patience).first_lines()
+            lines += tracing.report(ranks).first_lines()
             lines += [f"look further: python -m tracing report {path}"]
             lines += [f"              python -m tracing timeline {path} -o timeline.svg"]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {path}, but there is no report: {error!r}"]
     text = "\n         ".join(lines)
-    print("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), file=sys.stderr, flush=True)
+    say("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), stderr)
 
 
 def before_any_loader(trace: tracing.Trace) -> str:
@@ -305,7 +312,9 @@ NOTHING = (
 
 def shown(path: Path) -> str:
     """A path as short as it can be typed."""
-    return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
+    with contextlib.suppress(OSError):  # the current folder is gone
+        return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
+    return str(path)
 
 
 def count(trace: tracing.Trace) -> str:

@@ -4,10 +4,10 @@ A trace is a directory. One file describes it, one names the source lines, and e
 
     trace.json             format version, when and where it was recorded
     sources.json           kind -> the line of minidl that emits it (see tracing.recording.source_lines)
-    events-1234-0.bin      process 1234: a header, then fixed-size records, in a sparse file
+    events-1234-0.bin      process 1234: a header, then fixed-size records; room for more until it is closed
     text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
-    usage-1234-0.bin       samples of its CPU time: the last one tells how long it lived (see tracing.recording.watch)
-    stacks-1234-0.jsonl    where its threads were, now and then and when no event came for long
+    cpu-1234-0.bin         samples of its CPU time: the last one tells how long it lived (see tracing.recording.watch)
+    stacks-1234-0.jsonl    in which lines its threads were, often at first, and then once a second
     memory.bin             samples of memory, if they were asked for (see tracing.recording.memory_sampler)
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import struct
 from pathlib import Path
@@ -25,33 +24,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION, SOURCES = "trace.json", "sources.json"
-OWN_ITERATORS = "own_iterators"  # in trace.json: the classes of loaders that make their iterators themselves
+OWN_ITERATORS = "own_iterators"  # in trace.json: classes of loaders that make their iterators themselves
 UNSEEN_CHILDREN = "unseen_children"  # in trace.json: [command, why] of processes that were started, and not recorded
 MEMORY = "memory.bin"
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
-# time ns, epoch_id, value, text (0: none, else 1 + its number), task, worker, actor, queue, kind
-RECORD = struct.Struct("<qqqIihHBB2x")
+# time, epoch_id, value, text, task, actor, worker, queue, kind
+RECORD = struct.Struct("<qqqIiH2xhBB")
 RECORD_DTYPE = np.dtype(
     [
-        ("time", "<i8"),
+        ("time", "<i8"),  # ns
         ("epoch", "<u4"),  # epoch_id is `loader << 32 | epoch`: read back, it falls into its two halves
-        ("loader", "<u4"),
-        ("value", "<i8"),
-        ("text", "<u4"),
-        ("task", "<i4"),
-        ("worker", "<i2"),
-        ("actor", "<u2"),
-        ("queue", "u1"),
-        ("kind", "u1"),
-        ("pad", "<u2"),
+        ("loader", "<u4"),  # number of the DataLoader
+        ("value", "<i8"),  # see minidl.events.Kind
+        ("text", "<u4"),  # 0: none, else 1 + its number; for trace.text()
+        ("task", "<i4"),  # negative: none, or a message without a task
+        ("actor", "<u4"),  # a thread of its process; in trace.events: index into trace.actors
+        ("worker", "<i2"),  # -1: none
+        ("queue", "u1"),  # minidl.events.Queue
+        ("kind", "u1"),  # minidl.events.Kind
     ]
 )
 MAX_ACTORS = 1 << 16
-CAPACITY = 20_000_000  # records that a file can hold, if nothing else is said: a file without them costs no disk
+CAPACITY = 20_000_000  # records that a file can hold, if nothing else is said
 
 # magic, version, record size, pid, parent's pid, monotonic ns, wall-clock ns, capacity, used, dropped
 HEADER = struct.Struct("<8sIIqqqqqqq")
@@ -59,8 +57,8 @@ HEADER_SIZE = 128
 COUNT = struct.Struct("<q")
 USED_AT, DROPPED_AT = HEADER.size - 2 * COUNT.size, HEADER.size - COUNT.size  # where these two are in it
 
-# One of usage-*.bin (an older samples-*.bin has two numbers less): time, pid, then as in tracing.trace.samples
-SAMPLE = struct.Struct("<11q")
+# One of cpu-*.bin: time, pid, then as in tracing.trace.samples
+SAMPLE = struct.Struct("<10q")
 
 
 class Header(NamedTuple):
@@ -90,7 +88,7 @@ def text_file(events: Path) -> Path:
 
 def samples_file(events: Path) -> Path:
     """The file of samples beside an events file."""
-    return events.with_name(events.name.replace("events-", "usage-", 1))
+    return events.with_name(events.name.replace("events-", "cpu-", 1))
 
 
 def stacks_file(events: Path) -> Path:
@@ -117,55 +115,37 @@ def parts_directory(directory: Path) -> Path:
     return directory / "parts"
 
 
+def headers(directory: Path) -> dict[Path, Header]:
+    """Of each events file, as known by what is in it: a process that has not written its header yet has none."""
+    found = {}
+    for path in events_files(directory):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            data = file.read(HEADER.size)
+            if len(data) == HEADER.size and data.startswith(MAGIC):
+                found[path] = Header(*HEADER.unpack(data))
+    return found
+
+
 def is_trace(directory: Path) -> bool:
     """Whether a directory holds a trace, finished or not: known by what is in its files, not by their names."""
-    return bool(description(directory)) or bool(_own_events(directory))
-
-
-def _own_events(directory: Path) -> list[Path]:
-    found = []
-    for path in events_files(directory):
-        with contextlib.suppress(OSError):
-            if read_header(path) is not None:
-                found.append(path)
-    return found
+    return bool(description(directory)) or bool(headers(directory))
 
 
 def files_of(directory: Path) -> list[Path]:
     """Every file of the trace in `directory` that is known to be one, and no other file that may be there."""
-    own = [named(path) for path in _own_events(directory) for named in (Path, text_file, samples_file, stacks_file)]
+    own = [named(path) for path in headers(directory) for named in (Path, text_file, samples_file, stacks_file)]
     if "recorded_by" in description(directory):
         own += [directory / name for name in (DESCRIPTION, SOURCES, MEMORY)]
     return sorted(path for path in own if path.is_file())
 
 
-def read_header(path: Path) -> Header | None:
-    """The header of an events file; None until its process has written it. Raises OSError."""
-    with open(path, "rb") as file:
-        data = file.read(HEADER.size)
-    header = Header(*HEADER.unpack(data)) if len(data) == HEADER.size else None
-    return header if header is not None and header.magic == MAGIC else None
-
-
 def has_events(directory: Path) -> bool:
     """Whether any process has recorded an event into it."""
-    for path in _own_events(directory):
-        with open(path, "rb") as file:
-            file.seek(HEADER_SIZE)
-            if any(file.read(RECORD.size)):
-                return True
-    return False
+    return any(count_records(path, among=64) for path in headers(directory))
 
 
-def count_records(fd: int, capacity: int, chunk: int = 1 << 14) -> int:
-    """How many records are in an events file whose process did not write that down: up to the first stretch of
-    `chunk` empty ones. Threads that died between claim and write leave shorter gaps."""
-    used = 0
-    for first in range(0, capacity, chunk):
-        data = os.pread(fd, chunk * RECORD.size, HEADER_SIZE + first * RECORD.size)
-        kinds = np.frombuffer(data, RECORD_DTYPE, len(data) // RECORD.size)["kind"]
-        written = np.flatnonzero(kinds)
-        if len(written) == 0:
-            break
-        used = first + int(written[-1]) + 1
-    return used
+def count_records(path: Path, among: int = -1) -> int:
+    """How many records are in an events file, up to the last that was written (of so many; -1: of all). Raises
+    OSError."""
+    written = np.flatnonzero(np.fromfile(path, RECORD_DTYPE, among, offset=HEADER_SIZE)["kind"])
+    return int(written[-1]) + 1 if len(written) else 0

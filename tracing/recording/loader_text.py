@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
+import sys
+from pathlib import Path
 from typing import Any
+
+PRODUCT = Path(__file__).parents[2]
+# Where no line of the program is: in libraries, and in files that do not exist.
+_LIBRARY = re.compile(rf"^<|-packages/|/lib/python3\.|^{re.escape(str(PRODUCT))}/(tracing|minidl)/")
 
 # What torch's DistributedSampler, and minidl's, call what decides which keys a process draws, and in which order.
 DECIDES = {
@@ -25,6 +32,7 @@ def configuration(loader: Any, start_method: str | None = None) -> dict[str, Any
         "package": "minidl" if minidls else "torch.utils.data",
         "loader": type(loader).__name__,
         "dataset": type(loader.dataset).__name__,
+        "iterated_at": line_of_program(),
         "sampler": type(loader._index_sampler).__name__,
         **drawing_of(loader),
         "batch_size": getattr(loader, "batch_size", None),
@@ -42,6 +50,15 @@ def configuration(loader: Any, start_method: str | None = None) -> dict[str, Any
         or context.get_start_method(allow_none=True)
         or multiprocessing.get_all_start_methods()[0],
     }
+
+
+def line_of_program() -> str:
+    """The innermost line of the program that runs now, "train.py:12": of the loop that iterates a loader. "" for none,
+    as at a prompt."""
+    frame = sys._getframe()
+    while frame is not None and _LIBRARY.search(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def name_of(function: object) -> str:

@@ -1,6 +1,6 @@
 """Samples the memory of a process and its children beside a recording, until the process ends or asks it to stop.
 
-    python memory_sampler.py FILE PID        a line on its standard input stops it
+    python memory_sampler.py FILE PID        SIGTERM stops it
 
 A separate process: a thread in main would be there at every fork, and would want Python's lock. It is run as a script
 and imports only the standard library, so that it starts within milliseconds. tracing.trace.memory reads what it writes.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
+import signal
 import struct
 import subprocess
 import sys
@@ -30,6 +30,7 @@ SAMPLE = struct.Struct("<10q")
 PERIOD = 0.1  # seconds between two samples of all processes, or more:
 COST = 10  # times the CPU time that a sample costs, so that watching takes at most a tenth of a core
 PATIENCE = 5.0  # seconds in which it must take its last sample
+STOP = {signal.SIGTERM}
 SHARED = (b"/torch_", b"/memfd:torch", b"/dev/shm/")  # what the names of torch's shared memory begin with or contain
 
 
@@ -38,17 +39,16 @@ class MemorySampler:
 
     def __init__(self, file: Path) -> None:
         command = [sys.executable, "-I", "-S", __file__, str(file), str(os.getpid())]
-        # In its own session: Ctrl-C is for the program.
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        none = subprocess.DEVNULL
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # which it inherits
+        try:  # in a session of its own: Ctrl-C is for the program
+            self._process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def stop(self) -> None:
         """Stop it, and wait for its last sample. Can be called twice."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # a line, not only the pipe's end: forked workers hold copies of it
-            self._process.stdin.write(b"\n")
-            self._process.stdin.close()
+        self._process.terminate()
         try:
             self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -109,8 +109,7 @@ def is_over(pid: int) -> bool:
 
 
 def watch(path: str, main: int) -> None:
-    """Sample until there is a line on standard input, or main has ended (which does not close the pipe: forked workers
-    hold copies of its other end). A last sample is taken when it stops."""
+    """Sample until SIGTERM comes, which is blocked, or main has ended. A last sample is taken when it stops."""
     with open(path, "ab", buffering=0) as file:
         stopped = last = False
         while not last and not is_over(main):
@@ -120,7 +119,7 @@ def watch(path: str, main: int) -> None:
                     file.write(SAMPLE.pack(*sample(pid)))  # one write: never half a sample, unless the disk is full
             cost = time.process_time() - begin
             wait = 0 if last else max(PERIOD, COST * cost)
-            stopped = bool(select.select([sys.stdin], [], [], wait)[0])
+            stopped = signal.sigtimedwait(STOP, wait) is not None
 
 
 if __name__ == "__main__":

@@ -1,23 +1,36 @@
 """`tracing run` and other processes: its children find it through their environment, and ranks that are each run by it
 find each other's trace.
 
+Python finds our sitecustomize through the environment, which -I, -E and -S ignore, and a program may replace: what it
+starts in such a way is not recorded, and the trace names it.
+
 Legend
     TRACING_RUN   ["/traces/train", "4711-1764…", 1000000]   in the environment of children: a Child's arguments
 """
 
 from __future__ import annotations
 
+import _posixsubprocess
 import contextlib
+import functools
 import json
 import os
-from collections.abc import Iterator
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import process_header, trace_directory
 from tracing.recording.record import Child, record
-from tracing.recording.unseen_children import RUN, python_path, watch_for
+
+RUN = "TRACING_RUN"
+HERE = Path(__file__).absolute().parent
+IN_CHILDREN = str(HERE / "in_children")  # with what Python runs as each of them starts
+HIDDEN = re.compile(r"python[\d.]*t?(?: -[a-zA-Z]+)*? -[a-zA-Z]*?([IES])")  # Python with such a flag
 
 
 class RankRecording(record):
@@ -49,16 +62,44 @@ def children_record_into(recording: record) -> Iterator[None]:
     path = os.environ.get("PYTHONPATH")
     before = {RUN: os.environ.get(RUN), "PYTHONPATH": path}
     os.environ[RUN] = json.dumps(child)
-    os.environ["PYTHONPATH"] = python_path(path)
-    end_watch = watch_for(directory)
+    others = [each for each in path.split(os.pathsep) if each != IN_CHILDREN] if path else []
+    os.environ["PYTHONPATH"] = os.pathsep.join([IN_CHILDREN, *others])
+    end_notes = note_unseen_children(directory)
     try:
         yield
     finally:
-        end_watch()
+        end_notes()
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def note_unseen_children(directory: Path) -> Callable[[], None]:
+    """Note in the trace what Python programs this process, or one that it forks, starts in a way that hides us from
+    them. (Not what a shell starts.) What is returned ends that.
+
+    Not by an audit hook: Python calls that for each `id()` and `open()`, too, which slows down the load."""
+    start = _posixsubprocess.fork_exec
+
+    def fork_exec(args: Any, paths: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any, *rest: Any) -> int:
+        with contextlib.suppress(Exception):  # whatever is special about it, the child starts
+            program, *words = map(os.fsdecode, args)
+            command = shlex.join([Path(program).name, *words])
+            finds_us = any(IN_CHILDREN in os.fsdecode(each) for each in (os.environ.values() if env is None else env))
+            flag, loads_nothing = HIDDEN.match(command), "resource_tracker" in command or str(HERE) in command
+            if command.startswith("python") and (flag or not finds_us) and not loads_nothing:
+                why = f"-{flag[1]}" if flag else "an environment of its own"
+                trace_directory.note(directory, fmt.UNSEEN_CHILDREN, [command[:80], why])
+        return start(args, paths, close_fds, pass_fds, cwd, env, *rest)
+
+    def replace(function: Any) -> None:
+        _posixsubprocess.fork_exec = function
+        if hasattr(subprocess, "_fork_exec"):  # from Python 3.11 on
+            subprocess._fork_exec = function
+
+    replace(fork_exec)
+    return functools.partial(replace, start)
 
 
 def record_this_child() -> None:
@@ -70,6 +111,6 @@ def record_this_child() -> None:
         child = Child(Path(directory), run, capacity)
         events.install(child.record)
         attach_everything()
-        watch_for(child.directory)
+        note_unseen_children(child.directory)
         if process_header.launch() is not None:  # a rank, which may hang before its first loader
             child.become_a_part()

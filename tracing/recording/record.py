@@ -19,6 +19,7 @@ import os
 import sys
 import threading
 import warnings
+from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -63,13 +64,12 @@ class record:  # in lower case because it reads as a function: `with record(path
         """Begin to record. Returns itself. Raises FileExistsError as above, OSError if `path` cannot be made."""
         if self._writer is None:
             if self._claimed:
-                trace_directory.update(self.path, stopped=None)
+                trace_directory.update_own(self.path, stopped=None)
             else:
                 self._claim()
                 self._claimed = True
-            trace_directory.recorded_here.add(self.path)
             self._pid = os.getpid()
-            self._writer = EventWriter(self.path, self.capacity, first=self._note_the_rank)
+            self._writer = EventWriter(self.path, self.capacity, partial(trace_directory.note_the_rank, self.path))
             self._writer.open()  # now: a program may hang before its first event
             self._previous = events.install(self._writer.record)
             if self.memory and sys.platform == "linux":
@@ -84,9 +84,6 @@ class record:  # in lower case because it reads as a function: `with record(path
             warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=3)
         self.path = used
 
-    def _note_the_rank(self) -> None:
-        trace_directory.note_the_rank(self.path)
-
     def stop(self) -> None:
         """End recording here and in everything started from now on; workers that live on go on recording."""
         writer, self._writer = self._writer, None
@@ -96,7 +93,6 @@ class record:  # in lower case because it reads as a function: `with record(path
             events.install(self._previous)
             return
         self._note_the_stop()
-        trace_directory.recorded_here.discard(self.path)
         if events.installed() == writer.record:  # else another recorder has been installed since: leave it
             events.install(self._previous)
         writer.close()

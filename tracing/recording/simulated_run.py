@@ -98,7 +98,7 @@ def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
             where = sum(line.startswith("[") for line in texts) + 1
             texts.append(f"[{where - 1}, {text}]")
         try:
-            records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, worker, actors[thread], queue, kind))
+            records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, actors[thread], worker, queue, kind))
         except struct.error as error:
             numbers = {"task": task, "worker": worker, "queue": queue, "value": value}
             raise NoEvent(f"{kind!r} with {numbers} cannot be recorded: {error}") from None

@@ -4,10 +4,14 @@ it back the caller may have to wait for a core, or for that thread's turn to end
 from __future__ import annotations
 
 import ctypes
+import functools
+import mmap
 import os
 import select
+import weakref
+from typing import Any
 
-_libc = ctypes.PyDLL(None)
+_libc = ctypes.PyDLL(None, use_errno=True)
 
 write = _libc.write  # (descriptor, data, bytes) -> bytes written, or -1
 write.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
@@ -27,6 +31,17 @@ def readable(descriptor: int) -> object:
     return ctypes.byref(_PollFd(descriptor, select.POLLIN))
 
 
+# glibc exports fstat since 2.33.
+_fstat = _libc.fstat if hasattr(_libc, "fstat") else functools.partial(_libc["__fxstat"], 1)
+_Stat = ctypes.c_char * 256
+
+
+def file_of(descriptor: int) -> bytes:
+    """Which file it is: with what `struct stat` begins, its device and inode. b"" of none."""
+    about = _Stat()
+    return about.raw[:16] if _fstat(descriptor, about) == 0 else b""
+
+
 def read(path: str, size: int = 4096) -> bytes:
     """The beginning of a file that is at hand: one of /proc. Raises OSError."""
     buffer = ctypes.create_string_buffer(size)
@@ -38,3 +53,18 @@ def read(path: str, size: int = 4096) -> bytes:
     if got < 0:
         raise OSError(f"cannot be read: {path}")
     return buffer.raw[:got]
+
+
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+_libc.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
+
+
+def mapped(descriptor: int, size: int) -> Any:
+    """A file as memory, shared; until it is let go of. Raises OSError. (Python's own mmap keeps a descriptor.)"""
+    address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    memory = (ctypes.c_char * size).from_address(address)
+    weakref.finalize(memory, _libc.munmap, address, size).atexit = False  # daemon threads may still record then
+    return memory

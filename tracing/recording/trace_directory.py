@@ -82,8 +82,7 @@ def _records(directory: Path) -> bool:
         return False
     if about.get("machine", machine()) != machine():
         return True  # as far as can be seen from here
-    if about["pid"] == os.getpid():  # or an earlier process had this pid: in a container they are few
-        return directory in recorded_here
+    # An earlier process may have had this pid: in a container they are few.
     return is_alive(about["pid"]) and not _began_after(about["pid"], about.get("wall_clock", 0))
 
 
@@ -94,9 +93,7 @@ def parts_of(directory: Path) -> list[Path]:
     return [part for part in found if fmt.description(part).get("part_of") == run]
 
 
-MOST_CHILDREN = 4  # that are noted as unseen
-# The directories that this process records into.
-recorded_here: set[Path] = set()
+MOST_NOTES = 4  # of a kind: a program may start thousands of children
 
 
 def _began_after(pid: int, wall_clock: int) -> bool:
@@ -184,10 +181,16 @@ def update(directory: Path, **entries: Any) -> None:
         _write(directory, {**json.loads((directory / fmt.DESCRIPTION).read_bytes()), **entries})
 
 
+def update_own(directory: Path, **entries: Any) -> None:
+    """The same, unless another process has recorded anew into this directory."""
+    if fmt.description(directory).get("pid") == os.getpid():
+        update(directory, **entries)
+
+
 def note_the_rank(directory: Path) -> None:
     """Write down the rank, which a process may have learned since its recording began."""
     now = header()
-    update(directory, **{name: now[name] for name in RANKS if now[name] is not None})
+    update_own(directory, **{name: now[name] for name in RANKS if now[name] is not None})
 
 
 def note_the_stop(directory: Path, interrupted: bool = False) -> None:
@@ -196,7 +199,7 @@ def note_the_stop(directory: Path, interrupted: bool = False) -> None:
     now = header()
     note_the_rank(directory)
     by_whom = {"interrupted": True} if interrupted else {}
-    update(directory, stopped=now["monotonic"], at_stop={name: now[name] for name in CLOCKS}, **by_whom)
+    update_own(directory, stopped=now["monotonic"], at_stop={name: now[name] for name in CLOCKS}, **by_whom)
 
 
 def is_last(directory: Path) -> bool:
@@ -207,57 +210,34 @@ def is_last(directory: Path) -> bool:
     return len(parts) >= int(expected) and not any(_records(part) for part in parts)
 
 
-def note_own_iterators(directory: Path, loader: str) -> None:
-    """Write down, for the whole run, the name of a class of loaders that makes its iterators itself. If they emit
-    nothing, the report says that they were not seen: see Trace.unseen."""
-    _note(directory, fmt.OWN_ITERATORS, loader)
-
-
-def note_unseen_child(directory: Path, command: str, why: str) -> None:
-    """Write down, for the whole run, that a process was started in a way that keeps it from being recorded. (No
-    more than MOST_CHILDREN, and that there were more: a program may start thousands.)"""
-    _note(directory, fmt.UNSEEN_CHILDREN, [command, why], MOST_CHILDREN + 1)
-
-
-def _note(directory: Path, entry: str, new: Any, most: int = 1000) -> None:
+def note(directory: Path, entry: str, new: Any) -> None:
+    """Write down, for the whole run, one more of OWN_ITERATORS or UNSEEN_CHILDREN (see file_format)."""
     run = whole(directory)
     with contextlib.suppress(OSError), locked(run):
         known = fmt.description(run).get(entry, [])
-        if new not in known and len(known) < most:
+        if new not in known and len(known) < MOST_NOTES:
             update(run, **{entry: [*known, new]})
 
 
 def cut_files_of_the_dead(directory: Path) -> None:
-    """Cut the files of processes that ended without closing them. A living process still writes to its mapping, and a
-    cut would kill it by SIGBUS: its file keeps its full length, which costs no disk (it is sparse)."""
-    for path in fmt.events_files(directory):
-        if not is_alive(int(path.name.split("-")[1])):
-            with contextlib.suppress(OSError):
-                _cut(path)
-
-
-def _cut(path: Path) -> None:
-    header = fmt.read_header(path)
-    if header is not None and header.used < 0:
-        with open(path, "r+b") as file:
-            used = fmt.count_records(file.fileno(), header.capacity)
-            file.seek(fmt.USED_AT)
-            file.write(fmt.COUNT.pack(used))
-            file.truncate(fmt.HEADER_SIZE + used * fmt.RECORD.size)
+    """Cut the files of processes that ended without closing them. (A living process still writes to its mapping: a cut
+    would kill it by SIGBUS.)"""
+    for path, of_process in fmt.headers(directory).items():
+        if of_process.used < 0 and not is_alive(of_process.pid):
+            with contextlib.suppress(OSError), open(path, "r+b") as file:
+                used = fmt.count_records(path)
+                file.seek(fmt.USED_AT)
+                file.write(fmt.COUNT.pack(used))
+                file.truncate(fmt.HEADER_SIZE + used * fmt.RECORD.size)
 
 
 def in_progress(directory: Path) -> bool:
     """Whether a living process records into the trace in `directory`."""
-    files = fmt.events_files(directory)
-    if not files:  # a process makes its file at its first event
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no description, or a damaged one
-            return is_alive(int(json.loads((directory / fmt.DESCRIPTION).read_bytes())["pid"]))
-    for path in files:
-        with contextlib.suppress(OSError):
-            header = fmt.read_header(path)
-            if header is not None and header.used < 0 and is_alive(header.pid):
-                return True
-    return False
+    headers = fmt.headers(directory).values()
+    recording = [each.pid for each in headers if each.used < 0]
+    if not headers and isinstance(pid := fmt.description(directory).get("pid"), int):
+        recording = [pid]  # it is about to make its file
+    return any(map(is_alive, recording))
 
 
 def is_alive(pid: int) -> bool:

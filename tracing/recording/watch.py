@@ -1,10 +1,11 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time it has used, and, now and then and if no event comes for long, in which lines its threads are.
+alive, how much CPU time it has used, and, once a second, in which lines its threads are.
 
 What it guarantees:
 1. It is in no list of threading's, takes no signals, and is not there while the process forks.
-2. It takes at most a thousandth of a core: it sleeps a thousand times as long as a sample costs.
-3. Any failure ends it, and nothing else.
+2. It takes at most a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
+   long as a sample has cost, and with the next look 300 times as long as that one.
+3. Any failure ends it, and nothing else. It ends too in a worker whose main is gone.
 
 It needs Python's lock. While C code holds that, there are no samples; the next one is `late`. A thread that gives the
 lock up often, and each time for a moment only, as torch's operations do, would keep it for seconds: the one that waits
@@ -15,8 +16,6 @@ Legend
     late       4_000_000    how much later than it was due a sample was taken (ns): it had to wait for Python's lock,
                             or for a core
     wanted     8_100_000    since when, on the events' clock, it waits for Python's lock, if it has to (ns)
-    quiet      2.3e9        for how long no thread of the process has emitted an event (ns)
-    progress   count(808)   equal to an earlier one only if there was no event in between
 """
 
 from __future__ import annotations
@@ -32,20 +31,19 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 from tracing.recording import file_format as fmt
 from tracing.recording import system_calls
+from tracing.recording.own_files import OwnFile
 
 _sleep = time.sleep  # a program, or a test of one, may put its own in its place
 
 SECOND = 1_000_000_000
 OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
 RARELY = SECOND  # ... until they come at this distance
-COST = 1000  # times the CPU time that a sample takes: see 2 above
-STUCK, LONGEST = 2 * SECOND, 4 * SECOND  # the first look at the stacks; then one after as much again, up to this
-FIRST_LOOK = SECOND // 4  # whatever it does, they are looked at then, and whenever it has run for twice as long
+COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above
+FIRST_LOOK, LOOK = SECOND // 8, SECOND  # ns until the stacks are looked at; later ones are a quarter later, or by LOOK
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file begins anew
 SWITCH = 6_000_000  # ns: who computes in Python gives up the lock after 5 ms, if somebody has waited for it undisturbed
@@ -53,9 +51,6 @@ AGAIN = 1_000_000  # ns between two turns
 TURN = 2e-5  # seconds, 90 us with what the system adds: long enough for a thread that waits to wake
 NEVER = 1 << 63
 PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
-
-# The numbers of three system calls: on x86-64, and on all newer machines.
-_FUTEX, _FLOCK, _FCNTL = (202, 73, 72) if os.uname().machine == "x86_64" else (98, 32, 25)
 
 _TICK = SECOND // os.sysconf("SC_CLK_TCK")  # ns
 
@@ -75,17 +70,17 @@ class NoWatch:
 class Watch(NoWatch):
     """Watches this process, whose events are written to the file `events`."""
 
-    def __init__(self, events: Path, progress: Callable[[], str]) -> None:
+    def __init__(self, events: Path) -> None:
         """Begin. Raises OSError, and RuntimeError if there can be no more threads."""
-        self._progress = progress
-        self._stacks = fmt.stacks_file(events)
+        self._events = events
+        self._samples = OwnFile(fmt.samples_file(events))
+        self._stacks: OwnFile | None = None
+        self._parent = os.getppid()
         # Only one process of a trace samples the machine.
         self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
         self._main_clock = _main_threads_clock()
         self._last_stacks = ""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._samples = os.open(fmt.samples_file(events), flags, 0o644)
         self._runs = False
         self.go_on()
         _watches.add(self)
@@ -124,7 +119,7 @@ class Watch(NoWatch):
     def forget(self) -> None:
         """Close the file. (In a forked child its thread is not there.)"""
         _watches.discard(self)
-        os.close(self._samples)
+        self._samples.close()
 
     # ---- the thread
 
@@ -137,50 +132,49 @@ class Watch(NoWatch):
         self._ended.release()
 
     def _watch(self) -> None:
-        seen, since, quiet = self._progress(), time.monotonic_ns(), STUCK
-        wait, due, spent = 0, since, time.thread_time_ns()
+        wait, due, spent = 0, time.monotonic_ns(), time.thread_time_ns()
         while not self._wake.acquire(timeout=wait / SECOND):
+            if not self._is_main and os.getppid() != self._parent:
+                return
             now = time.monotonic_ns()
             self._sample(now, max(0, now - due))
-            if (progress := self._progress()) != seen:
-                seen, since, quiet = progress, now, STUCK
-            if now - since >= quiet or now - self._begun >= self._look:
+            age = now - self._begun
+            sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
+            if age >= self._look:
                 self._note_stacks(now)
-                self._look = 2 * (now - self._begun)
-                quiet = max(STUCK, now - since + min(now - since, LONGEST))
-            often = now - self._begun < OFTEN_FOR
-            before, spent = spent, time.thread_time_ns()
-            wait = max(OFTEN if often else RARELY, min(COST * (spent - before), SECOND))
+                took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
+                self._look = age + max(min(age // 4, LOOK), LOOK_COST * took)
+            often = age < OFTEN_FOR
+            wait = max(OFTEN if often else RARELY, min(COST * sampled, SECOND))
             due = time.monotonic_ns() + wait
             self.wanted = due + SWITCH
 
     def _sample(self, now: int, late: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
         children = int(sum(os.times()[2:4]) * SECOND)
-        used = (time.process_time_ns(), main, children, _run_delay())
         machine = _machine() if self._is_main else (-1, -1, -1)
-        sample = fmt.SAMPLE.pack(now, os.getpid(), *used, _in_lock(), late, *machine)
-        if system_calls.write(self._samples, sample, len(sample)) < len(sample):
-            raise OSError("the disk is full")
+        used = (time.process_time_ns(), main, children, _processes())
+        sample = fmt.SAMPLE.pack(now, os.getpid(), *used, late, *machine)
+        if not self._samples.append(sample):
+            raise OSError("the disk is full, or the file gone")
 
     def _note_stacks(self, now: int) -> None:
         stacks = json.dumps([{"name": name, "frames": _with_source(lines)} for name, lines in _stacks()])
-        same = stacks == self._last_stacks
-        line = f'{{"time": {now}, "pid": {os.getpid()}, "threads": {"null" if same else stacks}}}\n'
-        file = os.open(self._stacks, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            if os.fstat(file).st_size > MOST and not same:
+        if self._stacks is None:
+            self._stacks = OwnFile(fmt.stacks_file(self._events))
+            self._stacks.let_go()
+        with self._stacks.opened() as file:
+            if full := os.fstat(file).st_size > MOST:
                 os.ftruncate(file, 0)  # what is read most is the last
-            os.write(file, line.encode())
-        finally:
-            os.close(file)
+            threads = "null" if stacks == self._last_stacks and not full else stacks
+            os.write(file, f'{{"time": {now}, "pid": {os.getpid()}, "threads": {threads}}}\n'.encode())
         self._last_stacks = stacks
 
 
-def begin(events: Path, progress: Callable[[], str]) -> NoWatch:
+def begin(events: Path) -> NoWatch:
     """Watch this process, where that is possible."""
     try:
-        return Watch(events, progress)
+        return Watch(events)
     except (OSError, RuntimeError):
         return NoWatch()
 
@@ -194,28 +188,9 @@ def _main_threads_clock() -> int | None:
     return time.pthread_getcpuclockid(ident) if ident and hasattr(time, "pthread_getcpuclockid") else None
 
 
-def _run_delay() -> int:
-    """For how long the main thread was ready to run and had no core, so far (ns); -1: unknown."""
-    try:
-        return int(system_calls.read(f"/proc/self/task/{os.getpid()}/schedstat").split()[1])
-    except (OSError, IndexError):
-        return -1
-
-
-def _in_lock() -> int:
-    """1 if the main thread waits for a lock that processes share (multiprocessing's, a file's), 0 if not; -1: unknown.
-    (Python's own lock is neither.)"""
-    try:
-        call = system_calls.read(f"/proc/self/task/{os.getpid()}/syscall").split()
-        number, second = (int(call[0]), int(call[2], 16)) if len(call) > 2 else (-1, 0)  # one word: it is running
-    except (OSError, IndexError, ValueError):
-        return -1
-    waits = {
-        _FUTEX: second & 0x7F in (0, 9) and not second & 0x80,  # FUTEX_WAIT, ..._BITSET; FUTEX_PRIVATE_FLAG
-        _FLOCK: True,
-        _FCNTL: second in (7, 38),  # F_SETLKW, F_OFD_SETLKW
-    }
-    return int(waits.get(number, False))
+def _processes() -> int:
+    """How many children multiprocessing knows. Looked up, not imported: most programs that use it have it already."""
+    return len(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
 
 
 def _machine() -> tuple[int, int, int]:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minidl.events import Kind, Queue
+from tracing.recording import file_format as fmt
 from tracing.trace.positions import NOWHERE, Positions
 
 Stream = collections.abc.Iterator  # `Iterator` is something else here
@@ -342,7 +343,7 @@ class Index:
             yield LaneKey(*key), first + at[members]
 
     def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, MadeHops]]:
-        hops = _HOP_OF[new["kind"], new["queue"]]
+        hops = _HOP_OF.take(new["kind"] * np.intp(256) + new["queue"])
         of_tasks = np.flatnonzero((hops >= 0) & (new["task"] >= 0))
         epoch_ids, which = _different(_epoch_ids(new[of_tasks]))
         for (number,), members in _alike(which):
@@ -351,7 +352,7 @@ class Index:
 
 
 def _epoch_ids(events: np.ndarray) -> np.ndarray:
-    return events["loader"].astype(np.int64) << 32 | events["epoch"]
+    return events.view(np.int64)[1 :: fmt.RECORD.size // 8]  # its two halves are the fields epoch and loader
 
 
 def _different(numbers: np.ndarray) -> tuple[list[int], np.ndarray]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
 
 GONE = "gone: the trace was removed, or recorded anew"
 
+# A line of a text file: a text, a thread's name, or damaged.
+LINE = re.compile(rb"""\[(\d+), (.*)\]\n|\{"actor": (\d+), "name": ("(?:[^"\\]|\\.)*")\}\n|.*\n""")
+
 KNOWN_KINDS = np.zeros(256, bool)
 KNOWN_KINDS[[0, *Kind]] = True
 
@@ -31,6 +35,12 @@ class TraceError(ValueError):
     def __init__(self, what: str, path: Path, offset: int | None = None) -> None:
         super().__init__(f"{path}: {what}" if offset is None else f"{path}, byte {offset}: {what}")
         self.path, self.offset = path, offset
+
+
+def not_ours(version: int) -> str:
+    """Of a trace of another version."""
+    how = "newer than this program's" if version > fmt.VERSION else "older than this program's: record it anew"
+    return f"format {version} is {how} ({fmt.VERSION})"
 
 
 class TraceDamage(UserWarning):
@@ -46,7 +56,7 @@ class ProcessFiles:
         self.header: fmt.Header | None = None  # None: its process has not written it yet
         self.damage: list[TraceError] = []
         self.texts: dict[int, bytes] = {}  # number -> JSON
-        self.thread_names: dict[int, str] = {}  # actor -> name
+        self.thread_names: dict[int, bytes] = {}  # actor -> JSON
         self.last_time = 0  # of the last record read; before the first, the header's start (ns)
         self._known = 0
         self._next = 0  # the record to read next
@@ -68,7 +78,7 @@ class ProcessFiles:
         """The records written since the last time (RECORD_DTYPE), in the order of the file.
         `known` is how many events the whole trace has so far: which task ids are plausible depends on it.
 
-        Raises TraceError for a newer format. Other damage is appended to `damage`, and reading stops before it.
+        Raises TraceError for another format. Other damage is appended to `damage`, and reading stops before it.
         """
         if self._broken:
             return np.empty(0, fmt.RECORD_DTYPE)
@@ -109,8 +119,8 @@ class ProcessFiles:
         header = fmt.Header(*fmt.HEADER.unpack(data))
         if header.magic != fmt.MAGIC:
             self._damaged("not an events file: it does not begin as one", 0)
-        elif header.version > fmt.VERSION:
-            raise TraceError(f"format {header.version} is newer than this program's, {fmt.VERSION}", self.path, 8)
+        elif header.version != fmt.VERSION:
+            raise TraceError(not_ours(header.version), self.path, 8)
         elif self.header is not None and header.start != self.header.start:
             self._damaged(GONE, 0)
         elif header.record_size != fmt.RECORD.size or header.capacity < 0:
@@ -169,7 +179,7 @@ class ProcessFiles:
             "an impossible time": block["time"] < 0,
             "an impossible number of workers": (block["kind"] == Kind.LOADER)
             & ((block["value"] < 0) | (block["value"] > MAX_WORKERS)),
-            "not a record": block["pad"] != 0,
+            "not a record": block["actor"] >= fmt.MAX_ACTORS,
         }
         wrong = np.logical_or.reduce(list(reasons.values())) & (block["kind"] != 0)
         if wrong.any():
@@ -180,11 +190,10 @@ class ProcessFiles:
         return block if block["kind"].all() else block[block["kind"] != 0]
 
     def _check_size(self, size: int) -> None:
-        """Whether the file has the size that its header promises."""
+        """Whether a file that its process has closed has the size that its header promises."""
         assert self.header is not None
-        promised = self.header.capacity if self.header.used < 0 else self.header.used
-        if not self._broken and size < fmt.HEADER_SIZE + promised * fmt.RECORD.size:
-            self._damaged(f"cut off: {promised} records were promised, {self._next} are there", size)
+        if not self._broken and size < fmt.HEADER_SIZE + self.header.used * fmt.RECORD.size:
+            self._damaged(f"cut off: {self.header.used} records were promised, {self._next} are there", size)
 
     # ---- texts
 
@@ -196,22 +205,15 @@ class ProcessFiles:
         except FileNotFoundError:
             return
         whole = data.rfind(b"\n") + 1
-        for line in data[:whole].split(b"\n")[:-1]:
-            try:
-                self._take_line(line)
-            except ValueError:
-                self._text_damaged("not a text", self._text_at)
-            self._text_at += len(line) + 1
-
-    def _take_line(self, line: bytes) -> None:
-        if line.startswith(b"["):
-            number, _, text = line.partition(b",")
-            self.texts[int(number[1:])] = text[:-1]
-        else:
-            named = json.loads(line)
-            if not isinstance(named, dict) or not isinstance(named.get("actor"), int):
-                raise ValueError("names no thread")
-            self.thread_names[named["actor"]] = str(named.get("name", ""))
+        for found in LINE.finditer(data, 0, whole):
+            number, text, actor, name = found.groups()
+            if number is not None:
+                self.texts[int(number)] = text
+            elif actor is not None:
+                self.thread_names[int(actor)] = name
+            else:
+                self._text_damaged("not a text", self._text_at + found.start())
+        self._text_at += whole
 
     def _check_texts(self, records: np.ndarray) -> None:
         wanted = records["text"]
@@ -227,7 +229,15 @@ class ProcessFiles:
 
     def text(self, number: int) -> Any:
         """The text that a record's field `text` points to; None if it has none or it is lost."""
-        try:
-            return json.loads(self.texts[number - 1])
-        except (KeyError, ValueError):
-            return None
+        return _decoded(self.texts.get(number - 1, b""))
+
+    def thread_name(self, actor: int) -> str:
+        """The name of a thread; "" if it is lost."""
+        return str(_decoded(self.thread_names.get(actor, b"")) or "")
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -4,7 +4,7 @@
     traces/train/parts/rank0-4711/   a process that it started: a whole trace, as in the folder above
     traces/train/parts/rank1-4712/
 
-`tracing.load()` reads one part. What only all of them together show is in the views of ranks.
+`tracing.load()` reads one part. What only all of them together show is in tracing/ranks/.
 
 Legend
     part     Part(path=…/rank1-4712)   one process that iterates loaders, and its workers
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
-from tracing.trace.words import duration
 
 
 @dataclass(frozen=True)
@@ -45,35 +44,20 @@ class Part:
         """ "rank 1", or "process 4711"."""
         return f"process {self.about.get('pid')}" if self.rank is None else f"rank {self.rank}"
 
-    @property
-    def offset(self) -> int:
-        """Added to its times, it puts them on the first host's clock (ns); 0 unless `tracing merge` found another."""
-        return int(self.about.get("offset") or 0)
-
-    @property
-    def uncertainty(self) -> int | None:
-        """How far off the offset may be (ns); None: unknown, since nobody keeps one of the hosts' clocks right."""
-        found = self.about.get("uncertainty", 0)
-        return found if isinstance(found, int) else None
-
-    @property
-    def recorded(self) -> bool:
-        """Whether it has events."""
-        return fmt.has_events(self.path)
-
 
 def parts(path: str | os.PathLike[str]) -> list[Part]:
     """The parts of the run in `path` that recorded anything: by rank, then by when they began. If torchrun began anew,
     only those of its last attempt. If none did, the ranks. A trace of one process is its own only part, even if it is
     empty."""
     every = _every_part(path)
-    return _last_attempt([part for part in every if part.recorded]) or _ranks(every) or every[:1]
+    recorded = [part for part in every if fmt.has_events(part.path)]
+    return _last_attempt(recorded) or _ranks(every) or every[:1]
 
 
 def ranks_without_events(path: str | os.PathLike[str]) -> list[Part]:
     """The ranks that are none of these, because they have recorded nothing."""
     found = parts(path)
-    return [part for part in _ranks(_every_part(path)) if part not in found and not part.recorded]
+    return [part for part in _ranks(_every_part(path)) if part not in found and not fmt.has_events(part.path)]
 
 
 def _every_part(path: str | os.PathLike[str]) -> list[Part]:
@@ -88,33 +72,15 @@ def _ranks(every: list[Part]) -> list[Part]:
 
 def _last_attempt(found: list[Part]) -> list[Part]:
     attempt = max((part.about.get("restart") or 0 for part in found), default=0)
-    return sorted((part for part in found if part.about.get("restart") in (attempt, None)), key=_order)
-
-
-def _order(part: Part) -> tuple[bool, int, int]:
-    return part.rank is None, part.rank or 0, part.about.get("wall_clock") or 0
+    last = [part for part in found if part.about.get("restart") in (attempt, None)]
+    return sorted(last, key=lambda part: (part.rank is None, part.rank or 0, part.about.get("wall_clock") or 0))
 
 
 def choose(path: str | os.PathLike[str], part: int | str | None = None) -> Part:
     """The part of the run in `path` with this rank, or this name or folder's name; None: the first. LookupError: there
     is none."""
     found = parts(path)
-    if part is None:
-        return found[0]
     for each in found:
-        if part in (each.rank, each.name, each.path.name):
+        if part is None or part in (each.rank, each.name, each.path.name):
             return each
     raise LookupError(f"{os.fspath(path)}: there is no part {part!r}, but {', '.join(each.name for each in found)}")
-
-
-def clock_notes(found: list[Part]) -> list[str]:
-    """Of parts of several hosts: how their clocks are apart, a sentence for each host but the first."""
-    hosts = {part.about.get("host"): part for part in found if part.offset}
-    notes = []
-    for host, part in hosts.items():
-        known = "unknown: its clock or the first host's is not synchronised" if part.uncertainty is None else ""
-        notes.append(
-            f"Times of host {host} are {part.offset / 1e9:+.6f} s from its clock to the first host's; "
-            f"uncertainty {known or duration(part.uncertainty or 0)}."
-        )
-    return notes

@@ -27,13 +27,11 @@ STATES = {"T": ProcessStatus.STOPPED, "t": ProcessStatus.STOPPED, "Z": ProcessSt
 def processes(directory: Path) -> dict[int, ProcessStatus]:
     """The present status of each process that recorded into this trace: pid -> status."""
     found: dict[int, ProcessStatus] = {}
-    for path in fmt.events_files(directory):
-        with contextlib.suppress(OSError):
-            header = fmt.read_header(path)
-            if header is not None and header.used < 0:
-                found[header.pid] = look_at(header.pid)
-            elif header is not None:
-                found.setdefault(header.pid, ProcessStatus.CLOSED)
+    for header in fmt.headers(directory).values():
+        if header.used < 0:
+            found[header.pid] = look_at(header.pid)
+        else:
+            found.setdefault(header.pid, ProcessStatus.CLOSED)
     return found
 
 
@@ -55,10 +53,6 @@ def look_at(pid: int) -> ProcessStatus:
 
 def has_unread(directory: Path, pid: int, known: int) -> bool:
     """Whether a process has recorded more than the `known` events that were read."""
-    recorded = 0
-    for path in directory.glob(f"events-{pid}-*.bin"):
-        with contextlib.suppress(OSError):
-            header = fmt.read_header(path)
-            with open(path, "rb") as file:
-                recorded += fmt.count_records(file.fileno(), header.capacity) if header is not None else 0
-    return recorded > known
+    with contextlib.suppress(OSError):
+        return known < sum(fmt.count_records(path) for path in directory.glob(f"events-{pid}-*.bin"))
+    return False

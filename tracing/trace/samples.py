@@ -21,8 +21,7 @@ SAMPLE_DTYPE = np.dtype(
             "cpu",  # ns that all threads of the process have used so far
             "main_cpu",  # ns of these that its main thread has used; -1: unknown
             "children",  # ns that its own children have used, of those that it has waited for
-            "main_delay",  # ns in which the main thread was ready to run and had no core, so far; -1: unknown
-            "in_lock",  # 1: the main thread waits for a lock that several processes share; 0: it does not; -1: unknown
+            "processes",  # children that it has started by multiprocessing, and that it has not joined
             "late",  # ns after it was due: what the watching thread waited for Python's lock, or for a core
             # Of all cores of the machine together, ns since it started; -1: unknown, and for all but the main process
             "busy", "steal",  # by programs on this machine; taken by other machines on the same host

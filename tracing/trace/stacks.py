@@ -1,7 +1,7 @@
 """In which lines the threads of a process were: `trace.stacks`.
 
-tracing.recording.watch looks when a process has run for 0.25, 0.5, 1, 2, 4 s and so on; and when it has emitted nothing
-for 2 s, for 4 s, 8 s, and then every 4 s.
+tracing.recording.watch looks when a process has run for an eighth of a second, whenever it has run for a quarter
+longer, and from 4 s on once a second.
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ What is in a queue (n_put: how many of its PUT events are at positions <= k, and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -50,12 +51,24 @@ def label(task: int) -> Label:
     return task if task >= 0 else LABELS.get(task, "?")
 
 
-def state(trace: Trace, k: int) -> State:
-    """The state after event `k`, 0 <= k < len(trace), or -1 for an empty trace."""
+def states(trace: Trace, first: int, last: int) -> Iterator[State]:
+    """The states after events `first` to `last`. A worker and its queues change only by events with its worker_id and
+    where an epoch begins: else they are those of the state before, and not found anew, which would take most of the
+    time."""
+    before: dict[int, LoaderState] = {}
+    for k in range(first, last + 1):
+        found = state(trace, k, before)
+        before = {each.iterator: each for each in found.loaders}
+        yield found
+
+
+def state(trace: Trace, k: int, before: Mapping[int, LoaderState] = MappingProxyType({})) -> State:
+    """The state after event `k`, 0 <= k < len(trace), or -1 for an empty trace. before: of iterators, by number, what
+    they looked like after event k - 1, where that is known."""
     if k < 0:
         return State(-1, trace.start, [])
     index = trace.index
-    shown = [Snapshot(trace, number, k).take() for number in alive(index, k)]
+    shown = [Snapshot(trace, number, k, before.get(number)).take() for number in alive(index, k)]
     if not shown:
         last = max(index.iterators, key=lambda each: each.last(k), default=None)
         shown = [Snapshot(trace, last.number, k).take()] if last and last.last(k) >= 0 else []
@@ -94,8 +107,8 @@ class TaskProgress(NamedTuple):
 class Snapshot:
     """One iterator after event `k`."""
 
-    def __init__(self, trace: Trace, number: int, k: int) -> None:
-        self.trace, self.number, self.k = trace, number, k
+    def __init__(self, trace: Trace, number: int, k: int, before: LoaderState | None = None) -> None:
+        self.trace, self.number, self.k, self.before = trace, number, k, before
         self.events, self.index = trace.events, trace.index
         self.iterator = self.index.iterators[number]
         self.begin = self.last(Kind.EPOCH_BEGIN)  # where the epoch begins, -1 before the first
@@ -118,9 +131,9 @@ class Snapshot:
             rcvd_idx=progress.rcvd_idx,
             tasks_outstanding=self.happened(Kind.DISPATCHED) - self.happened(Kind.RECEIVED),
             yielded=self.happened(Kind.YIELDED),
-            index_queues=[self.queue(Queue.INDEX, worker) for worker in workers],
-            workers=[self.worker(worker) for worker in workers],
-            result_queues=[self.queue(Queue.RESULT, worker) for worker in workers],
+            index_queues=self.of_workers(lambda worker: self.queue(Queue.INDEX, worker), "index_queues"),
+            workers=self.of_workers(self.worker, "workers"),
+            result_queues=self.of_workers(lambda worker: self.queue(Queue.RESULT, worker), "result_queues"),
             pin_thread=self.pin_thread(),
             data_queue=self.queue(Queue.DATA, -1),
             reorder_buffer=stored,
@@ -131,6 +144,13 @@ class Snapshot:
             error=None if failed < 0 else self.trace.text(failed),
             config=self.trace.config(self.number),
         )
+
+    def of_workers(self, find: Callable[[int], Any], name: str) -> list[Any]:
+        """What is found of each worker, or known from the state before."""
+        known = None if self.before is None or self.begin == self.k else getattr(self.before, name)
+        changed = int(self.events["worker"][self.k])
+        workers = range(self.iterator.num_workers)
+        return [find(each) if known is None or each == changed else known[each] for each in workers]
 
     # ---- where to look
 

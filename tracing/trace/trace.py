@@ -1,7 +1,7 @@
 """Read side: a directory of files -> one trace in time order.
 
 trace = tracing.load("run.trace")     # finished, still growing, or left behind by a crash
-trace.events                          # numpy structured array, EVENT_DTYPE
+trace.events                          # numpy structured array, tracing.recording.file_format.RECORD_DTYPE
 trace.tasks                           # numpy structured array, TASK_DTYPE: a row per batch
 trace.state(k)                        # everything after event k: tracing.trace.state.State
 """
@@ -9,7 +9,6 @@ trace.state(k)                        # everything after event k: tracing.trace.
 from __future__ import annotations
 
 import bisect
-import hashlib
 import json
 import os
 import shutil
@@ -23,33 +22,18 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.recording import file_format as fmt
-from tracing.recording.trace_directory import MOST_CHILDREN, parts_of, whole
+from tracing.recording.trace_directory import parts_of, whole
 from tracing.trace import state_after_event
 from tracing.trace.event_index import Index, Iterator, Lane
-from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError
+from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError, not_ours
 from tracing.trace.parts import choose
 from tracing.trace.state import State
 from tracing.trace.tasks import TaskTable
-from tracing.trace.words import MORE_NOT_SEEN, child_not_seen, not_seen
+from tracing.trace.words import child_not_seen, not_seen
 
 if TYPE_CHECKING:
     from minidl.world.simulated import Outcome
     from tracing.trace.stacks import Stack
-
-EVENT_DTYPE = np.dtype(
-    [
-        ("time", "<i8"),  # ns
-        ("loader", "<u4"),  # number of the DataLoader
-        ("epoch", "<u4"),  # of that loader
-        ("value", "<i8"),  # see minidl.events.Kind
-        ("text", "<u4"),  # for trace.text(); 0: none
-        ("task", "<i4"),  # negative: none, or a message without a task
-        ("actor", "<u4"),  # index into trace.actors
-        ("worker", "<i2"),  # -1: none
-        ("queue", "u1"),  # minidl.events.Queue
-        ("kind", "u1"),  # minidl.events.Kind
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -114,13 +98,13 @@ class Trace:
                 self.path,
             )
         self.about = self._read_json(fmt.DESCRIPTION)  # when and where it was recorded
-        if not isinstance(self.about.get("format", 0), int):
+        version = self.about.get("format", fmt.VERSION)
+        if not isinstance(version, int):
             raise TraceError("damaged", self.path / fmt.DESCRIPTION, 0)
-        if self.about.get("format", 0) > fmt.VERSION:
-            what = f"format {self.about['format']} is newer than this program's, {fmt.VERSION}"
-            raise TraceError(what, self.path / fmt.DESCRIPTION)
+        if version != fmt.VERSION:
+            raise TraceError(not_ours(version), self.path / fmt.DESCRIPTION)
         self._files: dict[Path, ProcessFiles] = {}
-        self._buffer = np.empty(0, EVENT_DTYPE)
+        self._buffer = np.empty(0, fmt.RECORD_DTYPE)
         self._length = 0
         self._actors: list[tuple[ProcessFiles, int]] = []  # the file and the number in it of each actor
         self._actor_of: dict[tuple[Path, int], int] = {}
@@ -145,7 +129,7 @@ class Trace:
 
     @property
     def events(self) -> np.ndarray:
-        """All events in time order, shape (n,), EVENT_DTYPE. A read-only view: `refresh()` may change its end."""
+        """All events in time order, shape (n,), RECORD_DTYPE. A read-only view: `refresh()` may change its end."""
         view = self._buffer[: self._length]
         view.flags.writeable = False
         return view
@@ -175,7 +159,7 @@ class Trace:
 
     @property
     def stacks(self) -> list[Stack]:
-        """In which lines the processes were, now and then and when they emitted no event for long, in time order."""
+        """In which lines the processes were, once a second, in time order."""
         from tracing.trace import stacks
 
         return stacks.read(self.path)
@@ -188,7 +172,7 @@ class Trace:
             role = self._index.roles[number]
             of = None if role.iterator < 0 else self._index.iterators[role.iterator]
             pid = files.header.pid if files.header else 0
-            name = files.thread_names.get(local, "")
+            name = files.thread_name(local)
             of_loader = (-1, -1) if of is None else (of.loader, of.epochs[0])
             found.append(Actor(pid, name, Lane(role.lane).name.lower(), *of_loader, role.worker, role.queue))
         return found
@@ -239,19 +223,7 @@ class Trace:
     def lacks(self) -> list[str]:
         """What was not recorded in this run, and could not be: a sentence each."""
         children = fmt.description(whole(self.path)).get(fmt.UNSEEN_CHILDREN, [])
-        found = [*map(not_seen, self.unseen), *(child_not_seen(*each) for each in children[:MOST_CHILDREN])]
-        return [*found, *[MORE_NOT_SEEN] * (len(children) > MOST_CHILDREN)]
-
-    def order(self, loader: int, epoch: int) -> str:
-        """The keys of an epoch in the order in which they were drawn, as a hash: equal only for the same keys in the
-        same order, whatever the batches."""
-        index = self._index
-        drawn = index.group(index.iterator_of.get(loader << 32 | epoch, -1), Kind.KEYS_DRAWN).array
-        keys: list[Any] = []
-        for position in drawn[self.events["epoch"][drawn] == epoch].tolist():
-            found = self.text(position)
-            keys += found if isinstance(found, list) else [found]
-        return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
+        return [*map(not_seen, self.unseen), *(child_not_seen(*each) for each in children)]
 
     def text(self, event: int | np.void) -> Any:
         """The text of an event (given the event or its position), decoded from JSON. None if it has none."""
@@ -302,11 +274,6 @@ class Trace:
             ends.append(stopped)
         return bisect.bisect_right(self._buffer["time"][: self._length], min(ends)) if ends else self._length
 
-    def wall_clock(self, time: int) -> int:
-        """The time of day (ns since 1970) at a time of this trace."""
-        header = next((files.header for files in self._files.values() if files.header), None)
-        return time + header.wall - header.start if header else 0
-
     def state(self, k: int = -1) -> State:
         """The state after event `k`; a negative `k` counts from the end, so -1 is the last event."""
         if not -self._length <= k < max(self._length, 1) and not (self._length == 0 and k == -1):
@@ -326,24 +293,19 @@ class Trace:
         for path in fmt.events_files(self.path):
             if path not in self._files:
                 self._files[path] = ProcessFiles(path)
-        new = [self._read(files) for files in self._files.values()]
-        events = np.concatenate(new) if new else np.empty(0, EVENT_DTYPE)
+        events = np.concatenate([self._buffer[:0], *map(self._read, self._files.values())])
         if len(events):
             self._insert(_in_time_order(events))
         return len(events)
 
     def _read(self, files: ProcessFiles) -> np.ndarray:
-        records = files.read(self._length)
-        events = np.empty(len(records), EVENT_DTYPE)
-        for name in EVENT_DTYPE.names or ():
-            if name != "actor":
-                events[name] = records[name]
-        if len(records):
-            there = np.flatnonzero(np.bincount(records["actor"]))
+        events = files.read(self._length)
+        if len(events):
+            there = np.flatnonzero(np.bincount(events["actor"]))
             actors = np.zeros(int(there[-1]) + 1, np.uint32)
             for local in there.tolist():
                 actors[local] = self._actor(files, local)
-            events["actor"] = actors[records["actor"]]
+            events["actor"] = actors[events["actor"]]
         return events
 
     def _actor(self, files: ProcessFiles, local: int) -> int:
@@ -363,7 +325,7 @@ class Trace:
             new = _in_time_order(np.concatenate([tail, new]))
         length = first + len(new)
         if length > len(self._buffer):
-            more = np.empty(max(length, 2 * first) - first, EVENT_DTYPE)
+            more = np.empty(max(length, 2 * first) - first, fmt.RECORD_DTYPE)
             self._buffer = np.concatenate([self._buffer[:first], more]) if first else new
         if self._buffer is not new:
             self._buffer[first:length] = new

@@ -40,12 +40,8 @@ GLOSSES = {  # for the rows of the report's tables
     "hold-up": "... while finished ones wait for their turn",
     "prefetch": "... that could have been made while it trained",
     "moving": "waits for batches on their way, or takes them",
-    "cores": "... that there are too few cores for",
-    "neighbours": "... for which other programs left no core",
     "turns": "... by workers that wait for each other",
-    "slow worker": "... by one that is slower than the others",
-    "shards": "... while others had no samples left",
-    "GIL": "another of its threads keeps Python's lock",
+    "shares": "... of a stream that is not divided evenly",
     "pinning": "waits for the pin thread",
     "sampler": "draws keys",
     "no workers": "makes batches itself",
@@ -101,6 +97,3 @@ def not_seen(loader: str) -> str:
 def child_not_seen(command: str, why: str) -> str:
     """Of a process that the run started, and that was not recorded."""
     return f"A child (`{command}`) was started with {why}: if it loaded anything, that was not seen."
-
-
-MORE_NOT_SEEN = "More children were started in such a way: if they loaded anything, that was not seen."

@@ -5,8 +5,6 @@ workers none gets the same colour every time."""
 # one another, and every second batch (two workers), differ in lightness by two steps or more: in grey too.
 ON_PAPER = ("#332288", "#117733", "#44aa99", "#ddcc77", "#882255", "#cc6677", "#88ccee")
 DARK_ON_PAPER = {"#332288", "#117733", "#882255"}  # light digits on these
-# The same for thin lines: the light ones are darker, or they would hardly be seen.
-LINES_ON_PAPER = ("#332288", "#117733", "#3d9788", "#948950", "#882255", "#cc6677", "#5f8fa7")
 
 # On a dark screen, which would swallow the darkest of those: Okabe and Ito's, for the colour-blind as well.
 ON_SCREEN = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")

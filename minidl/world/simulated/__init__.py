@@ -6,18 +6,7 @@ result  = explore(program, delays=2, faults=1)          # all schedules within t
 result.counterexample.trace                             # a trace like any other
 """
 
-from minidl.world.simulated.explore import Exploration, explore, explore_by_chance, what_must_hold
+from minidl.world.simulated.explore import Exploration, explore, explore_by_chance
 from minidl.world.simulated.simulation import Outcome, compute, drop, simulate, sleep, step
 
-__all__ = [
-    "Exploration",
-    "Outcome",
-    "compute",
-    "drop",
-    "explore",
-    "explore_by_chance",
-    "simulate",
-    "sleep",
-    "step",
-    "what_must_hold",
-]
+__all__ = ["Exploration", "Outcome", "compute", "drop", "explore", "explore_by_chance", "simulate", "sleep", "step"]

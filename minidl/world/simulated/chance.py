@@ -10,13 +10,10 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.random import MT19937, BitGenerator, mtrand
 
-SEED = 0
-_PYTHONS, _TORCHS = random.Random(SEED).getstate(), torch.Generator().manual_seed(SEED).get_state()
-_NUMPYS = MT19937()  # a program's first process has this one; seeding it is quicker than making another
+TORCHS = torch.Generator().manual_seed(0).get_state()
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Chance:
     def spawned(cls, number: int) -> Chance:
         """What a new interpreter begins with. Python and numpy take their seeds from the system; here it is the
         process's number."""
-        return cls(random.Random(number).getstate(), _TORCHS, MT19937(number))
+        return cls(random.Random(number).getstate(), TORCHS, MT19937(number))
 
     def forked(self, number: int) -> Chance:
         """What a forked child begins with: its parent's, except that Python seeds its own anew."""
@@ -51,7 +48,4 @@ class Chance:
         mtrand.set_bit_generator(self.numpy)  # also forgets the second of a pair of normal numbers
 
 
-def begin() -> None:
-    """Put in place what every simulation begins with."""
-    Chance(_PYTHONS, _TORCHS, _NUMPYS).put()
-    np.random.seed(SEED)
+FIRST = Chance.spawned(0)  # what every simulation begins with; seeding it is quicker than making another

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minidl.events import Kind
@@ -26,8 +26,7 @@ from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from minidl.world.simulated.simulation import SETTLED, Outcome, simulate
 
-REPLAY_EVERY = 50  # schedules: one of so many is run a second time, and must do the same
-COLLECT_EVERY = 200  # schedules; Python's own garbage collection is off meanwhile
+REPLAY_EVERY = 50  # schedules: one of so many is run a second time, and must do the same; then garbage is collected
 NOTICED = 1.01  # virtual seconds from a kill or Ctrl-C until all processes have ended: a second, and a few steps
 
 Judge = Callable[[Outcome], "list[str]"]
@@ -37,11 +36,11 @@ Judge = Callable[[Outcome], "list[str]"]
 class Exploration:
     """The result of an exploration."""
 
-    schedules: int  # that were run
-    pruned: int  # that were not, as they lead to states already seen
-    steps: int  # of all runs together
-    counterexample: Outcome | None  # shortened
-    broken: list[str]  # what does not hold in it
+    schedules: int = 0  # that were run
+    pruned: int = 0  # that were not, as they lead to states already seen
+    steps: int = 0  # of all runs together
+    counterexample: Outcome | None = None  # shortened
+    broken: list[str] = field(default_factory=list)  # what does not hold in it
 
     def __str__(self) -> str:
         runs = f"{self.schedules:,} schedules run, {self.pruned:,} more lead to states already seen"
@@ -97,8 +96,9 @@ def explore(
     `judge` lists what does not hold in an outcome; by default it is `what_must_hold`, compared with a run of the
     default schedule. The exploration ends at the first counterexample. `options` are those of `simulate`.
     """
-    tree = _Tree(delays, faults)
-    return _run(program, tree, judge, most, options)
+    found = Exploration()
+    _run(program, itertools.islice(_within(delays, faults, found), most), judge, found, options)
+    return found
 
 
 def explore_by_chance(
@@ -108,59 +108,45 @@ def explore_by_chance(
     faults: int = 0,
     seed: int = 0,
     judge: Judge | None = None,
-    usual: int = 0,
     **options: Any,
 ) -> Exploration:
-    """Run this many random `schedules`, of Random and Priorities in turn, each with at most `faults`. `usual`: the
-    steps of a run with the default schedule, if there has been one."""
-    usual = usual or simulate(program, **options).steps
+    """Run this many random `schedules`, of Random and Priorities in turn, each with at most `faults`."""
+    usual = simulate(program, **options).steps
     kinds = itertools.cycle((Random, Priorities))
     drawn = (kind(seed + number, faults, usual) for number, kind in zip(range(schedules), kinds, strict=False))
-    return _run(program, drawn, judge, None, options)
+    found = Exploration()
+    _run(program, drawn, judge, found, options)
+    return found
 
 
-class _Tree:
+def _within(delays: int, faults: int, found: Exploration) -> Iterator[Exploring]:
     """The schedules within bounds that lead to new states."""
-
-    def __init__(self, delays: int, faults: int) -> None:
-        self.pending: list[tuple[tuple[Move, ...], int, int]] = [((), delays, faults)]
-        self.seen: dict[int, list[tuple[int, int]]] = {}
-        self.pruned = 0
-
-    def __iter__(self) -> Iterator[Exploring]:
-        while self.pending:
-            schedule = Exploring(*self.pending.pop())
-            yield schedule  # the caller runs it, which fills `others`
-            for key, move, delays, faults in reversed(schedule.others):
-                budgets = self.seen.setdefault(key, [])
-                if any(d >= delays and f >= faults for d, f in budgets):
-                    self.pruned += 1
-                else:
-                    budgets.append((delays, faults))
-                    self.pending.append(((*schedule.moves, move), delays, faults))
+    pending: list[tuple[tuple[Move, ...], int, int]] = [((), delays, faults)]
+    seen: dict[int, list[tuple[int, int]]] = {}
+    while pending:
+        schedule = Exploring(*pending.pop())
+        yield schedule  # the caller runs it, which fills `others`
+        for key, move, delays, faults in reversed(schedule.others):
+            budgets = seen.setdefault(key, [])
+            if any(d >= delays and f >= faults for d, f in budgets):
+                found.pruned += 1
+            else:
+                budgets.append((delays, faults))
+                pending.append(((*schedule.moves, move), delays, faults))
 
 
-def _run(
-    program: Callable[[], Any],
-    schedules: Iterable[Schedule],
-    judge: Judge | None,
-    most: int | None,
-    options: dict[str, Any],
-) -> Exploration:
+def _run(program: Any, schedules: Iterable[Schedule], judge: Judge | None, found: Exploration, options: Any) -> None:
+    """Up to the first counterexample."""
     if judge is None:
         expected = simulate(program, **options)
 
         def judge(outcome: Outcome) -> list[str]:
             return what_must_hold(outcome, expected)
 
-    found = Exploration(0, 0, 0, None, [])
     collects = gc.isenabled()
     gc.disable()
-    freezes = gc.get_freeze_count() == 0
-    if freezes:
-        gc.freeze()  # the collections below skip what exists already: looking through torch takes long
     try:
-        for schedule in itertools.islice(schedules, most):
+        for schedule in schedules:
             outcome = simulate(program, schedule=schedule, **options)
             found.schedules += 1
             found.steps += outcome.steps
@@ -169,15 +155,10 @@ def _run(
                 break
             if found.schedules % REPLAY_EVERY == 0:
                 repeat(outcome, options)
-            if found.schedules % COLLECT_EVERY == 0:
-                gc.collect()
+                gc.collect(1)  # what is new: to look through all of torch takes long
     finally:
-        if freezes:
-            gc.unfreeze()
         if collects:
             gc.enable()
-    found.pruned = getattr(schedules, "pruned", 0)
-    return found
 
 
 def repeat(outcome: Outcome, options: dict[str, Any]) -> Outcome:
@@ -210,13 +191,11 @@ def what_must_hold(
     """What must hold on every schedule, but does not in this outcome. `expected` is a run without faults;
     `slow` says that the program makes somebody wait, so that a timeout may be due."""
     faults = [move for move in outcome.schedule.moves if move.what is not Fault.RUN]
-    broken = []
     if outcome.deadlock:
-        broken.append("deadlock: no thread can run, and no timeout is left")
+        return ["deadlock: no thread can run, and no timeout is left"]
     if outcome.endless:
-        broken.append("it goes on for ever")
-    if broken:
-        return broken
+        return ["it goes on for ever"]
+    broken = []
     if outcome.error is None and outcome.exitcode == 0 and outcome.result != expected.result:
         broken.append(f"it returned {outcome.result!r} instead of {expected.result!r}, and raised nothing")
     if isinstance(outcome.error, AssertionError):
@@ -227,17 +206,17 @@ def what_must_hold(
         # Ctrl-C ends workers wherever they are: not pretty, but harmless, as main was interrupted, too.
         if not (isinstance(error, KeyboardInterrupt) and any(move.what is Fault.INTERRUPT for move in faults)):
             broken.append(f"{name} died of {error!r}")
+    broken += [f"only printed: {each}" for each in outcome.swallowed if "KeyboardInterrupt" not in each]
     broken += [f"process {pid} is left" for pid, code in outcome.exitcodes.items() if code is None]
     interrupts = sum(move.what is Fault.INTERRUPT for move in faults)
+    if not interrupts:
+        broken += [f"no shared memory was removed after {name}" for name in outcome.unswept]
     if interrupts < 2:  # a second Ctrl-C interrupts the clean-up after the first
         broken += [f"{outcome.open_pipes} ends of pipes are left open"] * bool(outcome.open_pipes)
         broken += [f"{name} is left when the program returns" for name in outcome.left]
     if not faults:
-        usual = expected.exitcodes  # the program itself may kill
-        codes = outcome.exitcodes.items()
-        broken += [
-            f"process {pid} ended with exit code {code}" for pid, code in codes if code and code != usual.get(pid)
-        ]
+        codes = outcome.exitcodes.items() - expected.exitcodes.items()  # the program itself may kill
+        broken += [f"process {pid} ended with exit code {code}" for pid, code in sorted(codes) if code]
     broken += [f"{law.name}: {what}" for law, what, _ in judge(enumerate(outcome.events), laws)]
     broken += _late(outcome, faults, expected)
     return broken if faults or slow else broken + _needless(outcome, expected)
@@ -253,7 +232,7 @@ def _needless(outcome: Outcome, expected: Outcome) -> list[str]:
     """Where nothing fails and nobody is slow, the first line of defence suffices: no timeout fires, nobody looks after
     the workers or ends them by force. Otherwise the second line would hide that the first is broken."""
     found = {event[2] for event in outcome.events}
-    broken = [f"nothing failed, and yet {kind.who} {kind.when}" for kind in SECOND_LINE if kind in found]
+    broken = [f"nothing failed, and yet {kind.who}: {kind.name}" for kind in SECOND_LINE if kind in found]
     if outcome.lasted > expected.lasted + PROMPT:
         broken.append(f"nothing failed, and it took {outcome.lasted - expected.lasted:.1f} s longer than it should")
     return broken

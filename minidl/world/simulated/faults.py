@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.processes import Process
 
 if TYPE_CHECKING:
@@ -27,17 +28,6 @@ class Fault(enum.Enum):
     COLLECT = "c"  # the garbage collector runs in this thread and finds what the program has dropped
 
 
-WORDS = {
-    Fault.RUN: "thread {} goes on",
-    Fault.KILL: "process {} is killed",
-    Fault.INTERRUPT: "Ctrl-C comes",
-    Fault.RAISE: "the user's code raises",
-    Fault.EXIT: "the training loop calls sys.exit()",
-    Fault.TIMEOUT: "the timeout of thread {} is over",
-    Fault.COLLECT: "the garbage collector runs in thread {}",
-}
-
-
 @dataclass(frozen=True)
 class Move:
     """One departure from the default schedule."""
@@ -49,15 +39,10 @@ class Move:
     def __str__(self) -> str:
         return f"{self.step}.{self.what.value}{self.number if self.number >= 0 else ''}"
 
-    @property
-    def words(self) -> str:
-        """For a reader: "at step 40 process 2 is killed"."""
-        return f"at step {self.step} {WORDS[self.what].format(self.number)}"
-
 
 def inject(machine: Machine, move: Move) -> None:
     """Make this fault happen, now."""
-    machine.last_fault_at = machine.clock
+    machine.outcome.last_fault_at = machine.clock / SECOND
     fault, number = move.what, move.number
     if fault is Fault.KILL and number < len(machine.processes):
         machine.end(machine.processes[number], -KILLED)

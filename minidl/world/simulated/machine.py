@@ -23,11 +23,12 @@ Legend
 
 from __future__ import annotations
 
+import itertools
 import sys
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import greenlet
 
@@ -36,8 +37,10 @@ from minidl.laws import Event
 from minidl.world.simulated.chance import Chance
 from minidl.world.simulated.cores import SECOND, Cores
 from minidl.world.simulated.faults import TERMINATED, inject
-from minidl.world.simulated.processes import NO_LIMIT, OWN, End, Luggage, Memories, Process, Shared, Thread, contents
-from minidl.world.simulated.schedule import Schedule
+from minidl.world.simulated.processes import NO_LIMIT, OWN, Luggage, Memories, Process, Shared, Thread, contents
+
+if TYPE_CHECKING:
+    from minidl.world.simulated.simulation import Outcome
 
 STEP = 1_000  # ns that a step takes: a loop that looks at the clock sees it move
 BEGIN = 1 * SECOND  # what the clock shows when a run begins
@@ -54,18 +57,21 @@ class Options:
     cpus: float = 2  # may be a fraction: other programs have the rest of the last core
     draws: bool = True  # False: all processes share their random numbers; faster, and the same to who draws none
     most_steps: int = 20_000  # a run that takes more is cut short, as endless
-    # Whether a thread that puts something into another's mailbox can lose the processor right after that, as well as
-    # before: what threads of one process share without the world shows its races then.
-    preempts: bool = False
     environment: Mapping[str, str] | None = None  # the variables that a program finds there
 
 
-class Machine:
-    """One run of a program: `new_process` makes its first process, `run` runs them all to their end."""
+def in_brief(kind: int, text: object) -> object:
+    """What the laws need of an event's text."""
+    return {name: getattr(text, name) for name in LOADERS} if kind == LOADER else True
 
-    def __init__(self, schedule: Schedule, options: Options, texts: Callable[[int, object], object] | None) -> None:
+
+class Machine:
+    """One run of a program, whose first process has begun: `run` runs them all to their end."""
+
+    def __init__(self, outcome: Outcome, options: Options, texts: Callable[[int, object], object]) -> None:
         """What is kept of an event's kind and text is what `texts` makes of them."""
-        self.schedule, self.options, self.texts = schedule, options, texts
+        self.outcome, self.options, self.texts = outcome, options, texts
+        self.schedule = outcome.schedule
         self.world: Any = None
         self.cores = Cores(self, options.cpus)
         self.hub = greenlet.getcurrent()
@@ -74,7 +80,7 @@ class Machine:
         self.threads: list[Thread] = []
         self.shared: list[Shared] = []  # pipes, flags, mailboxes
         self.memories: Memories = weakref.WeakValueDictionary()
-        self.memories_made = 0
+        self.memory_numbers = itertools.count()
         self.luggage = Luggage()  # of the process that is being started
         # Where it stands
         self.clock = BEGIN  # ns
@@ -82,48 +88,15 @@ class Machine:
         self.running: Any = None  # a Thread
         self.alarms: list[tuple[int, Process]] = []  # (when, which) process is ended by force
         self.garbage: list[Any] = []  # see Fault.COLLECT
-        self.last_fault_at = -1  # ns
         # How it ends
-        self.over = False  # no thread can run any more ...
-        self.deadlock = self.endless = False  # ... which is a bug
+        self.over = False  # no thread can run any more
         self.off = False  # the remaining stacks are being unwound
-        # What it has seen
-        self.events: list[Event] = []
-        self.swallowed: list[str] = []  # errors that Python can only print, as in a __del__
 
     # ---- processes and threads
 
-    def new_process(self, name: str, run: Callable[[], None], inherits: list[End]) -> Process:
-        parent = self.running.process if self.running is not None else None
-        process = Process(len(self.processes), parent, name)
-        self.processes.append(process)
-        if self.options.draws and parent is not None:
-            process.chance = Chance.now().forked(process.number)
-        for end in inherits:
-            process.open(*end)
-        self.new_thread(process, "MainThread", lambda: self._life(process, run))
-        return process
-
-    def new_thread(self, process: Process, name: str, run: Callable[[], None]) -> Thread:
-        def guarded() -> None:
-            try:
-                run()
-            except greenlet.GreenletExit:
-                raise
-            except SystemExit:  # ends a thread without a word
-                pass
-            except BaseException as error:  # Python would print it; the process continues
-                thread.error = error
-            thread.alive = False
-
-        thread = Thread(len(self.threads), process, name, guarded, self.hub)
-        process.threads.append(thread)
-        self.threads.append(thread)
-        return thread
-
-    def _life(self, process: Process, run: Callable[[], None]) -> None:
+    def life_of(self, process: Process) -> None:
         """The main thread of a process, from its first line to its exit."""
-        code = 0
+        code, run, process.run = 0, process.run, None
         try:
             run()
         except SystemExit as exit:
@@ -131,8 +104,11 @@ class Machine:
         except (Exception, KeyboardInterrupt) as error:
             process.threads[0].error, code = error, 1
         try:
-            while process.at_exit:
-                self._call_at_exit(process)
+            while process.at_exit:  # the callback that was registered last comes first
+                try:
+                    process.at_exit.pop()()
+                except Exception as error:  # changes nothing: neither the exit code nor whether the others are called
+                    process.threads[0].error = error
             self.until()
         except (Exception, KeyboardInterrupt) as error:
             process.threads[0].error, code = error, 1
@@ -140,14 +116,6 @@ class Machine:
             if child.parent is process:
                 self.end(child, -TERMINATED)
         self.end(process, code)
-
-    def _call_at_exit(self, process: Process) -> None:
-        """Call the callback registered last. An error in it changes nothing: neither the exit code nor whether the
-        others are called. Ctrl-C ends them all."""
-        try:
-            process.at_exit.pop()()
-        except Exception as error:
-            process.threads[0].error = error
 
     def send_end(self, process: Process, exitcode: int) -> None:
         """Send a signal that ends a process. It still runs until its main thread is next chosen, and until then its
@@ -164,7 +132,7 @@ class Machine:
         """End this process, now. (Its threads' stacks are kept as they are until the run is over.)"""
         if process.ended:
             return
-        process.exitcode, process.ended_at = exitcode, self.clock
+        process.code, process.ended_at = exitcode, self.clock
         for thread in process.threads:
             thread.alive = False
         for end in list(process.ends):
@@ -229,8 +197,8 @@ class Machine:
         self.clock += STEP
         for move in self.schedule.faults_at.get(self.step, ()):
             inject(self, move)
-        self.endless = self.step > self.most_steps
-        chosen = None if self.endless else self.schedule.choose(self) or self._wake()
+        self.outcome.endless = self.step > self.most_steps
+        chosen = None if self.outcome.endless else self.schedule.choose(self) or self._wake()
         if chosen is None:
             self.over = True
         elif chosen is not self.running:
@@ -257,7 +225,7 @@ class Machine:
             self.end(process, 1)
             return self.next_able(0) or self._wake()
         if first is None:
-            self.deadlock = any(thread.alive for thread in self.threads)
+            self.outcome.deadlock = any(thread.alive for thread in self.threads)
             return None
         self.clock = max(self.clock, first.deadline)
         first.timed_out = True
@@ -292,20 +260,14 @@ class Machine:
             while not thread.greenlet.dead:
                 thread.greenlet.throw(greenlet.GreenletExit)
         # Reference cycles are broken by hand, or Python's collector would have to find them after every run.
-        for thread in self.threads:
-            thread.greenlet = thread.ready = thread.error = None
-            thread.signals.clear()
-        for process in self.processes:
-            process.on_interrupt = None
-            process.on_child_exit.clear()
-            process.threads.clear()
-            process.at_exit.clear()
+        for each in (*self.threads, *self.processes):
+            each.__dict__ = {"machine": self}
         self.__dict__ = {"off": True}  # all that whoever still refers to it may ask
 
     def state(self) -> int:
         """A hash of the state of this run, except for the time."""
         threads = tuple([(each.history, each.alive, len(each.signals), each.timed_out) for each in self.threads])
-        codes = tuple([process.exitcode for process in self.processes])
+        codes = tuple([process.code for process in self.processes])
         shared = tuple([thing.state() for thing in self.shared])
         rest = contents(self.memories), len(self.garbage)
         return hash((self.running.number, threads, codes, shared, rest))
@@ -321,17 +283,14 @@ class Machine:
             self.running.saw((kind, epoch_id, task, worker, value))
         if kind < CLOCKED:
             value = self.running.cpu
-        kept: object = text is not None
-        if kept and self.texts is not None:
-            kept = self.texts(kind, text)
-        elif kind == LOADER:
-            kept = {name: getattr(text, name) for name in LOADERS}
-        self.events.append(Event(self.clock, self.running.number, kind, epoch_id, task, worker, queue, value, kept))
+        kept = text is not None and self.texts(kind, text)
+        event = Event(self.clock, self.running.number, kind, epoch_id, task, worker, queue, value, kept)
+        self.outcome.events.append(event)
 
     def swallow(self, unraisable: Any) -> None:
         """sys.unraisablehook: keep what Python would print."""
         if not self.off:
-            self.swallowed.append(f"{unraisable.object!r}: {unraisable.exc_value!r}")
+            self.outcome.swallowed.append(f"{unraisable.object!r}: {unraisable.exc_value!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return current_machine, ()  # a worker's arguments include it, as the events' recorder: there is one machine
@@ -344,11 +303,6 @@ def current_machine() -> Machine:
     """The machine that is running."""
     assert _running is not None, "no simulation is running"
     return _running
-
-
-def install(machine: Machine | None) -> None:
-    global _running
-    _running = machine
 
 
 def is_running() -> bool:

@@ -19,25 +19,20 @@ READ_SIZE = 1 << 16
 RUBBISH = 0xA5  # what memory is filled with before and after its use
 
 
-class Closable:
-    """Something that each process can close for itself."""
+class PipeEnd:
+    """An end of a pipe, in one process."""
 
+    side: str
     _closed = False
+
+    def __init__(self, machine: Machine, pipe: Pipe, process: Process | None) -> None:
+        self._machine, self._pipe = machine, pipe
+        self.process = process  # that has it open; None on its way to a process that is being started
 
     def check(self) -> None:
         """OSError: it is closed."""
         if self._closed:
             raise OSError("handle is closed")
-
-
-class PipeEnd(Closable):
-    """An end of a pipe, in one process."""
-
-    side: str
-
-    def __init__(self, machine: Machine, pipe: Pipe, process: Process | None) -> None:
-        self._machine, self._pipe = machine, pipe
-        self.process = process  # that has it open; None on its way to a process that is being started
 
     def close(self) -> None:
         self._machine.until()
@@ -120,8 +115,7 @@ class SimulatedMemory:
     """Memory that processes share: here they are one process, so it is the same array for all."""
 
     def __init__(self, machine: Machine, nbytes: int) -> None:
-        self.number = machine.memories_made
-        machine.memories_made += 1
+        self.number = next(machine.memory_numbers)
         self.bytes = np.full(nbytes, RUBBISH, dtype=np.uint8)
         machine.memories[self.number] = machine.running.process.mapped[self.number] = self.bytes
 

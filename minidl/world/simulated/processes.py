@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import greenlet
 import torch.utils.data
@@ -15,6 +15,9 @@ import torch.utils.data
 from minidl import events, shutdown, signals
 from minidl.transport import filling
 from minidl.world.simulated.chance import Chance
+
+if TYPE_CHECKING:
+    from minidl.world.simulated.machine import Machine
 
 torchs_collate = torch.utils.data._utils.collate
 FIRST_PID = 5_000_001  # above any real one: Linux ends at 4,194,304
@@ -26,9 +29,6 @@ class WeakSet(weakref.WeakKeyDictionary[Any, None]):
 
     def add(self, thing: Any) -> None:
         self[thing] = None
-
-    def discard(self, thing: Any) -> None:
-        self.pop(thing, None)
 
 
 # What every process has for itself: (owner, name, what makes it for a new process).
@@ -76,16 +76,6 @@ class Luggage:
         self.functions: list[Any] = []
 
 
-class Flag:
-    """A bool that processes share."""
-
-    def __init__(self, maker: Process) -> None:
-        self.maker, self.is_set = maker, False
-
-    def state(self) -> bool:
-        return self.is_set
-
-
 class Senders(deque[int]):
     """Which thread put each of the items of a mailbox: with its history, that says what the item is."""
 
@@ -93,7 +83,7 @@ class Senders(deque[int]):
         return tuple(self)
 
 
-Shared = Pipe | Flag | Senders
+Shared = Pipe | Senders
 Memories = weakref.WeakValueDictionary[int, Any]  # by number; a memory is gone with the last that lies in it
 
 
@@ -104,18 +94,18 @@ def contents(memories: Memories) -> tuple[Any, ...]:
 
 
 class Process:
-    """A simulated process: what the system knows of it."""
+    """A simulated process, started or not: what the system knows of it."""
 
-    def __init__(self, number: int, parent: Process | None, name: str) -> None:
-        self.number, self.parent, self.name = number, parent, name
-        self.pid = FIRST_PID + number
+    def __init__(self, machine: Machine, run: Any, name: str) -> None:
+        self.machine, self.run, self.name = machine, run, name
+        self.number = -1  # until it is started
+        self.pid: Any = None
+        self.parent: Process | None = None
         self.threads: list[Thread] = []
         self.ends: dict[End, None] = {}  # the open ones, in the order in which they were opened
-        self.exitcode: int | None = None
+        self.code: int | None = None  # its exit code
         self.ended_at = -1  # ns
         self.own = [make() for _, _, make in OWN]
-        if parent is None:
-            self.own[PLACES["_recorder"]] = events.installed()
         self.chance: Chance | None = None  # its random numbers while another process runs
         self.at_exit: list[Callable[[], None]] = []
         self.before_fork = WeakSet()
@@ -126,9 +116,27 @@ class Process:
         self.on_child_exit: list[Callable[[Any], None]] = []  # the handlers of SIGCHLD, in the order of their calls
         self.on_interrupt: Callable[[], None] | None = None
 
+    def begin(self, inherits: list[End]) -> None:
+        """From now on it can run, with these ends of pipes open."""
+        processes, running = self.machine.processes, self.machine.running
+        self.number, self.pid = len(processes), FIRST_PID + len(processes)
+        processes.append(self)
+        if running is None:
+            self.own[PLACES["_recorder"]] = self.machine.record
+        else:
+            self.parent = running.process
+            self.chance = Chance.now().forked(self.number) if self.machine.options.draws else None
+        for end in inherits:
+            self.open(*end)
+        Thread(self, lambda: self.machine.life_of(self), "MainThread").begin()
+
     @property
     def ended(self) -> bool:
-        return self.exitcode is not None
+        return self.code is not None
+
+    def is_ready(self) -> bool:
+        """As something that a waiter waits for."""
+        return self.ended
 
     def open(self, pipe: Pipe, side: str) -> None:
         if (pipe, side) not in self.ends:
@@ -150,12 +158,14 @@ class Process:
 
 
 class Thread:
-    """A simulated thread."""
+    """A simulated thread, started or not."""
 
-    def __init__(self, number: int, process: Process, name: str, run: Callable[[], None], hub: Any) -> None:
-        self.number, self.process, self.name = number, process, name
-        self.greenlet: Any = greenlet.greenlet(run, hub)
-        self.alive = True
+    def __init__(self, process: Process, run: Any, name: str) -> None:
+        self.process, self.run, self.name = process, run, name
+        self.machine = process.machine
+        self.number = -1  # until it is started
+        self.greenlet: Any = None
+        self.alive = False
         self.ready: Callable[[], Any] | None = None
         self.deadline = NO_LIMIT  # ns; when it stops waiting
         self.timed_out = False
@@ -164,6 +174,25 @@ class Thread:
         self.in_user_code = False  # in the dataset, the training step, ...
         self.cpu = 0  # ns
         self.error: BaseException | None = None  # what ended it
+
+    def begin(self) -> None:
+        """From now on it can run."""
+        run, self.run = self.run, None  # only its stack has it: no reference cycle
+        self.number, self.alive = len(self.machine.threads), True
+        self.greenlet = greenlet.greenlet(lambda: self._live(run), self.machine.hub)
+        self.process.threads.append(self)
+        self.machine.threads.append(self)
+
+    def _live(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except greenlet.GreenletExit:
+            raise
+        except SystemExit:  # ends a thread without a word
+            pass
+        except BaseException as error:  # Python would print it; the process continues
+            self.error = error
+        self.alive = False
 
     def saw(self, value: Any) -> None:
         """Add to its history what a call to the world returned."""

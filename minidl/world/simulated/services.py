@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import copyreg
 import math
-import pickle
 import queue
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minidl.world.real import RealWorld
@@ -22,59 +21,36 @@ from minidl.world.simulated.copying import duplicate
 from minidl.world.simulated.cores import SECOND
 from minidl.world.simulated.faults import KILLED, TERMINATED
 from minidl.world.simulated.machine import Machine
-from minidl.world.simulated.pipes import Closable, SimulatedMemory, SimulatedReader, SimulatedWriter
-from minidl.world.simulated.processes import Flag, Pipe, Process, Senders, Thread
+from minidl.world.simulated.pipes import SimulatedMemory, SimulatedReader, SimulatedWriter
+from minidl.world.simulated.processes import Pipe, Process, Senders, Thread
 
 
-class SimulatedFlag(Closable):
-    """In the real world it is a pipe, and set when that is readable; so it is also set when no process can write to it
-    any more. A forked process can; a spawned one has only the reading end."""
-
-    def __init__(self, machine: Machine, flag: Flag) -> None:
-        self._machine, self._flag = machine, flag
-        self._known = False  # to be set, as it was set here
+class SimulatedFlag(SimulatedReader):
+    """As in the real world: the reading end of a pipe, set when that is readable. So it is also set when no process can
+    write to it any more. A forked process can; a spawned one has only the reading end."""
 
     def set(self) -> None:
         self._machine.until()
-        if not self._known:
+        if not self._pipe.data:
             self.check()
-        self._flag.is_set = self._known = True
+        self._pipe.data[:] = b"1"
 
     def is_set(self) -> bool:
         self._machine.until()
-        if not self._known:
+        if not self._pipe.data:
             self.check()
         self._machine.running.saw(self.is_ready())
         return self.is_ready()
 
     def close(self) -> None:
         self._closed = True
-        if not self._inherited() and self._machine.running.process is self._flag.maker:
-            self._flag.is_set = True
+        self.__del__()
 
-    def is_ready(self) -> bool:
-        return self._flag.is_set or (self._flag.maker.ended and not self._inherited())
-
-    def _inherited(self) -> bool:
-        return self._machine.options.start_method == "fork"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _flag, (self._machine.shared.index(self._flag),)
-
-
-def _flag(number: int) -> SimulatedFlag:
-    machine = machines.current_machine()
-    return SimulatedFlag(machine, machine.shared[number])  # type: ignore[arg-type]
-
-
-class SimulatedEnding(Closable):
-    """Ready once a process has ended."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def is_ready(self) -> bool:
-        return self._process.ended
+    def __del__(self) -> None:
+        """In the process that made it, it has the writing end, too."""
+        super().__del__()
+        if self.process is not None and not self._machine.off:
+            self.process.close(self._pipe, "writers")
 
 
 class SimulatedWaiter:
@@ -86,9 +62,8 @@ class SimulatedWaiter:
         self._closed = False
 
     def add(self, thing: Any, label: Any) -> None:
-        thing.check()
-        if id(thing) in self._things:
-            raise KeyError("it was added before")
+        if not isinstance(thing, Process):
+            thing.check()
         self._things[id(thing)] = thing, label
 
     def remove(self, thing: Any) -> None:
@@ -97,16 +72,13 @@ class SimulatedWaiter:
     def wait(self, timeout: float | None) -> list[Any]:
         if self._closed:
             raise ValueError("I/O operation on closed epoll object")
-        self._machine.until(self._any_ready, timeout)
-        ready = [thing.is_ready() for thing, _ in self._things.values()]
+        self._machine.until(lambda: any(self._ready()), timeout)
+        ready = self._ready()
         self._machine.running.saw(tuple(ready))
         return [label for (_, label), is_ready in zip(self._things.values(), ready, strict=True) if is_ready]
 
-    def _any_ready(self) -> bool:
-        ready = False  # (called often, and `any` of a generator takes twice as long)
-        for thing, _ in self._things.values():
-            ready = ready or thing.is_ready()
-        return ready
+    def _ready(self) -> list[bool]:
+        return [thing.is_ready() for thing, _ in self._things.values()]
 
     def close(self) -> None:
         self._things.clear()
@@ -128,12 +100,8 @@ class SimulatedMailbox:
         if not self._machine.off:
             self._items.append(item)
             self._senders.append(self._machine.running.number)
-            if self._machine.options.preempts and not isinstance(item, weakref.ref):
-                self._machine.until()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if block and timeout is not None and timeout < 0:
-            raise ValueError("'timeout' must be a non-negative number")
         self._machine.until(self._items.__len__, timeout if block else 0.0)
         self._machine.running.saw(tuple(self._senders))
         if not self._items:
@@ -147,90 +115,70 @@ class SimulatedMailbox:
         return len(self._items)
 
 
-class SimulatedThread:
-    """A thread, not yet started or started."""
-
-    def __init__(self, machine: Machine, run: Callable[[], None], name: str) -> None:
-        self._machine, self._name = machine, name
-        self._run: Callable[[], None] | None = run
-        self.thread: Thread | None = None
+class SimulatedThread(Thread):
+    """What the loader may ask of a thread."""
 
     def start(self) -> None:
-        if self._run is None:
-            raise RuntimeError("threads can only be started once")
-        run, self._run = self._run, None  # only the thread's stack has it now: no reference cycle
-        self.thread = self._machine.new_thread(self._machine.running.process, self._name, run)
-        self._machine.until()
-
-    def __repr__(self) -> str:
-        return f"<Thread({self._name})>"
+        self.begin()
+        self.machine.until()
 
     def is_alive(self) -> bool:
-        return self.thread is not None and self.thread.alive
+        return self.alive
 
     def join(self, timeout: float | None = None) -> None:
-        if self.thread is None:
+        if self.number < 0:
             raise RuntimeError("cannot join thread before it is started")
-        self._machine.until(lambda: not self.is_alive(), timeout)
+        self.machine.until(lambda: not self.alive, timeout)
 
 
-class SimulatedProcess:
-    """A child process, not yet started or started."""
-
-    def __init__(self, world: SimulatedWorld, target: Callable[..., None], args: Sequence[Any], name: str) -> None:
-        self._world, self._target, self._args, self._name = world, target, args, name
-        self.process: Process | None = None
-
-    @property
-    def pid(self) -> int | None:
-        return None if self.process is None else self.process.pid
+class SimulatedProcess(Process):
+    """What the loader may ask of a child process."""
 
     @property
     def exitcode(self) -> int | None:
-        return None if self.process is None else self.process.exitcode
+        return self.code
 
     def start(self) -> None:
-        machine = self._world.machine
+        assert self.number < 0, "cannot start a process twice"
+        machine, parent = self.machine, self.machine.running.process
         spawned = machine.options.start_method != "fork"
-        assert self.process is None, "cannot start a process twice"
         machine.until()
         if not spawned:
-            for thing in list(machine.running.process.before_fork):
+            for thing in list(parent.before_fork):
                 thing.before_fork()
-        target, args = duplicate((self._target, self._args), by_pickle_only=spawned)
-        # A fork inherits whatever its parent has open, a spawned process only what it is given.
-        inherits = machine.luggage.ends if spawned else machine.running.process.ends
-        self.process = machine.new_process(self._name, lambda: target(*args), list(inherits))
+        target, args = duplicate(self.run, by_pickle_only=spawned)
+        self.run = lambda: target(*args)
+        # A forked process has what its parent has open, a spawned process only what it is given.
+        self.begin(list(machine.luggage.ends if spawned else parent.ends))
         if not spawned:
-            self.process.inherit(machine.running.process)
-        if spawned and machine.options.draws:  # seeded anew, not copied from its parent
-            self.process.chance = Chance.spawned(self.process.number)
+            self.inherit(parent)
+        elif machine.options.draws:  # seeded anew, not copied from its parent
+            self.chance = Chance.spawned(self.number)
         for end in machine.luggage.unpacked:
-            end.process = self.process
+            end.process = self
 
     def is_alive(self) -> bool:
-        self._world.machine.until()
-        self._world.machine.running.saw(self.process is not None and self.process.ended)
-        return self.process is not None and not self.process.ended
+        self.machine.until()
+        self.machine.running.saw(self.ended)
+        return self.number >= 0 and not self.ended
 
     def join(self, timeout: float | None = None) -> None:
-        process = self.process
-        assert process is not None, "can only join a started process"
-        self._world.machine.until(lambda: process.ended, timeout)
-        self._world.machine.running.saw(process.exitcode)
+        assert self.number >= 0, "can only join a started process"
+        self.machine.until(lambda: self.ended, timeout)
+        self.machine.running.saw(self.code)
 
     def terminate(self) -> None:
         # After report_crashes, torch's handler exits without an error if SIGTERM comes from the parent.
-        self._end(0 if self.process is not None and self.process.exits_quietly else -TERMINATED)
+        self._end(0 if self.exits_quietly else -TERMINATED)
 
     def kill(self) -> None:
         self._end(-KILLED)
 
     def _end(self, exitcode: int) -> None:
-        assert self.process is not None, "it was not started"
-        self._world.machine.until()
-        self.process.forced = True
-        self._world.machine.send_end(self.process, exitcode)
+        assert self.number >= 0, "it was not started"
+        self.machine.until()
+        self.forced = True
+        self.machine.send_end(self, exitcode)
 
 
 class SimulatedWorld:
@@ -239,14 +187,14 @@ class SimulatedWorld:
     inline = 0
     lent = 1
 
-    signal_name = RealWorld.signal_name
-    signal_id = RealWorld.signal_id
+    signal = RealWorld.signal
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.environment = machine.options.environment or {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _world, ()
+        return getattr, (self.machine, "world")
 
     def pid(self) -> int:
         # Once the machine is off no process owns the iterators that are left, so none shuts them down.
@@ -256,13 +204,16 @@ class SimulatedWorld:
         return self.machine.clock / SECOND
 
     def pipe(self) -> tuple[SimulatedReader, SimulatedWriter]:
-        machine = self.machine
-        pipe = Pipe(machine.options.capacity)
-        machine.shared.append(pipe)
-        for side in ("readers", "writers"):
-            machine.running.process.open(pipe, side)
-        process = machine.running.process
-        return SimulatedReader(machine, pipe, process), SimulatedWriter(machine, pipe, process)
+        pipe = self._new_pipe()
+        return SimulatedReader(*pipe), SimulatedWriter(*pipe)
+
+    def _new_pipe(self) -> tuple[Machine, Pipe, Process]:
+        """What both ends of a pipe are made of."""
+        pipe, process = Pipe(self.machine.options.capacity), self.machine.running.process
+        self.machine.shared.append(pipe)
+        process.open(pipe, "readers")
+        process.open(pipe, "writers")
+        return self.machine, pipe, process
 
     def memory(self, nbytes: int) -> SimulatedMemory:
         return SimulatedMemory(self.machine, nbytes)
@@ -271,9 +222,7 @@ class SimulatedWorld:
         return True
 
     def flag(self) -> SimulatedFlag:
-        flag = Flag(self.machine.running.process)
-        self.machine.shared.append(flag)
-        return SimulatedFlag(self.machine, flag)
+        return SimulatedFlag(*self._new_pipe())
 
     def waiter(self) -> SimulatedWaiter:
         return SimulatedWaiter(self.machine)
@@ -282,10 +231,10 @@ class SimulatedWorld:
         return SimulatedMailbox(self.machine)
 
     def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> SimulatedThread:
-        return SimulatedThread(self.machine, lambda: target(*args), name)
+        return SimulatedThread(self.machine.running.process, lambda: target(*args), name)
 
     def is_current(self, thread: SimulatedThread) -> bool:
-        return thread.thread is self.machine.running
+        return thread is self.machine.running
 
     def thread_id(self) -> tuple[int, int]:
         return self.pid(), self.machine.running.number
@@ -294,18 +243,17 @@ class SimulatedWorld:
         pass
 
     def process(self, target: Callable[..., None], args: Sequence[Any], name: str) -> SimulatedProcess:
-        return SimulatedProcess(self, target, args, name)
+        return SimulatedProcess(self.machine, (target, args), name)
 
-    def end_of(self, process: SimulatedProcess) -> SimulatedEnding:
-        assert process.process is not None, "it was not started"
-        return SimulatedEnding(process.process)
+    def end_of(self, process: SimulatedProcess) -> Process:
+        return process
 
-    def parent(self) -> SimulatedEnding:
+    def parent(self) -> Process:
         process = self.machine.running.process
         process.watches_parent = True
         if process.parent.ended:
             self.machine.alarms.append((self.machine.clock + machines.GRACE, process))
-        return SimulatedEnding(process.parent)
+        return process.parent
 
     def on_child_exit(self, look: Callable[[Any], None]) -> bool:
         thread = self.machine.running
@@ -332,9 +280,6 @@ class SimulatedWorld:
     def report_crashes(self) -> None:
         self.machine.running.process.exits_quietly = True
 
-    def pickle(self, message: Any) -> memoryview:
-        return memoryview(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
-
     def reducers(self) -> Any:
         return copyreg.dispatch_table
 
@@ -344,15 +289,8 @@ class SimulatedWorld:
         assert process.ended, f"{process.name} may still make shared memory"
         process.swept = True
 
-    def environment(self) -> Mapping[str, str]:
-        return self.machine.options.environment or {}
-
     def cpu_count(self) -> int:
         return math.ceil(self.machine.options.cpus)
 
     def page_locked(self, nbytes: int) -> bytearray:
         return bytearray(nbytes)
-
-
-def _world() -> Any:
-    return machines.current_machine().world

@@ -8,21 +8,20 @@ import gc
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy.random
 import torch
 
-from minidl import events
 from minidl import world as worlds
 from minidl.laws import Event
-from minidl.world.simulated import chance
 from minidl.world.simulated import machine as machines
-from minidl.world.simulated.chance import Chance
+from minidl.world.simulated.chance import FIRST, Chance
 from minidl.world.simulated.copying import reduce_storage
 from minidl.world.simulated.cores import SECOND, never
 from minidl.world.simulated.machine import Machine, Options
-from minidl.world.simulated.processes import OWN
+from minidl.world.simulated.processes import OWN, Process
 from minidl.world.simulated.schedule import Random, Schedule, parse
 from minidl.world.simulated.services import SimulatedWorld
 
@@ -36,22 +35,22 @@ class Outcome:
     program: Callable[[], Any]
     schedule: Schedule
     options: dict[str, Any]  # of `simulate`
-    events: list[Event]
-    threads: list[tuple[int, str]]  # (pid, name) of each
-    parents: dict[int, int]  # pid of a process -> of its parent, 0 for the first
-    exitcodes: dict[int, int | None]  # None: it never ended
-    ended: dict[int, float]  # pid -> when (s)
-    last_fault_at: float  # when the last fault was injected (s); negative: none was
-    result: Any  # what the program returned
-    error: BaseException | None  # what it raised
-    errors: list[tuple[str, BaseException]]  # what ended other threads: (name, error)
-    swallowed: list[str]  # errors that Python could only print, as in a __del__
-    deadlock: bool  # no thread could run, and there was no timeout left
-    endless: bool  # it was cut short after `most_steps`
-    open_pipes: int  # ends of pipes, when the program had returned and its process had not exited
-    left: list[str]  # threads and processes that the program had started and that had not ended then
-    unswept: list[str]  # processes that were ended by force, and whose shared memory nobody has removed by then
-    steps: int
+    events: list[Event] = field(default_factory=list)
+    threads: list[tuple[int, str]] = field(default_factory=list)  # (pid, name) of each
+    parents: dict[int, int] = field(default_factory=dict)  # pid of a process -> of its parent, 0 for the first
+    exitcodes: dict[int, int | None] = field(default_factory=dict)  # None: it never ended
+    ended: dict[int, float] = field(default_factory=dict)  # pid -> when (s)
+    last_fault_at: float = 0.0  # when the last fault was injected (s); 0: none was
+    result: Any = None  # what the program returned
+    error: BaseException | None = None  # what it raised
+    errors: list[tuple[str, BaseException]] = field(default_factory=list)  # what ended other threads: (name, error)
+    swallowed: list[str] = field(default_factory=list)  # errors that Python could only print, as in a __del__
+    deadlock: bool = False  # no thread could run, and there was no timeout left
+    endless: bool = False  # it was cut short after `most_steps`
+    open_pipes: int = 0  # ends of pipes, when the program had returned and its process had not exited
+    left: list[str] = field(default_factory=list)  # threads and processes that it had started, and had not ended then
+    unswept: list[str] = field(default_factory=list)  # processes ended by force whose shared memory nobody removed
+    steps: int = 0
 
     @property
     def token(self) -> str:
@@ -75,7 +74,7 @@ def simulate(
     seed: int | None = None,
     schedule: str | Schedule = "0",
     faults: int = 0,
-    texts: Callable[[int, object], object] | None = None,
+    texts: Callable[[int, object], object] = machines.in_brief,
     **options: Any,
 ) -> Outcome:
     """Run `program()`, which builds loaders and iterates, on a simulated machine. `options`: see machine.Options.
@@ -90,40 +89,29 @@ def simulate(
         schedule = Random(seed, faults)
     elif isinstance(schedule, str):
         schedule = parse(schedule)
-    machine = Machine(schedule, Options(**options), texts)
+    settings = Options(**options)
+    outcome = Outcome(program, schedule, dict(vars(settings)))
+    machine = Machine(outcome, settings, texts)
     machine.world = SimulatedWorld(machine)
-    found: dict[str, Any] = {"result": None, "open_pipes": 0, "left": [], "unswept": []}
 
     def main() -> None:
-        found["result"] = program()
+        outcome.result = program()
         if leftovers(machine) or machine.processes[0].ends:  # it may be about to end by itself
             machine.until(never, SETTLED)
-        found["open_pipes"], found["left"] = len(machine.processes[0].ends), leftovers(machine)
+        outcome.open_pipes, outcome.left = len(machine.processes[0].ends), leftovers(machine)
         children = [each for each in machine.processes if each.parent is machine.processes[0] and each.ended]
-        found["unswept"] = [each.name for each in children if (each.forced or each.exitcode) and not each.swept]
+        outcome.unswept = [each.name for each in children if (each.forced or each.code) and not each.swept]
 
     with on(machine):
-        machine.new_process("main", main, [])
+        Process(machine, main, "main").begin([])
         machine.run()
-        outcome = Outcome(
-            program=program,
-            schedule=schedule,
-            options=dict(vars(machine.options)),
-            events=machine.events,
-            threads=[(thread.process.pid, thread.name) for thread in machine.threads],
-            parents={each.pid: each.parent.pid if each.parent else 0 for each in machine.processes},
-            exitcodes={each.pid: each.exitcode for each in machine.processes},
-            ended={each.pid: each.ended_at / SECOND for each in machine.processes if each.ended},
-            last_fault_at=machine.last_fault_at / SECOND,
-            error=machine.threads[0].error,
-            errors=[(each.name, each.error) for each in machine.threads[1:] if each.error is not None],
-            swallowed=machine.swallowed,
-            deadlock=machine.deadlock,
-            endless=machine.endless,
-            steps=machine.step,
-            **found,
-        )
-        found.clear()
+        outcome.threads = [(thread.process.pid, thread.name) for thread in machine.threads]
+        outcome.error = machine.threads[0].error
+        outcome.errors = [(each.name, each.error) for each in machine.threads[1:] if each.error is not None]
+        outcome.parents = {each.pid: each.parent.pid if each.parent else 0 for each in machine.processes}
+        outcome.exitcodes = {each.pid: each.code for each in machine.processes}
+        outcome.ended = {each.pid: each.ended_at / SECOND for each in machine.processes if each.ended}
+        outcome.steps = machine.step
         machine.switch_off()
     return outcome
 
@@ -139,30 +127,30 @@ def leftovers(machine: Machine) -> list[str]:
 def on(machine: Machine) -> Iterator[None]:
     """While this lasts the machine has what the real process has only one of: the events' recorder, the world. Garbage
     is not collected: nothing may happen behind the scheduler's back."""
-    own = [getattr(owner, name) for owner, name, _ in OWN]
-    collects, threads, before = gc.isenabled(), torch.get_num_threads(), Chance.now()
+    places = [
+        (machines, "_running", machine),
+        (worlds, "_installed", machine.world),
+        (sys, "unraisablehook", machine.swallow),
+        (torch, "manual_seed", torch.default_generator.manual_seed),  # no devices are to be seeded
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in (*places, *OWN)]
+    collects, threads, drawn = gc.isenabled(), torch.get_num_threads(), Chance.now()
     gc.disable()
-    chance.begin()
-    seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed  # no devices are to be seeded
+    FIRST.put()
+    numpy.random.seed(0)
     copyreg.dispatch_table[torch.TypedStorage] = reduce_storage
-    hook, sys.unraisablehook = sys.unraisablehook, machine.swallow
-    previous = worlds.use(machine.world), events.install(machine.record)
-    machines.install(machine)
     try:
+        for owner, name, value in places:
+            setattr(owner, name, value)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        machines.install(None)
-        worlds.use(previous[0])
-        events.install(previous[1])
-        sys.unraisablehook = hook
-        torch.manual_seed = seed
-        del copyreg.dispatch_table[torch.TypedStorage]
-        before.put()
-        torch.set_num_threads(threads)
-        for (owner, name, _), value in zip(OWN, own, strict=True):
+        for owner, name, value in before:
             setattr(owner, name, value)
+        del copyreg.dispatch_table[torch.TypedStorage]
+        drawn.put()
+        torch.set_num_threads(threads)
         if collects:
             gc.enable()
 

@@ -194,7 +194,7 @@ def test_base_classes_pass_for_torchs_own():
     assert issubclass(ours.ChainDataset, theirs.IterableDataset)
 
 
-@pytest.mark.parametrize("name", ["Dataset", "IterableDataset", "Sampler", "ConcatDataset", "Subset"])
+@pytest.mark.parametrize("name", ["Dataset", "IterableDataset", "Sampler", "ConcatDataset", "Subset", "DataLoader"])
 def test_classes_can_be_subscripted(name):
     cls = getattr(ours, name)
     assert issubclass(types.new_class("Made", (cls[int],)), cls)

@@ -22,8 +22,8 @@ import torch
 
 import minidl
 from minidl.events import Queue
-from minidl.messages import Died, Result
-from minidl.queues import Consumer, Producer
+from minidl.messages import Died
+from minidl.queues import Consumer
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import sleep
 from minidl.world.simulated.faults import KILLED
@@ -216,29 +216,6 @@ def exit_codes_of_processes_that_are_ended(world: Any) -> Any:
     return before, killed(child), child.is_alive(), ends
 
 
-@program
-def a_child_has_a_pid_of_its_own(world: Any, reader: Any, writer: Any) -> Any:
-    child = world.process(lambda: write_all(writer, str(world.pid()).encode()), (), "child")
-    before = child.pid
-    child.start()
-    child.join(LONG)
-    writer.close()
-    return before, int(read_all(reader)) == child.pid != world.pid()
-
-
-@program
-def a_forked_child_shares_nothing(world: Any, reader: Any, writer: Any) -> Any:
-    kept = [1]
-
-    def changes() -> None:
-        kept.append(2)
-        write_all(writer, repr(kept).encode())
-
-    code = ended(world, changes)
-    writer.close()
-    return code, kept, read_all(reader)
-
-
 def drawn() -> list[float]:
     return [random.random(), float(numpy.random.rand()), float(torch.rand(()))]
 
@@ -257,22 +234,6 @@ def a_forked_child_draws_what_its_parent_would_have_drawn(world: Any, reader: An
     writer.close()
     mains = drawn()
     return mains, [one == other for one, other in zip(eval(read_all(reader)), mains, strict=True)]
-
-
-def lets_a_thread_go_on(world: Any, writer: Any) -> None:
-    def late() -> None:
-        nap(LONG)
-        writer.write(memoryview(b"late"))
-
-    world.thread(late, (), "late").start()
-
-
-@program
-def a_thread_ends_with_its_process(world: Any, reader: Any, writer: Any) -> Any:
-    before = world.now()
-    code = ended(world, lets_a_thread_go_on, world, writer)
-    writer.close()
-    return code, read_all(reader), world.now() - before < LONG / 2
 
 
 @program
@@ -398,21 +359,6 @@ def the_life_of_a_thread(world: Any) -> Any:
 # ---- queues
 
 
-def produces(world: Any, writer: Any, messages: int, size: int, how: str) -> None:
-    result_queue = Producer(world, writer, Queue.RESULT, 0)
-    for number in range(messages):
-        result_queue.put(Result(1, number, 0, b"x" * size))
-    if how == "cancel":
-        result_queue.cancel_join_thread()
-    if how == "at exit":
-        world.on_exit(lambda: (result_queue.close(), result_queue.join_thread()))
-        return
-    result_queue.close()
-    result_queue.join_thread()
-    if how == "die":
-        die()
-
-
 def received(world: Any, reader: Any, child: Any) -> tuple[list[Any], int]:
     """Numbers and sizes of the messages until the news of the sender's death, and its exit code."""
     results = Consumer(world, Queue.RESULT, 1)
@@ -422,32 +368,6 @@ def received(world: Any, reader: Any, child: Any) -> tuple[list[Any], int]:
         found.append((message.task_id, len(message.data)))
     child.join(LONG)
     return found, child.exitcode
-
-
-def consumes(world: Any, messages: int, size: int, how: str = "") -> Any:
-    reader, writer = world.pipe()
-    child = started(world, produces, world, writer, messages, size, how)
-    writer.close()
-    return received(world, reader, child)
-
-
-@program
-def messages_come_in_order_and_then_the_death(world: Any) -> Any:
-    large = [consumes(world, 3, 100_000, how) for how in ("", "die", "at exit")]
-    return consumes(world, 20, 10), consumes(world, 0, 0), large
-
-
-@program
-def a_cancelled_feeder_does_not_hold_up_the_exit(world: Any, reader: Any, writer: Any) -> Any:
-    before = world.now()
-    code = ended(world, produces, world, writer, 3, 100_000, "cancel")
-    return code, world.now() - before < LONG / 2
-
-
-@varies
-def a_cancelled_feeder_may_lose_messages(world: Any) -> Any:
-    found, code = consumes(world, 2, 10, "cancel")
-    return len(found), code
 
 
 # ---- whole loads
@@ -486,77 +406,15 @@ def loads(dataset: Any = None, **options: Any) -> Any:
     return batches, getattr(dataset, "asked", 0), minidl.get_worker_info()
 
 
-def fails_at(keys: list[int]) -> Any:
-    if keys[0] == 2:
-        raises()
-    return keys
-
-
-class Faulty(Keys):
-    """A sampler."""
-
-    def __iter__(self) -> Any:
-        yield from range(3)
-        raises()
-
-
-class Knowing(Keys):
-    """A sample is what a worker knows of itself."""
-
-    def __getitem__(self, key: int) -> Any:
-        info = minidl.get_worker_info()
-        assert info is not None
-        info.dataset.asked += 1  # its own copy
-        return key, info.id, info.num_workers, self.asked
-
-
 LOADS: dict[str, dict[str, Any]] = {
     "a load": {"batch_size": 2},
     "a stream": {"dataset": Stream()},
     "through the pin thread": {"pin_memory": "host"},
-    "workers that know themselves": {"dataset": Knowing()},
     "a worker is killed": {"dataset": Keys(0, "die")},
     "a worker exits": {"dataset": Keys(0, "exit")},
     "its dataset raises": {"dataset": Keys(3, "raise")},
-    "its sampler raises": {"sampler": Faulty()},
-    "its init_fn raises": {"worker_init_fn": lambda worker_id: raises()},
-    "its collate_fn raises": {"collate_fn": fails_at},
     "it takes too long": {"dataset": Keys(0, "nap"), "timeout": 0.5},
 }
 for each, options in LOADS.items():
     marks = ("waits",) if "timeout" in options else ()
     PROGRAMS[each] = Program(lambda world, options=options: loads(**options), marks)
-
-
-class Draws(Keys):
-    def __getitem__(self, key: int) -> Any:
-        return drawn()
-
-
-@program
-def a_load_of_random_numbers(world: Any) -> Any:
-    random.seed(5)
-    batches, *_ = loads(Draws(), generator=torch.Generator().manual_seed(3))
-    return batches, random.random()
-
-
-@program
-def a_load_whose_order_is_free(world: Any) -> Any:
-    batches, *rest = loads(in_order=False)
-    return sorted(batches), rest
-
-
-@program
-def a_load_that_is_dropped_half_way(world: Any) -> Any:
-    iterator = iter(minidl.DataLoader(Keys(), num_workers=2, collate_fn=list))
-    first, workers = next(iterator), iterator._workers
-    del iterator
-    return first, [worker.is_alive() for worker in workers], {worker.exitcode for worker in workers}
-
-
-@program
-def two_epochs_of_the_same_workers(world: Any) -> Any:
-    loader = minidl.DataLoader(Keys(), num_workers=2, collate_fn=list, persistent_workers=True)
-    first = list(loader)
-    pids = [worker.pid for worker in loader._iterator._workers]
-    return first == list(loader), pids == [worker.pid for worker in loader._iterator._workers]

@@ -23,7 +23,6 @@ from minidl.world.simulated.faults import Fault, Move, inject
 from tests.minidl.simulated.both_worlds import (
     LONG,
     SOON,
-    Keys,
     Stream,
     die,
     drawn,
@@ -240,27 +239,15 @@ def a_reader_leaves_while_its_writer_waits(world: Any, reader: Any, writer: Any)
 
 
 @program
-def every_handler_is_called_at_a_child_s_end(world: Any) -> Any:
+def every_handler_is_called_at_a_child_s_end_and_each_once(world: Any) -> Any:
     called: list[str] = []
-    for each in ("first", "second"):
-        world.on_child_exit(lambda frame, each=each: called.append(each))
+    first, second = [lambda frame, name=name: called.append(name) for name in ("first", "second")]
+    installed = [world.on_child_exit(look) for look in (first, first, second)]
     child = started(world, nap, SOON)
     while len(called) < 2:
         nap(SOON)
     child.join(LONG)
-    return called
-
-
-@program
-def the_same_handler_is_called_once(world: Any) -> Any:
-    frames: list[Any] = []
-    look = frames.append
-    installed = [world.on_child_exit(look), world.on_child_exit(look)]
-    child = started(world, nap, SOON)
-    while not frames:
-        nap(SOON)
-    child.join(LONG)
-    return installed, len(frames)
+    return installed, called
 
 
 @program
@@ -338,21 +325,6 @@ def ctrl_c_is_noted_in_a_child_before_it_is_raised(world: Any, reader: Any, writ
     return child.exitcode
 
 
-@program
-def ctrl_c_in_a_load(world: Any) -> Any:
-    iterator = iter(minidl.DataLoader(Keys(), num_workers=2, collate_fn=list))
-    workers, batches = iterator._workers, []
-    try:
-        for batch in iterator:
-            batches.append(batch)
-            if len(batches) == 2:  # both workers have begun
-                ctrl_c()
-                nap(LONG)
-    except KeyboardInterrupt:
-        del iterator
-    return batches, [(worker.is_alive(), worker.exitcode) for worker in workers]
-
-
 # ---- spawned processes
 
 
@@ -407,23 +379,6 @@ def what_cannot_be_pickled_or_was_closed_is_not_spawned(world: Any, reader: Any,
 
 
 @program
-def what_was_never_started(world: Any) -> Any:
-    process = world.process(nap, (0.0,), "child")
-    thread = world.thread(nap, (0.0,), "thread")
-    alive = process.is_alive(), thread.is_alive()
-    return alive, process.pid, process.exitcode, [error_of(call) for call in (process.join, thread.join)]
-
-
-@program
-def what_was_started_before(world: Any) -> Any:
-    process = world.process(nap, (0.0,), "child")
-    thread = world.thread(nap, (0.0,), "thread")
-    errors = [[error_of(call), error_of(call)] for call in (process.start, thread.start)]
-    process.join(LONG)
-    return errors
-
-
-@program
 def what_was_closed(world: Any, reader: Any, writer: Any) -> Any:
     waiter, flag = world.waiter(), world.flag()
     reader.close()
@@ -436,39 +391,11 @@ def what_was_closed(world: Any, reader: Any, writer: Any) -> Any:
 
 
 @program
-def what_was_closed_is_so_in_a_fork(world: Any, reader: Any, writer: Any) -> Any:
-    reader.close()
-    writer.close()
-
-    def child() -> None:
-        report([error_of(reader.read), error_of(writer.write, memoryview(b"x"))])
-
-    return ended(world, child)
-
-
-@program
 def a_flag_that_was_set_and_closed(world: Any) -> Any:
     flag = world.flag()
     flag.set()
     flag.close()
     return flag.is_set(), error_of(flag.set), error_of(world.waiter().add, flag, "x")
-
-
-@program
-def a_waiter_is_given_a_thing_twice(world: Any) -> Any:
-    waiter, flag, other = world.waiter(), world.flag(), world.flag()
-    return error_of(waiter.add, flag, 1), error_of(waiter.add, flag, 2), error_of(waiter.remove, other)
-
-
-@program
-def a_negative_timeout(world: Any) -> Any:
-    waiter, thread = world.waiter(), world.thread(nap, (LONG,), "thread")
-    thread.start()
-    box = world.mailbox()
-    box.put(1)
-    child = started(world, nap, LONG)
-    calls = waiter.wait, thread.join, child.join, lambda timeout: box.get(timeout=timeout)
-    return [error_of(call, -1.0) for call in calls]
 
 
 # ---- whole loads

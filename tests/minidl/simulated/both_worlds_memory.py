@@ -43,14 +43,6 @@ def a_reader_that_is_killed_with_memory_in_the_pipe(world: Any, reader: Any, wri
     return error_of(sends, world, writer, [2])
 
 
-@program
-def memory_that_nobody_reads(world: Any, reader: Any, writer: Any) -> Any:
-    code = ended(world, sends, world, writer, [1])
-    reader.close()
-    writer.close()
-    return code
-
-
 def writes(world: Any, reader: Any, writer: Any) -> None:
     reader.read()
     reader.memory().bytes[:3] = 7

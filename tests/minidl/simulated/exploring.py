@@ -1,6 +1,6 @@
 """The long exploration: `make explore`, or
 
-    python -m tests.minidl.simulated.exploring [--chance N [--only-chance]] [--jobs 2] [PROGRAM ...]
+    python -m tests.minidl.simulated.exploring [--chance N] [--jobs 2] [PROGRAM ...]
 
 For 2 workers and 3 tasks, each combination of map and iterable style, pin thread or none, persistent workers or not,
 slots or torch's way: every schedule with two delays, every schedule with a delay and a fault. For the programs that
@@ -12,7 +12,6 @@ all, with up to two faults each. The trace of about one run in a hundred is writ
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import multiprocessing
 import os
 import sys
@@ -22,15 +21,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-
 from minidl.world.simulated import Exploration, Outcome, explore, explore_by_chance
 from tests.minidl.simulated.lending import lendings
 from tests.minidl.simulated.programs import configurations
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_all import PROGRAMS
 
-COMMAND = "python -m tests.minidl.simulated.exploring"
 BOUNDS = [(2, 0), (1, 1)]  # delays, faults
 BOUNDS_OF_LENDINGS = [(2, 0), (0, 1)]
 BOUNDS_OF_OTHERS = [(1, 0), (0, 1)]
@@ -47,12 +43,6 @@ class Job:
     faults: int = 2
     seed: int = 0
     schedules: int = 0  # random ones; 0: all within the bounds
-
-    @property
-    def name(self) -> str:
-        if self.schedules:
-            return f"by chance, at most {self.faults} faults"
-        return f"at most {self.delays or 'no'} delay{'s' * (self.delays > 1)} and {self.faults or 'no'} fault"
 
 
 def programs() -> dict[str, Worth]:
@@ -86,8 +76,8 @@ def run(job: Job) -> tuple[Job, int, int, str]:
     return job, found.schedules, found.pruned, str(found) if found.counterexample is not None else ""
 
 
-def jobs(names: list[str], within_bounds: bool, chance: int) -> Iterator[Job]:
-    for name in reversed(names) if within_bounds else ():  # the longest first
+def jobs(names: list[str], chance: int) -> Iterator[Job]:
+    for name in reversed(names):  # the longest first
         for delays, faults in reversed(bounds(name)):
             yield Job(name, delays, faults)
     for number in range(0, -(-chance // PIECE)):
@@ -108,32 +98,26 @@ def end_with_parent() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Every schedule within bounds, and many random ones.")
+    parser = argparse.ArgumentParser(description="Every schedule within bounds, and many random ones.")
     parser.add_argument("names", nargs="*", metavar="PROGRAM", help="only these: for example 'keys pinned'")
     parser.add_argument("--chance", type=int, default=20_000, metavar="N", help="random schedules in all (%(default)s)")
-    parser.add_argument("--only-chance", action="store_true", help="without those within the bounds")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     arguments = parser.parse_args()
     known = [*programs()]
     names = arguments.names or known
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no program is called {unknown[0]!r}: there are {', '.join(known)}")
-    console = Console(width=None if sys.stdout.isatty() else 120)
     begin, bugs = time.perf_counter(), 0
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context, end_with_parent) as pool:
-        futures = [pool.submit(run, job) for job in jobs(names, not arguments.only_chance, arguments.chance)]
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                job, schedules, pruned, counterexample = future.result()
+    try:
+        with multiprocessing.get_context("spawn").Pool(arguments.jobs, end_with_parent) as pool:
+            for job, schedules, pruned, counterexample in pool.imap_unordered(run, jobs(names, arguments.chance)):
                 bugs += bool(counterexample)
                 counts = f"{schedules:,} schedules run, {pruned:,} pruned: nothing found"
-                console.print(f"{job.program}, {job.name}: {counterexample or counts}", highlight=False)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            console.print("interrupted")
-            return 130
-    console.print(f"{time.perf_counter() - begin:.0f} s; found: {bugs or 'nothing'}")
+                print(f"{job}: {counterexample or counts}", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted")
+        return 130
+    print(f"{time.perf_counter() - begin:.0f} s; found: {bugs or 'nothing'}")
     return 1 if bugs else 0
 
 

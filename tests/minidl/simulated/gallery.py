@@ -1,4 +1,4 @@
-"""Writes the mutants' pictures and their part of docs/simulation.md: `make mutants`, or
+"""Writes the part of docs/simulation.md about mutants, and its pictures: `make mutants`, or
 
 python -m tests.minidl.simulated.gallery docs
 """
@@ -19,6 +19,7 @@ from tests.minidl.simulated.slot_mutants import ALL_MUTANTS
 
 PICTURES = Path("pictures/mutants")
 DRAWN = 0.0008  # seconds of a run that are drawn: what follows is waiting
+SHOWN = [mutant for mutant in ALL_MUTANTS if mutant.seen_in != Mutant.seen_in]  # those that a real loader had
 
 
 def main(docs: Path) -> int:
@@ -26,12 +27,13 @@ def main(docs: Path) -> int:
     before = page.read_text(encoding="utf-8")
     between_markers(before, "", "mutants")  # fails now rather than after the work
     (docs / PICTURES).mkdir(parents=True, exist_ok=True)
-    found = {}
-    for mutant in ALL_MUTANTS:
+    sections = []
+    for mutant in SHOWN:
         print(f"exploring: {mutant.name}", file=sys.stderr, flush=True)
-        found[mutant.name] = mutant.explored()
-        draw(mutant, found[mutant.name], docs / picture(mutant))
-    text = "\n\n".join([table(found), *(section(mutant, found[mutant.name]) for mutant in ALL_MUTANTS)])
+        found = mutant.explored()
+        draw(mutant, found, docs / picture(mutant))
+        sections.append(section(mutant, found))
+    text = "\n\n".join(sections)
     page.write_text(between_markers(before, text, "mutants"), encoding="utf-8")
     return 0
 
@@ -51,25 +53,15 @@ def draw(mutant: Mutant, found: Exploration, path: Path) -> None:
     plt.close(figure)
 
 
-def table(found: dict[str, Exploration]) -> str:
-    lines = ["| mutant | seen in | found after | schedule |", "|---|---|---:|---|"]
-    for mutant in ALL_MUTANTS:
-        each = found[mutant.name]
-        assert each.counterexample is not None
-        count = f"{each.schedules:,} schedule{'s' * (each.schedules > 1)}"
-        link = mutant.name.replace(",", "").replace(" ", "-").lower()
-        lines.append(f"| [{mutant.name}](#{link}) | {mutant.seen_in} | {count} | `{each.counterexample.token}` |")
-    return "\n".join(lines)
-
-
 def section(mutant: Mutant, found: Exploration) -> str:
+    assert found.counterexample is not None
     parts = [f"### {mutant.name[0].upper()}{mutant.name[1:]}", mutant.lesson]
     if mutant.edits:
         parts.append("```diff\n" + "\n".join(change(edit) for edit in mutant.edits) + "\n```")
     broken = next(each for each in found.broken if mutant.broken in each)  # not a mere consequence of it
-    parts.append(f"What is found: *{shorten(broken)}*.")
-    parts.append(f"![The run that shows it]({picture(mutant).as_posix()})")
-    return "\n\n".join(parts)
+    count = f"{found.schedules} schedule{'s' * (found.schedules > 1)}"
+    shown = f"Seen in {mutant.seen_in}; found after {count}, by `{found.counterexample.token}`: *{shorten(broken)}*."
+    return "\n\n".join([*parts, shown, f"![The run that shows it]({picture(mutant).as_posix()})"])
 
 
 def change(edit: Edit) -> str:

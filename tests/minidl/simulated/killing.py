@@ -4,8 +4,7 @@
 
 Each mutant runs the programs worth exploring that reach the changed function, in a fork of this process: first each by
 the default schedule, its trace checked; then each by random schedules with up to two faults. The first run in which
-something does not hold kills it. So does one that never ends. What has killed other mutants of the same function goes
-first.
+something does not hold kills it. So does one that never ends.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from rich.console import Console
 
 from minidl.world.simulated import Outcome
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
@@ -34,13 +32,11 @@ from tests.minidl.simulated.generated_mutants import Generated, generated
 from tests.minidl.simulated.worth import Worth
 from tests.minidl.simulated.worth_all import PROGRAMS
 
-COMMAND = "python -m tests.minidl.simulated.killing"
 THRESHOLD = 0.83  # of the mutants are killed; of a tenth of them two standard deviations (1.6 % each) may be missing
 LIMIT = 10.0  # seconds of a processor; a run that takes longer makes no progress (the longest take one)
 BLOCKED = 600.0  # seconds by the clock for all runs of a mutant: it may wait for something real
 SCHEDULES = 100  # random ones, of the programs that reach the function
 ENDED = {-signal.SIGPROF: "it never ends"}
-LIKELY = 4  # runs that are tried first
 CHECK_EVERY = 3  # of these; of the runs by the default schedule every one
 
 
@@ -103,16 +99,13 @@ def begin_run() -> None:
     signal.setitimer(signal.ITIMER_PROF, LIMIT, LIMIT)
 
 
-def kill(mutant: Generated, tried: dict[str, Judged], likely: Iterable[tuple[str, str]] = ()) -> Verdict:
-    """Put it to work and try to kill it. `likely` are a program and a schedule each, which are tried first."""
+def kill(mutant: Generated, tried: dict[str, Judged]) -> Verdict:
+    """Put it to work and try to kill it."""
     code = generated_mutants.function_of(mutant).__code__
     near = {name: each for name, each in tried.items() if (code.co_filename, code.co_firstlineno) in each.reaches}
     if not near:
         return Verdict("", "", "no program reaches it")
     with generated_mutants.at_work(mutant):
-        for name, schedule in likely:
-            if name in near and (broken := near[name].breaks(schedule, checks=True)):
-                return Verdict(name, schedule, broken)
         if by_default := killed_by_default(near):
             return by_default
         for number, (name, each, schedule) in enumerate(itertools.islice(in_turn(near), SCHEDULES)):
@@ -143,11 +136,11 @@ def in_turn(near: dict[str, Judged]) -> Iterator[tuple[str, Judged, Schedule]]:
             yield name, each, next(schedules)
 
 
-def in_a_fork(mutant: Generated, tried: dict[str, Judged], likely: Iterable[tuple[str, str]], sender: Any) -> None:
+def in_a_fork(mutant: Generated, tried: dict[str, Judged], sender: Any) -> None:
     end_with_parent()
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        sender.send(kill(mutant, tried, likely))
+        sender.send(kill(mutant, tried))
     except BaseException as error:  # the simulated world itself, or the judge, trips over what the loader did
         where = traceback.extract_tb(error.__traceback__)[-1]
         sender.send(Verdict("?", "?", f"{error!r} in {where.name}"))
@@ -157,13 +150,11 @@ def verdicts(mutants: list[Generated], tried: dict[str, Judged], jobs: int) -> I
     """Each mutant and what became of it, as they end. At most so many jobs at a time, each with its time limit."""
     context = multiprocessing.get_context("fork")
     waiting, running = list(reversed(mutants)), {}
-    killers: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # of a function's mutants, the last one last
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
             receiver, sender = context.Pipe(duplex=False)
-            likely = list(killers.setdefault((mutant.module, mutant.name), {}))[: -LIKELY - 1 : -1]
-            process = context.Process(target=in_a_fork, args=(mutant, tried, likely, sender), daemon=True)
+            process = context.Process(target=in_a_fork, args=(mutant, tried, sender), daemon=True)
             process.start()
             sender.close()
             running[receiver] = mutant, process, time.monotonic() + BLOCKED
@@ -185,16 +176,11 @@ def verdicts(mutants: list[Generated], tried: dict[str, Judged], jobs: int) -> I
             process.join()
             del running[receiver]
             receiver.close()
-            if verdict.program in tried:
-                of_function, killer = killers[mutant.module, mutant.name], (verdict.program, verdict.schedule)
-                of_function.pop(killer, None)
-                of_function[killer] = None
             yield mutant, verdict
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog=COMMAND,
         description="Which generated mutants the simulated world kills: those that live, and then the score.",
         epilog=f"All take hours, --every 40 nine minutes of one core. Exit status 1 below {THRESHOLD:.0%}.",
     )
@@ -205,15 +191,14 @@ def main() -> int:
     chosen = [each for each in generated() if str(each).startswith(arguments.only)][:: arguments.every]
     if not chosen:
         parser.error(f"no function is called {arguments.only!r}")
-    console, begin, alive = Console(stderr=True, width=120), time.monotonic(), 0
+    alive = 0
     try:
         for number, (mutant, verdict) in enumerate(verdicts(chosen, judged(), arguments.jobs), 1):
             if not verdict.program:
                 alive += 1
                 print(f"alive: {mutant}" + f" ({verdict.broken})" * bool(verdict.broken), flush=True)
-            if number % 20 == 0 or number == len(chosen):
-                spent = time.monotonic() - begin
-                console.print(f"{number} of {len(chosen)}, {alive} alive, {spent:.0f} s", highlight=False)
+            if number % 20 == 0:
+                print(f"{number} of {len(chosen)}, {alive} alive", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

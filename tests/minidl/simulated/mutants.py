@@ -21,8 +21,9 @@ import minidl
 from minidl import deaths, queues, shutdown, signals, startup
 from minidl.parallel import ParallelIterator
 from minidl.transport import VARIABLE
-from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step, what_must_hold
+from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step
 from minidl.world.simulated import machine as machines
+from minidl.world.simulated.explore import what_must_hold
 from minidl.world.simulated.faults import Fault
 from notebooks.exercises.patching import replaced
 from tests.minidl.simulated.programs import TORCHS_WAY, Keys, Stream, bytes_of_a_result, epoch, load
@@ -196,7 +197,7 @@ class FlagWithALock(services.SimulatedFlag):
     """Made like multiprocessing.Event: looking at it or setting it takes a lock for a moment."""
 
     def _with_lock(self, what: Callable[[], bool]) -> bool:
-        with lock(self._machine, f"flag {self._machine.shared.index(self._flag)}"):
+        with lock(self._machine, f"flag {self._machine.shared.index(self._pipe)}"):
             self._machine.until()
             return what()
 
@@ -204,7 +205,7 @@ class FlagWithALock(services.SimulatedFlag):
         return self._with_lock(self.is_ready)
 
     def set(self) -> None:
-        self._with_lock(lambda: setattr(self._flag, "is_set", True) is None)
+        self._with_lock(lambda: setattr(self._pipe, "data", bytearray(b"1")) is None)
 
 
 def flags_with_locks() -> contextlib.AbstractContextManager[None]:
@@ -225,16 +226,14 @@ def one_pipe_for_all_results() -> contextlib.AbstractContextManager[None]:
     pipe = services.SimulatedWorld.pipe
 
     def shared(world: Any) -> Any:
-        reader, writer = pipe(world)
-        pipes = of_this_run(world.machine).setdefault("pipes", [])
-        pipes.append(None)
-        if len(pipes) % 2:
-            return reader, writer  # an index_queue
-        if len(pipes) == 2:
-            pipes[0] = writer._pipe
-        else:
-            world.machine.running.process.open(pipes[0], "writers")
-        return reader, SharedWriter(world.machine, pipes[0], world.machine.running.process)
+        machine, (reader, writer) = world.machine, pipe(world)
+        made = of_this_run(machine).setdefault("writers", [])  # kept: one that is dropped would close its end
+        if len(made) % 2:  # an index_queue has one already
+            first = made[1]._pipe if len(made) > 1 else writer._pipe
+            machine.running.process.open(first, "writers")
+            writer = SharedWriter(machine, first, machine.running.process)
+        made.append(writer)
+        return reader, writer
 
     return replaced(pipe, shared, services.SimulatedWorld)
 
@@ -253,7 +252,7 @@ def reports_that_it_has_finished(*args: Any) -> None:
 
 def join_waits_for_report(process: Any, timeout: float | None = None) -> None:
     if process.is_alive():  # one that died before the shutdown is known to be dead
-        machines.current_machine().until(lambda: process.process in finished())
+        machines.current_machine().until(lambda: process in finished())
     JOIN(process, timeout)
 
 
@@ -277,16 +276,15 @@ NOBODY_LOOKS = (
 
 @mutant("goes on for ever", *NOBODY_LOOKS, seen_in="#1355", faults=1)
 def nobody_looks_whether_the_worker_is_alive() -> Any:
-    """A worker is killed, and main waits for its batch for ever: nothing in a queue shows that no process will write
-    to it any more. minidl's waits also wake on the end of the process that owes the message."""
+    """A worker is killed, and main waits for its batch forever: nothing in a queue shows that no one will write to
+    it again. minidl's waits also wake when the process that owes the message ends."""
     return load()
 
 
 @mutant("deadlock", seen_in="#16608", faults=1, world=flags_with_locks)
 def the_done_event_has_a_lock() -> Any:
-    """multiprocessing.Event takes a lock whenever it is looked at. A worker that is killed at that moment holds it for
-    ever, and main, which wants to stop all workers, waits for it. minidl's flag is a byte in a pipe: there is no
-    lock to hold."""
+    """multiprocessing.Event takes a lock whenever it is read. A worker killed at that moment holds it forever, and
+    main waits for it when it wants to stop the workers. minidl's flag is a byte in a pipe: no lock to hold."""
     return load()
 
 
@@ -316,10 +314,9 @@ def the_done_event_has_a_lock() -> Any:
     world=one_pipe_for_all_results,
 )
 def one_pipe_for_the_results_of_all_workers() -> Any:
-    """The workers share a pipe, and take turns by a lock. One is killed halfway through a message: its half stays in
-    the pipe, and the lock is never released. Main has begun to read the message, and waits for a rest that will
-    never be written. In minidl every worker has its own pipe, and main reads what is there without waiting for the
-    whole message."""
+    """The workers share a pipe and take turns by a lock. One is killed halfway through a message: half of it stays
+    in the pipe, the lock is never released, and main waits for the rest. In minidl every worker has its own pipe,
+    and main takes what is there without waiting for a whole message."""
     return load()
 
 
@@ -336,15 +333,15 @@ def one_pipe_for_the_results_of_all_workers() -> Any:
     seen_in="#11985, #24927",
 )
 def the_workers_are_stopped_before_the_pin_thread() -> Any:
-    """The pin thread reads what the workers write. If it is stopped after them, it may wait for the rest of a message
-    whose writer is gone. A law holds the loader to this order."""
+    """The pin thread reads what the workers write. Stopped after them, it may wait for the rest of a message whose
+    writer is gone. A law holds the loader to this order."""
     return load(pin_memory="host")
 
 
 @mutant("deadlock", seen_in="#19421", faults=1, world=workers_that_report_that_they_have_finished, fault=Fault.KILL)
 def a_worker_dies_during_the_shutdown_and_nobody_looks() -> Any:
-    """Main waits until every worker has reported that it is done. One is killed before it can report, and main waits
-    for ever. It must wait for the end of the process, of which the system notifies it however the process ended."""
+    """Main waits until every worker has reported that it is done. One is killed before it can report, and main
+    waits forever. It must wait for the end of the process, which the system announces however the process ended."""
     return load()
 
 
@@ -356,9 +353,9 @@ def a_worker_dies_during_the_shutdown_and_nobody_looks() -> Any:
     capacity=bytes_of_a_result(TORCHS_WAY) - 1,
 )
 def process_exit_joins_a_feeder_that_is_blocked() -> Any:
-    """Main has dropped its iterator and reads no more results. A worker that exits waits for its feeder thread to send
-    what is left, and the feeder waits for room in the pipe, which no process makes: the worker has to be ended by
-    force, five seconds later. So a worker that was told to stop first calls cancel_join_thread()."""
+    """Main has dropped its iterator and reads no more results. A worker that exits waits for its feeder thread to
+    send the rest, and the feeder waits for room in the pipe: the worker has to be ended by force, five seconds
+    later. So a worker that has been stopped first calls cancel_join_thread()."""
     return dropped()
 
 
@@ -370,7 +367,7 @@ def process_exit_joins_a_feeder_that_is_blocked() -> Any:
     name="the final message is lost, and nothing stands behind the join",
 )
 def the_final_message_is_lost_and_nothing_stands_behind_the_join() -> Any:
-    """The message that tells a worker to stop does not arrive: the pipe is broken, or its feeder was ended. The worker
+    """The message that stops a worker does not arrive: the pipe is broken, or its feeder has been ended. The worker
     waits for the message, main waits for the worker. minidl's waits at shutdown are bounded, with force as the last
     resort."""
     return load()
@@ -393,9 +390,9 @@ def the_iterator_is_dropped_half_way_and_the_workers_are_never_told() -> Any:
     seen_in="#47445, #71579",
 )
 def at_interpreter_exit_the_workers_die_first() -> Any:
-    """At exit multiprocessing terminates the remaining daemon processes, whatever they are doing. Only then are
+    """At exit, multiprocessing terminates the remaining daemon processes, whatever they are doing. Only then are
     objects finalized, and the loader's shutdown, which begins with the pin thread, finds its workers dead. minidl
-    registers its shutdown to run before that."""
+    registers its shutdown to run earlier."""
     return kept_until_exit()
 
 
@@ -411,9 +408,8 @@ def at_interpreter_exit_the_workers_die_first() -> Any:
     name="the round-robin is not reset",
 )
 def the_round_robin_is_not_reset() -> Any:
-    """The tasks of an epoch go round the workers in turn. If the second epoch begins with whichever worker happened to
-    be next, its batches are made by other workers than in the first: with random augmentations the same seed gives
-    different data."""
+    """Tasks go to the workers in turn. If the second epoch begins with whichever worker is next, its batches are
+    made by different workers than in the first: with random augmentations, the same seed gives different data."""
     return two_epochs_alike()
 
 
@@ -424,8 +420,8 @@ def the_round_robin_is_not_reset() -> Any:
     delays=1,
 )
 def a_worker_is_marked_as_finished_twice() -> Any:
-    """A worker whose stream has ended is told to stop, and ends. Then its end arrives as the news of a death. Counted
-    as another finished worker, or taken for a crash, it spoils an epoch in which nothing went wrong. A worker's
+    """A worker whose stream has ended is stopped, and ends. Then its end is reported like a death. Counted as
+    another finished worker, or taken for a crash, it spoils an epoch in which nothing went wrong. So a worker's
     status is a state: exhausted and then dead is expected, active and then dead is not."""
     return load(Uneven())
 
@@ -443,9 +439,9 @@ def a_worker_is_marked_as_finished_twice() -> Any:
     delays=1,
 )
 def without_order_nobody_counts_what_a_worker_has() -> Any:
-    """With in_order=False a batch is yielded as soon as it arrives, and the next task goes to the next worker in turn,
-    even if that is still busy with all its tasks: a slow worker collects tasks while a quick one runs dry. A count
-    per worker prevents it."""
+    """With in_order=False a batch is yielded as soon as it arrives, and the next task goes to the next worker in
+    turn, even if that one still has all its tasks to do: a slow worker collects tasks while a quick one runs dry. A
+    count per worker prevents it."""
     return sorted(load(Keys(10), in_order=False)[0])
 
 
@@ -456,9 +452,9 @@ def without_order_nobody_counts_what_a_worker_has() -> Any:
     faults=1,
 )
 def the_error_after_a_death_is_forgotten() -> Any:
-    """A worker is killed, main raises, and the program catches that and asks for the next batch. If the loader does
-    not remember, it waits for the lost batch, or skips it and ends the epoch with batches missing. In minidl the
-    same error is raised again until the iterator is dropped."""
+    """A worker is killed, main raises, and the program catches that and asks for the next batch. If the loader has
+    forgotten, it waits for the lost batch, or skips it and ends the epoch with batches missing. In minidl the same
+    error is raised again until the iterator is dropped."""
     return load()
 
 
@@ -474,9 +470,8 @@ def the_error_after_a_death_is_forgotten() -> Any:
     delays=1,
 )
 def a_new_task_is_sent_on_receipt_instead_of_on_yield() -> Any:
-    """It seems to keep the workers busy. But while one slow batch holds up the others, these pile up in the reorder
-    buffer without a bound, and so does memory. One new task for each batch that is yielded keeps the number held
-    constant."""
+    """It seems to keep the workers busy. But while one slow batch holds up the others, they pile up in the reorder
+    buffer without a bound. One new task for each batch yielded keeps the number held constant."""
     return load(Keys(10))
 
 
@@ -492,8 +487,8 @@ def a_new_task_is_sent_on_receipt_instead_of_on_yield() -> Any:
 )
 def any_message_is_taken_for_the_acknowledgement_of_a_new_epoch() -> Any:
     """An epoch was left halfway, and some of its results are still on their way when the next one begins. If one of
-    them is taken for its worker's word that it has left the old epoch, the next batch of the old epoch is taken for
-    one of the new. minidl's messages carry their epoch, and only a Resumed of the current one counts."""
+    them passes for its worker's acknowledgement, the next batch of the old epoch passes for one of the new.
+    minidl's messages carry their epoch, and only a Resumed of the current one counts."""
     return begun_anew()
 
 

@@ -239,7 +239,7 @@ class NoPatience(Recorded):
     """Once it is asked to end, the pin thread is not chosen any more, and main's wait for it times out early."""
 
     def pick(self, machine: Any, default: Any) -> Any:
-        kinds = {event[2] for event in machine.events}
+        kinds = {event[2] for event in machine.outcome.events}
         if default.name != "pin thread" or Kind.PIN_STOPPING not in kinds or Kind.SHUTDOWN_END in kinds:
             return default
         other = machine.next_able(default.number + 1)
@@ -284,7 +284,7 @@ def test_a_worker_that_gets_no_memory(monkeypatch: pytest.MonkeyPatch, number: i
 
 def test_a_deadlock_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for what, since which event, and the last event of each. Here main does not notice a death."""
-    monkeypatch.setattr("minidl.world.simulated.services.SimulatedEnding.is_ready", lambda ending: False)
+    monkeypatch.setattr("minidl.world.simulated.processes.Process.is_ready", lambda ending: False)
     monkeypatch.setattr("minidl.parallel.check_health", lambda iterator: None)
     monkeypatch.setattr("minidl.parallel.STATUS_CHECK_INTERVAL", None)
     found = explore(load, faults=1, delays=0)

@@ -12,7 +12,7 @@ import tracing
 from minidl import shutdown
 from minidl.events import Kind
 from minidl.world.simulated import simulate
-from tests.minidl.simulated.gallery import picture
+from tests.minidl.simulated.gallery import SHOWN, picture
 from tests.minidl.simulated.mutants import Edit, Mutant, at_work
 from tests.minidl.simulated.slot_mutants import ALL_MUTANTS
 from tracing.analysis.hang.explain import explain
@@ -50,15 +50,16 @@ def test_a_mutant_changes_the_loader_only_while_it_is_at_work(mutant: Mutant) ->
     assert all(getattr(where, name) is function for (where, name), function in before.items())
 
 
+@pytest.mark.parametrize("mutant", [mutant.name for mutant in SHOWN], indirect=True)
 def test_the_page_is_up_to_date(mutant: Mutant) -> None:
     """docs/simulation.md, made by `make mutants`: its tokens still show the bugs, and its pictures are there."""
     docs = Path(__file__).parents[3] / "docs"
-    rows = [line.split(" | ") for line in (docs / "simulation.md").read_text(encoding="utf-8").splitlines()]
-    (row,) = [row for row in rows if row[0].startswith(f"| [{mutant.name}]")]
-    assert row[1] == mutant.seen_in
+    section = (docs / "simulation.md").read_text(encoding="utf-8").partition(f"{mutant.lesson}\n")[2]
+    seen_in, token = re.findall(r"^Seen in (.+); found after .+, by `(.+)`: ", section, re.MULTILINE)[0]
+    assert seen_in == mutant.seen_in
     judge = mutant.judge()
     with at_work(mutant):
-        shown = simulate(mutant.program, schedule=row[3].strip("` |"), draws=False, **mutant.options)
+        shown = simulate(mutant.program, schedule=token, draws=False, **mutant.options)
         assert any(mutant.broken in each for each in judge(shown))
     assert (docs / picture(mutant)).is_file()
 

@@ -123,7 +123,7 @@ def pressed(name: str, kind: Any, number: int) -> list[Any]:
     """Ctrl-C comes in next(), where main emits an event: what was not handed to the caller comes first."""
     loader, machine, came = build(name), machines.current_machine(), []
     iterator = iter(loader)
-    machine.events = pressing = Pressing(machine.events, kind, number)
+    machine.outcome.events = pressing = Pressing(machine.outcome.events, kind, number)
     try:
         for batch in iterator:
             came.append(batch)

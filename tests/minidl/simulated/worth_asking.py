@@ -5,8 +5,8 @@ Those whose memory is counted are `timed`: only by the default schedule.
 
 from __future__ import annotations
 
-import contextlib
 import pickle
+import random
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -17,72 +17,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import minidl
 from minidl import world as worlds
 from minidl.accelerator import CudaOnly, accelerator
-from minidl.deaths import shorten
-from minidl.events import Kind, Queue
-from minidl.messages import Died, Result
-from minidl.queues import Consumer, DirectProducer
-from minidl.transport import NO_SLOT, Packer, Room, Unpacker
+from minidl.events import Kind
+from minidl.messages import Result
+from minidl.transport import NO_SLOT, Packer, Unpacker
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 from minidl.world.simulated.simulation import sleep
-from tests.minidl.simulated.worth import Worth, once, usual
-from tests.minidl.simulated.worth_ending import HELD, left
+from tests.minidl.simulated.worth import Worth, once, timed, usual
+from tests.minidl.simulated.worth_ending import HELD
 from tests.minidl.simulated.worth_exploring import Cannot, Keys, Streams, epochs, loader, one, seen, tries
+from tests.minidl.test_loader import AXES
 
 # ---- what crosses
-
-
-def sends(world: Any, reader: Any, writer: Any, kind: Any, sizes: tuple[int, ...]) -> None:
-    world.parent()
-    reader.close()  # main's
-    queue = kind(world, writer, Queue.RESULT, 0)
-    for number, size in enumerate(sizes):
-        queue.put(Result(0, number, 0, bytes(size)))
-        with contextlib.suppress(OSError):  # it may raise here
-            step()
-    queue.close()
-    queue.close()
-    queue.join_thread()
-
-
-def a_queue_alone(kind: Any, sizes: tuple[int, ...] = (300, 1, 2, 500, 3) * 3) -> list[Any]:
-    """Every message arrives, whole and in its turn, though the process that sent it ends at once."""
-    world = worlds.current()
-    reader, writer = world.pipe()
-    child = world.process(sends, (world, reader, writer, kind, sizes), "sends")
-    child.start()
-    writer.close()
-    queue = Consumer(world, Queue.RESULT, 0)
-    queue.add(0, reader, world.end_of(child))
-    found = []
-    while not isinstance(message := queue.get(), Died):
-        found.append((message.task_id, len(message.data)))
-        step()
-    queue.close()
-    if len(found) < len(sizes):
-        raise RuntimeError("it died before the end")
-    child.join()
-    return found
-
-
-class Unspeakable(Keys):
-    """Sample 1 cannot be pickled, and nor can the error."""
-
-    def __getitem__(self, key: int) -> Any:
-        return Nor() if key == 1 else key
-
-
-class Nor:
-    def __reduce__(self) -> Any:
-        class Local(LookupError):
-            pass
-
-        raise Local("not to be pickled")
-
-
-def neither() -> list[Any]:
-    iterator = iter(loader(Unspeakable(3), collate_fn=one))
-    return [tries(lambda: next(iterator)) for _ in range(3)]
 
 
 class Tensors(minidl.Dataset[Any]):
@@ -120,7 +66,8 @@ def collated(dataset: Any = None, keep: int = 0, **options: Any) -> list[Any]:
     options = {"batch_size": 2, "collate_fn": Keeps(keep) if keep else None, **options}
     load = minidl.DataLoader(Tensors() if dataset is None else dataset, **{"num_workers": 2, **options})
     found = [[[*each.tolist()[-1][-2:], len(each)] for each in batch] for batch in load]
-    return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE and keep]]
+    events = machines.current_machine().outcome.events
+    return [found, [event[7] for event in events if event[2] == Kind.SLOT_MADE and keep]]
 
 
 def memory_of_its_own() -> list[int]:
@@ -143,12 +90,6 @@ class Fails(Tensors):
         return [Cannot(key)] if key < 12 and key % 2 else super().__getitem__(key)
 
 
-def no_memory() -> list[Any]:
-    """The worker says so, once it has its batch, and goes on."""
-    iterator = iter(loader(Tensors(tasks=3), collate_fn=one))
-    return [tries(lambda: next(iterator)) for _ in range(3)]
-
-
 def memory_made(iterators: Any) -> list[Any]:
     """The memory that is made for the batches of some iterators: so many of each."""
     found = []
@@ -156,7 +97,7 @@ def memory_made(iterators: Any) -> list[Any]:
         for _ in range(batches):
             found.append(type(tries(lambda iterator=iterator: next(iterator))).__name__)
             step()
-    return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE]]
+    return [found, [event[7] for event in machines.current_machine().outcome.events if event[2] == Kind.SLOT_MADE]]
 
 
 def memory_after_errors() -> list[Any]:
@@ -208,7 +149,7 @@ def memory_after_a_fork() -> list[Any]:
     for batch in iterator:
         del batch
         step()
-    return [found, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE]]
+    return [found, [event[7] for event in machines.current_machine().outcome.events if event[2] == Kind.SLOT_MADE]]
 
 
 # ---- what it says
@@ -217,38 +158,8 @@ def memory_after_a_fork() -> list[Any]:
 def feeders(**options: Any) -> list[Any]:
     """Which queues have a feeder thread: in a worker only torch's way needs one."""
     list(loader(**options))
-    found = {event[6] for event in machines.current_machine().events if event[2] == Kind.FEEDER_BEGIN}
+    found = {event[6] for event in machines.current_machine().outcome.events if event[2] == Kind.FEEDER_BEGIN}
     return sorted(int(queue) for queue in found)
-
-
-def refused() -> list[Any]:
-    """What an iterator does not do, and when it says so."""
-    found: list[Any] = []
-    for options in ({}, {"num_workers": 0}):
-        iterator = tries(lambda options=options: iter(loader(**options)))
-        found.append(iterator if isinstance(iterator, str) else tries(lambda iterator=iterator: pickle.dumps(iterator)))
-    # An iterable dataset is not iterated before the timeout is refused.
-    for dataset in (None, Streams((2,), refuses=(0,))):
-        found.append(tries(lambda dataset=dataset: iter(loader(dataset, num_workers=0, timeout=1))))
-    room = Room(worlds.current(), 0, None, worlds.current().memory)
-    room.close()
-    found.append(tries(lambda: room.reserve(100)))
-    found.append(loader(multiprocessing_context="spawn", num_workers=1).multiprocessing_context.get_start_method())
-    load = loader(persistent_workers=True)
-    load.num_workers = 0  # it may be set, as in torch
-    found += [seen(iter(load)), seen(iter(load))]
-    found.append(str(CudaOnly.current_accelerator()))
-    found.append([len(shorten("x" * length)) for length in (197, 198, 199)])
-    found += [loader()._dataset_kind, loader(Streams((1, 1)))._dataset_kind]
-    return found
-
-
-def not_picklable() -> list[Any]:
-    """A worker that is spawned is given everything by pickle."""
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        result = tries(lambda: iter(loader(collate_fn=lambda samples: samples)))
-    return [result, [(str(each.message), each.lineno) for each in heard], left()]
 
 
 class SlowToPickle(Keys):
@@ -328,39 +239,80 @@ class OnDevice:
         return self.key, accelerator.current_device_index()
 
 
+def warned(dataset: Any, **options: Any) -> list[Any]:
+    """What comes, and what the loader warns of."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        load = loader(dataset, **options)
+        length = tries(lambda: len(load))
+        found = [each if isinstance(each, (str, tuple)) else "a batch" for each in seen(iter(load))]
+    return [length, found, [str(each.message).partition(" at 0x")[0] for each in heard]]
+
+
 def on_a_device(**options: Any) -> list[Any]:
     """Main has chosen the second of its devices."""
     accelerator.set_device_index(1)
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        load = loader(Keys(4), pin_memory=True, collate_fn=OnDevice, **options)
-        found = [each if isinstance(each, (str, tuple)) else "as it was" for each in seen(iter(load))]
-    return [found, [str(each.message) for each in heard]]
+    return warned(Keys(4), pin_memory=True, collate_fn=OnDevice, **options)
 
 
-NARROW = {"capacity": 128}
+class Longer(Streams):
+    """A stream that says it has three samples, and has more."""
+
+    def __len__(self) -> int:
+        return 3
+
+
+def refused() -> list[Any]:
+    """What an iterator does not do, and when it says so: before the dataset is iterated."""
+    found = [tries(lambda load=load: pickle.dumps(iter(load))) for load in (loader(), loader(num_workers=0))]
+    for dataset in (Keys(1), Streams((2,), refuses=(0,))):
+        found += [tries(lambda: iter(loader(dataset, num_workers=0, timeout=1))), loader(dataset)._dataset_kind]  # noqa: B023
+    load = loader(persistent_workers=True)
+    load.num_workers = 0  # it may be set, as in torch
+    return [*found, seen(iter(load)), seen(iter(load)), str(CudaOnly.current_accelerator())]
+
+
+def judged(dataset: Any, **options: Any) -> list[Any]:
+    """What a loader tells of itself, and without workers its batches."""
+    load = minidl.DataLoader(dataset, **options)
+    found = [type(load.sampler).__name__, load.batch_size, load.prefetch_factor]
+    found += [tries(lambda thing=thing: len(thing)) for thing in (load, load.batch_sampler)]
+    return [*found, *(() if load.num_workers else (tries(lambda: len(iter(load))), tries(lambda: [*map(str, load)])))]
+
+
+def options_that_are_drawn() -> list[Any]:
+    """Most do not go together, and the error says so."""
+    draw, found = random.Random(0), []
+    axes = {**AXES, "timeout": [0, 0, 0, 1, -1], "prefetch_factor": [None, 0, 1, -1], "in_order": [True, None]}
+    axes["transport"] = [None, "pigeon"]
+    for _ in range(12_000):
+        options = {name: draw.choice(values) for name, values in axes.items()}
+        found.append(tries(lambda options=options: judged(draw.choice([Keys(7), Longer((3,))]), **options)))
+    return found
+
+
 QUESTIONS: dict[str, Worth] = {
-    "a direct queue alone": usual(a_queue_alone, DirectProducer).but(options=NARROW),
-    "neither it nor its error can be pickled": once(neither).torchs_way(),
     "collated": usual(collated),
-    "collated, torch's way": usual(collated).torchs_way(),
     "collated, the second does not fit": once(collated, Tensors((5000, 30000)), 1, num_workers=1),
     "collated and kept": once(collated, Tensors((5000, 4096), 40), 6),
     "memory of its own": usual(memory_of_its_own),
-    "no memory": usual(no_memory).without("memory"),
     "memory after errors": once(memory_after_errors),
     "memory after streams": once(memory_after_streams),
     "a sampler that stumbles": usual(stumbled).untraced(),  # an epoch that did not quite begin is gone on with
     "memory after a fork": once(memory_after_a_fork),
     "feeders": once(feeders),
     "feeders, torch's way": once(feeders, transport="torch"),
-    "what it refuses": usual(refused),
-    "it cannot be spawned": usual(not_picklable).spawned(),
     "slow to spawn, pinned": usual(epochs, SlowToPickle(7), pin_memory="host").spawned(),
+    "a stream longer than it said": usual(warned, Longer((5,)), num_workers=1),
+    "a stream longer than it said, serial": usual(warned, Longer((5,)), num_workers=0),
+    "what it refuses": usual(refused),
+    "too many workers": usual(warned, Keys(3), num_workers=5),
+    "options that are drawn": timed(options_that_are_drawn),
     "not profiled": usual(operators_of_next),
     "let go": once(let_go),
     "nested": usual(nested),
     "pinned for a device": usual(on_a_device).without("no device"),
     "pinned for a device, serial": usual(on_a_device, num_workers=0).without("no device"),
+    "nothing is pinned on a Mac": usual(on_a_device).without("no device", "no Mac"),
     "nothing is pinned without a driver": usual(on_a_device).without("no device", "a driver"),
 }

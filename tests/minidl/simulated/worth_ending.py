@@ -17,7 +17,8 @@ from minidl.world.simulated import step
 from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.simulation import leftovers, sleep
 from tests.minidl.simulated.worth import Worth, once, slow, usual
-from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Refuses, Streams, kill, loader, seen, tries
+from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Odd, Refuses, Streams, kill, loader, seen, tries
+from tests.minidl.simulated.worth_killing import Leaves
 
 HELD: list[Any] = []  # what outlives a program's frame, as a global variable does
 
@@ -114,7 +115,7 @@ def stuck(presses: tuple[float, ...] = (), kind: Any = Keys, **options: Any) -> 
     if presses:
         at(*presses, do=press)
     found = [takes(iterator._shutdown_workers)]
-    kinds = [event[2] for event in machines.current_machine().events]
+    kinds = [event[2] for event in machines.current_machine().outcome.events]
     found += [kinds.count(kind) for kind in (Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.SHUTDOWN_END)]
     found.append(tries(lambda: next(iterator)))
     sleep(120)
@@ -200,7 +201,7 @@ def told_slowly() -> list[Any]:
     found = [next(iterator)]
     slowly(lambda kind, task: float((kind, task) == (Kind.PUT, events.STOP)))
     iterator._shutdown_workers()
-    kinds = [event[2] for event in machines.current_machine().events]
+    kinds = [event[2] for event in machines.current_machine().outcome.events]
     return [found, Kind.FETCH_BEGIN in kinds[kinds.index(Kind.DONE_SET) :]]
 
 
@@ -264,38 +265,13 @@ def another_childs_end() -> list[Any]:
     return [*found, takes(child.join), seen(iterator)]
 
 
-class NotBack(Keys):
-    """Sample 2 cannot be unpickled."""
-
-    def __getitem__(self, key: int) -> Any:
-        return CannotBack() if key == 2 else key
-
-
 def unreadable(dies: bool) -> Any:
     """If its worker has died, or does so a little later, that is why."""
-    iterator = iter(loader(NotBack(7)))
-    found = [next(iterator), next(iterator)]
-    if dies:
-        at(0.3, do=lambda: kill(iterator, 0))
-    return [found, takes(lambda: next(iterator)), tries(lambda: next(iterator))]
-
-
-class Finalized:
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def __del__(self) -> None:
-        sleep(self.seconds)
-
-
-def killed_in_a_finalizer() -> list[Any]:
-    """An error raised there would be lost."""
-    iterator = iter(loader())
+    iterator = iter(loader(Odd(CannotBack)))
     found = [next(iterator)]
-    at(1.0, do=lambda: kill(iterator, 0))
-    thing = Finalized(2.0)
-    del thing
-    return [found, tries(lambda: seen(iterator))]
+    if dies:
+        at(0.3, do=lambda: kill(iterator, 1))
+    return [found, takes(lambda: next(iterator)), tries(lambda: next(iterator))]
 
 
 def killed_after_another(epochs: int = 1, **options: Any) -> list[Any]:
@@ -310,15 +286,6 @@ def killed_after_another(epochs: int = 1, **options: Any) -> list[Any]:
     found.append(takes(lambda: sleep(60)))
     HELD.clear()
     return [*found, tries(lambda: next(iterator))]
-
-
-class Leaves(Keys):
-    """At sample 4 the worker's process exits, without an error."""
-
-    def __getitem__(self, key: int) -> Any:
-        if key == 4:
-            raise SystemExit
-        return key
 
 
 class Stumbles(minidl.DataLoader[int]):
@@ -340,7 +307,7 @@ def told_before() -> list[Any]:
 
 def left_in_training() -> list[Any]:
     """That is no reason to interrupt the training step, as it may be the end of all: the next next() raises."""
-    iterator = iter(loader(Leaves(7)))
+    iterator = iter(loader(Leaves(0, at=4)))
     found = [next(iterator)]
     return [found, takes(lambda: sleep(9)), tries(lambda: seen(iterator))]
 
@@ -478,7 +445,6 @@ ENDS: dict[str, Worth] = {
     "forked": once(forked),
     "unreadable": once(unreadable, False),
     "unreadable, as its worker dies": once(unreadable, True).without("SIGCHLD"),
-    "killed in a finalizer": once(killed_in_a_finalizer),
     "killed in a later epoch": once(killed_after_another, 2, persistent_workers=True),
     "told before the sampler fails": once(told_before),
     "left in training": once(left_in_training),

@@ -25,10 +25,10 @@ def killed(
     sleep(rest)
     worker = iterator._workers[1]
     if how == "hang up":
-        machines.current_machine().send_end(worker.process, -1)
+        machines.current_machine().send_end(worker, -1)
     else:
         getattr(worker, how)()
-        worker.process.forced = False  # not by main
+        worker.forced = False  # not by main
     sleep(rest)
     begin = world.now()
     try:
@@ -57,7 +57,7 @@ def killed_in_training(dataset: Any = None, batches: int = 1, rest: float = 0, *
         found.append("it trained to the end")
     except RuntimeError as error:
         found.append(str(error))
-    told = machines.current_machine().events
+    told = machines.current_machine().outcome.events
     return [*found, [(event[4], event[7]) for event in told if event[2] == events.STORED]]
 
 
@@ -117,14 +117,14 @@ def killed_with_much_sent() -> str:
 
 
 class Leaves(Keys):
-    """At sample 3 the worker's process exits."""
+    """At some sample the worker's process exits."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, at: int = 3) -> None:
         super().__init__(6)
-        self.code = code
+        self.code, self.at = code, at
 
     def __getitem__(self, key: int) -> int:
-        if key == 3:
+        if key == self.at:
             raise SystemExit(self.code)
         return super().__getitem__(key)
 

@@ -69,7 +69,7 @@ def memory_made(sizes: tuple[int, ...], held: int = 1, epochs: int = 1, **option
             del batch
             step()
     values = [sorted(set(each.tolist())) for each in kept]
-    return [values, [event[7] for event in machines.current_machine().events if event[2] == Kind.SLOT_MADE]]
+    return [values, [event[7] for event in machines.current_machine().outcome.events if event[2] == Kind.SLOT_MADE]]
 
 
 even, mixed = (100,) * 24, (10, 5000, 10, 40_000, 10, 0, 5000, *[10] * 40)

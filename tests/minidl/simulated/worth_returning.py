@@ -40,18 +40,18 @@ def pressed_at(number: int, **options: Any) -> list[Any]:
     for kind in IN_NEXT:
         load = loader(**options)
         iterator = iter(load)
-        machine.events = pressing = Pressing(machine.events, kind, number)
+        machine.outcome.events = pressing = Pressing(machine.outcome.events, kind, number)
         found.append([kind.name, until_it_fails(iterator, [])])
         pressing.left = -1
         del iterator
-    return [*found, [event[7] for event in machine.events if event[2] == Kind.ERROR_RAISED]]
+    return [*found, [event[7] for event in machine.outcome.events if event[2] == Kind.ERROR_RAISED]]
 
 
 def pressed_as_a_death_is_noticed(kind: Kind) -> list[Any]:
     """A worker dies in the training step, and Ctrl-C comes when that is half noted: no batch is missing in silence."""
     iterator, machine = iter(loader(Keys(8))), machines.current_machine()
     found = [next(iterator)]
-    machine.events = pressing = Pressing(machine.events, kind, 1)
+    machine.outcome.events = pressing = Pressing(machine.outcome.events, kind, 1)
     kill(iterator, 0)
     found.append(tries(lambda: sleep(60), KeyboardInterrupt))
     pressing.left = -1
@@ -97,30 +97,23 @@ class EndsLate(Streams):
         yield from super().samples(worker_id)
 
 
-class SlowOne(Streams):
-    """The second worker takes long."""
+class Slow(Streams):
+    """Sample 2 of worker 0 takes long, and so do all of worker 1."""
 
     def samples(self, worker_id: int) -> Iterator[int]:
         for number in super().samples(worker_id):
-            sleep(9.0 if worker_id == 1 else 0.0)
+            sleep({1: 9.0}.get(number // 10, 12.0 * (number == 2)))
             yield number
 
 
 def as_they_come() -> list[Any]:
     """Without order a batch is yielded at the next next(), though it was taken in while main looked for deaths."""
-    iterator = iter(loader(SlowOne((0, 2, 2, 2, 2)), num_workers=5, prefetch_factor=1, in_order=False))
+    iterator = iter(loader(Slow((0, 2, 2, 2, 2)), num_workers=5, prefetch_factor=1, in_order=False))
     found = []
     for batch in iterator:
         found.append(batch)
         sleep(0.5)
     return found
-
-
-class Slow(Streams):
-    def samples(self, worker_id: int) -> Iterator[int]:
-        for number in super().samples(worker_id):
-            sleep(12 if number == 2 else 0)
-            yield number
 
 
 RETURNS: dict[str, Worth] = {
@@ -131,7 +124,7 @@ RETURNS: dict[str, Worth] = {
     "resumed in another thread": once(resumed_in_another_thread),
     "a stream that ends late": slow(epochs, EndsLate((0, 3, 3)), num_workers=3, prefetch_factor=1),
     "it counts its epochs": usual(counts_epochs),
-    "as they come": once(as_they_come).but(in_order=False),
-    "no more than its share": once(epochs, Keys(20, slow={5: 50.0}), in_order=False, num_workers=3).but(in_order=False),
+    "as they come": once(as_they_come),
+    "no more than its share": once(epochs, Keys(20, slow={5: 50.0}), in_order=False, num_workers=3),
     "a health check when a stream has ended": once(epochs, Slow((4, 1))),
 }

@@ -17,7 +17,7 @@ import minidl
 import tracing
 from tests.tracing import report_loads as loads
 from tests.tracing.attached import ATTACHED
-from tracing.analysis.report.causes import Verdict
+from tracing.analysis.measure.waited import Verdict
 from tracing.analysis.report.report import LoaderReport
 
 pytestmark = [
@@ -111,10 +111,10 @@ def pads(samples: list[int]) -> list[int]:
 @PACKAGES
 def test_the_slow_worker_is_named(tmp_path: Path, package: Any) -> None:
     loader = judged(tmp_path / "run.trace", OneIsSlow(60, loads.quick), package, num_workers=3, batch_size=2)
-    assert loader.verdict is Verdict.SLOW_WORKER, loader
+    assert loader.verdict is Verdict.HOLD_UP, loader
     assert loader.named.startswith("worker 1, pid ") and f"({loader.named})" in loader.verdict_line
     assert any("worker 1 takes" in reason.text for reason in loader.why)
-    assert any("It waits" in advice for advice in loader.next)
+    assert any(promise.options == {"in_order": False} for promise in loader.promises)
 
 
 @pytest.mark.slow
@@ -148,8 +148,8 @@ def test_workers_that_wait_for_storage_do_not_wait_for_each_other(tmp_path: Path
 
 def test_unequal_shares_of_a_stream_are_named(tmp_path: Path) -> None:
     loader = judged(tmp_path / "run.trace", Shards(), num_workers=6, batch_size=2)
-    assert loader.verdict is Verdict.SHARDS and loader.named == "worker 0 has most", loader
-    assert "an equal share" in loader.next[0]
+    assert loader.verdict is Verdict.SHARES and loader.named == "worker 0 has most", loader
+    assert "an equal share" in loader.next[0] and not loader.promises
 
 
 @PACKAGES
@@ -178,6 +178,6 @@ def test_a_thread_that_keeps_pythons_lock_is_the_cause(tmp_path: Path) -> None:
     finally:
         over.set()
         thread.join()
-    assert loader.verdict is Verdict.GIL, loader
+    assert loader.verdict is Verdict.MOVING, loader
     assert any("the other threads of its process used" in reason.text for reason in loader.why)
-    assert not loader.promises
+    assert loader.named == "another thread of main keeps Python's lock"

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import minidl
 import tracing
 from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tests.tracing.attached import ATTACHED
-from tracing.analysis.measure.capacity import Work, cores_used, more_workers, work
+from tracing.analysis.measure.cores import Work, cores_used, work
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.stages import occupancy
-from tracing.analysis.report import moving
-from tracing.analysis.report.advice_on_batches import explain_moving
-from tracing.analysis.report.causes import WAITING_CAUSES, Verdict, costs
+from tracing.analysis.measure.waited import CLOSE, MATTERS, WAITING_CAUSES, Verdict, costs, judge
+from tracing.analysis.report.evidence import costs_of_moving, moves_as_torch
 from tracing.analysis.report.report import LoaderReport
 from tracing.analysis.report.text import LOST, NAMES
-from tracing.analysis.report.verdicts import CLOSE, MATTERS, judge
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import GLOSSES
 
@@ -62,7 +58,7 @@ def report_of_failure(
 
 # ---- what moving batches costs
 
-SENTENCE = "moving batches as torch does cost main"
+SENTENCE = "taking batches cost main"
 
 
 @pytest.mark.slow
@@ -72,52 +68,33 @@ def test_it_is_said_of_batches_that_move_as_torch_moves_them(tmp_path: Path, pac
     trace = loads.record(tmp_path / "run", Samples(20, loads.many_leaves), package=package, **options, num_workers=1)
     loader = report_of_one(trace)
     measures = _measures(trace)
-    assert moving.matters(measures)
+    assert moves_as_torch(measures)
     taken = sum(trace.tasks["result_got"] - trace.tasks["result_arrived"])
-    [reason] = moving.costs_of_moving(measures)
+    [reason] = costs_of_moving(measures)
     assert reason.text.startswith(SENTENCE) and taken * 0.5 < reason.numbers[0].ns <= taken
     assert loader.verdict is Verdict.MOVING or reason.text in [each.text for each in loader.why]
     way = 'Leave out transport="torch"' if package is minidl else "`python -m tracing run --minidl`"
     assert any(way in advice for advice in loader.next)
 
 
-def test_of_slots_it_is_said_when_there_are_too_few(tmp_path: Path) -> None:
-    def large(key: int) -> torch.Tensor:
-        return torch.zeros(1 << 16)
-
-    kept: list[Any] = []
-    for name, step in ("dropped", lambda batch: None), ("kept", kept.append):
-        with tracing.record(tmp_path / name):
-            for batch in minidl.DataLoader(Samples(40, large), num_workers=1):
-                step(batch)
-                del batch
-        trace = tracing.load(tmp_path / name)
-        measures = _measures(trace)
-        assert not moving.matters(measures) and moving.other_transport(measures) == []
-        own = int((trace.tasks["slot"] == -1).sum())
-        assert bool(moving.costs_of_moving(measures)) == (name == "kept") and (own > 20) == (name == "kept")
-        if name == "kept":  # its four slots, and whichever were granted before main held the first batches
-            [reason] = moving.costs_of_moving(measures)
-            assert f"{own} of 40 batches got memory of their own" in reason.text
-        advice = " ".join(explain_moving(measures, 0).next + [each.text for each in explain_moving(measures, 0).why])
-        assert "is pickled by itself" in advice and "shared-memory file" not in advice
-
-
 # ---- verdicts (of each cause: see test_verdicts.py)
 
 
+@pytest.mark.alone  # they show it only if they have a core
 def test_more_workers_do_not_help_where_the_cores_are_the_limit(tmp_path: Path) -> None:
     """The same load judged as of a machine with the cores it kept busy, and of one with many more."""
     options = {"num_workers": 8, "batch_size": 4, "collate_fn": list}
     trace = loads.record(tmp_path / "run.trace", Samples(320, loads.computes), **options)
     used = cores_used(_measures(trace))
-    trace.about["cpus"] = max(1, int(used))
+    if trace.about["cpus"] > 4:  # else it had all of them, or what other programs left
+        trace.about["cpus"] = max(1, int(used))
     loader = report_of_one(trace)
-    assert loader.verdict is Verdict.CORES and loader.next[0].startswith("More workers would not help")
+    assert loader.verdict is Verdict.WORKERS and loader.named in ("the cores are busy", "other programs have the cores")
+    assert any("More workers would " in advice for advice in loader.next)
     assert any(f"the workers used {used:.1f} of" in reason.text for reason in loader.why)
     assert not any("num_workers" in promise.options for promise in loader.promises)
     trace.about["cpus"] = 64
-    assert report_of_one(trace).verdict is not Verdict.CORES
+    assert report_of_one(trace).named == ""
 
 
 def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
@@ -127,7 +104,9 @@ def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
         events = trace.events[(trace.events["epoch"] == epoch) & np.isin(trace.events["kind"], list(clocked))]
         cpu += sum(int(event["value"]) * clocked[Kind(event["kind"])] for event in events)
         wall += int(events["time"][-1] - events["time"][0])
-    assert cores_used(_measures(trace)) == pytest.approx(cpu / wall)
+    assert (
+        cpu / wall <= cores_used(_measures(trace)) < cpu / wall + 0.1
+    )  # by the workers' feeder threads, a little more
 
 
 def test_torchs_warning_is_answered_where_it_would_appear(tmp_path: Path) -> None:
@@ -145,8 +124,7 @@ def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp
     measures = _measures(trace)
     assert max(costs(measures).get(each, 0) for each in WAITING_CAUSES) > 2 * MATTERS * measures.total
     loader = report_of_one(trace)
-    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING), str(loader)
-    assert any("what is left is" in each.text and "its first one" in each.text for each in loader.why)
+    assert loader.verdict is Verdict.TRAINING, str(loader)
 
 
 def test_workers_that_compute_and_wait_can_be_more_than_the_cores(tmp_path: Path) -> None:
@@ -155,7 +133,7 @@ def test_workers_that_compute_and_wait_can_be_more_than_the_cores(tmp_path: Path
     assert work(_measures(trace)) is Work.MIXED
     loader = report_of_one(trace)
     assert loader.verdict is Verdict.WORKERS
-    assert any(advice.startswith("They compute, and wait for storage") for advice in loader.next)
+    assert any(advice.startswith("They compute, and wait for the rest") for advice in loader.next)
 
 
 @pytest.mark.slow
@@ -165,8 +143,8 @@ def test_training_that_takes_nearly_all_of_the_time_is_the_limit_whatever_else_c
         loads.record(tmp_path / "run.trace", Samples(30, loads.quick), step=0.1, **options)
     ).loaders
     assert loader.verdict is Verdict.TRAINING and Verdict.SAMPLER in loader.also, str(loader)
-    assert "make the training step faster" in loader.next[0]
-    assert "% of main's time is training, which is all that your loop does" in loader.next[-1]
+    assert any("make the training step faster" in advice for advice in loader.next)
+    assert any("% of main's time is training, which is all that your loop does" in advice for advice in loader.next)
 
 
 def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> None:
@@ -185,35 +163,20 @@ def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> No
     assert CLOSE * judgement.cost <= its_cost <= judgement.cost
     found = tracing.report(trace)
     (loader,) = found.loaders
-    assert loader.also == {other: its_cost} and f"Also     {other.value[:10].capitalize()}" in str(found)
-    assert loader.next[-1].startswith(f"Also, {other.value}: ")
+    assert loader.also == {other: its_cost}
+    assert any(advice.startswith(f"Also, {other.value}: ") for advice in loader.next)
 
 
 @pytest.mark.slow
-def test_what_more_workers_should_save_is_what_they_save(tmp_path: Path) -> None:
-    few, more = (
-        _measures(
-            loads.record(tmp_path / f"{n}.trace", Samples(60, loads.waits), step=0.01, num_workers=n, collate_fn=list)
-        )
-        for n in (1, 2)
-    )
-    wanted, gain = more_workers(few, costs(few)[Verdict.WORKERS])
-    assert wanted in (2, 3)
-    assert gain == pytest.approx(_running(few) - _running(more), rel=0.4)
-
-
-@pytest.mark.slow
-def test_a_long_start_up_of_a_healthy_load_comes_with_its_excuse(tmp_path: Path) -> None:
+def test_a_long_start_up_of_a_healthy_load_is_no_problem_of_one_epoch(tmp_path: Path) -> None:
     options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
     trace = loads.record(tmp_path / "run.trace", Samples(30, loads.quick), **options)
     loader = report_of_one(trace)
-    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
-    (excused,) = (each for each in loader.why if each.text.startswith("start-up took"))
-    assert "but only once an epoch" in excused.text and excused.spans
+    assert loader.verdict is Verdict.TRAINING
     assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
     trace = loads.record(tmp_path / "two.trace", Samples(30, loads.quick), epochs=2, **options)
     loader = report_of_one(trace)
-    assert loader.verdict in (Verdict.HEALTHY, Verdict.TRAINING)
+    assert loader.verdict is Verdict.TRAINING
     assert any(
         "persistent_workers=True starts the workers once, not in each of 2 epochs" in each for each in loader.next
     )
@@ -308,13 +271,13 @@ def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> No
             for row in (*loader.stages_ns, *times):
                 assert GLOSSES[row] in text
                 rows.add(row)
-    by_chance = {"hold-up", "prefetch", "moving", "pinning", "workers", "cores", "neighbours", "slow worker"}
-    assert rows >= set(GLOSSES) - by_chance - {"turns", "shards", "GIL"}  # the last: see test_culprits
+    by_chance = {"hold-up", "prefetch", "moving", "pinning", "workers"}
+    assert rows >= set(GLOSSES) - by_chance - {"turns", "shares"}  # the last: see test_culprits
 
 
 def test_an_error_comes_before_the_verdict(tmp_path: Path) -> None:
     found = report_of_failure(tmp_path / "run.trace", loads.fails, ZeroDivisionError, num_workers=1)
-    assert found.loaders[0].verdict is Verdict.NOTHING
+    assert found.loaders[0].named == "no batch was yielded"
     assert "ZeroDivisionError" in found.first_lines()[0] and found.first_lines()[0].startswith("Note: ")
 
 
@@ -355,27 +318,6 @@ def test_no_batch_is_blamed_for_a_worker_that_dies_at_its_start(tmp_path: Path) 
     found = report_of_failure(tmp_path / "run.trace", loads.quick, RuntimeError, "killed", **options)
     (advice,) = found.loaders[0].next
     assert "about to begin, task 0" in found.notes[0] and advice.startswith("Worker 0 had no batch when it died.")
-
-
-def test_before_the_first_batch_the_report_shows_how_far_the_workers_are(tmp_path: Path) -> None:
-    """Workers that wait in worker_init_fn, and then in the first fetch, until main lets them go on."""
-    path, context = tmp_path / "run.trace", multiprocessing.get_context("fork")
-    held = loads.Held(*(context.Semaphore(0) for _ in range(3)))
-    with tracing.record(path):
-        batches = iter(minidl.DataLoader(held, num_workers=2, worker_init_fn=held.wait_in_init))
-        (starting,) = tracing.report(tracing.load(path)).loaders
-        assert starting.verdict is Verdict.NOTHING
-        assert starting.next[0].startswith("2 of 2 workers were not ready for a task yet.")
-        held.init.release()
-        held.init.release()
-        held.in_fetch.acquire(timeout=30)
-        held.in_fetch.acquire(timeout=30)
-        (making,) = tracing.report(tracing.load(path)).loaders
-        assert "batch 0 had been in the making for" in making.why[1].text
-        assert making.next == ["Make batch 0 on its own, in main: dataset[key] for each of its keys."]
-        for _ in range(len(held)):
-            held.fetch.release()
-        assert len(list(batches)) == len(held)
 
 
 def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,11 +29,15 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 @contextlib.contextmanager
-def in_terminal(command: list[str], folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def in_terminal(
+    command: list[str], folder: Path, width: int = 100, height: int = 30
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A Python command that runs in a terminal of its own, and that terminal. It is killed at the end."""
     terminal, theirs = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    environment.pop("CI", None)
+    resize(terminal, width, height)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+    for name in ("CI", "COLUMNS", "LINES", "NO_COLOR"):
+        environment.pop(name, None)
     process = subprocess.Popen(
         [sys.executable, "-c", IN_TERMINAL, *command[1:]], cwd=folder,
         stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
@@ -42,6 +49,10 @@ def in_terminal(command: list[str], folder: Path) -> Iterator[tuple[subprocess.P
         process.kill()
         process.wait()
         os.close(terminal)
+
+
+def resize(terminal: int, width: int, height: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
 
 def read_until(terminal: int, enough: Callable[[bytes], bool], seconds: float = 60) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import shutil
@@ -19,7 +18,7 @@ from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tracing.__main__ import main
-from tracing.analysis.compare import compare
+from tracing.cli import progress
 from tracing.cli.commands.live import wait_for_first_event
 from tracing.recording import file_format as fmt
 from tracing.recording.event_writer import EventWriter
@@ -56,33 +55,42 @@ def failed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 # ---- what they write
 
 
-def test_report_is_the_text_of_tracing_report(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(path)]) == 0
-    assert capsys.readouterr().out == f"{tracing.report(tracing.load(path))}\n"
-    assert main(["report", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["loaders"][0]["batches"] == 12
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_report_and_compare_print_what_their_functions_return(
+    command: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = [path] * (1 + (command == "compare"))
+    assert main([command, *map(str, traces)]) == 0
+    assert capsys.readouterr().out == f"{getattr(tracing, command)(*map(tracing.load, traces))}\n"
+    if command == "report":
+        assert main([command, str(path), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["loaders"][0]["batches"] == 12
 
 
-@pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_timeline_writes_a_picture(path: Path, tmp_path: Path, suffix: str, begin: bytes) -> None:
-    picture = tmp_path / f"picture.{suffix}"
-    assert main(["timeline", str(path), "-o", str(picture), "--batches", "2:8"]) == 0
-    assert picture.read_bytes().startswith(begin)
+@pytest.mark.parametrize(
+    ("command", "file", "begin"),
+    [
+        ("timeline --batches 2:8", "picture.png", b"\x89PNG"), ("timeline --batches 2:8", "picture.svg", b"<?xml"),
+        ("timeline --batches 2:8", "picture.pdf", b"%PDF"), ("sequence --batches 2:4", "x.mmd", b"sequenceDiagram"),
+        ("sequence --batches 2:4", "x.txt", b"Epoch 0, "), ("step --batches 2:4", "x.html", b"<!doctype html>"),
+        ("live --once", "frame.svg", b"<svg"), ("export --format jsonl", "x.jsonl", b'{"schema"'),
+        ("export --format perfetto", "x.json", b'{"displayTimeUnit"'), ("export --format jsonl", "x.gz", b"\x1f\x8b"),
+    ],
+)  # fmt: skip
+def test_a_file_is_written(command: str, file: str, begin: bytes, path: Path, tmp_path: Path) -> None:
+    name, *options = command.split()
+    into = "--record" if name == "live" else "-o"
+    assert main([name, str(path), *options, into, str(tmp_path / file)]) == 0
+    assert (tmp_path / file).read_bytes().startswith(begin)
 
 
-def test_live_prints_a_frame(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    picture = tmp_path / "frame.svg"
-    assert main(["live", str(path), "--once", "--record", str(picture)]) == 0
-    assert "reorder buffer" in capsys.readouterr().out
-    assert "<svg" in picture.read_text()
-
-
-@pytest.mark.parametrize(("suffix", "begin"), [("svg", "<svg"), ("mmd", "sequenceDiagram"), ("txt", "")])
-def test_sequence_writes_a_picture_or_text(path: Path, tmp_path: Path, suffix: str, begin: str) -> None:
-    picture = tmp_path / f"sequence.{suffix}"
-    assert main(["sequence", str(path), "-o", str(picture), "--batches", "2:4"]) == 0
-    text = picture.read_text()
-    assert text.startswith(begin) and "worker 1" in text
+def test_step_names_the_page_that_it_writes(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["step", str(path)]) == 0
+    assert capsys.readouterr().out == "step.html: open it in a browser\n"
+    assert (tmp_path / "step.html").read_text().startswith("<!doctype html>")
 
 
 def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,10 +99,24 @@ def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
 
 
-def test_step_writes_a_page(path: Path, tmp_path: Path) -> None:
-    page = tmp_path / "step.html"
-    assert main(["step", str(path), "-o", str(page), "--batches", "2:4"]) == 0
-    assert page.read_text().startswith("<!doctype html>")
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("step -o step.html", "stepping through the events"), ("export --format perfetto -o x.json", "writing"),
+     ("export --format jsonl -o x.jsonl", "writing"), ("timeline -o x.png", "drawing"),
+     ("whatif --workers 1", "replaying"), ("report", "reading"), ("check", "checking")],
+)  # fmt: skip
+def test_what_takes_long_shows_in_a_terminal_how_far_it_is(
+    command: str, words: str, patience: float, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(progress, "PATIENCE", patience)
+    name, *options = command.split()
+    assert main([name, str(path), *options]) == 0
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"\r\x1b[K{words} ") and shown.endswith("\r\x1b[K") if patience == 0 else shown == ""
 
 
 @pytest.mark.timeout(60)
@@ -108,21 +130,6 @@ def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> Non
     trace = tracing.load(tmp_path / "traces" / "train")
     assert trace.config(0)["package"] == "torch.utils.data" and tracing.check(trace) == []
     assert len(trace.memory) or sys.platform != "linux"
-
-
-def test_compare_is_the_text_of_tracing_compare(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", str(path), str(path)]) == 0
-    assert capsys.readouterr().out == f"{compare(tracing.load(path), tracing.load(path))}\n"
-    assert main(["compare", str(path), str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["loaders"][0]["faster"] == 1
-
-
-@pytest.mark.parametrize("format", ["perfetto", "jsonl"])
-def test_export_writes_json(path: Path, tmp_path: Path, format: str) -> None:
-    file = tmp_path / "trace.json.gz"
-    assert main(["export", str(path), "--format", format, "-o", str(file)]) == 0
-    with gzip.open(file, "rt") as lines:
-        assert all(json.loads(line) for line in lines) if format == "jsonl" else json.load(lines)["traceEvents"]
 
 
 def test_check_prints_what_is_broken(path: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,70 +175,36 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 # ---- what goes wrong
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("dance",),
-        ("report",),
-        ("timeline", "DIR"),
-        ("timeline", "DIR", "-o", "picture.doc"),
-        ("timeline", "DIR", "-o", "picture.png", "--batches", "8:2"),
-        ("timeline", "DIR", "-o", "picture.png", "--batches", "800:900"),
-        ("timeline", "DIR", "-o", "no/such/folder/picture.png"),
-        ("timeline", "DIR", "-o", "picture.png", "--loader", "70"),
-        ("live", "DIR", "--speed", "0"),
-        ("live", "DIR", "--speed", "fast"),
-        ("sequence", "DIR", "-o", "picture.png"),
-        ("sequence", "DIR", "--batches", "800:900"),
-        ("sequence", "DIR", "--loader", "70"),
-        ("sequence", "DIR", "--width", "10"),
-        ("export", "DIR", "-o", "demo.json"),
-        ("export", "DIR", "--format", "csv", "-o", "demo.csv"),
-        ("export", "DIR", "--format", "jsonl", "-o", "no/such/folder/demo.jsonl"),
-        ("compare", "DIR"),
-        ("whatif", "DIR", "--workers", "2,-1"),
-        ("whatif", "DIR", "--workers", "2,"),
-        ("whatif", "DIR", "--prefetch", "0"),
-        ("whatif", "DIR", "--in-order", "maybe"),
-        ("whatif", "DIR", "--cpus", "0"),
-        ("whatif", "DIR", "--loader", "70"),
-        ("run", "no/such/script.py"),
-        ("run", "-m", "no_such_module"),
-        ("run",),
-        ("step", "DIR", "-o", "step.png"),
-        ("step", "DIR", "-o", "step.html", "--batches", "800:900"),
-        ("step", "DIR", "-o", "step.html", "--loader", "70"),
-        ("step", "DIR"),  # not in a terminal
-        ("compare", "DIR", "no/such.trace"),
-        ("demo", "--workers", "-1"),
-        ("demo", "--files", "0"),
-    ],
-    ids=" ".join,
-)
-def test_a_wrong_argument_is_one_line(
-    arguments: tuple[str, ...], path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failed(capsys, *(path if argument == "DIR" else argument for argument in arguments))
+PICTURE = "timeline DIR -o picture.png"
+WRONG = [  # DIR: a sound trace
+    "dance", "report", "timeline DIR", "timeline DIR -o picture.doc", f"{PICTURE} --batches 8:2",
+    f"{PICTURE} --batches 800:900", "timeline DIR -o no/such/folder/picture.png", f"{PICTURE} --loader 70",
+    "live DIR --speed 0", "live DIR --speed fast",
+    "sequence DIR -o picture.png", "sequence DIR -o picture.svg", "sequence DIR --batches 800:900",
+    "sequence DIR --loader 70", "sequence DIR --width 10",
+    "export DIR -o demo.json", "export DIR --format csv -o demo.csv", "export DIR --format jsonl -o no/such/demo.jsonl",
+    "compare DIR", "compare DIR no/such.trace",
+    "whatif DIR --workers 2,-1", "whatif DIR --workers 2,", "whatif DIR --prefetch 0", "whatif DIR --in-order maybe",
+    "whatif DIR --cpus 0", "whatif DIR --loader 70",
+    "run no/such/script.py", "run -m no_such_module", "run",
+    "step DIR -o step.png", "step DIR -o step.html --batches 800:900", "step DIR -o step.html --loader 70",
+    "demo --workers -1", "demo --files 0",
+]  # fmt: skip
+READING = [
+    "live", "timeline -o picture.png", "sequence", "step -o step.html", "report", "check", "whatif",
+    "export --format perfetto -o demo.json",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("live",),
-        ("timeline", "-o", "picture.png"),
-        ("sequence",),
-        ("step", "-o", "step.html"),
-        ("report",),
-        ("check",),
-        ("whatif",),
-        ("export", "--format", "perfetto", "-o", "demo.json"),
-    ],
-)
-def test_a_missing_trace_is_one_line(
-    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert str(tmp_path) in failed(capsys, *command, tmp_path)
-    assert "missing" in failed(capsys, *command, tmp_path / "missing")
+@pytest.mark.parametrize("arguments", WRONG)
+def test_a_wrong_argument_is_one_line(arguments: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failed(capsys, *(path if each == "DIR" else each for each in arguments.split()))
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_missing_trace_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert str(tmp_path) in failed(capsys, *command.split(), tmp_path)
+    assert "missing" in failed(capsys, *command.split(), tmp_path / "missing")
 
 
 @pytest.mark.parametrize("command", ["report", "check", "whatif", "compare"])
@@ -303,18 +276,16 @@ def test_a_recording_has_begun_once_its_header_is_whole(tmp_path: Path, monkeypa
     assert steps == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", '{"pid": null}', '{"pid": "me"}'])
-def test_live_does_not_wait_for_an_unknown_recorder(content: str, tmp_path: Path) -> None:
-    (tmp_path / fmt.DESCRIPTION).write_text(content)
-    wait_for_first_event(tmp_path)  # returns: the error comes when the trace is read
-
-
+@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", '{"pid": null}', '{"pid": "me"}', "dead"])
 @pytest.mark.timeout(30)
-def test_live_does_not_wait_for_a_dead_recorder(tmp_path: Path) -> None:
-    with tracing.record(tmp_path):
-        pass
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    about = json.loads((tmp_path / fmt.DESCRIPTION).read_text())
-    (tmp_path / fmt.DESCRIPTION).write_text(json.dumps(about | {"pid": process.pid}))
-    wait_for_first_event(tmp_path)  # returns
+def test_live_does_not_wait_for_an_unknown_or_dead_recorder(content: str, tmp_path: Path) -> None:
+    """It returns: the error, if it is one, comes when the trace is read."""
+    if content == "dead":
+        with tracing.record(tmp_path):
+            pass
+        process = subprocess.Popen([sys.executable, "-c", ""])
+        process.wait()
+        about = json.loads((tmp_path / fmt.DESCRIPTION).read_text())
+        content = json.dumps(about | {"pid": process.pid})
+    (tmp_path / fmt.DESCRIPTION).write_text(content)
+    wait_for_first_event(tmp_path)

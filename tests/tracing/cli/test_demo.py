@@ -14,7 +14,7 @@ import torch
 import minidl
 import tracing
 from minidl.events import Kind
-from tests.tracing.cli.terminal import batches_in, in_terminal, read_all, read_until
+from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all, read_until
 from tests.tracing.forked import forked
 from tracing.cli import demo_training as demo
 
@@ -123,7 +123,7 @@ def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: 
     assert (directory / "report.txt").read_text().startswith("Verdict")
     # (On a busy machine the watch may have seen it in one line for long.)
     assert {file.name.split("-")[0] for file in directory.iterdir()} - {"stacks"} == {
-        "events", "text", "usage", "trace.json", "sources.json", "timeline.png", "report.txt"
+        "events", "text", "cpu", "trace.json", "sources.json", "timeline.png", "report.txt"
     }  # fmt: skip
     assert len({event.pid for event in trace.actors}) == 3  # main and two workers, of the second run only
 
@@ -132,16 +132,20 @@ def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: 
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
 def test_ctrl_c_gives_back_the_terminal_and_reports_what_there_is(tmp_path: Path) -> None:
-    """In a terminal the live view is shown. After Ctrl-C timeline and report are still written."""
-    with in_terminal(command(tmp_path / "demo"), tmp_path) as (process, terminal):
-        shown = read_until(terminal, lambda shown: b"last events" in shown and batches_in(tmp_path / "demo") >= 3)
+    """In a terminal the live view is shown. After Ctrl-C timeline and report are still written, and `make` calls it no
+    error."""
+    directory = tmp_path / "traces" / "demo"
+    make = ["make", "-f", str(ROOT / "Makefile"), "-o", "setup", f"BIN={Path(sys.executable).parent}", "demo"]
+    command = [sys.executable, "-c", "import os, sys; os.execvp('make', sys.argv[1:])", *make]
+    with in_terminal(command, tmp_path) as (process, terminal):
+        shown = read_until(terminal, lambda shown: b"last events" in shown and batches_in(directory) >= 3)
         os.write(terminal, b"\x03")
         shown += read_all(terminal)
-        assert process.wait() == 130
+        process.wait()
     text = shown.decode(errors="replace")
     assert text.index("\x1b[?1049h") < text.rindex("last events") < text.rindex("\x1b[?1049l") < text.index("Verdict")
     assert text.rindex("\x1b[?25l") < text.rindex("\x1b[?25h")
-    assert "interrupted" in text and "Traceback" not in text
-    trace = tracing.load(tmp_path / "demo")
+    assert "interrupted" in text and "Traceback" not in text and "Error" not in text
+    trace = tracing.load(directory)
     assert tracing.check(trace) == [] and trace.events["kind"][-1] == Kind.SHUTDOWN_END
-    assert (tmp_path / "demo" / "report.txt").exists() and (tmp_path / "demo" / "timeline.png").exists()
+    assert (directory / "report.txt").exists() and (directory / "timeline.png").exists()

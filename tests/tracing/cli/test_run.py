@@ -169,11 +169,11 @@ def test_the_exit_status_is_pythons(code: Any, status: int, printed: str, capsys
 
 ENDLESS = """
     import itertools, sys, time
-    from torch.utils.data import DataLoader, IterableDataset
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
     class Stream(IterableDataset):
         def __iter__(self):
-            return iter(range(1 << 40)) if "endless" in sys.argv else iter(range(100))
+            return iter(range(get_worker_info().id, 1 << 40 if "endless" in sys.argv else 200, 2))
 
     print("this is the script")
     for batch in DataLoader(Stream(), 2, num_workers=2):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch.utils.data
 
 import minidl
-import tracing
 from tracing.recording.loader_text import drawing_of
 
 UNKNOWN = dict.fromkeys(("dataset_size", "sampler_replicas", "sampler_rank", "sampler_epoch", "sampler_seed"))
@@ -38,23 +36,3 @@ def test_without_one_only_the_datasets_size_is_known() -> None:
         assert drawing_of(package.DataLoader(range(10), shuffle=True)) == UNKNOWN | {"dataset_size": 10}
         assert drawing_of(package.DataLoader(Stream())) == UNKNOWN
     assert drawing_of(Raising()) == UNKNOWN
-
-
-def test_equal_orders_have_equal_hashes(tmp_path: Path) -> None:
-    """Of minidl and of torch, whatever the size of the batches; another epoch has another order."""
-    orders = []
-    for package, size in ((minidl, 3), (torch.utils.data, 5)):
-        sampler = package.DistributedSampler(range(20), 2, 1)
-        loader = package.DataLoader(range(20), size, sampler=sampler)
-        if package is not minidl:
-            tracing.attach(loader)
-        with tracing.record(tmp_path / package.__name__):
-            for epoch in (0, 1, 0):
-                sampler.set_epoch(epoch)
-                list(loader)
-        trace = tracing.load(tmp_path / package.__name__)
-        (number,) = {each.loader for each in trace.loaders}
-        orders.append([trace.order(number, epoch) for epoch in range(3)])
-    assert orders[0] == orders[1]
-    first, second, again = orders[0]
-    assert first == again != second

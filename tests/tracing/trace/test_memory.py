@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from matplotlib.figure import Figure
 
 import minidl
 import tracing
@@ -22,7 +20,6 @@ from minidl.events import Kind
 from tracing.recording import file_format as fmt
 from tracing.recording import memory_sampler as sampler
 from tracing.trace import memory
-from tracing.views.timeline.memory_strips import LineEnd, covered, joined
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -98,21 +95,6 @@ def test_without_memory_there_are_no_samples(tmp_path: Path) -> None:
 def test_python_objects_are_copied_and_an_array_is_not(run: Callable[[str], tracing.Trace]) -> None:
     assert "Worker 0's private memory grew by" in warned(run("objects")) and "reference count" in warned(run("objects"))
     assert warned(run("array")) == ""
-
-
-@pytest.mark.parametrize("third", [0.49, 0.51])
-@pytest.mark.slow
-def test_the_middle_of_a_life_does_not_depend_on_when_it_was_sampled(
-    run: Callable[[str], tracing.Trace], third: float
-) -> None:
-    """Five samples of a worker that grows all the time, the third just before the middle or just after it."""
-    trace = run("objects")
-    worker = memory.sampled_processes(trace)[1]
-    samples = np.repeat(worker.samples[-1:], 5)
-    at = np.array([0, 0.25, third, 0.8, 1])
-    samples["time"] = trace.events["time"][-1] + 1e9 * at
-    samples["private"] = 100e6 * at
-    assert "private memory grew by 95 MB" in memory.growth_warning(trace, worker._replace(samples=samples))
 
 
 @pytest.mark.slow
@@ -193,33 +175,6 @@ def test_the_timeline_draws_the_samples(run: Callable[[str], tracing.Trace]) -> 
         shown = process.samples["pss"] / 2**20
         assert np.isin(line.get_ydata(), shown).all() and len(line.get_ydata()) >= len(shown) - 1
     assert drawn["memory (MB)"].get_xlim() == drawn["lanes"].get_xlim()
+    assert [text.get_text() for text in drawn["memory (MB)"].get_legend().get_texts()] == ["main", "worker 0"]
     quiet = {axes.get_gid() for axes in tracing.timeline(run("copied")).axes}
     assert "memory (MB)" in quiet and "mappings of main" not in quiet
-
-
-@pytest.mark.parametrize("spread", [0.0, 3.0, 40.0])
-def test_names_at_the_ends_of_lines_do_not_overprint_each_other(spread: float) -> None:
-    figure = Figure(figsize=(9, 1), dpi=200)
-    axes = figure.add_axes((0.1, 0, 0.9, 1))
-    axes.set(xlim=(0, 100), ylim=(0, 100))
-    chance = np.random.default_rng(0)
-    ends = [LineEnd(95 + chance.uniform(-2, 2), 50 + chance.uniform(-spread, spread), [n]) for n in range(-1, 12)]
-    found = joined(axes, ends)
-    assert sorted(worker for end in found for worker in end.workers) == list(range(-1, 12))
-    if not spread:
-        assert [end.words for end in found] == ["main, workers 0–11"]
-    texts = [axes.annotate(each.words, (each.x, each.y), size=5.5, ha="right") for each in found]
-    boxes = [text.get_window_extent() for text in texts]
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-
-
-def test_a_name_does_not_stand_on_another_line() -> None:
-    """Above the end of its own line, or below if another one runs there."""
-    figure = Figure(figsize=(9, 1), dpi=200)
-    axes = figure.add_axes((0.1, 0, 0.9, 1))
-    axes.set(xlim=(0, 100), ylim=(0, 100))
-    axes.plot([0, 90], [30, 50])
-    end = LineEnd(90, 50, [0])
-    assert not covered(axes, end, 1)
-    axes.plot([0, 95], [36, 56])
-    assert covered(axes, end, 1) and not covered(axes, end, -1)

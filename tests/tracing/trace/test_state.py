@@ -50,18 +50,6 @@ def test_every_status_is_seen_somewhere(states: States) -> None:
     assert seen == {*WorkerStatus, *PinStatus, *MainStatus, *TaskStatus}
 
 
-def test_a_batch_that_came_early_is_in_the_reorder_buffer(recorded: Recorded) -> None:
-    trace = recorded("in_order")
-    early = np.flatnonzero(trace.events["kind"] == Kind.STORED)
-    assert len(early)
-    for k in early.tolist():
-        before, after = (trace.state(at).loaders[0] for at in (k - 1, k))
-        task = int(trace.events["task"][k])
-        assert before.main.in_hand == task and task not in before.reorder_buffer
-        assert after.main.in_hand == -1 and task in after.reorder_buffer
-        assert after.waits_for_task == after.rcvd_idx == trace.events["value"][k] < task
-
-
 def test_the_counters_are_those_that_the_loader_emits(recorded: Recorded) -> None:
     for name in ("in_order", "not_in_order", "pinned", "persistent", "stream", "failing"):
         trace = recorded(name)
@@ -69,16 +57,6 @@ def test_the_counters_are_those_that_the_loader_emits(recorded: Recorded) -> Non
             number = trace.index.iterator_of[int(trace.events["loader"][k]) << 32 | int(trace.events["epoch"][k])]
             states = {loader.iterator: loader for loader in trace.state(k).loaders}
             assert states[number].tasks_outstanding == trace.events["value"][k]
-
-
-def test_nothing_is_left_in_the_queues_of_a_load_that_was_finished(recorded: Recorded) -> None:
-    for name in ("in_order", "pinned", "persistent"):
-        last = recorded(name).state().loaders[0]
-        assert not last.alive and last.shutdown_step == "SHUTDOWN_END"
-        assert [len(queue) for queue in [*last.index_queues, *last.result_queues, last.data_queue]] == [0] * (
-            2 * last.num_workers + 1
-        )
-        assert {worker.status for worker in last.workers} == {WorkerStatus.REAPED}
 
 
 def test_a_persistent_iterator_is_one_over_all_its_epochs(recorded: Recorded) -> None:

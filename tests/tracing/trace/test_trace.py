@@ -22,7 +22,6 @@ from tests.tracing.traces import begin, copy, records_of, steady, write_file
 from tracing.recording import file_format as fmt
 from tracing.trace.event_index import HOPS, NEVER
 from tracing.trace.tasks import FIELDS
-from tracing.trace.trace import EVENT_DTYPE
 
 Recorded = Callable[[str], tracing.Trace]
 EPOCH = events.epoch_id(1, 0)
@@ -49,7 +48,7 @@ def files(run: Path) -> tuple[Path, Path]:
 def test_events_of_all_processes_are_in_time_order(recorded: Recorded) -> None:
     for name in LOADS:
         trace = recorded(name)
-        assert trace.events.dtype == EVENT_DTYPE and (np.diff(trace.events["time"]) >= 0).all()
+        assert trace.events.dtype == fmt.RECORD_DTYPE and (np.diff(trace.events["time"]) >= 0).all()
         assert trace.damage == [] and trace.dropped == 0 and trace.complete == len(trace)
         assert trace.start == trace.events["time"][0]
         assert trace.duration == trace.events["time"][-1] - trace.events["time"][0]
@@ -75,12 +74,6 @@ def test_a_trace_knows_its_loaders_and_their_configuration(recorded: Recorded) -
     (loader,) = recorded("persistent").loaders
     assert (loader.num_workers, loader.epochs, loader.config["persistent_workers"]) == (2, (0, 1, 2), True)
     assert loader.first == 0 and loader.last == len(recorded("persistent")) - 1
-
-
-def test_the_time_of_day_is_known(recorded: Recorded, run: Path) -> None:
-    trace = tracing.load(run)
-    assert abs(trace.wall_clock(int(trace.events["time"][-1])) - time.time_ns()) < 60e9
-    assert trace.about["pid"] == os.getpid()
 
 
 def test_an_empty_trace_is_a_trace(tmp_path: Path) -> None:
@@ -144,34 +137,6 @@ def test_the_table_of_tasks_agrees_with_the_events(recorded: Recorded, name: str
         assert {name: int(row[name]) for name in FIELDS[3:] if row[name] != -1} == {
             name: value for name, value in expected[key].items() if value != -1
         }, key
-
-
-def test_the_hops_of_a_batch_are_in_order(recorded: Recorded) -> None:
-    way = [name for name in HOPS if name not in ("failed", "pin_failed", "stream_end", "skipped", "lost")]
-    way = [
-        name
-        for name in way
-        if name not in ("stored", "released", "slot_granted", "slot_filled", "slot_lent", "slot_free")
-    ]
-    for row in recorded("pinned").tasks:
-        times = [int(row[name]) for name in way]
-        assert -1 not in times and times == sorted(times)
-        assert min(row["fetch_cpu"], row["index_bytes"], row["result_bytes"]) > 0
-
-
-def test_a_trace_from_before_there_were_slots(recorded: Recorded, tmp_path: Path) -> None:
-    trace = recorded("slots")
-    of_slots = np.isin(trace.events["kind"], [kind for kind in Kind if kind.name.startswith("SLOT_")])
-    assert of_slots.any()
-    copy(trace, trace.events[~of_slots], tmp_path / "old")
-    for file in (tmp_path / "old").glob("text-*.jsonl"):
-        file.write_text(file.read_text().replace('"transport": "slots", ', ""))
-    old = tracing.load(tmp_path / "old", strict=True)
-    assert "transport" not in old.loaders[0].config and tracing.check(old) == []
-    for k in (len(old) // 2, -1):
-        assert [(worker.slots, worker.own_memory) for worker in old.state(k).loaders[0].workers] == [([], 0)] * 2
-    assert (old.tasks["slot"] == -1).all() and (old.tasks["slot_lent"] == -1).all()
-    assert str(tracing.report(old)) and tracing.timeline(old) is not None
 
 
 # ---- growing
@@ -332,7 +297,7 @@ def test_all_whole_records_of_a_file_that_was_cut_off_are_kept(run: Path, cut: i
         ("task", -6, "an impossible task"),
         ("task", 1 << 30, "an impossible task"),
         ("time", -1, "an impossible time"),
-        ("pad", 1, "not a record"),
+        ("actor", 1 << 16, "not a record"),
         ("kind", Kind.LOADER, "an impossible number of workers"),
     ],
 )
@@ -347,29 +312,6 @@ def test_everything_before_an_impossible_record_is_kept(run: Path, field: str, v
     assert trace.events["task"].tolist() == list(range(7))
     assert str(trace.damage[0]) == f"{path}, byte {offset}: {reason}"
     assert trace.refresh() == 0 and len(trace.damage) == 1
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_random_bytes_are_not_taken_for_events(run: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    path = chance.choice(files(run))
-    data = bytearray(path.read_bytes())
-    first = chance.randrange(len(data))
-    data[first : first + 64] = chance.randbytes(64)
-    path.write_bytes(data)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", tracing.TraceDamage)
-            trace = tracing.load(run)
-    except tracing.TraceError as error:
-        assert str(error).startswith(str(path)) and first < fmt.HEADER_SIZE
-        return
-    whole = max(0, (first - fmt.HEADER_SIZE) // fmt.RECORD.size) if path.suffix == ".bin" else PUTS
-    assert trace.events["task"][:whole].tolist() == list(range(PUTS))[:whole]
-    trace.state()
-    tracing.check(trace)
-    for k in range(len(trace)):
-        trace.text(k)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -492,7 +434,7 @@ def test_a_million_events(tmp_path: Path) -> None:
     assert length > 1_000_000
     before = time.process_time()
     trace = tracing.load(tmp_path / "run")
-    assert time.process_time() - before < 2.0
+    assert time.process_time() - before < 1.5
     chance = random.Random(1)
     for k in [0, length - 1, *(chance.randrange(length) for _ in range(20))]:
         before = time.process_time()

@@ -13,13 +13,11 @@ Ties: nothing is perturbed, so equal times are common. Both follow one rule: see
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,25 +180,15 @@ def random_setting(chance: random.Random) -> Setting:
     }
 
 
-@contextlib.contextmanager
-def with_the_model() -> Iterator[Page]:
-    """A browser's page that has loaded the model."""
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        Browser(browser.find() or "", Path(directory)) as running,
-    ):
-        running.page.evaluate(file_text("tracing.views.playground", "model.js"))
-        yield running.page
-
-
 def main(count: int) -> int:
     """Compare `count` random settings. The exit status: 1 if one differs."""
     events = ties = 0
     latest = 0.0
-    with with_the_model() as page:
+    with tempfile.TemporaryDirectory() as folder, Browser(browser.find() or "", Path(folder)) as running:
+        running.page.evaluate(file_text("tracing.views.playground", "model.js"))
         for seed in range(count):
             setting = random_setting(random.Random(seed))
-            found = compare(page, setting)
+            found = compare(running.page, setting)
             if found.difference:
                 print(f"seed {seed}, {setting}: {found.difference}")
                 return 1

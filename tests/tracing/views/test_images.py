@@ -55,7 +55,7 @@ def test_both_packages_train_on_the_same_pictures(
 ) -> None:
     assert trained("minidl")[1] == trained("torch.utils.data")[1]
     compared = tracing.compare(trained("torch.utils.data")[0], trained("minidl")[0]).loaders[0]
-    assert compared.keys is None and compared.batches_compared == BATCHES
+    assert compared.differ is None and compared.compared == BATCHES
     assert compared.configs["package"] == ("torch.utils.data", "minidl")
 
 
@@ -75,7 +75,7 @@ def test_every_view_shows_them(trained: Callable[[str], tuple[tracing.Trace, lis
     watch(trace.path, console=Console(file=out, width=100, height=30), once=True)
     assert "reorder buffer" in out.getvalue()
     assert str(sequence.as_text(trace, batches=(0, 2))).count("hands") == 2
-    assert step_through.step_page(trace).startswith("<!doctype html>")
+    assert step_through.step(trace).html.startswith("<!doctype html>")
     lines = io.StringIO()
     jsonl.write(trace, lines)
     assert lines.getvalue().count("\n") == len(trace) + 1

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import fcntl
 import io
 import itertools
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import termios
@@ -28,10 +26,12 @@ from rich.segment import Segment
 import minidl
 import tracing
 from minidl.events import Kind, Queue
+from tests.tracing.cli.terminal import ROOT, in_terminal, read_all, read_until, resize
 from tests.tracing.hanging import hanging
 from tests.tracing.loads import LOADS, Numbers
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.stuck_moments import Ending
+from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import in_progress
 from tracing.trace.state import (
     LoaderState,
@@ -47,11 +47,11 @@ from tracing.trace.state import (
     WorkerState,
     WorkerStatus,
 )
-from tracing.trace.trace import EVENT_DTYPE, Actor
+from tracing.trace.trace import Actor
 from tracing.views.live.live import watch
 from tracing.views.live.panels import HELP, plain, render
-from tracing.views.live.playback import Live, Replay
-from tracing.views.live.recent import Recent, RecentEvent, is_told, recent
+from tracing.views.live.playback import CHECK_PERIOD, Live, Replay
+from tracing.views.live.recent import _SAID, Recent, RecentEvent, recent
 from tracing.views.terminal.batch_cells import row_of_cells
 from tracing.views.terminal.keyboard import names_of
 from tracing.views.terminal.layout import ASCII, Frame, fit, lines_of
@@ -142,45 +142,40 @@ def test_each_of_16_workers_has_a_row(size: tuple[int, int]) -> None:
         assert re.search(rf"│ *{worker.worker} stream e.* {worker.task} ", body)
 
 
-@pytest.mark.parametrize("load", ["pinned", "in_order", "persistent"])
-def test_ids_are_in_their_panels(recorded: Recorded, load: str) -> None:
+@pytest.mark.parametrize("load", ["pinned", "in_order", "persistent", "slots", "serial"])
+def test_what_the_state_holds_is_in_its_boxes(recorded: Recorded, load: str) -> None:
     """In the first row of boxes each worker's line has its queues: what is taken next is at the right."""
     trace = recorded(load)
-    seen = 0
-    for state in moments(trace):
+    seen = set()
+    for state in moments(trace, 150):
         facts = recent(trace, state, state.time)
         loader = next(loader for loader in state.loaders if loader.iterator == facts.loader)
-        lines = texts(render(state, facts, 200, 40))
-        assert "index_queue" in lines[1] and "workers" in lines[1] and "worker_result_queue" in lines[1]
-        for worker, line in zip(loader.workers, lines[2:], strict=False):
-            index, work, result = line.strip("│").split("│▸│")
-            assert index.replace("╎", " ").split() == [
-                str(m) for m in loader.index_queues[worker.worker].messages[::-1]
-            ]
-            assert result.replace("╎", " ").split() == [
-                str(m) for m in loader.result_queues[worker.worker].messages[::-1]
-            ]
+        lines, line = texts(render(state, facts, 200, 40)), plain(state, facts)
+        for worker, shown in zip(loader.workers, lines[2:], strict=False):
+            index, work, result = shown.strip("│").split("│▸│")
+            for drawn, queues in (index, loader.index_queues), (result, loader.result_queues):
+                assert drawn.replace("╎", " ").split() == [str(m) for m in queues[worker.worker].messages[::-1]]
             assert work.split()[:2] == [str(worker.worker), worker.status.value.split()[0]]
             assert worker.task < 0 or f" {worker.task} " in work
-            seen += worker.task >= 0
-    assert seen
-
-
-def test_second_row_shows_pin_thread_data_queue_and_main(recorded: Recorded) -> None:
-    trace = recorded("pinned")
-    seen = set()
-    for state in moments(trace, 200):
-        loader = state.loaders[0]
-        lines = texts(render(state, recent(trace, state, state.time), 200, 40))
-        if loader.pin_thread.status is not PinStatus.NONE:
+            seen |= {"task"} if worker.task >= 0 else set()
+        if loader.workers:
+            assert all(name in lines[1] for name in ("index_queue", "workers", "worker_result_queue"))
+        else:
+            assert "no workers" in lines[0] and "─ main " in lines[1] and "index_queue" not in lines[1]
+        if loader.pin_thread.status is not PinStatus.NONE and loader.workers:
             top = next(number for number, line in enumerate(lines) if "pin thread" in line)
-            assert "data_queue" in lines[top] and "reorder buffer" in lines[top] and "main" in lines[top]
+            assert all(name in lines[top] for name in ("data_queue", "reorder buffer", "main"))
             pin, data, _, main = lines[top + 1].strip("│").split("│▸│")
-            assert loader.pin_thread.status.value in pin
-            assert numbers_in(data) == loader.data_queue.messages[::-1]
-            assert loader.main.status.value in main
+            assert loader.pin_thread.status.value in pin and loader.main.status.value in main
+            assert data.split() == [str(message) for message in loader.data_queue.messages[::-1]]
             seen |= {loader.pin_thread.status, *["full"] * bool(loader.data_queue.messages)}
-    assert {PinStatus.PINNING, "full"} <= seen
+        slots = [slot for worker in loader.workers for slot in worker.slots]
+        lent = f"{sum(slot.status is SlotStatus.LENT for slot in slots)} of {len(slots)} lent"
+        assert (lent in line) == any(lent in each for each in lines) == bool(slots and loader.alive)
+        seen |= {lent} if slots and loader.alive else {"closed"} if slots else set()
+    assert {"pinned": {"task", PinStatus.PINNING, "full"}, "slots": {"1 of 8 lent", "8 of 8 lent", "closed"}}.get(
+        load, {"task"} if load != "serial" else set()
+    ) <= seen
 
 
 def test_reorder_buffer_shows_what_it_waits_for(recorded: Recorded) -> None:
@@ -194,31 +189,6 @@ def test_reorder_buffer_shows_what_it_waits_for(recorded: Recorded) -> None:
     kept = lines[top + 1].split("│▸│")[0]
     assert numbers_in(kept) == [*loader.reorder_buffer[::-1], 0] and "0?" in kept
     assert "worker 0 has it" in lines[top + 3]
-
-
-def test_the_numbers_tell_how_many_slots_are_lent(recorded: Recorded) -> None:
-    trace = recorded("slots")
-    seen = set()
-    for state in moments(trace, 100):
-        facts = recent(trace, state, state.time)
-        loader = next(loader for loader in state.loaders if loader.iterator == facts.loader)
-        slots = [slot for worker in loader.workers for slot in worker.slots]
-        lent = sum(slot.status is SlotStatus.LENT for slot in slots)
-        screen, line = "\n".join(texts(render(state, facts, 120, 40))), plain(state, facts)
-        if slots:
-            assert f"slots {lent} of {len(slots)} lent" in line and f"{lent} of {len(slots)} lent" in screen
-            seen.add(lent)
-        else:
-            assert "slots" not in line and "slots" not in screen
-    assert {1, 8} <= seen
-
-
-def test_without_workers_there_is_only_main(recorded: Recorded) -> None:
-    trace = recorded("serial")
-    state = next(state for state in moments(trace) if state.loaders and state.loaders[0].yielded)
-    lines = texts(render(state, recent(trace, state, state.time), 80, 24))
-    assert "no workers" in lines[0] and "─ main " in lines[1]
-    assert not any("index_queue" in line for line in lines[:6])
 
 
 def test_other_loaders_are_named(recorded: Recorded) -> None:
@@ -255,6 +225,21 @@ def test_nothing_is_cut_at_80_columns(pin: bool) -> None:
     assert not [line for line in page[1:] if "…" in line]
 
 
+def test_a_large_window_is_not_filled_with_events(recorded: Recorded) -> None:
+    trace = recorded("persistent")
+    state = trace.state(-1)
+    lines = texts(render(state, recent(trace, state, state.time), 200, 60))
+    assert sum(" s " in line[:14] for line in lines) == 20
+    [lanes] = [number for number, line in enumerate(lines) if "─ the last " in line]
+    assert [line[1:10].strip() for line in lines[lanes + 1 : lanes + 4]] == ["training", "worker 0", "worker 1"]
+
+
+def test_the_help_says_what_each_box_is() -> None:
+    state, page = busy_state(2, True, 3), "\n".join("".join(segment.text for segment in line) for line in HELP)
+    boxes = re.findall(r"╭─ (?:[↱↳] )?([a-z_ ]+?) (?:·|─|╮)", "\n".join(texts(render(state, quiet(state), 200, 20))))
+    assert len(boxes) == 9 and all(name in page for name in boxes if name not in ("last events", "numbers"))
+
+
 def test_a_cut_line_ends_with_an_ellipsis() -> None:
     assert [segment.text for segment in fit([Segment("abcdef")], 4)] == ["abc", "…"]
     assert [segment.text for segment in fit([Segment("abcd  ")], 4)] == ["abcd"]  # only space is lost
@@ -262,10 +247,10 @@ def test_a_cut_line_ends_with_an_ellipsis() -> None:
 
 def test_every_event_has_words_that_fit_into_100_columns() -> None:
     state = busy_state(16, True, 1)
-    event, actor = np.zeros(1, EVENT_DTYPE), Actor(4012, "pin thread", "pin", 1, 12, -1, 0)  # the longest name
+    event, actor = np.zeros(1, fmt.RECORD_DTYPE), Actor(4012, "pin thread", "pin", 1, 12, -1, 0)  # the longest name
     for field, value in {"time": 10**10, "task": 1234, "worker": 12, "queue": Queue.RESULT, "value": 1234}.items():
         event[field] = value
-    shown = [kind for kind in Kind if is_told(kind)]
+    shown = [kind for kind in Kind if _SAID[kind]]
     assert len(shown) > 30
     for kind in shown:
         event["kind"] = kind
@@ -367,34 +352,24 @@ def test_replay_follows_the_clock(recorded: Recorded) -> None:
 
 def test_replay_pauses_steps_and_resumes(recorded: Recorded) -> None:
     trace, clock = recorded("pinned"), Hand()
-    replay = Replay(trace, 1.0, clock)
+    replay, last = Replay(trace, 1.0, clock), len(trace) - 1
     clock.now += trace.duration // 2
     replay.press("space")
     k = replay.look()[0].k
     clock.now += trace.duration // 4
-    assert replay.look()[0].k == k
-    replay.press("left")
-    assert replay.look()[0].k == k - 1
-    replay.press("right")
-    replay.press("right")
-    assert replay.look()[0].k == k + 1
+    for key, at, speed in [
+        ("", k, 1), ("left", k - 1, 1), ("right", k, 1), ("right", k + 1, 1), ("up", k + 1, 2),
+        ("page down", k + 11, 2), ("page up", k + 1, 2), ("end", last, 2), ("right", last, 2),
+        ("page down", last, 2), ("home", 0, 2),
+        ("left", 0, 2), ("page up", 0, 2), ("right", 1, 2),
+    ]:  # fmt: skip
+        replay.press(key)
+        assert replay.look()[0].k == at and replay.mode == f"‖ ×{speed}  event {at + 1} of {len(trace)}", key
     replay.press("space")
-    assert replay.look()[0].k == k + 1
-    replay.press("up")
     clock.now += 1000
-    assert replay.look()[1] == trace.events["time"][k + 1] + 2000
-
-
-def test_replay_does_not_step_over_the_ends(recorded: Recorded) -> None:
-    trace, clock = recorded("pinned"), Hand()
-    replay = Replay(trace, 1.0, clock)
-    replay.press("left")
-    assert replay.look()[0].k == 0
-    replay.press("space")
-    clock.now += 2 * trace.duration
-    assert replay.look()[0].k == len(trace) - 1
-    replay.press("right")
-    assert replay.look()[0].k == len(trace) - 1
+    assert replay.look()[1] == trace.events["time"][1] + 2000 and replay.mode == "replay ×2"
+    clock.now += trace.duration
+    assert replay.look()[0].k == last
     replay.press("space")
     assert replay.look()[0].k == 0  # from the end it begins again
 
@@ -403,10 +378,11 @@ def test_a_paused_picture_outlives_the_run(tmp_path: Path) -> None:
     steps = drive(tmp_path)
     next(steps)
     clock = Hand()
-    live = Live(tracing.load(tmp_path), lambda: next(steps, 1) == 1, clock)
+    live = Live(tracing.load(tmp_path), clock, lambda: next(steps, 1) == 1)
     live.press("space")
     stopped = live.look()
     for _ in range(8):
+        clock.now += CHECK_PERIOD
         assert not live.ended() and live.look() == stopped
     live.press("space")
     assert live.ended()
@@ -414,10 +390,20 @@ def test_a_paused_picture_outlives_the_run(tmp_path: Path) -> None:
     assert state.k > stopped[0].k and now == state.time
 
 
-def test_a_trace_is_in_progress_while_a_process_records(tmp_path: Path) -> None:
+def test_the_clock_begins_with_the_first_event(tmp_path: Path) -> None:
+    """However long the recording waits for it: it never goes back."""
     with tracing.record(tmp_path):
-        list(minidl.DataLoader(Numbers(4)))
-        assert in_progress(tmp_path)
+        clock, shown = Hand(), []
+        clock.now = time.monotonic_ns() + 3 * 10**9
+        live = Live(tracing.load(tmp_path), clock)
+        for _ in range(2):
+            state, now = live.look()
+            shown.append(recent(live.trace, state, now).seconds)
+            list(minidl.DataLoader(Numbers(4)))
+            assert in_progress(tmp_path)
+        assert 0.0 == shown[0] < shown[1]
+        box = texts(render(State(-1, 0, []), Recent(-1), 80, 24))
+        assert "no loader yet" in box[1]  # and not a title without words
     assert not in_progress(tmp_path)
 
 
@@ -437,14 +423,20 @@ def drive(directory: Path) -> Iterator[None]:
 
 
 def test_a_run_in_progress_is_followed_to_its_end(tmp_path: Path) -> None:
-    steps = drive(tmp_path)
-    next(steps)
-    console, out = terminal()
-    watch(tmp_path, console=console, until=lambda: next(steps, 1) == 1, refresh_per_second=50)
+    program = "from pathlib import Path; from tests.tracing.views.test_live import drive; import time\n"
+    program += f"for _ in drive(Path({str(tmp_path)!r})): time.sleep(0.2)"
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    try:
+        while not (fmt.is_trace(tmp_path) and len(tracing.load(tmp_path))):
+            time.sleep(0.02)
+        console, out = terminal()
+        watch(tmp_path, console=console, refresh_per_second=50)
+    finally:
+        process.wait()
     shown = out.getvalue()
     assert "● live" in shown and "ended" in shown
     assert shown.index("\x1b[?1049h") < shown.index("index_queue") < shown.rindex(LEAVE) < shown.rindex(SHOW_CURSOR)
-    assert "6 batches yielded" in shown[shown.rindex(LEAVE) :]
+    assert "6 batches yielded" in " ".join(shown[shown.rindex(LEAVE) :].split())
 
 
 def test_a_hang_is_shown_until_the_run_makes_progress(tmp_path: Path) -> None:
@@ -452,17 +444,17 @@ def test_a_hang_is_shown_until_the_run_makes_progress(tmp_path: Path) -> None:
     later = [0]
     waits = "waits on worker_result_queue for batch 4"
     with hanging("blocks", tmp_path / "run.trace", Cause.DATASET, Ending.ONGOING, waits) as (trace, _, _):
-        source = Live(trace, lambda: False, lambda: time.monotonic_ns() + later[0])
+        source = Live(trace, lambda: time.monotonic_ns() + later[0], lambda: False)
         source.look()
         assert source.stuck == ()
         later[0] = 60_000_000_000
         state, _now = source.look()
         stuck, command = source.stuck
         assert stuck.startswith("it looks stuck: main waits for worker 0 (pid ")
-        assert stuck.endswith("), which is in fetch of batch 4, keys [8, 9]")
+        assert "), which is in fetch of batch 4, keys [8, 9]" in stuck  # and in which line, if it was looked at by then
         assert command.endswith(f"python -m tracing check {trace.path}")
         once = io.StringIO()
-        watch(trace.path, once=True, console=Console(file=once, width=120, height=40), clock=source._clock)
+        watch(trace.path, once=True, console=Console(file=once, width=240, height=40), clock=source._clock)
         # The last events are a minute old, and shown all the same.
         assert all(words in once.getvalue() for words in ("● live", stuck, "asks for the next batch"))
         state.loaders[0].yielded += 1
@@ -494,37 +486,29 @@ def test_a_replay_ends_with_the_hang_of_its_run(tmp_path: Path) -> None:
 
 def test_a_resize_redraws_the_whole_picture(tmp_path: Path) -> None:
     """Of a run in progress: smaller, and larger again."""
-    with hanging("blocks", tmp_path / "run.trace", Cause.DATASET) as (trace, _, _):
-        process = Pty(trace.path)
-        try:
-            process.wait_for("index_queue")
-            for width, height in ((60, 15), (120, 40), (80, 24)):
-                process.resize(width, height)
-                process.wait_for("\x1b[2J")  # everything that was there is gone ...
-                process.wait_for("\x1b[H")
-                lines = re.sub(r"\x1b\[[0-9;]*m", "", process.wait_for("\x1b[H")).split("\r\n")
-                assert len(lines) == height and {cell_len(line) for line in lines} == {width}
-                assert any("0 fetch" in line for line in lines)  # ... and what worker 0 does is drawn anew
-            process.send(b"q")
-            process.wait_for(LEAVE)
-            assert process.end() == 0
-        finally:
-            process.close()
+    with hanging("blocks", tmp_path / "run.trace", Cause.DATASET) as (trace, _, _), watched(trace.path) as view:
+        view.wait_for("index_queue")
+        for width, height in ((60, 15), (120, 40), (80, 24)):
+            resize(view.terminal, width, height)
+            view.wait_for("\x1b[2J")  # everything that was there is gone ...
+            view.wait_for("\x1b[H")
+            lines = re.sub(r"\x1b\[[0-9;]*m", "", view.wait_for("\x1b[H")).split("\r\n")
+            assert len(lines) == height and {cell_len(line) for line in lines} == {width}
+            assert any("0 fetch" in line for line in lines)  # ... and what worker 0 does is drawn anew
+        view.send(b"q")
+        view.wait_for(LEAVE)
+        assert view.end() == 0
 
 
-def test_the_terminal_is_given_back_after_an_error(recorded: Recorded) -> None:
-    def fails() -> bool:
-        raise OSError("gone")
-
-    console, out = terminal()
-    with pytest.raises(OSError, match="gone"):
-        watch(recorded("pinned").path, console=console, until=fails)
-    assert ("\x1b[?1049h" in out.getvalue()) == (LEAVE in out.getvalue())
-    calls = iter([False])
-    console, out = terminal()
+@pytest.mark.parametrize("looks", [0, 4])
+def test_the_terminal_is_given_back_after_an_error(recorded: Recorded, looks: int) -> None:
+    """Before there is a picture, and after the first."""
+    calls, (console, out) = iter(range(looks)), terminal()
     with pytest.raises(StopIteration):
-        watch(recorded("pinned").path, console=console, until=lambda: next(calls), refresh_per_second=50)
-    assert out.getvalue().index("index_queue") < out.getvalue().index(LEAVE) < out.getvalue().index(SHOW_CURSOR)
+        watch(recorded("pinned").path, console=console, clock=lambda: next(calls), refresh_per_second=50)
+    shown = out.getvalue()
+    assert ("index_queue" in shown) == (looks > 0) and shown.count("\x1b[?1049h") == shown.count(LEAVE) == (looks > 0)
+    assert shown.find("index_queue") <= shown.find(LEAVE) <= shown.find(SHOW_CURSOR)
 
 
 def test_elsewhere_than_in_a_terminal_it_prints_lines(recorded: Recorded) -> None:
@@ -537,19 +521,16 @@ def test_elsewhere_than_in_a_terminal_it_prints_lines(recorded: Recorded) -> Non
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_once_prints_one_busy_frame(recorded: Recorded, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("load", "words"), [("pinned", r"event \d+ of \d+"), ("dying", "raised ")])
+def test_once_prints_one_busy_frame_or_the_failure(
+    recorded: Recorded, load: str, words: str, size: tuple[int, int]
+) -> None:
     out = io.StringIO()
-    watch(recorded("pinned").path, once=True, console=Console(file=out, width=size[0], height=size[1]))
+    watch(recorded(load).path, once=True, console=Console(file=out, width=size[0], height=size[1]))
     lines = out.getvalue().splitlines()
     assert "\x1b" not in out.getvalue()
     assert len(lines) == size[1] and {cell_len(line) for line in lines} == {size[0]}
-    assert re.search(r"event \d+ of \d+", lines[0])
-
-
-def test_once_of_a_failed_run_shows_the_failure(recorded: Recorded) -> None:
-    out = io.StringIO()
-    watch(recorded("dying").path, once=True, console=Console(file=out, width=120, height=40))
-    assert "raised " in out.getvalue().splitlines()[0]
+    assert re.search(words, lines[0])
 
 
 def test_no_color_is_honoured(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,7 +573,7 @@ def test_a_trace_without_events_can_be_watched(tmp_path: Path) -> None:
     with tracing.record(tmp_path):
         pass
     out = io.StringIO()
-    watch(tmp_path, console=Console(file=out), until=lambda: True)
+    watch(tmp_path, console=Console(file=out))
     assert "no loader has begun yet" in out.getvalue()
 
 
@@ -602,100 +583,91 @@ def test_a_trace_without_events_can_be_watched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sent", "names"),
     [(b"q", ["q"]), (b" h", ["space", "h"]), (b"\x1b[D\x1b[C", ["left", "right"]), (b"\x1bOA\x1b[B", ["up", "down"]),
-     (b"\x1b", ["escape"]), (b"\x1b[5~q", ["", "q"])],
+     (b"\x1b", ["escape"]), (b"\x1b[5~q", ["page up", "q"]), (b"\x1b[H\x1bOF\x1b[6~", ["home", "end", "page down"]),
+     (b"\x1b[15~", [""])],
 )  # fmt: skip
 def test_the_bytes_of_a_key_have_a_name(sent: bytes, names: list[str]) -> None:
     assert names_of(sent) == names
 
 
-class Pty:
-    """A process with its own terminal, and everything it wrote there."""
+class Watched:
+    """A trace that is watched in a terminal of its own, and what is shown there."""
 
-    CODE = (
-        "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-        "from tracing.views.live.live import watch; watch(sys.argv[1], speed=1e6)"
-    )
-
-    def __init__(self, path: Path) -> None:
-        self.master, self.slave = os.openpty()
-        self.resize(80, 24)
-        self.before = termios.tcgetattr(self.slave)
-        self.text = ""
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process, self.terminal, self.text = process, terminal, ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end within a character
-        env = {**os.environ, "TERM": "xterm-256color"}
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):
-            env.pop(name, None)
-        command = [sys.executable, "-c", self.CODE, str(path)]
-        ends = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave}
-        root = Path(__file__).parents[3]
-        self.process = subprocess.Popen(command, cwd=root, env=env, start_new_session=True, **ends)  # type: ignore[call-overload]
-
-    def resize(self, width: int, height: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def send(self, keys: bytes) -> None:
-        os.write(self.master, keys)
+        os.write(self.terminal, keys)
 
     def wait_for(self, words: str) -> str:
-        """Read on until `words` come; pytest's timeout is the limit. Returns what came before."""
+        """Read on until `words` come. Returns what came before."""
         while words not in self.text:
-            self.text += self._decoder.decode(os.read(self.master, 65536))
+            self.text += self._decoder.decode(read_until(self.terminal, bool))
         before, _, self.text = self.text.partition(words)
         return before
 
     def end(self) -> int:
         """Read what is left, wait for the process, return its exit status."""
-        os.set_blocking(self.master, False)
-        while True:
-            over = self.process.poll() is not None
-            with contextlib.suppress(BlockingIOError):
-                self.text += self._decoder.decode(os.read(self.master, 65536))
-                continue
-            if over:
-                return self.process.returncode
-            time.sleep(0.01)
+        self.text += self._decoder.decode(read_all(self.terminal))
+        return self.process.wait()
 
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
+    def echoes(self) -> bool:
+        return bool(termios.tcgetattr(self.terminal)[3] & termios.ECHO)
+
+
+@contextlib.contextmanager
+def watched(path: Path, width: int = 80, height: int = 24) -> Iterator[Watched]:
+    command = [sys.executable, "-m", "tracing", "live", str(path), "--speed", "1e6"]
+    with in_terminal(command, ROOT, width, height) as (process, terminal):
+        yield Watched(process, terminal)
 
 
 @pytest.fixture
-def pty(recorded: Recorded) -> Iterator[Pty]:
-    process = Pty(recorded("pinned").path)
-    yield process
-    process.close()
+def view(recorded: Recorded) -> Iterator[Watched]:
+    with watched(recorded("pinned").path) as found:
+        yield found
 
 
-def test_keys_work_in_a_real_terminal(pty: Pty, recorded: Recorded) -> None:
+def test_keys_work_in_a_real_terminal(view: Watched, recorded: Recorded) -> None:
     last = len(recorded("pinned"))
-    pty.wait_for(f"event {last} of {last}")
-    pty.send(b"\x1b[D\x1b[D")
-    pty.wait_for(f"event {last - 2} of {last}")
-    pty.send(b"h")
-    pty.wait_for("It keeps its colour")
-    pty.send(b"h")
-    pty.resize(120, 40)
-    pty.wait_for("\x1b[2J")
-    pty.wait_for("index_queue")
-    pty.send(b"q")
-    pty.wait_for(LEAVE)
-    assert pty.end() == 0
-    assert SHOW_CURSOR in pty.text
-    assert termios.tcgetattr(pty.slave) == pty.before
+    view.wait_for(f"event {last} of {last}")
+    for keys, words in [
+        (b"\x1b[D\x1b[D", f"event {last - 2} of {last}"), (b"\x1b[5~", f"event {last - 12} of {last}"),
+        (b"\x1b[6~", f"event {last - 2} of {last}"), (b"\x1b[H", f"event 1 of {last}"), (b"\x1b[A", "×2e+06"),
+        (b"\x1b[F", f"event {last} of {last}"), (b"h", "It keeps its colour"),
+    ]:  # fmt: skip
+        view.send(keys)
+        view.wait_for(words)
+    view.send(b"h")
+    resize(view.terminal, 120, 40)
+    view.wait_for("\x1b[2J")
+    view.wait_for("index_queue")
+    view.send(b"q")
+    view.wait_for(LEAVE)
+    assert view.end() == 0
+    assert SHOW_CURSOR in view.text and view.echoes()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_what_remains_in_the_terminal_is_broken_between_words(width: int, recorded: Recorded) -> None:
+    with watched(recorded("pinned").path, width) as view:
+        view.wait_for("index_queue")
+        view.send(b"q")
+        view.wait_for(LEAVE)
+        assert view.end() == 0
+    lines = view.text.partition(SHOW_CURSOR)[2].split("\r\n")
+    assert len(lines) > 1 and max(map(len, lines)) <= width and "main's time" in " ".join(lines)
 
 
 @pytest.mark.parametrize("end", ["Ctrl-C", "SIGTERM"])
-def test_the_terminal_is_given_back_whatever_ends_it(pty: Pty, end: str) -> None:
-    pty.wait_for("index_queue")
-    assert termios.tcgetattr(pty.slave) != pty.before
+def test_the_terminal_is_given_back_whatever_ends_it(view: Watched, end: str) -> None:
+    view.wait_for("index_queue")
+    assert not view.echoes()
     if end == "Ctrl-C":
-        pty.send(b"\x03")
+        view.send(b"\x03")
     else:
-        pty.process.terminate()
-    pty.wait_for(LEAVE)
-    assert pty.end() == (128 + signal.SIGTERM if end == "SIGTERM" else -signal.SIGINT)
-    assert SHOW_CURSOR in pty.text
-    assert termios.tcgetattr(pty.slave) == pty.before
+        view.process.terminate()
+    view.wait_for(LEAVE)
+    assert view.end() == (128 + signal.SIGTERM if end == "SIGTERM" else 130)
+    assert SHOW_CURSOR in view.text and view.echoes()

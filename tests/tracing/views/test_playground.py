@@ -106,11 +106,8 @@ def places(events: list[list[Any]], time: int) -> dict[str, list[int]]:
             held[source].remove((task, of))
         if target:
             held[target].add((task, of))
-    return {
-        f"{name} {of}": sorted(task for task, its in tasks if its == of)
-        for name, tasks in held.items()
-        for of in {o for _, o in tasks}
-    }
+    pairs = [(name, of, tasks) for name, tasks in held.items() for of in {of for _, of in tasks}]
+    return {f"{name} {of}": sorted(task for task, its in tasks if its == of) for name, of, tasks in pairs}
 
 
 def test_what_is_drawn_in_the_queues_is_what_the_events_put_there(open_page: OpenPage):
@@ -125,14 +122,11 @@ def test_what_is_drawn_in_the_queues_is_what_the_events_put_there(open_page: Ope
         shares = [number / 12 for number in range(13)]
         events, moments = page.evaluate(f"{script}({json.dumps(setting)}, {shares})")
         for time, found in moments:
-            queues = {
-                name: tasks
-                for name, tasks in found.items()
-                if name.split()[0] in ("index", "result", "data", "reorder")
-            }
+            drawn_in = {"index", "result", "data", "reorder"}
+            queues = {name: tasks for name, tasks in found.items() if name.split()[0] in drawn_in}
             assert queues == places(events, time), (seed, time)
             seen |= {name.split()[0] for name in queues}
-    assert seen == {"index", "result", "data", "reorder"}
+    assert seen == drawn_in
 
 
 def test_the_numbers_are_those_of_the_events(open_page: OpenPage):
@@ -175,12 +169,9 @@ def drawn(page: Page) -> str:
     )
 
 
-def test_the_page_in_docs_is_what_the_command_makes():
-    assert (ROOT / "docs" / "playground.html").read_text(encoding="utf-8") == render(), "run `make docs`"
-
-
-def test_the_page_needs_nothing_but_itself():
+def test_the_page_in_docs_is_what_the_command_makes_and_needs_nothing_but_itself():
     html = render()
+    assert (ROOT / "docs" / "playground.html").read_text(encoding="utf-8") == html, "run `make docs`"
     assert re.findall(r"""\b(?:src|href)=["']?([^"'\s>]*)""", html) == ["data:,", "#"]
     assert not re.search(r"url\(|@import|https?://|fetch\(|XMLHttpRequest|import\(", html)
     assert len(html.encode()) < 100_000
@@ -189,9 +180,7 @@ def test_the_page_needs_nothing_but_itself():
 def test_every_story_is_told_and_its_changes_do_what_it_says(open_page: OpenPage):
     page = open_page()
     stories = page.evaluate("STORIES")
-    script = (
-        "((setting) => { const { rate, peak } = makeRun(sane({ ...DEFAULTS, ...setting })); return [rate, peak]; })"
-    )
+    script = "((its) => { const { rate, peak } = makeRun(sane({ ...DEFAULTS, ...its })); return [rate, peak]; })"
     pictures = set()
     for story in stories:
         page.click(f"#choices [data-id='{story['id']}']")
@@ -205,12 +194,8 @@ def test_every_story_is_told_and_its_changes_do_what_it_says(open_page: OpenPage
             page.click(f"#tries button:nth-of-type({number})")
             other, most = page.evaluate(f"{script}({json.dumps({**story['setting'], **change['change']})})")
             assert text(page, "summary").startswith(f"{other:.1f} batches a second")
-            does = {
-                "faster": other > 1.1 * rate,
-                "same": abs(other / rate - 1) < 0.01,
-                "more": most > peak,
-                "less": most < peak,
-            }
+            does = {"faster": other > 1.1 * rate, "same": abs(other / rate - 1) < 0.01}
+            does |= {"more": most > peak, "less": most < peak}
             assert all(does[gain] for gain in change["gain"]), (story["id"], change, rate, other, peak, most)
             page.click(f"#tries button:nth-of-type({number})")  # and back
             assert text(page, "summary") == before
@@ -241,12 +226,8 @@ def test_every_control_changes_the_setting_and_the_numbers(open_page: OpenPage):
 def test_a_link_keeps_the_setting(open_page: OpenPage):
     page = open_page("#workers=7&in_order=0&shape=slow_worker&sample=12.5&pin=1")
     before, words = shown(page), text(page, "summary")
-    assert (before["workers"], before["in_order"], before["shape"], before["sample"]) == (
-        "7",
-        False,
-        "slow_worker",
-        "12.5",
-    )
+    asked = {"workers": "7", "in_order": False, "shape": "slow_worker", "sample": "12.5"}
+    assert {name: before[name] for name in asked} == asked
     page.evaluate("$('train').focus()")
     page.press("ArrowRight")
     changed, other, link = shown(page), text(page, "summary"), page.evaluate("location.hash")
@@ -263,14 +244,8 @@ def test_keys_move_through_time(open_page: OpenPage):
     times = page.evaluate("run.times")
     page.press("Home")
     pictures = [drawn(page)]
-    for key, at in [
-        ("ArrowRight", 1),
-        ("ArrowRight", 2),
-        ("ArrowRight", 3),
-        ("ArrowLeft", 2),
-        ("End", -1),
-        ("ArrowLeft", -2),
-    ]:
+    right, left = "ArrowRight", "ArrowLeft"
+    for key, at in ((right, 1), (right, 2), (right, 3), (left, 2), ("End", -1), (left, -2)):
         page.press(key)
         assert now(page) == times[at], key
         pictures.append(drawn(page))
@@ -313,21 +288,15 @@ def test_each_control_has_a_name_and_what_changes_is_read_out(open_page: OpenPag
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it is drawn
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     roles = {"button", "slider", "checkbox", "combobox"}
-    named = [
-        (node["role"]["value"], node["name"]["value"])
-        for node in nodes
-        if not node.get("ignored") and node["role"]["value"] in roles
-    ]
+    nodes = [each for each in nodes if not each.get("ignored")]
+    of = [(each, each["role"]["value"], each["name"]["value"]) for each in nodes if "name" in each]
+    named = [(role, name) for _, role, name in of if role in roles]
     assert all(name for _, name in named) and len(set(named)) == len(named)
     assert len(named) > 25 and {role for role, _ in named} == roles
-    (picture,) = (
-        node for node in nodes if node["role"]["value"] == "image" and node["name"]["value"].startswith("The lanes")
-    )
+    (picture,) = (each for each, role, name in of if role == "image" and name.startswith("The lanes"))
     assert picture["description"]["value"] == text(page, "sentence") != ""
-    assert page.evaluate("[$('summary').role || $('summary').getAttribute('role'), $('sentence').ariaLive]") == [
-        "status",
-        "polite",
-    ]
+    roles_of = "[$('summary').role || $('summary').getAttribute('role'), $('sentence').ariaLive]"
+    assert page.evaluate(roles_of) == ["status", "polite"]
     assert page.evaluate("$('sample').getAttribute('aria-valuetext')") == "8 ms"
 
 

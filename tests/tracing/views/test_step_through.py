@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import re
 import subprocess
 import sys
-import termios
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch.utils.data
-from rich.cells import cell_len
-from rich.console import Console
 
 import tracing
 from minidl import DataLoader, Dataset
 from minidl.events import Kind, Queue
 from tests.benchmarks import stepping
-from tests.tracing.cli.terminal import ROOT, in_terminal, read_until
+from tests.tracing.cli.terminal import ROOT
+from tests.tracing.loads import LOADS
 from tests.tracing.traces import begin, copy, steady
 from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
@@ -38,17 +33,14 @@ from tracing.trace.state import (
     QueueState,
     SlotState,
     SlotStatus,
-    State,
     WorkerState,
 )
-from tracing.trace.trace import Trace
+from tracing.trace.state_after_event import states
 from tracing.trace.words import duration
 from tracing.views.batch_colours import ON_PAPER
-from tracing.views.step_through import Excerpt, choose, step, step_page, step_through, write_page
+from tracing.views.step_through import Excerpt, choose, step
 from tracing.views.step_through.event_columns import ERRORS
 from tracing.views.step_through.source_code import EmittingLines, text_of
-from tracing.views.step_through.terminal import Steps
-from tracing.views.terminal.layout import lines_of
 
 pytestmark = pytest.mark.timeout(120)
 Recorded = Callable[[str], tracing.Trace]
@@ -65,7 +57,7 @@ def open_page(chromium: Browser, tmp_path: Path) -> Iterator[OpenPage]:
     def open_(trace: tracing.Trace, link: str = "", still: bool = True, **part: Any) -> Page:
         path = tmp_path / f"{len(opened)}.html"
         opened.append(path.as_uri())
-        write_page(trace, path, **part)
+        step(trace, **part).save(path)
         chromium.page.open(path.as_uri() + link, still=still)
         chromium.page.evaluate(READING)
         return chromium.page
@@ -203,11 +195,8 @@ def property_of(page: Page, id: str, name: str = "textContent") -> Any:
 
 def iterator_of(trace: tracing.Trace, k: int) -> int:
     event = trace.events[k]
-    return next(
-        number
-        for number, each in enumerate(trace.loaders)
-        if each.loader == event["loader"] and event["epoch"] in each.epochs
-    )
+    found = enumerate(trace.loaders)
+    return next(n for n, each in found if each.loader == event["loader"] and event["epoch"] in each.epochs)
 
 
 def iterator_shown(trace: tracing.Trace, k: int) -> int:
@@ -336,21 +325,18 @@ def test_a_line_that_has_moved_since_is_found_again(recorded: Recorded) -> None:
 def test_an_event_is_put_in_words(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("pinned")
     page = open_page(trace)
-    shown = {}
-    kinds = trace.events["kind"]
-    for kind in (Kind.LOADER, Kind.KEYS_DRAWN, Kind.SENT, Kind.COLLATE_END, Kind.YIELDED, Kind.WORKER_END):
-        k = int(np.flatnonzero((kinds == kind) & (trace.events["worker"] <= 0))[0])
-        walk(page, [k])
-        shown[kind] = event_shown(page)
-    assert shown[Kind.LOADER]["sentence"] == "main builds an iterator"
-    assert '"dataset":"Numbers"' in shown[Kind.LOADER]["facts"]
-    assert shown[Kind.KEYS_DRAWN]["sentence"] == "main has drawn the keys of 0"
-    assert "[0,1,2,3]" in shown[Kind.KEYS_DRAWN]["facts"]
-    assert shown[Kind.SENT]["sentence"] == "feeder index 0 writes 0 to the pipe of index_queue 0"
-    assert re.search(r"· \d+ bytes ·", shown[Kind.SENT]["facts"])
-    assert re.search(r"· took [\d.]+ .s, [\d.]+ .s of it on the CPU ·", shown[Kind.COLLATE_END]["facts"])
-    assert shown[Kind.YIELDED]["sentence"] == "main hands 0 to the training loop"
-    assert shown[Kind.WORKER_END]["facts"].endswith(f"of process {trace.state().loaders[0].workers[0].pid}")
+    pid = trace.state().loaders[0].workers[0].pid
+    for kind, sentence, facts in [
+        (Kind.LOADER, "main builds an iterator", '"dataset":"Numbers"'),
+        (Kind.KEYS_DRAWN, "main has drawn the keys of 0", r"\[0,1,2,3\]"),
+        (Kind.SENT, "feeder index 0 writes 0 to the pipe of index_queue 0", r"· \d+ bytes ·"),
+        (Kind.COLLATE_END, "worker 0 ", r"· took [\d.]+ .s, [\d.]+ .s of it on the CPU ·"),
+        (Kind.YIELDED, "main hands 0 to the training loop", ""),
+        (Kind.WORKER_END, "worker 0 ", f"of process {pid}$"),
+    ]:
+        walk(page, [int(np.flatnonzero((trace.events["kind"] == kind) & (trace.events["worker"] <= 0))[0])])
+        shown = event_shown(page)
+        assert shown["sentence"].startswith(sentence) and re.search(facts, shown["facts"]), kind
 
 
 def test_texts_are_shown_and_not_run(tmp_path: Path, open_page: OpenPage) -> None:
@@ -433,15 +419,14 @@ def test_keys_move_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
 def test_a_button_and_a_key_jump_to_batches_out_of_order(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("in_order")
     stored = np.flatnonzero(trace.events["kind"] == Kind.STORED).tolist()
-    assert stored
     page = open_page(trace)
-    assert page.evaluate("document.querySelector('#early b').textContent") == str(len(stored))
+    assert page.evaluate("document.querySelector('#early b').textContent") == str(len(stored)) != "0"
     assert property_of(page, "error", "disabled")
     for k in stored:
         page.click("#early")
         assert at(page) == k
     page.press("O")
-    assert at(page) == (stored[-2] if len(stored) > 1 else stored[0])
+    assert at(page) == stored[-2:][0]
 
 
 def test_only_chosen_events_are_stepped_through(recorded: Recorded, open_page: OpenPage) -> None:
@@ -600,7 +585,7 @@ def test_a_notebook_shows_it_in_a_self_contained_frame(recorded: Recorded, chrom
     assert [url for url in page.requests if not url.startswith("about:")] == [notebook.as_uri()]
 
 
-def test_a_page_of_some_batches(recorded: Recorded, open_page: OpenPage) -> None:
+def test_a_page_of_some_batches_says_what_it_shows(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("not_in_order")
     page = open_page(trace, batches=(3, 5))
     mine = np.flatnonzero(np.isin(trace.events["task"], [3, 4]))
@@ -610,15 +595,15 @@ def test_a_page_of_some_batches(recorded: Recorded, open_page: OpenPage) -> None
     for shown in seen:
         assert shown == expected(trace, shown["k"], 0)
     assert property_of(page, "range") == f" of {first} to {last}"
+    assert choose(trace).note == "" and "events 0 to 49" in (note := choose(trace, most=50).note)
+    page = open_page(trace, most=50)
+    assert property_of(page, "note") == note and property_of(page, "note", "hidden") is False
 
 
 def test_an_excerpt_satisfies_what_was_asked(recorded: Recorded) -> None:
     trace = recorded("two_at_once")
     last = len(trace) - 1
     assert choose(trace) == Excerpt(0, last, 0)
-    part = choose(trace, first=10, last=-10)
-    assert (part.first, part.last, part.at, part.cut) == (10, last - 9, 10, False)
-    assert part.note.startswith(f"A window: events 10 to {last - 9} of {len(trace)}, from ")
     assert choose(trace, loader=trace.loaders[2].loader).first == trace.loaders[2].first
     middle = (int(trace.events["time"][50]) - trace.start) / 1e9
     assert choose(trace, start=middle).first == pytest.approx(50, abs=1)
@@ -627,10 +612,10 @@ def test_an_excerpt_satisfies_what_was_asked(recorded: Recorded) -> None:
     assert (kept.first, kept.last, kept.cut) == (0, 99, True)
     assert f"events 0 to 99 of {len(trace)}, from 0.000 to {end:.3f} s. {last - 99} more" in kept.note
     assert "\n" not in kept.note
-    too_late, backwards = {"start": 1e4}, {"first": 9, "last": 8}
+    too_late, backwards = {"start": 1e4}, {"start": middle, "end": middle / 2}
     for nothing in ({"epoch": 7}, {"batches": (90, 99)}, too_late, {"loader": 99}, backwards, {"most": 0}):
         with pytest.raises(ValueError, match="nothing to step through"):
-            step_page(trace, **nothing)
+            step(trace, **nothing)
 
 
 def test_a_moment_is_shown_with_what_is_around_it(recorded: Recorded) -> None:
@@ -643,30 +628,32 @@ def test_a_moment_is_shown_with_what_is_around_it(recorded: Recorded) -> None:
         assert abs(seconds[found.at] - seconds[k]) < 2e-9
         assert min(found.at - found.first, 10) == min(found.at, 10) or found.last == length - 1
     assert choose(trace, at=1e4).at == length - 1 and choose(trace, at=-1.0).at == 0
-    assert choose(trace, at=0.0, first=10, last=20).at == 10  # a moment outside of the part
+    part = choose(trace, at=0.0, start=float(seconds[10]))  # a moment outside of the part
+    assert seconds[part.at] == seconds[10] and part.note.startswith(f"A window: events {part.first} to {length - 1} of")
 
 
-def test_a_window_far_into_a_long_trace_asks_only_for_its_own_states(
+@pytest.mark.parametrize("load", [name for name in LOADS if name != "spawned"])
+def test_states_one_after_the_other_are_those_of_each_event(load: str, recorded: Recorded) -> None:
+    trace = recorded(load)
+    for found in states(trace, 0, len(trace) - 1):
+        assert found == trace.state(found.k)
+
+
+def test_a_window_far_into_a_long_trace_looks_only_at_its_own_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     length = steady(tmp_path / "long", 3000, workers=2)
-    trace, asked, looked_at = tracing.load(tmp_path / "long"), list[int](), list[int]()
-    state, under_way = Trace.state, Epoch.under_way
+    looked_at, under_way = list[int](), Epoch.under_way
 
-    def counting_states(self: Trace, k: int = -1) -> State:
-        asked.append(k)
-        return state(self, k)
-
-    def counting_tasks(self: Epoch, k: int) -> slice:
+    def counting(self: Epoch, k: int) -> slice:
         some = under_way(self, k)
         looked_at.append(some.stop - some.start)
         return some
 
-    monkeypatch.setattr(Trace, "state", counting_states)
-    monkeypatch.setattr(Epoch, "under_way", counting_tasks)
-    shown = step(trace, batches=(2500, 2504)).excerpt
-    assert length - 20_000 < shown.first and asked == list(range(shown.first, shown.last + 1))
-    assert len(looked_at) == len(asked) and max(looked_at) < 12  # of 3000: those that the workers are ahead by
+    monkeypatch.setattr(Epoch, "under_way", counting)
+    shown = step(tracing.load(tmp_path / "long"), batches=(2500, 2504)).excerpt
+    assert length - 20_000 < shown.first and len(looked_at) == shown.last + 1 - shown.first
+    assert max(looked_at) < 12  # of 3000: those that the workers are ahead by
 
 
 def test_the_page_opens_at_its_moment_and_says_that_it_is_a_window(recorded: Recorded, open_page: OpenPage) -> None:
@@ -678,20 +665,9 @@ def test_the_page_opens_at_its_moment_and_says_that_it_is_a_window(recorded: Rec
     assert property_of(page, "note") == choose(trace, at=at, most=30).note != ""
 
 
-def test_the_page_names_what_it_leaves_out(recorded: Recorded, tmp_path: Path, open_page: OpenPage) -> None:
-    trace = recorded("in_order")
-    assert write_page(trace, tmp_path / "whole.html") == ""
-    note = write_page(trace, tmp_path / "part.html", most=50)
-    assert "events 0 to 49" in note
-    page = open_page(trace, most=50)
-    assert property_of(page, "note") == note
-    assert property_of(page, "note", "hidden") is False
-
-
 def test_a_trace_without_events_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the trace has no events"):
-        write_page(tracing.load(begin(tmp_path / "empty")), tmp_path / "page.html")
-    assert not (tmp_path / "page.html").exists()
+        step(tracing.load(begin(tmp_path / "empty")))
 
 
 @pytest.mark.slow
@@ -717,85 +693,12 @@ def test_the_benchmark_steps_through_a_whole_page(chromium: Browser, tmp_path: P
     assert 0 < taken.megabytes < 0.3 and taken.seconds > 0
 
 
-# ---- in a terminal
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-def test_in_a_terminal_every_event_is_shown_and_fits(size: tuple[int, int], recorded: Recorded) -> None:
-    width, height = size
-    trace = recorded("dying")
-    steps, kinds = Steps(trace, choose(trace)), trace.events["kind"].tolist()
-    for k in range(len(trace)):
-        assert steps.k == k
-        lines = list(lines_of(steps.shown_event(-1).frame("dying", width, height)))
-        assert len(lines) == height
-        assert all(cell_len(line) == width for line in lines)
-        assert any(f"{site['file']}:{site['line']}" in lines[1] for site in trace.sources[Kind(kinds[k]).name])
-        assert f"event {k} of 0 to {len(trace) - 1}" in lines[2]
-        steps.press("right")
-    assert steps.k == len(trace) - 1
-
-
-def test_in_a_terminal_keys_move(recorded: Recorded) -> None:
-    trace = recorded("dying")
-    errors = np.flatnonzero(np.isin(trace.events["kind"], list(ERRORS))).tolist()
-    steps = Steps(trace, replace(choose(trace), at=5))
-    for key, k in [
-        ("right", 6), ("left", 5), ("down", 15), ("up", 5), ("up", 0), (">", len(trace) - 1), ("E", errors[-1]),
-        ("<", 0), ("e", errors[0]), ("e", errors[1]), ("o", errors[1]),
-    ]:  # fmt: skip
-        steps.press(key)
-        assert steps.k == k, key
-    steps.press("<")
-    steps.press("space")
-    steps.play()
-    steps.play()
-    assert (steps.k, steps.playing) == (2, True)
-    steps.press("space")
-    steps.play()
-    assert (steps.k, steps.playing) == (2, False)
-
-
-def test_in_a_terminal_keys_stay_within_the_part(recorded: Recorded) -> None:
-    trace = recorded("dying")
-    steps = Steps(trace, choose(trace, first=20, last=40))
-    for key, k in [("left", 20), ("down", 30), ("down", 40), ("right", 40), ("<", 20), (">", 40)]:
-        steps.press(key)
-        assert steps.k == k, key
-    mode = list(lines_of(steps.shown_event(-1).frame("dying", 120, 40)))[2]
-    assert f"event 40 of 20 to 40 (a window of {len(trace)})" in mode
-
-
-def test_a_real_terminal_is_used_and_restored(recorded: Recorded) -> None:
-    def echoes() -> bool:
-        return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
-
-    moves = (b"", b"event 0 of"), (b"\x1b[C\x1b[C", b"event 2 of"), (b"e", b"notices that worker")
-    command = [sys.executable, "-m", "tracing", "step", str(recorded("dying").path)]
-    with in_terminal(command, ROOT) as (process, terminal):
-        for keys, words in moves:
-            os.write(terminal, keys)
-            read_until(terminal, lambda shown, words=words: words in shown)
-            assert not echoes()
-        os.write(terminal, b"q")
-        read_until(terminal, lambda shown: b"\x1b[?25h" in shown)  # the cursor is back
-        assert process.wait() == 0 and echoes()
-
-
-def test_without_a_terminal_there_is_one_clear_error(recorded: Recorded, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="needs a terminal; to write the page: -o"):
-        step_through(recorded("dying"), console=Console(file=io.StringIO()))
-    with pytest.raises(ValueError, match="the trace has no events"):
-        step_through(tracing.load(begin(tmp_path / "empty")))
-
-
 def test_the_page_is_made_without_rich(recorded: Recorded, tmp_path: Path) -> None:
     program = """
 import sys
 sys.modules["rich"] = None  # importing it raises ImportError
 import tracing
-from tracing.views.step_through import write_page
-write_page(tracing.load(sys.argv[1]), sys.argv[2])
+tracing.step(tracing.load(sys.argv[1])).save(sys.argv[2])
 """
     command = [sys.executable, "-c", program, str(recorded("serial").path), str(tmp_path / "page.html")]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.stuck_moments import Ending
-from tracing.analysis.hang.threads import Link
 from tracing.trace.stacks import Line
 from tracing.trace.words import duration
 
@@ -15,16 +14,20 @@ SILENT = (
     "no core."
 )
 
+BESIDE, WORKERS, LAST = "Other threads of its process", "Other workers", "Last events"
+
 
 @dataclass(frozen=True)
-class LastEvent:
-    """The last event of a thread."""
+class Link:
+    """What a thread does, or waits for."""
 
-    who: str  # "worker 1", "feeder of index_queue 0"
+    who: str  # "worker 1 (pid 123)"
+    what: str  # "is in fetch of batch 17, keys [68, 69]"
+    since: int  # ns
+    event: int  # position of the event that shows it; -1: none does
     pid: int
-    event: int  # position
-    age: int  # ns
-    what: str
+    thread: str  # its name in Python; "" if it is not known
+    line: Line | None = None  # of the program, that it is in, if that was recorded
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,7 @@ class Hang:
     cause: Cause  # why the last of them delivers nothing
     silence: int  # ns; for how long its process had given no sign of life, 0 if it did to the end
     advice: str
-    others: list[Link]  # the other workers of these loaders
-    beside: dict[str, Line]  # the other threads of the last one's process: name -> the program's line that each is in
-    last_events: list[LastEvent]  # of each thread, the oldest first
+    beside: dict[str, list[str]]  # what else is known: BESIDE, WORKERS or LAST -> a line for each
     until: int  # ns; ages are counted back from here
     start: int  # ns; of the trace
 
@@ -56,53 +57,24 @@ class Hang:
     @property
     def why(self) -> str:
         """Why the last of `links` delivers nothing."""
-        return self.cause.why + SILENT.format(age=duration(self.silence)) * bool(self.silence)
-
-    @property
-    def _beside(self) -> list[str]:
-        return [f"thread {name} at {line}" for name, line in self.beside.items()]
+        return self.cause.value + SILENT.format(age=duration(self.silence)) * bool(self.silence)
 
     def notes(self) -> list[str]:
-        """Two paragraphs: the chain, and the last event of each process."""
-        lines = (self._in_words(link) for link in self.links)
+        """Paragraphs: the chain, what runs beside its end, and the last event of each thread."""
+        lines = (in_words(link, self.start, self.until) for link in self.links)
         chain = " ".join(f"{line[0].upper()}{line[1:]}." for line in lines)
-        last = {each.pid: each for each in self.last_events}  # the latest of each process
-        events = "; ".join(
-            f"{each.who} (pid {each.pid}) {duration(each.age)} ago: {each.what} [event {each.event}]"
-            for each in last.values()
-        )
-        beside = f" Beside it: {'; '.join(self._beside)}." if self.beside else ""
-        last_events = [f"Last events: {events}."] if last else []
-        return [f"{self.headline} {chain} {self.why}{beside} {self.advice}.", *last_events]
+        beside = [f"{name}: {'; '.join(self.beside[name])}." for name in (BESIDE, LAST) if self.beside.get(name)]
+        return [f"{self.headline} {chain} {self.why} {self.advice}.", *beside]
 
     def __str__(self) -> str:
-        lines = [self.headline]
-        for link in self.links:
-            lines.append(f"  {self._in_words(link)}")
-            if link.wakes:
-                lines.append(f"    what would wake it: {link.wakes}")
+        lines = [self.headline, *(f"  {in_words(link, self.start, self.until)}" for link in self.links)]
         lines += [f"  Why   {self.why}", f"  Next  {self.advice}"]
-        if self.beside:
-            lines += ["Other threads of its process", *(f"  {each}" for each in self._beside)]
-        if self.others:
-            lines += ["Other workers", *(f"  {self._in_words(link)}" for link in self.others)]
-        lines += ["Last events"] * bool(self.last_events)
-        rows = [(each.who, f"pid {each.pid}", f"{duration(each.age)} ago") for each in self.last_events]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for each, (who, pid, age) in zip(self.last_events, rows, strict=True):
-            line = f"  {who:{widths[0]}}  {pid:>{widths[1]}}  {age:>{widths[2]}}"
-            lines.append(f"{line}  {each.what} [event {each.event}]")
+        for name, those in self.beside.items():
+            lines += [name, *(f"  {each}" for each in those)] if those else []
         return "\n".join(lines)
 
-    def _in_words(self, link: Link) -> str:
-        since = f"{(link.since - self.start) / 1e9:.3f} s"
-        lasted = f"for {duration(self.until - link.since)}, since {since}"
-        shown_by = f" [event {link.event}]" if link.event >= 0 else ""
-        return f"{link.who} {link.what}: {lasted}{shown_by}{_place(link)}"
 
-
-def _place(link: Link) -> str:
-    if link.line is None:
-        return ""
-    also = f" (also in line{'s' * (len(link.also) > 1)} {', '.join(map(str, link.also))})" if link.also else ""
-    return f", at {link.line}{also}"
+def in_words(link: Link, start: int, until: int) -> str:
+    since = f"for {duration(until - link.since)}, since {(link.since - start) / 1e9:.3f} s"
+    shown_by = f" [event {link.event}]" if link.event >= 0 else ""
+    return f"{link.who} {link.what}: {since}{shown_by}" + (f", at {link.line}" if link.line else "")

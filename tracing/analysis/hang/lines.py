@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from tracing.analysis.hang.threads import Link
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.trace import Trace
 
@@ -32,14 +30,9 @@ class Lines:
         samples = self.trace.samples
         return samples[samples["time"] <= self.until + SLACK]
 
-    def _stack(self, pid: int, since: int) -> Stack | None:
+    def stack(self, pid: int, since: int) -> Stack | None:
         """The last of a process, if it is not from before."""
         return next((each for each in reversed(self._stacks) if each.pid == pid and each.time > since), None)
-
-    def own(self, pid: int, thread: str, since: int) -> Line | None:
-        """The program's own line that a thread is in."""
-        stack = self._stack(pid, since)
-        return stack.own_line(thread) if stack is not None else None
 
     def same_function(self, pid: int) -> int:
         """Just before it was first seen in the function of the program that its main thread is in (ns); 0: in none."""
@@ -51,26 +44,18 @@ class Lines:
             since, function = stack.time - 1, (own.file, own.function)
         return since
 
-    def add_to(self, link: Link) -> Link:
-        """With the line that it is in, if that is known. One that merely waits for a message needs a line of the
-        program, for any other the innermost will do."""
-        stacks = [each for each in self._stacks if each.pid == link.pid and each.time > link.since]
-        if not stacks or not link.thread:
-            return link
-        line = stacks[-1].own_line(link.thread) or (stacks[-1].line(link.thread) if not link.wakes else None)
-        seen = [each for stack in stacks if (each := stack.own_line(link.thread)) is not None]
-        also = {
-            each.line
-            for each in seen
-            if line and each != line and (each.file, each.function) == (line.file, line.function)
-        }
-        return replace(link, line=line, also=tuple(sorted(also)))
+    def line(self, pid: int, thread: str, since: int, own: bool) -> Line | None:
+        """The line that a thread has been in since then, if that is known; `own`: only a line of the program."""
+        stack = self.stack(pid, since)
+        if stack is None or not thread:
+            return None
+        return stack.own_line(thread) if own else stack.line(thread)
 
-    def beside(self, link: Link) -> dict[str, Line]:
+    def beside(self, pid: int, thread: str, since: int) -> list[str]:
         """The lines that the other threads of its process are in, of those that run code of the program."""
-        stack = self._stack(link.pid, link.since)
-        lines = {name: stack.own_line(name) for name in stack.threads if name != link.thread} if stack else {}
-        return {name: line for name, line in lines.items() if line is not None}
+        stack = self.stack(pid, since)
+        lines = {name: stack.own_line(name) for name in stack.threads if name != thread} if stack else {}
+        return [f"thread {name} at {line}" for name, line in lines.items() if line is not None]
 
     def waits(self, pid: int, since: int) -> bool:
         """Whether its main thread has waited since then, or even could not be sampled."""

@@ -20,15 +20,14 @@ FLOOR_ENDED = 2_000_000_000  # for a wait that Ctrl-C or a kill ended: somebody 
 OUT_OF_EPOCH = (Kind.EPOCH_END, Kind.SHUTDOWN_END, Kind.ERROR_RAISED)
 
 
-def patience(trace: Trace, moment: Moment, loader: LoaderState, last: int) -> tuple[int, int]:
+def patience(trace: Trace, moment: Moment, loader: LoaderState, last: int, lines: Lines) -> tuple[int, int]:
     """How long it took at most before (ns; -1: it never happened), and how long it may take. `last`: the last event of
     the thread that iterates."""
     outside = loader.main.status in OUTSIDE
     usual = _longest_outside(trace, moment, last) if outside else _longest_inside(trace, loader, moment.k)
     if moment.ending is Ending.TIMED_OUT:  # too long for the user's own timeout
         return usual, 0
-    pid, since = trace.actors[moment.actor].pid, int(trace.events["time"][last])
-    computes = outside and not Lines(trace, moment.until).waits(pid, since)
+    computes = outside and not lines.waits(trace.actors[moment.actor].pid, int(trace.events["time"][last]))
     floor = FLOOR_UNKNOWN if usual < 0 or computes else FLOOR
     if moment.ending in (Ending.KILLED, Ending.INTERRUPTED):
         floor = FLOOR if computes else FLOOR_ENDED
@@ -46,21 +45,13 @@ def _longest_outside(trace: Trace, moment: Moment, last: int) -> int:
 
 def _longest_inside(trace: Trace, loader: LoaderState, k: int) -> int:
     """To get a batch, or to make one."""
-    until = int(trace.events["time"][k])
+    times = trace.events["time"]
     tasks = trace.tasks[trace.tasks["loader"] == loader.loader]
-    ended = tasks[(tasks["fetch_begin"] >= 0) & (tasks["collate_end"] >= 0) & (tasks["collate_end"] <= until)]
-    lengths = (ended["collate_end"] - ended["fetch_begin"]).tolist()
+    made = tasks[(tasks["fetch_begin"] >= 0) & (tasks["collate_end"] >= 0) & (tasks["collate_end"] <= times[k])]
+    longest = int((made["collate_end"] - made["fetch_begin"]).max(initial=-1))
     for iterator in trace.index.iterators:
         if iterator.loader == loader.loader:
-            lengths += _requests(trace, iterator.number, k)
-    return max(lengths, default=-1)
-
-
-def _requests(trace: Trace, iterator: int, k: int) -> list[int]:
-    """How long main was in the loader for each batch that it got (ns)."""
-    asked, had = (trace.index.group(iterator, kind).array for kind in (Kind.ASKED, Kind.YIELDED))
-    had = had[had <= k]
-    begun = asked.searchsorted(had) - 1
-    had, begun = had[begun >= 0], begun[begun >= 0]
-    times = trace.events["time"]
-    return (times[had] - times[asked[begun]]).tolist()
+            asked, had = (trace.index.group(iterator.number, kind).array for kind in (Kind.ASKED, Kind.YIELDED))
+            begun = asked.searchsorted(had := had[had <= k]) - 1
+            longest = int((times[had] - times[asked[begun]])[begun >= 0].max(initial=longest))
+    return longest

@@ -1,4 +1,4 @@
-"""The moments at which a thread that iterates may be stuck: the end of a trace, and waits that were cut short."""
+"""The moments at which a thread that iterates may be stuck: the end of a trace, and where its timeout ran out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracing.trace.trace import Trace
 
 INTERRUPTED_WORKER = 2  # WORKER_END's value
 REACTION = 1_000_000_000  # ns from Ctrl-C to a worker's end, at most, and what it does meanwhile
-WAITS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)
+RUNS = (ProcessStatus.LIVES, ProcessStatus.STOPPED)
 
 
 class Ending(enum.Enum):
@@ -40,14 +40,12 @@ class Moment:
     left: list[int] = field(default_factory=list)  # pids of workers that outlived main
 
 
-def ends(trace: Trace, known: dict[int, ProcessStatus], now: int | None) -> list[Moment]:
-    """The end of the trace, for each thread that iterates."""
+def moments(trace: Trace, known: dict[int, ProcessStatus], now: int | None) -> list[Moment]:
+    """Of each thread that iterates in a main process. (The loaders nested in a dataset are links in its chain.)"""
     k = trace.complete - 1
-    if k < 0:
-        return []
-    actors = trace.actors
-    mains = {each.main.actor for each in trace.state(k).loaders if each.main.actor >= 0}
-    return [_end(trace, k, actor, known, now) for actor in sorted(mains) if actors[actor].role == "main"]
+    mains = {each.main.actor for each in trace.state(k).loaders if each.main.actor >= 0} if k >= 0 else ()
+    ends = [_end(trace, k, actor, known, now) for actor in sorted(mains) if trace.actors[actor].role == "main"]
+    return [*ends, *_timeouts(trace, k)]
 
 
 def _end(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], now: int | None) -> Moment:
@@ -55,7 +53,7 @@ def _end(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], now:
     process = known.get(pid, ProcessStatus.GONE)
     if trace.complete < len(trace) or trace.dropped or trace.damage:
         return Moment(k, last, actor, Ending.RECORDED)
-    if process in (ProcessStatus.LIVES, ProcessStatus.STOPPED):
+    if process in RUNS:
         if now is None:
             pids = np.array([each.pid for each in trace.actors])
             recorded = int((pids[trace.events["actor"]] == pid).sum())
@@ -67,41 +65,32 @@ def _end(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], now:
         if now is None and (interrupted := _interrupted(trace, actor, ended)) is not None:
             return _longest_pause(trace, actor, interrupted)
         return Moment(k, ended if now is None else min(now, ended), actor, Ending.RECORDED)
-    # Killed. Its workers notice at once, if they can notice anything. How they are now says nothing about then.
-    left = [pid for pid, how in known.items() if how in (ProcessStatus.LIVES, ProcessStatus.STOPPED)]
-    died = np.flatnonzero(trace.events["kind"][: k + 1] == Kind.PARENT_DIED)
-    noticed = len(died) > 0 and died[0] > 0
-    stopped_ones: dict[int, ProcessStatus] = {pid: how for pid, how in known.items() if how is ProcessStatus.STOPPED}
-    if (lived := _lived(trace, actor, alone=noticed or bool(left))) is not None:
-        k = int(died[0]) - 1 if noticed else k
-        k = min(k, int(trace.events["time"].searchsorted(lived, "right")) - 1)
-        return Moment(k, lived, actor, Ending.KILLED, stopped_ones, left)
-    if noticed:
-        return Moment(int(died[0]) - 1, int(trace.events["time"][died[0]]), actor, Ending.KILLED, {}, left)
-    return Moment(k, last if now is None else max(last, now), actor, Ending.KILLED, stopped_ones, left)
+    return _killed(trace, k, actor, known, max(last, now or 0))
 
 
-def _lived(trace: Trace, actor: int, alone: bool) -> int | None:
-    """Until when a process that was killed had lived, as far as it was sampled (ns). `alone`: others lived on; else all
-    died at once, and the last sign of life of any counts: code that holds Python's lock keeps a process from giving
-    any."""
-    pid, samples = trace.actors[actor].pid, trace.samples
-    own = samples[samples["pid"] == pid]
-    if not len(own):
-        return None
-    events = trace.events["time"][trace.events["actor"] == actor]
-    return max(int((own if alone else samples)["time"].max()), int(events[-1]))
+def _killed(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], until: int) -> Moment:
+    """How its workers are now says nothing about then, unless they are stopped."""
+    times, pid, samples = trace.events["time"], trace.actors[actor].pid, trace.samples
+    left = [each for each, how in known.items() if how in RUNS]
+    noticed = np.flatnonzero(trace.events["kind"][: k + 1] == Kind.PARENT_DIED)
+    if len(noticed):  # a worker does so at once, if it can notice anything
+        k, until = int(noticed[0]) - 1, int(times[noticed[0]])
+    if len(own := samples[samples["pid"] == pid]):
+        # Where all died at once, the last sign of life of any counts: code that holds Python's lock gives none.
+        alone = len(noticed) > 0 or left
+        until = max(int((own if alone else samples)["time"].max()), int(times[trace.events["actor"] == actor][-1]))
+    k = min(k, int(times.searchsorted(until, "right")) - 1)
+    stopped: dict[int, ProcessStatus] = {each: how for each, how in known.items() if how is ProcessStatus.STOPPED}
+    return Moment(k, until, actor, Ending.KILLED, stopped, left)
 
 
 def _interrupted(trace: Trace, actor: int, ended: int) -> int | None:
     """When Ctrl-C ended the run (ns); None if nothing shows that it did. A program may catch it, but its workers are
     interrupted too."""
-    mine = np.flatnonzero(trace.events["actor"] == actor)
-    had = mine[trace.events["kind"][mine] == Kind.YIELDED]
-    workers = (trace.events["kind"] == Kind.WORKER_END) & (trace.events["value"] == INTERRUPTED_WORKER)
-    after = np.flatnonzero(workers)
-    after = after[after > had[-1]] if len(had) else after
-    if len(after):
+    kinds, mine = trace.events["kind"], trace.events["actor"] == actor
+    had = np.flatnonzero(mine & (kinds == Kind.YIELDED)).max(initial=-1)
+    after = np.flatnonzero((kinds == Kind.WORKER_END) & (trace.events["value"] == INTERRUPTED_WORKER))
+    if len(after := after[after > had]):
         return int(trace.events["time"][after[0]])
     return ended if trace.about.get("interrupted") else None
 
@@ -117,36 +106,23 @@ def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:
     shuts_down = np.cumsum((kinds[mine] == Kind.SHUTDOWN_BEGIN) * 1 - (kinds[mine] == Kind.SHUTDOWN_END) * 1) > 0
     ends = np.append(times[mine[1:]], ended)
     pause = int(np.argmax(np.where(shuts_down, -1, ends - times[mine])))
-    k = _before_reactions(trace, int(mine[pause]), int(ends[pause]))
-    return Moment(k, int(ends[pause]), actor, Ending.INTERRUPTED)
-
-
-def _before_reactions(trace: Trace, begin: int, until: int) -> int:
-    """The last event before a time, or an earlier one, from `begin` on, before workers reacted to what ended the wait:
-    Ctrl-C interrupts them, too."""
-    times = trace.events["time"]
+    begin, until = int(mine[pause]), int(ends[pause])
     within = trace.events[begin : int(times.searchsorted(until, "right"))]
     reactions = within[(within["kind"] == Kind.WORKER_END) & (within["value"] > 0)]
-    if len(reactions):
-        until = int(reactions["time"][0]) - REACTION
-    return max(begin, int(times.searchsorted(until)) - 1)
+    # What workers did since Ctrl-C, which interrupts them, too, says nothing of the hang.
+    before = until if not len(reactions) else int(reactions["time"][0]) - REACTION
+    return Moment(max(begin, int(times.searchsorted(before)) - 1), until, actor, Ending.INTERRUPTED)
 
 
-def waits_cut_short(trace: Trace) -> list[Moment]:
-    """Waits that ended without a message: by a shutdown (Ctrl-C), or by the user's own timeout."""
-    found = []
-    kinds = trace.events["kind"]
+def _timeouts(trace: Trace, k: int) -> list[Moment]:
+    """Waits that the user's own timeout ended: main's next event is the error."""
+    events, found = trace.events, []
     for iterator in trace.index.iterators:
         main = trace.index.lane(iterator.number, Lane.MAIN).array
-        main = main[: main.searchsorted(trace.complete)]
-        before, after = kinds[main[:-1]], kinds[main[1:]]
-        interrupted = np.isin(before, WAITS) & (after == Kind.SHUTDOWN_BEGIN)
-        timed_out = np.isin(before, WAITS[1:]) & (after == Kind.ERROR_RAISED)
-        cut_short = interrupted | timed_out
-        for begin, at in zip(main[:-1][cut_short].tolist(), main[1:][cut_short].tolist(), strict=True):
-            ending = Ending.INTERRUPTED if kinds[at] == Kind.SHUTDOWN_BEGIN else Ending.TIMED_OUT
-            actor = int(trace.events["actor"][at])
+        kinds = events["kind"][main]
+        timed_out = np.isin(kinds[:-1], (Kind.TIMED_OUT, Kind.HEALTH_CHECK)) & (kinds[1:] == Kind.ERROR_RAISED)
+        for raised in main[1:][timed_out & (main[1:] <= k)].tolist():
+            actor = int(events["actor"][raised])
             if trace.actors[actor].role == "main":
-                k = _before_reactions(trace, begin, int(trace.events["time"][at]))
-                found.append(Moment(k, int(trace.events["time"][at]), actor, ending))
+                found.append(Moment(raised - 1, int(events["time"][raised]), actor, Ending.TIMED_OUT))
     return found

@@ -4,42 +4,57 @@
 
 The state shows what each thread does. If it waits, another thread owes it something, and the chain goes on there. It
 ends at a thread that waits for nothing a trace can show (a Cause), or where it has been before: a circle.
+
+Legend
+    thread     ThreadId(Lane.WORKER, 0, 1)    of iterator 0, for worker 1
+    loader     the LoaderState of an iterator
 """
 
 from __future__ import annotations
 
+import enum
+import textwrap
 from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 from minidl.events import RESUME, Kind, Queue
 from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.threads import Link, ThreadId, Threads
-from tracing.analysis.task_events import position_of
+from tracing.analysis.hang.hang import Link
+from tracing.analysis.task_events import keys_of, position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
 from tracing.trace.process_liveness import ProcessStatus
-from tracing.trace.state import (
-    OUTSIDE,
-    LoaderState,
-    MainStatus,
-    PinStatus,
-    State,
-    TaskStatus,
-    WorkerState,
-    WorkerStatus,
-)
+from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, PinStatus, State, TaskStatus, WorkerStatus
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
+
+
+class ThreadId(NamedTuple):
+    """A thread of an iterator."""
+
+    lane: Lane
+    iterator: int
+    worker: int = -1
+    queue: int = Queue.NONE  # of a feeder: that it sends to
+
 
 Next = ThreadId | Cause  # in the chain
 Step = tuple[Link, Next]  # what a thread does, and the thread it waits for, or why it delivers nothing
 
-MAINS_WORK = {  # what main does itself
+BLOCKED = {ProcessStatus.STOPPED: Cause.STOPPED, ProcessStatus.GONE: Cause.DEAD}  # all threads of a process
+MAKES: dict[MainStatus | WorkerStatus | PinStatus, tuple[str, Cause]] = {  # of a thread that does the work itself
+    MainStatus.DRAWING: ("draws the keys of {}", Cause.SAMPLER),
     MainStatus.FETCHING: ("is in fetch of {}", Cause.DATASET),
     MainStatus.COLLATING: ("is in collate_fn with {}", Cause.COLLATE),
     MainStatus.PINNING: ("pins {}", Cause.PINNING),
-    MainStatus.DRAWING: ("draws the keys of {}", Cause.SAMPLER),
+    WorkerStatus.FETCHING: ("is in fetch of {}", Cause.DATASET),
+    WorkerStatus.COLLATING: ("is in collate_fn with {}", Cause.COLLATE),
+    PinStatus.PINNING: ("pins {}", Cause.PINNING),
 }
-BEFORE_TASKS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what it does
+NOT_BEGUN = -1
+STARTS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what it does
+    NOT_BEGUN: ("has been started and has not run its first line", Cause.START),
     Kind.WORKER_BEGIN: ("has started, and not seeded its random numbers yet", Cause.START),
     Kind.WORKER_SEEDED: ("gets the dataset ready", Cause.START),
     Kind.INIT_FN_BEGIN: ("is in worker_init_fn", Cause.INIT_FN),
@@ -47,23 +62,17 @@ BEFORE_TASKS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what 
 }
 
 
-class WaitChain(Threads):
+class WaitChain:
     """The threads after event `state.k`, and which of them waits for which."""
 
     def __init__(
-        self,
-        trace: Trace,
-        state: State,
-        processes: dict[int, ProcessStatus],
-        is_silent: Callable[[int], bool] = lambda pid: False,
-        overdue: bool = False,
+        self, trace: Trace, state: State, known: dict[int, ProcessStatus], is_silent: Callable[[int], bool]
     ) -> None:
-        """`processes` are those of which something is known; `is_silent`: whether one (its pid) gave no sign of life;
-        `overdue`: main's wait should have ended by itself."""
-        super().__init__(trace, state, processes)
-        self.kind = trace.events["kind"]
-        self.is_silent = is_silent
-        self.overdue = overdue
+        """`known`: how processes are, as far as that is known; `is_silent`: whether one (its pid) gave no sign of
+        life."""
+        self.trace, self.state, self.known, self.is_silent = trace, state, known, is_silent
+        self.loaders = {each.iterator: each for each in state.loaders}
+        self.kind, self._actors = trace.events["kind"], trace.actors
 
     def chain(self, start: ThreadId) -> tuple[list[Link], Cause]:
         """From a thread to what keeps it waiting in the end."""
@@ -79,224 +88,231 @@ class WaitChain(Threads):
         return links, thread
 
     def step(self, thread: ThreadId) -> Step:
-        loader = self.loaders[thread.iterator]
-        if thread.lane is Lane.WORKER:
-            link, waits_for = self._worker(thread, loader, loader.workers[thread.worker])
-        elif thread.lane is Lane.FEEDER:
-            link, waits_for = self._feeder(thread, loader)
-        else:
-            link, waits_for = self._main(thread, loader) if thread.lane is Lane.MAIN else self._pin(thread, loader)
-        return link, self.blocked_process(thread) or waits_for
+        look = {Lane.MAIN: self._main, Lane.WORKER: self._worker, Lane.PIN: self._pin, Lane.FEEDER: self._feeder}
+        link, waits_for = look[thread.lane](thread, self.loaders[thread.iterator])
+        return link, BLOCKED.get(self.known.get(link.pid, ProcessStatus.LIVES)) or waits_for
 
     # ---- main
 
     def _main(self, thread: ThreadId, loader: LoaderState) -> Step:
-        status, main = loader.main.status, loader.main
-        if status in MAINS_WORK:
-            words, cause = MAINS_WORK[status]
-            task = loader.send_idx if status is MainStatus.DRAWING else loader.rcvd_idx
-            link = self.link(thread, words.format(self.batch(loader, task)), since=main.since)
-            return link, self.nested(self.pid(thread), main.since, thread.iterator) or cause
+        status, last = loader.main.status, self._last(thread)
         if status is MainStatus.WAITING:
             return self._main_waits(thread, loader)
         if status is MainStatus.RESUMING:
             return self._main_resumes(thread, loader)
         if status is MainStatus.SHUTTING_DOWN:
-            return self._main_shuts_down(thread, loader)
+            return self._main_shuts_down(thread, KINDS[int(self.kind[last])], self._value(last, "worker"))
         if status in OUTSIDE:
-            what = "is not in the loader"
-            if status is MainStatus.TRAINING and (had := self.last(thread, Kind.YIELDED)) >= 0:
-                what = f"has batch {self.task_of(had)} and has not asked for the next"
+            what, had = "is not in the loader", self._last_of(thread.iterator, Kind.YIELDED)
+            if status is MainStatus.TRAINING and had >= 0:
+                what = f"has batch {self._value(had, 'task')} and has not asked for the next"
             ready = len(loader.reorder_buffer) + sum(map(len, [*loader.result_queues, loader.data_queue]))
             what += f" ({ready} finished batches wait for it)" if ready else ""
-            return self.link(thread, what), Cause.TRAINING
-        last = self.last(thread)
-        if self.kind[last] == Kind.ARRIVED:
-            return self._unpickles(thread, loader)
-        if self.kind[last] == Kind.WORKER_STARTING:
-            return self.link(thread, f"starts worker {self.worker_of(last)}"), Cause.LOADER
-        return self.link(thread, f"is in the loader ({status.value})"), Cause.LOADER
+            return self._link(thread, what), Cause.TRAINING
+        return self._works(thread, status, loader.send_idx if status is MainStatus.DRAWING else loader.rcvd_idx)
 
     def _main_waits(self, thread: ThreadId, loader: LoaderState) -> Step:
         pins = loader.pin_thread.status is not PinStatus.NONE
-        queue = Queue.DATA if pins else Queue.RESULT
-        what = f"waits on {QUEUE_NAMES[queue]} for {self._wanted(loader)}"
-        asked = self.last(thread, Kind.ASKED)  # since then others may have come, and have been stored
-        since = self.time(asked) if asked > self.last(thread, Kind.YIELDED) else loader.main.since
-        wakes = "a message of the pin thread" if pins else self._wakes(loader)
-        link = self.link(thread, what, since=since, wakes=wakes)
-        if self.overdue:
-            return link, Cause.INTERRUPTED
-        if not pins:
-            return link, self._owed(thread, loader)
-        return link, Cause.NOT_TAKEN if len(loader.data_queue) else ThreadId(Lane.PIN, thread.iterator)
+        task = self._next_task(loader)
+        wanted = self._batch(loader, task) if task >= 0 else "a batch"
+        if task >= 0 and not loader.config.get("in_order", True):
+            wanted = f"any of {loader.tasks_outstanding} batches, the first of them {wanted}"
+        link = self._link(thread, f"waits on {QUEUE_NAMES[Queue.DATA if pins else Queue.RESULT]} for {wanted}")
+        asked = self._last_of(thread.iterator, Kind.ASKED)  # since then others may have come, and have been stored
+        if asked > self._last_of(thread.iterator, Kind.YIELDED):
+            link = replace(link, since=self._value(asked, "time"))
+        return link, ThreadId(Lane.PIN, thread.iterator) if pins else self._owed(thread, loader)
 
     def _main_resumes(self, thread: ThreadId, loader: LoaderState) -> Step:
         """Persistent workers: a new epoch begins when all have acknowledged it."""
-        begin = self.last(thread, Kind.EPOCH_BEGIN)
-        acknowledged = [
-            self.last_in_group(thread.iterator, Kind.RESUME_ACKNOWLEDGED, Queue.NONE, worker) > begin
-            for worker in range(loader.num_workers)
-        ]
-        if all(acknowledged):
-            return self.link(thread, "begins an epoch"), Cause.LOADER
-        worker = acknowledged.index(False)
-        what = f"waits for worker {worker} to acknowledge that epoch {loader.epoch} begins"
-        link = self.link(thread, what, since=loader.main.since, wakes=f"a message of worker {worker}, or its end")
-        return link, Cause.INTERRUPTED if self.overdue else ThreadId(Lane.WORKER, thread.iterator, worker)
+        begin = self._last_of(thread.iterator, Kind.EPOCH_BEGIN)
+        for worker in range(loader.num_workers):
+            if self._last_of(thread.iterator, Kind.RESUME_ACKNOWLEDGED, Queue.NONE, worker) < begin:
+                what = f"waits for worker {worker} to acknowledge that epoch {loader.epoch} begins"
+                return self._link(thread, what), ThreadId(Lane.WORKER, thread.iterator, worker)
+        return self._works(thread, loader.main.status)
 
-    def _main_shuts_down(self, thread: ThreadId, loader: LoaderState) -> Step:
-        last = self.last(thread)
-        kind, worker = KINDS[int(self.kind[last])], self.worker_of(last)
-        waits_for: Next = Cause.LOADER
-        what = f"shuts the loader down (last step: {kind.name})"
+    def _main_shuts_down(self, thread: ThreadId, kind: Kind, worker: int) -> Step:
+        """`kind`: of main's last event."""
         if kind in (Kind.JOIN_BEGIN, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED):
             what = f"shuts the loader down, and waits for worker {worker} to exit"
-            waits_for = ThreadId(Lane.WORKER, thread.iterator, worker)
-        elif kind is Kind.PIN_STOPPING:
+            return self._link(thread, what), ThreadId(Lane.WORKER, thread.iterator, worker)
+        if kind is Kind.PIN_STOPPING:
             what = "shuts the loader down, and waits for the pin thread to end"
-            waits_for = ThreadId(Lane.PIN, thread.iterator)
-        return self.link(thread, what, since=loader.main.since), waits_for
+            return self._link(thread, what), ThreadId(Lane.PIN, thread.iterator)
+        return self._link(thread, f"shuts the loader down (last step: {kind.name})"), Cause.LOADER
 
-    # ---- pin thread
+    def _works(self, thread: ThreadId, status: MainStatus | WorkerStatus | PinStatus, task: int = -1) -> Step:
+        """It waits for no message. What it makes may come from a loader of its own."""
+        if status in MAKES:
+            words, cause = MAKES[status]
+            link = self._link(thread, words.format(self._batch(self.loaders[thread.iterator], task)))
+            return link, self._nested(thread, link.since) or cause
+        if self.kind[self._last(thread)] == Kind.ARRIVED:
+            return self._link(thread, "unpickles a message"), Cause.UNPICKLING
+        return self._link(thread, f"is in the loader ({status.value})"), Cause.LOADER
+
+    # ---- the pin thread, and the workers
 
     def _pin(self, thread: ThreadId, loader: LoaderState) -> Step:
-        pin = loader.pin_thread
-        if pin.status is PinStatus.WAITING:
+        if loader.pin_thread.status is PinStatus.WAITING:
             what = f"waits on {QUEUE_NAMES[Queue.RESULT]}, where there is no whole message"
-            return self.link(thread, what, since=pin.since, wakes=self._wakes(loader)), self._owed(thread, loader)
-        if pin.status is PinStatus.PINNING:
-            return self.link(thread, f"pins {self.batch(loader, pin.task)}", since=pin.since), Cause.PINNING
-        if self.kind[self.last(thread)] == Kind.ARRIVED:
-            return self._unpickles(thread, loader)
-        ended = pin.status is PinStatus.ENDED
-        what = "has ended" if ended else f"is in the loader ({pin.status.value})"
-        return self.link(thread, what), Cause.ENDED if ended else Cause.LOADER
+            return self._link(thread, what), self._owed(thread, loader)
+        if loader.pin_thread.status is PinStatus.ENDED:
+            return self._link(thread, "has ended"), Cause.ENDED
+        return self._works(thread, loader.pin_thread.status, loader.pin_thread.task)
+
+    def _worker(self, thread: ThreadId, loader: LoaderState) -> Step:
+        worker, last = loader.workers[thread.worker], self._last(thread)
+        kind = int(self.kind[last]) if last >= 0 else NOT_BEGUN
+        if kind == Kind.GOT and self._value(last, "task") == RESUME:
+            return self._link(thread, "gets the dataset ready for a new epoch"), Cause.START
+        if worker.status in (WorkerStatus.WAITING, WorkerStatus.IDLE, WorkerStatus.STREAM_ENDED):
+            return self._worker_waits(thread, loader)
+        if kind in STARTS and worker.status is WorkerStatus.STARTING:
+            words, cause = STARTS[kind]
+            return self._link(thread, words), cause
+        if worker.status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
+            kinds = (Kind.WORKER_DIED, Kind.WORKER_JOINED)
+            seen = max(self._last_of(thread.iterator, each, Queue.NONE, thread.worker) for each in kinds)
+            return self._link(thread, f"is dead: exit code {worker.exit_code}", seen), Cause.ENDED
+        if worker.status is WorkerStatus.STOPPED:
+            if len(loader.result_queues[thread.worker]) and kind == Kind.CLOSED:
+                what = "has left its loop, and waits for its feeder thread to send the rest"
+                return self._link(thread, what), thread._replace(lane=Lane.FEEDER, queue=Queue.RESULT)
+            return self._link(thread, "has left its loop"), Cause.ENDED
+        return self._works(thread, worker.status, worker.task)
+
+    def _worker_waits(self, thread: ThreadId, loader: LoaderState) -> Step:
+        worker, queue = loader.workers[thread.worker], loader.index_queues[thread.worker]
+        what = "has no more samples, and " * (worker.status is WorkerStatus.STREAM_ENDED)
+        what += f"waits on {QUEUE_NAMES[Queue.INDEX]} {thread.worker}, "
+        if not len(queue):
+            return self._link(thread, what + "which is empty: nothing will be sent to it"), Cause.LOST
+        feeder = thread._replace(lane=Lane.FEEDER, queue=Queue.INDEX)
+        return self._link(thread, f"{what}where messages ({len(queue)}) should come from"), feeder
 
     # ---- messages
+
+    def _next_task(self, loader: LoaderState) -> int:
+        """The task whose batch is waited for: the first that is outstanding; -1 if there is none."""
+        outstanding = (task for task, info in loader.task_info.items() if info.status is not TaskStatus.STORED)
+        return next(outstanding, -1)
 
     def _owed(self, reader: ThreadId, loader: LoaderState) -> Next:
         """The thread that has the batch that a reader of the result queue waits for."""
         task = self._next_task(loader)
         if task < 0:
             return Cause.LOST
-        worker = loader.task_info[task].worker
-        if position_of(self.trace, loader.loader, loader.epoch, task, "result_put", self.state.k) < 0:
-            return ThreadId(Lane.WORKER, reader.iterator, worker)
-        return ThreadId(Lane.FEEDER, reader.iterator, worker, Queue.RESULT)
-
-    def _next_task(self, loader: LoaderState) -> int:
-        """The task whose batch is waited for: the first that is outstanding; -1 if there is none."""
-        outstanding = [task for task, info in loader.task_info.items() if info.status is not TaskStatus.STORED]
-        return outstanding[0] if outstanding else -1
-
-    def _wanted(self, loader: LoaderState) -> str:
-        task = self._next_task(loader)
-        if loader.config.get("in_order", True) or task < 0:
-            return self.batch(loader, task) if task >= 0 else "a batch"
-        return f"any of {loader.tasks_outstanding} batches, the first of them {self.batch(loader, task)}"
-
-    def _wakes(self, loader: LoaderState) -> str:
-        task = self._next_task(loader)
-        return f"a message of worker {loader.task_info[task].worker}, or its end" if task >= 0 else "a message"
-
-    def _unpickles(self, thread: ThreadId, loader: LoaderState) -> Step:
-        """Unpickling asks the process that sent a tensor for it: if that cannot answer, it is to blame."""
-        worker = self.worker_of(self.last(thread))
-        if worker < 0:
-            return self.link(thread, "unpickles a message"), Cause.UNPICKLING
-        if thread.lane is Lane.WORKER:
-            return self.link(thread, "unpickles a message of main"), Cause.UNPICKLING
-        sender = ThreadId(Lane.WORKER, thread.iterator, worker)
-        link = self.link(thread, f"unpickles a message of {self.name(sender)}")
-        blocked = self.blocked_process(sender) or self.is_silent(self.pid(sender))
-        return link, sender if blocked else Cause.UNPICKLING
+        worker = ThreadId(Lane.WORKER, reader.iterator, loader.task_info[task].worker)
+        put = position_of(self.trace, loader.loader, loader.epoch, task, "result_put", self.state.k)
+        return worker if put < 0 else worker._replace(lane=Lane.FEEDER, queue=Queue.RESULT)
 
     def _feeder(self, thread: ThreadId, loader: LoaderState) -> Step:
         """A message that has been put is waited for. The first in the queue holds up all others."""
-        name = f"{QUEUE_NAMES[Queue(thread.queue)]} {thread.worker}"
         queue = (loader.index_queues if thread.queue == Queue.INDEX else loader.result_queues)[thread.worker]
-        message = queue.messages[0] if len(queue) else "nothing"
-        what = f"batch {message}" if isinstance(message, int) else str(message)
+        name = f"{QUEUE_NAMES[Queue(thread.queue)]} {thread.worker}"
+        what = _message(queue.messages[0]) if len(queue) else "nothing"
         begun, sent, failed, put = (
-            self.last_in_group(thread.iterator, kind, thread.queue, thread.worker)
+            self._last_of(thread.iterator, kind, thread.queue, thread.worker)
             for kind in (Kind.SEND_BEGIN, Kind.SENT, Kind.SEND_FAILED, Kind.PUT)
         )
-        if failed >= 0 and sent < 0 and begun < 0:  # torch's feeders record nothing else
-            error = self.trace.text(failed)
-            return self.link(thread, f"could not send batch {self.task_of(failed)}: {error}", failed), Cause.UNSENDABLE
-        link = self.link(thread, f"has {what} to send on {name}", put)
-        worker = ThreadId(Lane.WORKER, thread.iterator, thread.worker)
-        in_user_code = loader.workers[thread.worker].status in (WorkerStatus.FETCHING, WorkerStatus.COLLATING)
-        if thread.queue == Queue.RESULT and not queue.pipe and in_user_code and self.is_silent(self.pid(worker)):
-            return link, worker  # which keeps Python's lock
-        if sent < 0 and begun < 0 and self.last(thread, Kind.FEEDER_BEGIN) < 0:
-            return link, Cause.UNSEEN
+        if failed >= 0 and begun < 0:  # torch's feeders record nothing else
+            what = f"could not send batch {self._value(failed, 'task')}: {self.trace.text(failed)}"
+            return self._link(thread, what, event=failed), Cause.UNSENDABLE
         if queue.pipe:  # those before the last one are in it
-            last, size = queue.pipe[-1], int(self.trace.events["value"][sent])
-            what = f"batch {last}" if isinstance(last, int) else str(last)
-            link = self.link(thread, f"writes {what} ({size:,} bytes) to {name}", sent)
-            return link, self._reader(thread, loader)
+            what = f"writes {_message(queue.pipe[-1])} ({self._value(sent, 'value'):,} bytes) to {name}"
+            return self._link(thread, what, event=sent), self._reader(thread, loader)
+        link = self._link(thread, f"has {what} to send on {name}", event=put)
+        worker = thread._replace(lane=Lane.WORKER, queue=Queue.NONE)
+        makes = thread.queue == Queue.RESULT and loader.workers[thread.worker].status in MAKES
+        if makes and self.is_silent(link.pid):
+            return link, worker  # which keeps Python's lock
+        if self._last(thread) < 0:
+            return link, Cause.UNSEEN
         if queue.pickling:
-            return self.link(thread, f"pickles {what} for {name}", begun), Cause.PICKLING
+            return self._link(thread, f"pickles {what} for {name}", event=begun), Cause.PICKLING
         return link, Cause.LOADER
 
     def _reader(self, feeder: ThreadId, loader: LoaderState) -> Next:
         """The thread that should read what a feeder writes; if it waits, it has not got a whole message."""
         if feeder.queue == Queue.INDEX:
-            reader = ThreadId(Lane.WORKER, feeder.iterator, feeder.worker)
-            waits = loader.workers[feeder.worker].status is WorkerStatus.WAITING
+            reader = feeder._replace(lane=Lane.WORKER, queue=Queue.NONE)
+            status: enum.Enum = loader.workers[feeder.worker].status
         elif loader.pin_thread.status is not PinStatus.NONE:
-            reader, waits = ThreadId(Lane.PIN, feeder.iterator), loader.pin_thread.status is PinStatus.WAITING
+            reader, status = ThreadId(Lane.PIN, feeder.iterator), loader.pin_thread.status
         else:
-            reader = ThreadId(Lane.MAIN, feeder.iterator)
-            waits = loader.main.status in (MainStatus.WAITING, MainStatus.RESUMING)
-        return Cause.HALF_MESSAGE if waits else reader
+            reader, status = ThreadId(Lane.MAIN, feeder.iterator), loader.main.status
+        waits = (WorkerStatus.WAITING, PinStatus.WAITING, MainStatus.WAITING, MainStatus.RESUMING)
+        return Cause.HALF_MESSAGE if status in waits else reader
 
-    # ---- workers
+    # ---- processes and names
 
-    def _worker(self, thread: ThreadId, loader: LoaderState, worker: WorkerState) -> Step:
-        last, status = self.last(thread), worker.status
-        if last < 0:
-            started = self.last_in_group(thread.iterator, Kind.WORKER_STARTED, Queue.NONE, worker.worker)
-            what = "has been started and has not run its first line"
-            return self.link(thread, what, started, worker.since), Cause.START
-        if status in (WorkerStatus.FETCHING, WorkerStatus.COLLATING):
-            collates = status is WorkerStatus.COLLATING
-            what = f"is in {'collate_fn with' if collates else 'fetch of'} {self.batch(loader, worker.task)}"
-            nested = self.nested(worker.pid, worker.since, thread.iterator)
-            link = self.link(thread, what, since=worker.since)
-            return link, nested or (Cause.COLLATE if collates else Cause.DATASET)
-        if self.kind[last] == Kind.GOT and self.task_of(last) == RESUME:
-            return self.link(thread, "gets the dataset ready for a new epoch"), Cause.START
-        if status in (WorkerStatus.WAITING, WorkerStatus.IDLE, WorkerStatus.STREAM_ENDED):
-            return self._worker_waits(thread, loader, worker)
-        if int(self.kind[last]) in BEFORE_TASKS:
-            words, cause = BEFORE_TASKS[int(self.kind[last])]
-            return self.link(thread, words, since=worker.since), cause
-        if self.kind[last] == Kind.ARRIVED:
-            return self._unpickles(thread, loader)
-        return self._worker_leaves(thread, loader, worker)
+    def _pid(self, thread: ThreadId) -> int:
+        """The pid of the thread's process; 0 if it is not known."""
+        loader = self.loaders[thread.iterator]
+        if thread.lane is Lane.WORKER or (thread.lane is Lane.FEEDER and thread.queue == Queue.RESULT):
+            return loader.workers[thread.worker].pid
+        return self._actors[loader.main.actor].pid if loader.main.actor >= 0 else 0
 
-    def _worker_waits(self, thread: ThreadId, loader: LoaderState, worker: WorkerState) -> Step:
-        queue, name = loader.index_queues[worker.worker], f"{QUEUE_NAMES[Queue.INDEX]} {worker.worker}"
-        if len(queue):
-            what = f"waits on {name}, where {len(queue)} message{'s' * (len(queue) > 1)} should come from"
-            waits_for: Next = ThreadId(Lane.FEEDER, thread.iterator, worker.worker, Queue.INDEX)
-        else:
-            what, waits_for = f"waits on {name}, which is empty: nothing will be sent to it", Cause.LOST
-        if worker.status is WorkerStatus.STREAM_ENDED:
-            what = f"has no more samples, and {what}"
-        return self.link(thread, what, since=worker.since, wakes="a message of main, or its end"), waits_for
+    def _nested(self, outer: ThreadId, since: int) -> ThreadId | None:
+        """The thread of its process that iterates over another loader, and has done something since then (ns)."""
+        for number, loader in self.loaders.items():
+            thread = ThreadId(Lane.MAIN, number)
+            inside = loader.main.status not in (MainStatus.ENDED, MainStatus.CLOSED) and outer.lane is not Lane.PIN
+            active = self._pid(thread) == self._pid(outer) and self._value(self._last(thread), "time") >= since
+            if inside and active and number != outer.iterator:
+                return thread
+        return None
 
-    def _worker_leaves(self, thread: ThreadId, loader: LoaderState, worker: WorkerState) -> Step:
-        status, code = worker.status, worker.exit_code
-        if status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
-            died = self.last(ThreadId(Lane.MAIN, thread.iterator), Kind.WORKER_DIED, Kind.WORKER_JOINED)
-            return self.link(thread, f"is dead: exit code {code}", died, worker.since), Cause.ENDED
-        if status is WorkerStatus.STOPPED:
-            feeder = ThreadId(Lane.FEEDER, thread.iterator, worker.worker, Queue.RESULT)
-            sends = len(loader.result_queues[worker.worker]) and self.kind[self.last(thread)] == Kind.CLOSED
-            what = "has left its loop" + (", and waits for its feeder thread to send the rest" if sends else "")
-            return self.link(thread, what, since=worker.since), feeder if sends else Cause.ENDED
-        return self.link(thread, f"is in the loader ({status.value})", since=worker.since), Cause.LOADER
+    def _owner(self, iterator: int) -> str:
+        """The thread that iterates: "main", or the worker in whose dataset its loader is nested."""
+        pid = self._pid(ThreadId(Lane.MAIN, iterator))
+        workers = [each for number, loader in self.loaders.items() if number != iterator for each in loader.workers]
+        return next((f"worker {each.worker}" for each in workers if pid and each.pid == pid), "main")
+
+    def _name(self, thread: ThreadId) -> str:
+        """ "worker 1 (pid 123)"."""
+        owner, worker = self._owner(thread.iterator), f"worker {thread.worker}"
+        feeder = f"the feeder thread of {owner if thread.queue == Queue.INDEX else worker}"
+        names = {Lane.MAIN: owner, Lane.PIN: "the pin thread", Lane.WORKER: worker, Lane.FEEDER: feeder}
+        return f"{names[thread.lane]} (pid {self._pid(thread)})"
+
+    def _batch(self, loader: LoaderState, task: int) -> str:
+        """A batch with its keys: "batch 17, keys [68, 69]"."""
+        keys = keys_of(self.trace, loader.loader, loader.epoch, task, self.state.k)
+        shown = textwrap.shorten(str(keys), 40, placeholder=" ...]")
+        return f"batch {task}" if keys is None else f"batch {task}, keys {shown}"
+
+    # ---- events
+
+    def _last(self, thread: ThreadId) -> int:
+        """The position of the last event of a thread; -1 if there is none. A feeder is identified by the queue that it
+        sends to."""
+        if thread.lane is Lane.FEEDER:
+            kinds = (Kind.FEEDER_BEGIN, Kind.SEND_BEGIN, Kind.SENT, Kind.SEND_FAILED)
+            return max(self._last_of(thread.iterator, kind, thread.queue, thread.worker) for kind in kinds)
+        return self.trace.index.lane(thread.iterator, thread.lane, thread.worker).last(self.state.k)
+
+    def _last_of(self, iterator: int, kind: Kind, queue: int = Queue.NONE, worker: int = -1) -> int:
+        """The position of the last such event, -1 if there was none."""
+        return self.trace.index.group(iterator, kind, queue, worker).last(self.state.k)
+
+    def _value(self, position: int, name: str) -> int:
+        return int(self.trace.events[name][position]) if position >= 0 else 0
+
+    def _link(self, thread: ThreadId, what: str, event: int = -1) -> Link:
+        """`event` shows it: the thread's last one, unless it is given."""
+        own, loader = self._last(thread), self.loaders[thread.iterator]
+        event = event if event >= 0 else own
+        since = {Lane.MAIN: loader.main.since, Lane.PIN: loader.pin_thread.since}.get(thread.lane, 0)
+        since = loader.workers[thread.worker].since if thread.lane is Lane.WORKER else since
+        since = self._value(event, "time") if thread.lane is Lane.FEEDER else since
+        if thread.lane is Lane.MAIN and self._owner(thread.iterator) != "main":
+            what = f"in a loader of its own {what}"
+        name = self._actors[self._value(own, "actor")].thread if own >= 0 else "MainThread"
+        return Link(self._name(thread), what, since, event, self._pid(thread), name)
+
+
+def _message(label: int | str) -> str:
+    return f"batch {label}" if isinstance(label, int) else label

@@ -1,37 +1,54 @@
-"""Who or what is behind the waiting: one slow worker, workers that wait for each other, a stage, unequal shares.
+"""Who or what is behind the waiting: one slow worker, workers that wait for each other, a line, a stage, the shares of
+a stream.
 
 Each function looks for one culprit, and returns None where the trace does not show it.
+
+Legend
+    look    Stack    where the threads of a process were at one moment (tracing.trace.stacks)
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.measure import cpu
+from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.task_events import keys_of
+from tracing.trace.event_index import Iterator as IteratorInTrace
 from tracing.trace.intervals import Grid, Intervals, depth
-from tracing.trace.stacks import Line
+from tracing.trace.stacks import Line, Stack
+from tracing.trace.thread_activity import MainTime
+from tracing.trace.trace import Trace
 
 SLOWER = 1.5  # times as long as the other workers: a slow one
-FEWEST = 3  # batches of a worker, to judge it
-MOST_OF_IT = 0.5  # a stage, or a lock, that takes this share of making a batch is named
-RARE = 0.05  # a share of the batches that may be an exception
+FEWEST = 3  # batches of a worker, or looks at it, to judge it
+MOST_OF_IT = 0.5  # a stage, a line or a lock that takes this share of making a batch is named
+ONE_GOES_ON = 1.5  # workers, at most, that do not wait for a lock, of those at work: looks are a little off
 FEW, MANY = 0.7, 0.9  # of the workers that are at work at most times
-MOST_ROWS = 200  # batches with few at work to look at
-SURE = 1.65  # standard deviations (of the mean rank, Wilcoxon): chance does it once in twenty times
-ONE_GOES_ON = 1.5  # workers, at most, that do not wait for a lock, of those at work: samples are a little off
-PROPORTIONAL = 0.6  # times and workers at work have the same ratio, give or take this factor
 MOST_NOTED = 400  # batches whose samples are looked at
 FEWEST_GAPS = 30  # between samples of all workers together
 APART = 0.4  # of the mean gap: at most a tenth of the gaps are shorter; chance makes that 0.1
 DRIFTED = 1.5  # sample lengths that workers have drifted apart: their distances are not those of the beginning
 QUICKER = 0.75  # of the median: a sample that takes no longer than this is quicker
+
+# Where a thread is that waits for a lock which processes share: multiprocessing's, or a file's. (A thread's lock keeps
+# no other worker waiting.)
+_LOCK_FILE = re.compile(r"multiprocessing/synchronize\.py$|/filelock/")
+_LOCK_CALL = re.compile(r"\b(lockf|flock)\(")
+
+
+def _made(measures: Measures) -> np.ndarray:
+    rows = measures.tasks
+    return rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0) & (rows["collate_end"] >= 0)]
+
+
+# ---- one slow worker
 
 
 @dataclass
@@ -48,22 +65,6 @@ class SlowWorker:
         return float(np.median(self.its.length) / max(1.0, float(np.median(self.others.length))))
 
 
-@dataclass
-class Turns:
-    """The more workers are at work, the longer a batch takes each."""
-
-    alone: Intervals  # the making of batches for which a worker waited little
-    together: Intervals
-    at_work: tuple[float, float] | None = None  # workers, during the median of either; None: they are made one by one
-    in_lock: float | None = None  # ... or this share of making all batches (`together`) was seen to be waits for a lock
-    gap: float | None = None  # ... or the samples of all workers are made one after the other: so many ns apart
-
-
-def _made(measures: Measures) -> np.ndarray:
-    rows = measures.tasks
-    return rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0) & (rows["collate_end"] >= 0)]
-
-
 def slow_worker(measures: Measures) -> SlowWorker | None:
     """The slowest worker, if there is one that is slower than all others."""
     rows = _made(measures)
@@ -73,14 +74,15 @@ def slow_worker(measures: Measures) -> SlowWorker | None:
         return None
     medians = [float(np.median(of_one)) for of_one in each]
     slowest = int(np.argmax(medians))
-    next_slowest = max(medians[:slowest] + medians[slowest + 1 :])
+    others = each[:slowest] + each[slowest + 1 :]
     # Most of its batches must be slower than most of the others': not only the middle one, by chance.
-    apart = np.percentile(each[slowest], 25) > max(np.percentile(of, 75) for of in each[:slowest] + each[slowest + 1 :])
-    if medians[slowest] < SLOWER * next_slowest or not apart:
+    apart = np.percentile(each[slowest], 25) > max(np.percentile(of, 75) for of in others)
+    if medians[slowest] < SLOWER * max(map(float, map(np.median, others))) or not apart:
         return None
-    its, others = rows[rows["worker"] == slowest], rows[rows["worker"] != slowest]
-    spans = (measures.between(part, "fetch_begin", "collate_end") for part in (its, others))
-    return SlowWorker(slowest, *spans)
+    of_it = rows["worker"] == slowest
+    return SlowWorker(
+        slowest, *(measures.between(rows[part], "fetch_begin", "collate_end") for part in (of_it, ~of_it))
+    )
 
 
 def waited_for(measures: Measures, worker: int) -> int:
@@ -89,35 +91,61 @@ def waited_for(measures: Measures, worker: int) -> int:
     return int((made - begin)[measures.requests[0]["worker"] == worker].sum())
 
 
+# ---- in which lines they are
+
+
+def looks(measures: Measures) -> list[Stack]:
+    """The looks at the workers while they made batches; without workers, at main while it did."""
+    making = {pid: made for worker, made in enumerate(measures.made) for pid in worker_pids(measures, worker)}
+    if not measures.num_workers:
+        making = {measures.main_pid: measures.main_in(MainTime.LOADING)}
+    time = {pid: np.array([each.time for each in measures.stacks if each.pid == pid], np.int64) for pid in making}
+    inside = {(pid, at) for pid, made in making.items() for at in time[pid][depth(made.begin, made.end, time[pid]) > 0]}
+    return [each for each in measures.stacks if (each.pid, each.time) in inside]
+
+
+def seen_at(measures: Measures) -> tuple[Line, int, int] | None:
+    """The line of the program in which batches were most often seen being made, in how many looks, and of how many;
+    None: it varies, or there are too few looks."""
+    lines = [each.own_line() for each in looks(measures)]
+    found = Counter(line for line in lines if line is not None).most_common(1)
+    return (*found[0], len(lines)) if found and found[0][1] >= max(FEWEST, MOST_OF_IT * len(lines)) else None
+
+
+# ---- workers that wait for each other
+
+
+@dataclass
+class Turns:
+    """Workers that wait for each other."""
+
+    made: Intervals  # the making of all batches
+    in_lock: tuple[int, int] | None = None  # they were seen in a lock: in how many looks, of how many
+    gap: float | None = None  # ... or the samples of all workers come one after the other, at this distance (ns)
+
+
 def turns(measures: Measures) -> Turns | None:
     """Whether workers wait for each other: for a lock, or a server that answers one at a time."""
     rows = _made(measures)
-    if measures.num_workers < 2 or len(rows) < 4 * FEWEST:
+    if measures.num_workers < 2 or len(rows) < FEWEST:
         return None
-    found = _in_a_lock(measures, rows) or _one_by_one(measures, rows)
-    return found or _served_in_turn(measures, rows) or _a_share_each(measures, rows)
+    return _in_a_lock(measures, rows) or _served_in_turn(measures, rows)
 
 
 def _in_a_lock(measures: Measures, rows: np.ndarray) -> Turns | None:
     """They were seen to wait for a lock: most of the time, or so often that only one of them goes on, on average."""
-    share, made = cpu.in_lock(measures), measures.between(rows, "fetch_begin", "collate_end")
+    made, seen = measures.between(rows, "fetch_begin", "collate_end"), looks(measures)
+    waits = sum(_is_in_lock(each) for each in seen)
     at_work = made.total / max(1, measures.length(measures.grid.depth(made.begin, made.end) > 0))
-    if share is None or at_work < SLOWER:
+    goes_on = (1 - waits / max(1, len(seen))) * at_work
+    if waits < FEWEST or (waits < MOST_OF_IT * len(seen) and goes_on > ONE_GOES_ON):
         return None
-    if share < MOST_OF_IT and (1 - share) * at_work > ONE_GOES_ON:
-        return None
-    return Turns(made.where(slice(0)), made, in_lock=share)
+    return Turns(made, in_lock=(waits, len(seen)))
 
 
-def _one_by_one(measures: Measures, rows: np.ndarray) -> Turns | None:
-    """They hold a lock for a whole batch: no two are finished in less time than the quickest batch takes, however many
-    workers are at it. (Workers that do not wait for each other finish by chance at the same time.)"""
-    length = rows["collate_end"] - rows["fetch_begin"]
-    alone = np.percentile(length, 100 * RARE, method="lower")
-    if np.median(length) < SLOWER * alone or (np.diff(np.sort(rows["collate_end"])) < 0.8 * alone).mean() > RARE:
-        return None
-    quickest = measures.between(rows[length <= 1.2 * alone], "fetch_begin", "collate_end")
-    return Turns(quickest, measures.between(rows, "fetch_begin", "collate_end"))
+def _is_in_lock(look: Stack) -> bool:
+    innermost = next(iter(look.threads.values()), [])[:1]
+    return any(_LOCK_FILE.search(line.file) or _LOCK_CALL.search(line.source) for line in innermost)
 
 
 def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
@@ -139,8 +167,7 @@ def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
     by_chance = not _drifted(together, measures.num_workers) and few > QUICKER * np.median(together)
     if by_chance or np.percentile(gap, 10) < APART * gap.mean():
         return None
-    made = measures.between(rows, "fetch_begin", "collate_end")
-    return Turns(made.where(slice(0)), made, gap=float(gap.mean()))
+    return Turns(measures.between(rows, "fetch_begin", "collate_end"), gap=float(gap.mean()))
 
 
 def _drifted(length: np.ndarray, workers: int) -> bool:
@@ -176,55 +203,13 @@ def _at_work(begin: np.ndarray, end: np.ndarray) -> tuple[float, np.ndarray]:
     return float(np.percentile(workers, 90)), workers
 
 
-def _a_share_each(measures: Measures, rows: np.ndarray) -> Turns | None:
-    """They share something sample by sample: a batch takes time in proportion to the workers at work meanwhile. It
-    takes moments in which few of them are; at the end of an epoch there are some."""
-    begin, end = rows["fetch_begin"], rows["collate_end"]
-    most, workers = _at_work(begin, end)
-    few, many = np.flatnonzero(workers <= FEW * most), np.flatnonzero(workers >= MANY * most)
-    parts = np.array([_part_of_a_batch(measures, row) for row in rows[few[:MOST_ROWS]]])
-    few, parts = few[:MOST_ROWS][parts > 0], parts[parts > 0]
-    if most < 2 or not len(few) or len(many) < 2 * FEWEST:
-        return None
-    alone, together = (end - begin)[few] / parts, (end - begin)[many]
-    quicker = np.searchsorted(np.sort(together), alone) / len(together)  # 0.5 on average, if it made no difference
-    by_chance = (0.5 - quicker.mean()) * np.sqrt(12 * len(few) / (1 + len(few) / len(many)))
-    ratio = np.median(alone) / np.median(together) / (np.median(workers[few]) / np.median(workers[many]))
-    if by_chance < SURE or not PROPORTIONAL <= ratio <= 1 / PROPORTIONAL:
-        return None
-    spans = [measures.between(rows[which], "fetch_begin", "collate_end") for which in (few, many)]
-    return Turns(spans[0], spans[1], (float(np.median(workers[few])), float(np.median(workers[many]))))
-
-
-def _part_of_a_batch(measures: Measures, row: np.void) -> float:
-    """The share of a full batch's keys that this one has: the last of an epoch may have fewer. 0 if it is not known."""
-    keys, full = keys_of(measures.trace, row["loader"], row["epoch"], row["task"]), measures.config.get("batch_size")
-    if not isinstance(full, int):
-        return 1.0  # the program makes its batches itself
-    return len(keys) / full if isinstance(keys, list) and None not in keys else 0.0
-
-
-def waits_at(measures: Measures) -> tuple[Line, int, int] | None:
-    """The line of the program in which workers were most often seen while they made batches, in how many looks, and of
-    how many; None: it varies, or there are too few looks."""
-    lines: list[Line | None] = []
-    for worker, made in enumerate(measures.made):
-        pids = cpu.worker_pids(measures, worker)
-        times = np.array([each.time for each in measures.stacks if each.pid in pids], np.int64)
-        own = [each.own_line() for each in measures.stacks if each.pid in pids]
-        inside = depth(made.begin, made.end, times) > 0
-        lines += [line for line, was in zip(own, inside, strict=True) if was]
-    found = Counter(line for line in lines if line is not None).most_common(1)
-    if not found or found[0][1] < max(FEWEST, MOST_OF_IT * len(lines)):
-        return None
-    return *found[0], len(lines)
+# ---- what they make
 
 
 def collating(measures: Measures) -> Intervals | None:
     """The collating of all batches, if that is most of making them."""
-    rows = measures.tasks
-    collated = measures.between(rows, "collate_begin", "collate_end")
-    made = int(measures.stage("fetch_begin", "collate_end").sum())
+    collated = measures.between(measures.tasks, "collate_begin", "collate_end")
+    made = int(measures.stage("fetch_begin", measures.made_at).sum())
     return collated if collated.total > MOST_OF_IT * made > 0 else None
 
 
@@ -237,3 +222,34 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
             at = np.minimum(np.searchsorted(over, ends), max(0, len(over) - 1))
             if len(ends) and len(over):
                 yield measures.of_events(ends, np.maximum(ends, over[at]))
+
+
+def contents(measures: Measures) -> dict[str, int] | None:
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0}, as noted of a batch of the last epoch; None
+    where that was not recorded, as of minidl's loader."""
+    for iterator in measures.iterators[::-1]:
+        for _, noted in _noted(measures.trace, iterator):
+            if "tensors" in noted:
+                return noted
+    return None
+
+
+def undivided(trace: Trace, iterator: IteratorInTrace) -> list[int]:
+    """Where every worker of an iterable dataset began with the same samples, since each reads the whole stream: the
+    positions of the events that show it, one for each worker; else none."""
+    first: dict[int, tuple[Any, int]] = {}
+    for position, noted in _noted(trace, iterator):
+        event = trace.events[position]
+        if "first" in noted:
+            first.setdefault(int(event["worker"]), (noted["first"], position))
+    same = iterator.num_workers > 1 and len(first) == iterator.num_workers
+    if not same or len({digest for digest, _ in first.values()}) > 1:
+        return []
+    return sorted(position for _, position in first.values())
+
+
+def _noted(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What was noted of batches, once in each worker and epoch, and where."""
+    positions = trace.index.group(iterator.number, Kind.COLLATE_END).array
+    for position in positions[trace.events["text"][positions] > 0].tolist():
+        yield position, trace.text(position)

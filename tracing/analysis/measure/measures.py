@@ -1,8 +1,9 @@
 """A trace in numbers: where main's time went, what it waited for, when the workers were idle.
 
-tracing.report draws its verdict from these. They are computed from `trace.tasks` and `trace.events` without a loop
-over events, so a trace of a million is measured in about a second. Results are stretches of time with the events that
-begin and end them, so that every number can be traced back to its events.
+report, whatif, compare and the live view read these. Loaders that were built anew at one line of the program, and
+are otherwise alike, are one: what they cost is added up. The numbers are computed from `trace.tasks` and `trace.events`
+without a loop over events, so a trace of a million is measured in about a second. Results are stretches of time with
+the events that begin and end them, so that every number can be traced back to its events.
 
 Nothing here needs the events of feeder threads: torch's do not record any.
 
@@ -14,6 +15,7 @@ Legend
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +31,21 @@ from tracing.trace.trace import Trace
 
 NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
 
+PLACES = {  # what main's time goes to, in words: the same in every view
+    MainTime.STARTUP: "start-up",
+    MainTime.TRAINING: "training",
+    MainTime.WAITING: "waiting",
+    MainTime.DRAWING: "drawing",
+    MainTime.TAKING: "taking",
+    MainTime.LOADING: "loading",
+    MainTime.HANDLING: "handling",
+    MainTime.SHUTDOWN: "shutdown",
+    MainTime.ELSEWHERE: "elsewhere",
+}
+
+# Of a loader's configuration: what those built at one line have in common.
+ALIKE = ("iterated_at", "loader", "dataset", "dataset_size", "sampler", "batch_size", "num_workers", "collate_fn")
+
 # Hops in trace.tasks whose events do not carry a task.
 OTHER_HOPS = {
     "asked": (Kind.ASKED, Queue.NONE),
@@ -38,15 +55,16 @@ OTHER_HOPS = {
 
 
 class Measures:
-    """One DataLoader of a trace, all its epochs together. Times are in ns."""
+    """A DataLoader of a trace, or all that were built at one line, all their epochs together. Times are in ns."""
 
     def __init__(
         self, trace: Trace, iterators: list[Iterator], tasks: np.ndarray, splits: dict[int, MainSplit]
     ) -> None:
-        """`iterators`, at least one, and `tasks`, rows of `trace.tasks`: all of that loader. `splits`: of the threads
+        """`iterators`, at least one, and `tasks`, rows of `trace.tasks`: all of these loaders. `splits`: of the threads
         that drive them, by the number of the iterator."""
         self.trace, self.iterators, self.tasks, self.splits = trace, iterators, tasks, splits
-        self.loader = iterators[0].loader
+        self.loaders = list(dict.fromkeys(each.loader for each in iterators))  # their numbers
+        self.loader = self.loaders[0]
         self.events = trace.events
         self.time, self.kind = self.events["time"], self.events["kind"]
         self.num_workers = max(each.num_workers for each in iterators)
@@ -60,14 +78,24 @@ class Measures:
         transport="torch", and in traces from before it had another."""
         return self.config.get("transport") != "slots"
 
+    @property
+    def made_at(self) -> str:
+        """The hop with which a batch is made. In torch's loader it is the put, which only hands the batch to a feeder
+        thread: what a worker does before, such as saving the dataset's state, is no moving."""
+        return "result_put" if self.config.get("package") == "torch.utils.data" and self.num_workers else "collate_end"
+
+    @cached_property
+    def epochs(self) -> int:
+        return len(np.unique(epoch_ids(self.tasks)))
+
     # ---- times, and the events they belong to
 
     def positions(self, times: np.ndarray, hop: str) -> np.ndarray:
         """The positions of this loader's events of a hop, at these times."""
         if hop not in self._positions:
             kind, queue = HOPS.get(hop) or OTHER_HOPS[hop]
-            mine = (self.kind == kind) & (self.events["queue"] == queue) & (self.events["loader"] == self.loader)
-            self._positions[hop] = np.flatnonzero(mine)
+            found = np.flatnonzero((self.kind == kind) & (self.events["queue"] == queue))
+            self._positions[hop] = found[np.isin(self.events["loader"][found], self.loaders)]
         found = self._positions[hop]
         return found[np.searchsorted(self.time[found], times)]
 
@@ -158,9 +186,11 @@ class Measures:
     def requests(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(tasks yielded, when each was asked for, when it was had), except the first batch of each epoch."""
         rows = self.tasks[self.tasks["yielded"] >= 0]
-        rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
+        epoch = epoch_ids(rows)
+        order = np.lexsort((rows["yielded"], epoch))
+        rows, epoch = rows[order], epoch[order]
         # Where events are missing it may not be known when a batch was asked for.
-        follows = np.flatnonzero((rows["epoch"][1:] == rows["epoch"][:-1]) & (rows["asked"][:-1] >= 0))
+        follows = np.flatnonzero((epoch[1:] == epoch[:-1]) & (rows["asked"][:-1] >= 0))
         return rows[follows + 1], rows["asked"][follows], rows["yielded"][follows + 1]
 
     @property
@@ -179,7 +209,7 @@ class Measures:
         rows, asked, had = self.requests
         made, moved, pinned = (
             np.clip(np.where(rows[name] >= 0, rows[name], otherwise), asked, had)
-            for name, otherwise in (("collate_end", had), ("result_got", asked), ("data_got", asked))
+            for name, otherwise in ((self.made_at, had), ("result_got", asked), ("data_got", asked))
         )
         moved = np.maximum(made, moved)
         return {"made": (asked, made), "moved": (made, moved), "pinned": (moved, np.maximum(moved, pinned))}
@@ -200,7 +230,7 @@ class Measures:
         """For each worker: when it made batches."""
         rows = self.tasks
         return [
-            self.between(rows[rows["worker"] == worker], "fetch_begin", "collate_end")
+            self.between(rows[rows["worker"] == worker], "fetch_begin", self.made_at)
             for worker in range(self.num_workers)
         ]
 
@@ -296,17 +326,46 @@ def _of_both(rows: np.ndarray, begin: str, end: str) -> tuple[np.ndarray, np.nda
     return rows[begin][both], rows[end][both]
 
 
+def epoch_ids(rows: np.ndarray) -> np.ndarray:
+    """The epochs of tasks or events of several loaders, each a number of its own."""
+    return np.asarray(rows["loader"].astype(np.int64) << 32 | rows["epoch"])
+
+
 def measure(trace: Trace) -> list[Measures]:
     """Every DataLoader of a trace that announced itself, in the order in which they began."""
-    iterators: dict[int, list[Iterator]] = {}
+    rows: dict[int, tuple[Any, ...]] = {}  # loader -> what those have in common that are measured as one
     for each in trace.index.iterators:
-        iterators.setdefault(each.loader, []).append(each)
-    announced = {each.loader for each in trace.index.iterators if len(trace.index.group(each.number, Kind.LOADER))}
-    loaders = [loader for loader in iterators if loader in announced]
+        if len(trace.index.group(each.number, Kind.LOADER)) and each.loader not in rows:
+            config = trace.config(each.number)
+            anew = config.get("iterated_at") or each.loader  # of an older trace, each loader by itself
+            rows[each.loader] = (anew, *(str(config.get(name)) for name in ALIKE[1:]))
+    of_rows: dict[tuple[Any, ...], list[Iterator]] = {}
+    for each in trace.index.iterators:
+        if each.loader in rows:
+            of_rows.setdefault(rows[each.loader], []).append(each)
+    iterators = [part for of_row in of_rows.values() for part in _built_anew(of_row)]
     # Sorted once: a program may have thousands of loaders, and none should look through the tasks of all.
-    tasks = trace.tasks[np.argsort(trace.tasks["loader"], kind="stable")]
-    first, end = (np.searchsorted(tasks["loader"], loaders, side) for side in ("left", "right"))
-    splits = main_splits(trace)
-    return [
-        Measures(trace, iterators[loader], tasks[i:j], splits) for loader, i, j in zip(loaders, first, end, strict=True)
-    ]
+    tasks, splits = trace.tasks[np.argsort(trace.tasks["loader"], kind="stable")], main_splits(trace)
+    found = []
+    for of_row in iterators:
+        loaders = np.unique([each.loader for each in of_row])
+        first, end = (np.searchsorted(tasks["loader"], loaders, side) for side in ("left", "right"))
+        found.append(
+            Measures(trace, of_row, np.concatenate([tasks[i:j] for i, j in zip(first, end, strict=True)]), splits)
+        )
+    return found
+
+
+def _built_anew(iterators: list[Iterator]) -> list[list[Iterator]]:
+    """All of these together, if each loader took the place of the one before; else those of each loader: of two that
+    are iterated in turn, neither does."""
+    of_each = [list(group) for _, group in itertools.groupby(iterators, lambda each: each.loader)]
+    loaders = {each.loader for each in iterators}
+    if len(of_each) == len(loaders):
+        return [iterators]
+    return [[each for each in iterators if each.loader == loader] for loader in sorted(loaders)]
+
+
+def costliest_first(trace: Trace) -> list[Measures]:
+    """The same, the one first that costs the program most: main waits for it, or works in it, for longest."""
+    return sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader)) if len(trace) else []

@@ -45,8 +45,8 @@ def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
     lanes = (trace.index.lane(iterator.number, Lane.WORKER, worker).array for worker in range(iterator.num_workers))
     if any((trace.events["kind"][lane] == Kind.PARENT_DIED).any() for lane in lanes):
         return True
-    headers = (fmt.read_header(path) for path in trace.path.glob(f"events-{actor.pid}-*.bin"))
-    return any(header is not None and header.used < 0 for header in headers) and not is_alive(actor.pid)
+    unclosed = {header.pid for header in fmt.headers(trace.path).values() if header.used < 0}
+    return actor.pid in unclosed and not is_alive(actor.pid)
 
 
 def _last_mark(trace: Trace, iterator: Iterator, kinds: tuple[Kind, ...]) -> int:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.analysis.task_events import keys_of
 from tracing.trace.intervals import Grid, Intervals
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
-BACKS_UP = 0.25  # of the tasks that may be under way: a queue that holds more than this backs up
 SLOWEST = 10  # batches
 
 IMPORTING = "importing and unpickling"  # of a forked worker, only the time until its first line
@@ -62,28 +61,6 @@ def occupancy(measures: Measures, put: str, got: str) -> dict[str, float]:
     return {"mean": mean, "max": int(level.max()), "empty": max(0.0, 1 - filled / total)}
 
 
-def bottleneck(measures: Measures, queues: dict[str, dict[str, float]]) -> str:
-    """Between which queues the level falls most: the step between them is the slowest. "" if no queue backs up."""
-    names = [name for name in QUEUES if name in queues]
-    if not names:
-        return ""
-    levels = [queues[name]["mean"] for name in names]
-    under_way = measures.num_workers * int(measures.config.get("prefetch_factor") or 2)
-    falls = [level - following for level, following in zip(levels, [*levels[1:], 0.0], strict=True)]
-    if max(falls) < BACKS_UP * under_way:
-        return ""
-    at = int(np.argmax(falls))
-    index, result, _, reorder = QUEUES
-    pins = (measures.tasks["pin_begin"] >= 0).any()
-    step = {
-        index: "the workers",
-        result: "the pin thread" if pins else "main, which takes them out",
-        reorder: "the batch whose turn it is, and which is late",
-    }.get(names[at], "main, which takes them out")
-    following = f"{names[at + 1]} ({levels[at + 1]:.1f})" if at + 1 < len(names) else "main"
-    return f"From high to low: {names[at]} ({levels[at]:.1f}) -> {following}. The slowest step: {step}."
-
-
 # ---- batches
 
 
@@ -96,7 +73,7 @@ def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
     asked_for, asked, had = measures.requests
     found = []
     for i, row in enumerate(rows):
-        waited = (had - asked)[(asked_for["epoch"] == row["epoch"]) & (asked_for["task"] == row["task"])]
+        waited = (had - asked)[asked_for["yielded"] == row["yielded"]]
         found.append(
             {
                 "epoch": int(row["epoch"]),
@@ -121,7 +98,7 @@ def startup_cost(measures: Measures) -> int:
     made = measures.stage("fetch_begin", "collate_end")
     if not len(made) or not measures.num_workers:
         return measures.spent[MainTime.STARTUP]
-    epochs = len(np.unique(measures.tasks["epoch"][measures.tasks["yielded"] >= 0]))
+    epochs = len(np.unique(epoch_ids(measures.tasks[measures.tasks["yielded"] >= 0])))
     return max(0, measures.spent[MainTime.STARTUP] - epochs * int(np.median(made)))
 
 
@@ -136,9 +113,9 @@ def first_batches(measures: Measures) -> np.ndarray:
     """The rows of the tasks that each worker process made first."""
     tasks = measures.tasks
     made = np.flatnonzero((tasks["collate_end"] >= 0) & (tasks["worker"] >= 0))
-    epochs, which = np.unique(tasks["epoch"][made], return_inverse=True)
+    epochs, which = np.unique(epoch_ids(tasks[made]), return_inverse=True)
     iterator_of = measures.trace.index.iterator_of  # a persistent one keeps its processes over several epochs
-    iterators = np.array([iterator_of[measures.loader << 32 | epoch] for epoch in epochs.tolist()], np.int64)[which]
+    iterators = np.array([iterator_of[epoch] for epoch in epochs.tolist()], np.int64)[which]
     workers = tasks["worker"][made]
     order = np.lexsort((tasks["fetch_begin"][made], workers, iterators))
     process = np.column_stack([iterators, workers])[order]

@@ -1,111 +1,113 @@
-"""Why, and what next: each verdict has a function that gives its reasons with their numbers, and says what to change.
-
-Options to change come first, with what a replay of the recording says that saves (savings.py); then what its verdict's
-function says. What that would gain is an upper limit.
-"""
+"""Why, and what next: options to change first, with what a replay of the recording says that saves, then what the
+table of verdicts says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import failed
-from tracing.analysis.report import (
-    advice_on_batches,
-    advice_on_culprits,
-    advice_on_startup_and_shutdown,
-    advice_on_workers,
-    moving,
-)
-from tracing.analysis.report.advice_after_error import advice_after_error
-from tracing.analysis.report.causes import NO_PROBLEM, WAITING_CAUSES, Verdict
-from tracing.analysis.report.evidence import Explanation, Number, Reason, run
-from tracing.analysis.report.savings import changes, lacking
-from tracing.analysis.report.verdicts import MATTERS, Judgement, warm_up
-from tracing.trace.thread_activity import MainTime
+from tracing.analysis.measure.waited import Judgement, Verdict
+from tracing.analysis.report.evidence import WHY, Reason, costs_of_moving, moves_as_torch, waiting
+from tracing.analysis.report.verdicts import advice, facts, named
+from tracing.analysis.task_events import keys_of
+from tracing.analysis.whatif.promises import Promise, changes, lacking
+from tracing.trace.intervals import Span
+from tracing.trace.words import duration
 
-EXPLAIN: dict[Verdict, Callable[[Measures, int], Explanation]] = {  # given the cost of the verdict's cause (ns)
-    Verdict.NOTHING: advice_on_startup_and_shutdown.explain_nothing,
-    Verdict.HEALTHY: advice_on_workers.explain_healthy,
-    Verdict.TRAINING: advice_on_workers.explain_training,
-    Verdict.WORKERS: advice_on_workers.explain_workers,
-    Verdict.CORES: advice_on_culprits.explain_cores,
-    Verdict.NEIGHBOURS: advice_on_culprits.explain_neighbours,
-    Verdict.TURNS: advice_on_culprits.explain_turns,
-    Verdict.SLOW_WORKER: advice_on_culprits.explain_slow_worker,
-    Verdict.SHARDS: advice_on_culprits.explain_shards,
-    Verdict.GIL: advice_on_culprits.explain_gil,
-    Verdict.NO_WORKERS: advice_on_workers.explain_no_workers,
-    Verdict.HOLD_UP: advice_on_batches.explain_hold_up,
-    Verdict.PREFETCH: advice_on_batches.explain_prefetch,
-    Verdict.MOVING: advice_on_batches.explain_moving,
-    Verdict.PINNING: advice_on_batches.explain_pinning,
-    Verdict.SAMPLER: advice_on_batches.explain_sampler,
-    Verdict.STARTUP: advice_on_startup_and_shutdown.explain_startup,
-    Verdict.SHUTDOWN: advice_on_startup_and_shutdown.explain_shutdown,
-}
+SAID_BY_OPTIONS = {"in_order": "in_order", "quickly_made": "num_workers", "restarts": "persistent_workers"}
+WORSE = 2  # main's longest wait is shown instead of the cause's longest stretch if it is this many times as long
 
 
-def explain(measures: Measures, judgement: Judgement, patience: float) -> Explanation:
+@dataclass
+class Explanation:
+    """Why a verdict is right, and what to do next."""
+
+    named: str  # who or what it is about: "worker 1, pid 4711"
+    why: list[Reason]
+    next: list[str] = field(default_factory=list)
+    promises: list[Promise] = field(default_factory=list)  # of `next`, in that order
+    look_at: Span | None = None  # the part of the trace that shows it best
+
+
+def explain(measures: Measures, judgement: Judgement) -> Explanation:
     """The reasons for a verdict, and what to do next about it and about the causes that come close to it."""
-    verdict = judgement.verdict
-    explanation = EXPLAIN[verdict](measures, judgement.cost)
-    if verdict is not Verdict.NOTHING:
-        explanation.why += secondary_costs(measures, judgement)
-        explanation.why += moving.costs_of_moving(measures) if verdict is not Verdict.MOVING else []
-    if verdict is not Verdict.NOTHING and not failed(measures):
-        found = changes(measures, explanation.keep, patience)
-        explanation.promises = [each.promise for each in found if each.promise is not None]
-        if found and verdict is Verdict.HEALTHY:
-            explanation.next = []  # "Nothing to change" would be wrong beside it
-        explanation.next = [each.text for each in found] + explanation.next
-        if lacking():
-            explanation.next.append(f"What other options would save is not known here: a replay needs {lacking()}.")
-        explanation.next += moving.other_transport(measures)
-    for other, cost in judgement.close.items():
-        explanation.next.append(f"Also, {other.value}: {EXPLAIN[other](measures, cost).next[0]}")
-    explanation.next += work_in_the_loop(measures, judgement)
+    verdict, began = judgement.verdict, bool((measures.tasks["yielded"] >= 0).any())
+    first, own = waiting(measures), WHY[verdict](measures)
+    known = facts(measures, judgement.cost)
+    found = Explanation(named(verdict, known), [first, *own] if began else own)
+    if verdict is not Verdict.TRAINING:
+        # A cause that costs most all together may be in each place too short to see, beside one long wait.
+        most = measures.waits.longest(1)
+        stretch = own[0].numbers[0].stretches.longest(1) if verdict is not Verdict.WORKERS else most
+        shown = most if most.total > WORSE * stretch.total else stretch
+        found.look_at = shown.spans[0] if len(shown.begin) else None
     if failed(measures):
-        explanation.next = advice_after_error(measures)
-    return explanation
+        found.next = advice_after_error(measures)
+        return found
+    if began:
+        found.why += costs_of_moving(measures) if verdict is not Verdict.MOVING else []
+        options = changes(measures, judgement)
+        found.promises = [each.promise for each in options if each.promise is not None]
+        found.next = [each.text for each in options]
+        changed = {name for each in options for name in each.options}
+        for fact, option in SAID_BY_OPTIONS.items():  # the same is not said twice
+            known[fact] = known[fact] and option not in changed
+    found.next += advice(verdict, known)
+    found.next += [other_transport(measures)] if began and moves_as_torch(measures) else []
+    for other, cost in judgement.close.items():
+        words = advice(other, known | {"could_save": f"Up to {duration(cost)} could be saved."})
+        found.next += [f"Also, {other.value}: {words[0]}"] if words else []
+    if began and lacking():
+        found.next.append(f"What other options would save is not known here: a replay needs {lacking()}.")
+    return found
 
 
-def work_in_the_loop(measures: Measures, judgement: Judgement) -> list[str]:
-    """To the report all is training that main does between two batches. Where that is nearly everything, it says so: a
-    loop that also reads or converts is slow, too, and no change of the loader helps."""
-    training = measures.spent[MainTime.TRAINING]
-    small = judgement.verdict not in NO_PROBLEM and judgement.cost < training / 4
-    if training < measures.total / 2 or not (small or judgement.verdict is Verdict.TRAINING):
-        return []
-    return [
-        f"{training / measures.total:.0%} of main's time is training, which is all that your loop does between two "
-        "batches. If it reads or converts data there, let the workers do that."
-    ]
-
-
-def secondary_costs(measures: Measures, judgement: Judgement) -> list[Reason]:
-    """What else costs time, and why it is not the verdict."""
-    found, total, whole = judgement.costs, measures.total, run(measures)
-    no_problem = judgement.verdict in NO_PROBLEM
-    reasons = []
-    for verdict, name, place in (
-        (Verdict.STARTUP, "start-up", MainTime.STARTUP),
-        (Verdict.SHUTDOWN, "shutdown", MainTime.SHUTDOWN),
-    ):
-        weighs_more = no_problem or found[verdict] > judgement.cost
-        if verdict is not judgement.verdict and found[verdict] >= MATTERS * total and weighs_more:
-            took = Number(name, measures.main_in(place).joined())
-            text = f"{name} took {took} ({took.share_of(whole)} of all), but only once an epoch: in a longer epoch it "
-            reasons.append(Reason(f"{text}matters less", [took, whole]))
-    waits = Number("longest wait", measures.waits)
-    early = measures.waits.where(np.flatnonzero(warm_up(measures))).total
-    waiting_cost = sum(found.get(each, 0) for each in WAITING_CAUSES)
-    if no_problem and waiting_cost >= 0.01 * total and early > waits.ns / 2:
-        text = (
-            f"what is left is {waits} ({waits.share_of(whole)}) of waiting for batches, most of it before every worker "
-            "had made its first one, which also comes only once an epoch"
+def other_transport(measures: Measures) -> str:
+    """How to try to move batches in slots."""
+    if measures.config.get("package") == "minidl":
+        return (
+            'Leave out transport="torch", and MINIDL_TRANSPORT: in slots batches need no file, and no thread\'s help.'
         )
-        reasons.append(Reason(text, [waits, whole]))
-    return reasons
+    return (
+        "To see what moving batches in slots saves: `python -m tracing run --minidl` gives the same script minidl's "
+        "loader in place of torch's, and `python -m tracing compare` shows both runs side by side."
+    )
+
+
+# ---- after an error
+
+
+def advice_after_error(measures: Measures) -> list[str]:
+    """The batches whose keys reproduce the error; or where to look if a worker died before it had any."""
+    tasks = measures.tasks
+    last_epoch = tasks[tasks["epoch"] == tasks["epoch"].max()] if len(tasks) else tasks
+    batches = [described for row in last_epoch if (described := _failed_batch(measures, row))]
+    if batches:
+        return [
+            f"Fix that first: {'; '.join(batches[:3])}. Without workers (num_workers=0) the same keys fail in main, "
+            "where you can use a debugger."
+        ]
+    never_begun = last_epoch["worker"][last_epoch["lost"] >= 0]
+    if len(never_begun):
+        return [
+            f"Worker {min(never_begun)} had no batch when it died. Look at what it printed; and if it was still "
+            "starting, at what that involves: the program's imports, unpickling the dataset, worker_init_fn."
+        ]
+    return []
+
+
+def _failed_batch(measures: Measures, row: np.void) -> str:
+    """What happened to a batch, with its keys: "batch 9 on worker 1 raised (keys [9])"; "" if nothing did."""
+    if row["failed"] >= 0 or row["pin_failed"] >= 0:
+        what = "raised"
+    elif row["lost"] >= 0 and row["index_got"] >= 0:
+        what = "was with the worker that died"
+    else:
+        return ""
+    where = f"on worker {row['worker']}" if row["worker"] >= 0 else "in main"
+    keys = keys_of(measures.trace, row["loader"], row["epoch"], row["task"])
+    shown = f" (keys {keys})" if keys is not None and len(str(keys)) <= 60 else ""
+    return f"batch {row['task']} {where} {what}{shown}"

@@ -14,7 +14,6 @@ from tracing.analysis.task_events import keys_of
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
 from tracing.trace.trace import Trace
-from tracing.trace.words import duration
 
 MOST = 3  # errors that are reported, and deaths
 
@@ -28,7 +27,6 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
         if text.partition(": ")[2] not in reported:
             found.append(f"{text} [event {position}]")
-    found += _unnoticed(trace)
     found += trace.lacks
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
@@ -37,19 +35,6 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
     if trace.complete < len(trace):
         found.append(f"From event {trace.complete} on some events are missing.")
     return found
-
-
-def _unnoticed(trace: Trace) -> list[str]:
-    """The workers that were killed in a simulated run, and nobody noticed: no event records that."""
-    killed = {int(pid): int(time) for pid, time in trace.about.get("killed", {}).items()}
-    events, found = trace.events, []
-    died = events[events["kind"] == Kind.WORKER_DIED][["loader", "worker"]].tolist()
-    for event in events[events["kind"] == Kind.WORKER_STARTED]:
-        pid, worker = int(event["value"]), int(event["worker"])
-        if pid in killed and (int(event["loader"]), worker) not in died:
-            after = duration(killed[pid] - trace.start)
-            found.append(f"Worker {worker} (pid {pid}) was killed {after} after the first event. Nobody has noticed.")
-    return found[:MOST]
 
 
 def _death(trace: Trace, position: int) -> str:

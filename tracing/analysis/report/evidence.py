@@ -1,21 +1,35 @@
 """Why: sentences with numbers, and for each number the stretches of the trace that it is computed from.
 
 A number in a sentence comes from one of its `Number`s: the total, the longest or the mean of its stretches, or its
-share of another Number. A test computes them all again from the events.
+share of another Number. A test computes them all again from the events. Here are the sentences of each verdict, and
+those that several have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tracing.analysis.measure import culprits
+import numpy as np
+
+from minidl.events import Kind
+from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.report.savings import Promise
+from tracing.analysis.measure.stages import startup_parts
+from tracing.analysis.measure.waited import Verdict
+from tracing.trace.event_words import KINDS
 from tracing.trace.intervals import Intervals, Span, concatenate
 from tracing.trace.thread_activity import MainTime
-from tracing.trace.words import duration
+from tracing.trace.words import duration, size
 
 ELSEWHERE = 0.01  # of the run: less than this in other loaders is not mentioned
+RELEVANT = 0.05  # of main's time: what moving batches as torch does must cost to be mentioned
+SHUTDOWN_STEPS: dict[int, str] = {  # the event that begins a step of main's shutdown -> the step
+    Kind.PIN_STOPPING: "waiting for the pin thread to end",
+    Kind.JOIN_BEGIN: "waiting for worker {} to exit",
+    Kind.WORKER_TERMINATED: "waiting for worker {} to end after SIGTERM",
+    Kind.WORKER_KILLED: "waiting for worker {} to end after SIGKILL",
+}
 
 
 @dataclass
@@ -42,11 +56,6 @@ class Number:
         """The events that begin and end the longest stretches, longest first."""
         return self.stretches.longest(self.most).spans
 
-    @property
-    def first(self) -> Span | None:
-        """The longest of all."""
-        return self.longest[0] if self.longest else None
-
     def share_of(self, whole: Number) -> str:
         return f"{self.ns / max(1, whole.ns):.0%}"
 
@@ -67,23 +76,16 @@ class Reason:
         return [span for number in self.numbers for span in number.longest]
 
 
-@dataclass
-class Explanation:
-    """Why a verdict is right, and what to do next."""
-
-    why: list[Reason]
-    next: list[str]  # other than options to change
-    look_at: Span | None = None  # the part of the trace that shows it best
-    named: str = ""  # who or what the verdict is about: "worker 1, pid 4711"
-    keep: tuple[str, ...] = ()  # options not to change: a replay would promise too much
-    promises: list[Promise] = field(default_factory=list)  # what `next` promises, in that order
-
-
-# ---- what several verdicts report
+# ---- what several verdicts say
 
 
 def run(measures: Measures) -> Number:
     return Number("the run", measures.run)
+
+
+def median(measures: Measures, name: str, begin: str, end: str) -> Number:
+    """How long a stage took for the median batch."""
+    return Number(name, measures.between(measures.tasks, begin, end).median())
 
 
 def waiting(measures: Measures) -> Reason:
@@ -97,13 +99,12 @@ def waiting(measures: Measures) -> Reason:
     text += "for batches"
     if waits.longest:
         longest = measures.waits.longest(1)
-        task = measures.events["task"][longest.last[0]]
-        text += f", longest for batch {task} ({duration(longest.total)})"
+        text += f", longest for batch {measures.events['task'][longest.last[0]]} ({duration(longest.total)})"
     return Reason(text, numbers)
 
 
-def busy(measures: Measures, more: str = "") -> Reason:
-    """How busy the workers were, and `more` about that."""
+def busy(measures: Measures) -> Reason:
+    """How busy the workers were, and where they were seen."""
     made = measures.between(measures.tasks[measures.tasks["worker"] >= 0], "fetch_begin", "collate_end")
     value = measures.events["value"]
     on_core = Intervals(value[made.first], value[made.last], made.first, made.last)
@@ -114,37 +115,242 @@ def busy(measures: Measures, more: str = "") -> Reason:
         f"the workers were making batches for {making.share_of(life)} of their time, {duration(making.mean)} each on "
         f"average; they used a core for {core.share_of(making)} of that"
     )
-    return Reason(f"{text}; {more}" if more else text, [making, life, core])
+    if cores.cores_are_the_limit(measures):
+        text += f"; the workers used {cores.cores_used(measures):.1f} of {cores.cores(measures)} cores"
+    return Reason(text, [making, life, core])
 
 
-def seen_at(measures: Measures) -> tuple[str, str]:
-    """In which line the workers were seen most often, "train.py:14, Rows.__getitem__", and that as evidence; "" if in
-    none."""
-    if (found := culprits.waits_at(measures)) is None:
-        return "", ""
-    line, times, looks = found
-    return str(line._replace(source="")), f"they were seen at {line} in {times} of {looks} looks"
+def seen(measures: Measures) -> list[Reason]:
+    """Where batches were seen being made."""
+    found = culprits.seen_at(measures)
+    who = "the workers were" if measures.num_workers else "main was"
+    return [] if found is None else [Reason(f"{who} seen at {found[0]} in {found[1]} of {found[2]} looks")]
 
 
-def median(measures: Measures, name: str, begin: str, end: str) -> Number:
-    """How long a stage took for the median batch."""
-    return Number(name, measures.between(measures.tasks, begin, end).median())
-
-
-@dataclass
-class Collating:
-    """What to say where collating is most of making a batch."""
-
-    name: str  # of the function; "" if it is not
-    reasons: list[Reason]
-
-
-def collating(measures: Measures) -> Collating:
+def collating(measures: Measures) -> list[Reason]:
+    """That collating is most of making a batch."""
     collated = culprits.collating(measures)
     if collated is None:
-        return Collating("", [])
-    name = f"collate_fn {measures.config.get('collate_fn', '')}".strip()
+        return []
     made = Number("longest to make", measures.between(measures.tasks, "fetch_begin", "collate_end"))
-    took = Number("longest to collate", collated)
-    text = f"{took.share_of(made)} of making a batch is collating: {duration(took.mean)} on average, in {name}"
-    return Collating(name, [Reason(text, [took, made])])
+    took, name = Number("longest to collate", collated), measures.config.get("collate_fn", "")
+    text = (
+        f"{took.share_of(made)} of making a batch is collating: {duration(took.mean)} on average, in collate_fn {name}"
+    )
+    return [Reason(text.strip(), [took, made])]
+
+
+# ---- what one verdict says. The first number of the first reason is what the report's *Look* shows
+
+
+def held_up(measures: Measures) -> list[Reason]:
+    reasons = []
+    if slow := culprits.slow_worker(measures):
+        its, others = Number("its median batch", slow.its.median()), Number("that of the others", slow.others.median())
+        text = f"worker {slow.worker} takes {its} for the median batch, the others {others}: {slow.times:.1f} times as "
+        reasons.append(Reason(f"{text}long", [its, others]))
+    held = Number("longest", measures.stretches(measures.held_up), most=3)
+    if held.ns:
+        rows, asked, had = measures.requests
+        blamed = []
+        longest = held.stretches.longest(3)
+        for begin, end in zip(longest.begin, longest.end, strict=True):
+            task = rows[np.flatnonzero((asked <= begin) & (end <= had))[0]]
+            blamed.append(f"batch {task['task']} on worker {task['worker']} ({duration(end - begin)})")
+        text = (
+            f"for {held} main waited for a batch while finished ones were in the reorder buffer and workers were idle, "
+            f"because they had worked as far ahead as they may; longest for {', '.join(blamed)}"
+        )
+        reasons.append(Reason(text, [held]))
+    return [*reasons, busy(measures)]
+
+
+def turns(measures: Measures) -> list[Reason]:
+    found = culprits.turns(measures)
+    assert found is not None
+    one = Number("median", found.made.median())
+    if found.in_lock is not None:
+        text = f"the median batch takes {one}; in {found.in_lock[0]} of {found.in_lock[1]} looks at the workers, they "
+        text += "waited for a lock: one goes on, and the others wait for it"
+    else:
+        text = (
+            f"the median batch takes {one}, and the samples of all workers come one after the other, "
+            f"{duration(found.gap or 0)} apart, seldom much less: what they ask serves one request at a time"
+        )
+    return [Reason(text, [one]), *seen(measures), busy(measures)]
+
+
+def prefetch(measures: Measures) -> list[Reason]:
+    idle = [
+        measures.stretches(measures.is_away & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
+    ]
+    steps = Number("longest step", measures.main_in(MainTime.TRAINING))
+    unused = Number("longest idle", concatenate(idle), most=3, over=measures.num_workers)
+    text = (
+        f"while main trained ({steps}), a worker was idle for {duration(unused.mean)} on average, having worked as far "
+        "ahead as it was allowed to. Then main came back for several batches at once"
+    )
+    return [Reason(text, [unused, steps]), busy(measures)]
+
+
+def shares(measures: Measures) -> list[Reason]:
+    for iterator in measures.iterators:
+        if shown := culprits.undivided(measures.trace, iterator):
+            at = np.array(shown)
+            first = Number("first batches", measures.of_events(at[:1], at[-1:]))
+            text = f"the first samples of all {len(shown)} workers are the same: each reads the whole stream"
+            return [Reason(text, [first]), busy(measures)]
+    idle = Number("longest without work", concatenate(list(culprits.ended_streams(measures))), most=3)
+    made = measures.tasks["worker"][measures.tasks["collate_end"] >= 0]
+    batches = np.bincount(made[made >= 0], minlength=measures.num_workers)
+    text = (
+        f"worker {int(batches.argmax())} made {batches.max()} batches, the others {batches.min()} to "
+        f"{np.sort(batches)[-2]}; workers whose stream had ended waited for the others for {idle}"
+    )
+    return [Reason(text, [idle]), busy(measures)]
+
+
+def making_in_main(measures: Measures) -> list[Reason]:
+    loading, whole = Number("longest", measures.main_in(MainTime.LOADING), most=3), run(measures)
+    text = f"main made every batch itself for {loading} ({loading.share_of(whole)}), and did not train meanwhile"
+    return [Reason(text, [loading, whole]), *collating(measures), *seen(measures)]
+
+
+def moving(measures: Measures) -> list[Reason]:
+    on_its_way = Number("longest", measures.stretches(measures.on_its_way), most=3)
+    stages = {
+        "making it took": ("made", "fetch_begin", "collate_end"),
+        "pickling it": ("pickled", "result_sending", "result_sent"),
+        "unpickling it": ("unpickled", "result_arrived", "result_got"),
+    }
+    # torch's feeder threads are not recorded: stages that were not seen are left out.
+    shown = {words: number for words, stage in stages.items() if (number := median(measures, *stage)).longest}
+    text = f"for {on_its_way} main waited for batches that were already made, or unpickled them"
+    if shown:
+        text += f"; for the median batch, {', '.join(f'{words} {number}' for words, number in shown.items())}"
+    return [Reason(text, [on_its_way, *shown.values()]), *messages(measures), *another_thread(measures)]
+
+
+def messages(measures: Measures) -> list[Reason]:
+    """What the messages of batches are made of."""
+    known = measures.tasks[(measures.tasks["result_bytes"] > 0) & (measures.tasks["result_got"] >= 0)]
+    if not len(known):
+        return []
+    row = known[np.argsort(known["result_bytes"], kind="stable")[(len(known) - 1) // 2 :][:1]]
+    message = Number("its unpickling", measures.between(row, "result_arrived", "result_got"))
+    text, made_of = (
+        f"the median message of a batch has {int(row['result_bytes'][0]):,} bytes",
+        culprits.contents(measures),
+    )
+    if made_of is not None and made_of["tensors"]:
+        tensors = f"{made_of['tensors']} tensors" if made_of["tensors"] > 1 else "its one tensor"
+        text += f", without the {size(made_of['bytes'])} of {tensors}"
+    elif made_of is not None:
+        text += f", and its {made_of['objects']} objects are pickled, none of them a tensor"
+    elif row["slot_bytes"][0] > 0:
+        text += f", without the {size(int(row['slot_bytes'][0]))} of its tensors: they come in memory that main maps"
+    return [Reason(text, [message])]
+
+
+def another_thread(measures: Measures) -> list[Reason]:
+    """That a thread of main keeps Python's lock."""
+    beside, own = cores.beside_main(measures)
+    at_work = Number("longest", measures.main_in(MainTime.TAKING, MainTime.HANDLING), most=3)
+    text = (
+        f"for {at_work} main unpickled batches and kept the loader's books, but had a core for only {own:.2f} of that; "
+        f"meanwhile the other threads of its process used {beside:.1f} cores"
+    )
+    return [Reason(text, [at_work])] if beside > 0.1 else []
+
+
+def pinning(measures: Measures) -> list[Reason]:
+    waited = Number("longest", measures.stretches(measures.in_pin_thread), most=3)
+    pins = Number("longest pin", measures.between(measures.tasks, "pin_begin", "pin_end"))
+    one, queued = (
+        median(measures, "a pin", "pin_begin", "pin_end"),
+        median(measures, "queued", "result_put", "result_got"),
+    )
+    whole = run(measures)
+    text = (
+        f"for {waited} main waited for the pin thread, while workers were idle; it pinned for {pins} "
+        f"({pins.share_of(whole)} of the run), the median batch for {one}"
+    )
+    backs_up = Reason(f"worker_result_queue backs up: the median batch spends {queued} in it", [queued])
+    return [Reason(text, [waited, pins, one, whole]), *[backs_up] * bool(queued.longest)]
+
+
+def drawing(measures: Measures) -> list[Reason]:
+    drawn = Number("longest", measures.main_in(MainTime.DRAWING), most=3)
+    one = Number("a draw", measures.main_in(MainTime.DRAWING).median())
+    text = f"drawing keys took {drawn}, {one} for the median batch, and main does nothing else meanwhile"
+    return [Reason(text, [drawn, one])]
+
+
+def starting(measures: Measures) -> list[Reason]:
+    startup, whole = Number("longest start-up", measures.main_in(MainTime.STARTUP).joined(), most=3), run(measures)
+    text = f"the time from the beginning of an epoch to its first batch was {startup} ({startup.share_of(whole)})"
+    text += f", over {measures.epochs} epochs" if measures.epochs > 1 else ""
+    reasons, needs = [Reason(text, [startup, whole])], []
+    parts = {name: Number(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
+    for name, number in parts.items():
+        words = "making its first batch" if name == "first batch" else name
+        needs.append(f"{words} {duration(number.mean)}")
+    if needs:
+        later = Number("a batch", measures.between(measures.tasks, "fetch_begin", "collate_end").median())
+        text = f"on average the start of a worker takes: {', '.join(needs)} (the median of all batches: {later})"
+        reasons.append(Reason(text, [*parts.values(), later]))
+    return reasons
+
+
+def shutting_down(measures: Measures) -> list[Reason]:
+    shutdown, whole = Number("longest shutdown", measures.main_in(MainTime.SHUTDOWN).joined()), run(measures)
+    longest, (kind, worker) = (
+        Number("this step", measures.main_in(MainTime.SHUTDOWN).longest(1)),
+        slowest_step(measures),
+    )
+    name = SHUTDOWN_STEPS.get(kind, f"the step after {KINDS[kind].name}").format(worker)
+    text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} went on {name}"
+    return [Reason(text, [longest, shutdown, whole])]
+
+
+def slowest_step(measures: Measures) -> tuple[int, int]:
+    """Of the shutdown: the event that begins its longest step, and of which worker; (0, -1) if there was none."""
+    first = measures.main_in(MainTime.SHUTDOWN).longest(1).first
+    return (int(measures.kind[first[0]]), int(measures.events["worker"][first[0]])) if len(first) else (0, -1)
+
+
+WHY: dict[Verdict, Callable[[Measures], list[Reason]]] = {
+    Verdict.TRAINING: lambda measures: [busy(measures)] if measures.num_workers else [],
+    Verdict.WORKERS: lambda measures: [busy(measures), *seen(measures), *collating(measures)],
+    Verdict.TURNS: turns,
+    Verdict.HOLD_UP: held_up,
+    Verdict.PREFETCH: prefetch,
+    Verdict.SHARES: shares,
+    Verdict.NO_WORKERS: making_in_main,
+    Verdict.MOVING: moving,
+    Verdict.PINNING: pinning,
+    Verdict.SAMPLER: drawing,
+    Verdict.STARTUP: starting,
+    Verdict.SHUTDOWN: shutting_down,
+}
+
+
+# ---- what is said beside any verdict
+
+
+def costs_of_moving(measures: Measures) -> list[Reason]:
+    """What it costs main to take batches that are moved as torch does."""
+    if not moves_as_torch(measures):
+        return []
+    whole, taking = run(measures), Number("longest to take", measures.main_in(MainTime.TAKING))
+    one, made_of = median(measures, "the median", "result_arrived", "result_got"), culprits.contents(measures)
+    text = f"taking batches cost main {taking} ({taking.share_of(whole)} of all), {one} for the median batch"
+    if made_of is None or made_of["tensors"]:
+        text += ": each of its tensors is in a shared-memory file, which main asks a thread of the worker for, and maps"
+    return [Reason(text, [taking, whole, one])]
+
+
+def moves_as_torch(measures: Measures) -> bool:
+    """Whether taking the batches costs main a relevant part of its time, and need not."""
+    relevant = measures.spent[MainTime.TAKING] >= RELEVANT * measures.total
+    return measures.num_workers > 0 and measures.moves_as_torch and relevant

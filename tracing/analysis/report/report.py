@@ -2,19 +2,18 @@
 
 The way of a report, from the trace to its text:
 
-    tracing.analysis.measure           what the trace shows, in numbers: Measures
-    report.verdicts                    what limits the load, and what each cause costs: Judgement
-    report.advice, report.advice_on_*  why, with the events that show it (report.evidence), and what to change
-    report.look                        which part of the trace to look at
-    report.caveats                     what to know before you trust the rest
-    here                               all of it together: Report, its JSON
-    report.text                        its text
+    tracing.analysis.measure    what the trace shows, in numbers: Measures; and what limits the load: Judgement
+    report.evidence             why, with the events that show it
+    tracing.analysis.whatif     which options to change, and what that saves: promises
+    report.verdicts             the table of verdicts, and what else to do
+    report.caveats              what to know before you trust the rest
+    report.advice, and here     all of it together: Report, its JSON
+    report.text                 its text
 """
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,17 +21,15 @@ import numpy as np
 
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
-from tracing.analysis.measure.measures import Measures, measure
+from tracing.analysis.measure.measures import Measures, costliest_first
 from tracing.analysis.measure.run_end import ended_early
-from tracing.analysis.measure.stages import QUEUES, bottleneck, occupancy, percentiles, slowest_batches, worker_time
+from tracing.analysis.measure.stages import QUEUES, occupancy, percentiles, slowest_batches, worker_time
+from tracing.analysis.measure.waited import Verdict, judge
 from tracing.analysis.report import text as report_text
 from tracing.analysis.report.advice import explain
-from tracing.analysis.report.causes import NO_PROBLEM, Verdict
 from tracing.analysis.report.caveats import caveats
 from tracing.analysis.report.evidence import Number, Reason
-from tracing.analysis.report.look import batch_of, worst_moment
-from tracing.analysis.report.savings import Promise
-from tracing.analysis.report.verdicts import judge
+from tracing.analysis.whatif.promises import Promise
 from tracing.trace.intervals import Span
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
@@ -43,9 +40,10 @@ FORMAT = 1  # of the JSON
 
 @dataclass
 class LoaderReport:
-    """What there is to report on one DataLoader, all its epochs together."""
+    """What there is to report on one DataLoader, or on all that were built at one line, all their epochs together."""
 
     loader: int
+    built: int  # how many loaders this is, all alike
     config: dict[str, Any]
     batches: int  # yielded
     epochs: int
@@ -64,11 +62,10 @@ class LoaderReport:
     nested: bool  # it is iterated in another loader's worker
     program_ns: int  # all time of the thread that iterates, whatever it does
     main_ns: dict[str, int]  # name of a MainTime -> what main spent there, each moment in one loader only
-    causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.report.verdicts
+    causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
     stages_ns: dict[str, dict[str, float]]  # stage -> count, median, p90, p99, max
     workers: list[dict[str, int]]  # one each: see tracing.analysis.measure.stages.worker_time
     queues: dict[str, dict[str, float]]  # queue -> mean, max, empty (share of the time)
-    bottleneck: str  # the step from a full queue to an empty one, in a sentence; "" if no queue backs up
     slowest: list[dict[str, Any]]  # batches: see tracing.analysis.measure.stages.slowest_batches
 
     @property
@@ -79,21 +76,12 @@ class LoaderReport:
     @property
     def verdict_line(self) -> str:
         text = self.verdict.value[0].upper() + self.verdict.value[1:]
-        if self.verdict is Verdict.NOTHING:
-            return f"{text}."
         if self.ended_early or self.hung:
             what = "hung" if self.hung else "ended early"
             text = f"The run {what}: see the note. Until then, {self.verdict.value}"
         text += f" ({self.named})" * bool(self.named)
-        what = "of the time is training" if self.verdict in NO_PROBLEM else "of the time"
+        what = "of the time is training" if self.verdict is Verdict.TRAINING else "of the time"
         return f"{text}: {self.share:.0%} {what} ({duration(self.cost_ns)})."
-
-    @property
-    def also_line(self) -> str:
-        """The causes that cost nearly as much; "" if there are none."""
-        total = self.cost_ns / max(self.share, 1e-9)
-        close = [f"{each.value}: {ns / total:.0%} ({duration(ns)})" for each, ns in self.also.items()]
-        return f"{close[0][0].upper()}{'; '.join(close)[1:]}." if close else ""
 
 
 @dataclass
@@ -152,30 +140,26 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def report(trace: Trace, patience: float = math.inf) -> Report:
-    """Judge every DataLoader of a trace, finished or not. `patience`: how long replays may take, about (seconds)."""
-    measured = sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader))
+def report(trace: Trace) -> Report:
+    """Judge every DataLoader of a trace, finished or not."""
     hang = explain_hang(trace)
     stuck = hang.notes() if hang is not None else []
-    return Report(
-        trace,
-        stuck + caveats(trace, " ".join(stuck)),
-        [_judge_loader(each, hang, patience / len(measured)) for each in measured],
-    )
+    loaders = [_judge_loader(each, hang) for each in costliest_first(trace)]
+    return Report(trace, stuck + caveats(trace, " ".join(stuck)), loaders)
 
 
-def _judge_loader(measures: Measures, hang: Hang | None, patience: float) -> LoaderReport:
+def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
     judgement = judge(measures)
-    explanation = explain(measures, judgement, patience)
-    look = worst_moment(measures, explanation.look_at)
+    explanation = explain(measures, judgement)
     stages = {name: percentiles(measures.stage(*hops)) for name, hops in STAGES.items()}
     queues = {name: occupancy(measures, *hops) for name, hops in QUEUES.items()}
     queues = {name: found for name, found in queues.items() if found["max"]}
     return LoaderReport(
         loader=measures.loader,
+        built=len(measures.loaders),
         config=measures.config,
         batches=int((measures.tasks["yielded"] >= 0).sum()),
-        epochs=len(np.unique(measures.tasks["epoch"])),
+        epochs=measures.epochs,
         ended_early=ended_early(measures),
         hung=hang is not None,
         verdict=judgement.verdict,
@@ -186,8 +170,8 @@ def _judge_loader(measures: Measures, hang: Hang | None, patience: float) -> Loa
         why=explanation.why,
         next=explanation.next if hang is None else [f"Solve that first. {hang.advice}."],  # speed comes later
         promises=explanation.promises if hang is None else [],
-        look=look,
-        look_batch=None if look is None else batch_of(measures, look),
+        look=explanation.look_at,
+        look_batch=batch_of(measures, explanation.look_at),
         nested=measures.nested,
         program_ns=measures.program,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
@@ -195,6 +179,16 @@ def _judge_loader(measures: Measures, hang: Hang | None, patience: float) -> Loa
         stages_ns={name: found for name, found in stages.items() if found["count"]},
         workers=[worker_time(measures, worker) for worker in range(measures.num_workers)],
         queues=queues,
-        bottleneck=bottleneck(measures, queues),
         slowest=slowest_batches(measures),
     )
+
+
+def batch_of(measures: Measures, span: Span | None) -> tuple[int, int] | None:
+    """(epoch, batch): the one that main waits for longest in this part; if it waits for none, the one it ends with."""
+    if span is None:
+        return None
+    begin, end = measures.time[list(span)].tolist()
+    rows, asked, had = measures.requests
+    waited = np.minimum(had, end) - np.maximum(asked, begin)
+    last = rows[waited.argmax()] if len(rows) and waited.max() > 0 else measures.events[span[1]]
+    return (int(last["epoch"]), int(last["task"])) if last["task"] >= 0 else None

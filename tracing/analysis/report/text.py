@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tracing.analysis.report.report import LoaderReport, Report
 
 NAMES = {  # of places, in words
-    "startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers", "slow_worker": "slow worker", "gil": "GIL",
+    "startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers",
 }  # fmt: skip
 LOST = NAMES | {"startup": "slow start-up"}  # of causes: this one is less than all of the start-up
 
@@ -44,6 +44,7 @@ def first_lines(report: Report) -> list[str]:
 def _headline(each: LoaderReport) -> list[str]:
     """Which of several loaders, and what it costs the program."""
     of = f"({each.config['dataset']}, num_workers={len(each.workers)})" if "dataset" in each.config else ""
+    of += f", built {each.built} times at {each.config.get('iterated_at')}" * (each.built > 1)
     whose = "a worker" if each.nested else "main"
     cost = f"{each.in_loader_ns / max(1, each.program_ns):.0%} ({duration(each.in_loader_ns)})"
     return wrap(f"DataLoader {each.loader} ", f"{of}: {cost} of {whose}'s {duration(each.program_ns)} go to it".strip())
@@ -51,8 +52,6 @@ def _headline(each: LoaderReport) -> list[str]:
 
 def _main_part(report: Report, each: LoaderReport) -> list[str]:
     lines, seen = wrap("Verdict  ", each.verdict_line), set[Span]()
-    if each.also_line:
-        lines += wrap("Also     ", each.also_line)
     for number, reason in enumerate(each.why):
         lines += wrap("         - " if number else "Why      - ", reason.text)
         lines += wrap("           ", _where(report, reason, seen))
@@ -83,8 +82,8 @@ def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
     around = max((end - begin) // 2, 1_000_000)
     since, until = seconds(max(0, begin - around), end + around).split("-")
     part = f"--from {since} --to {until}"
-    if len(report.loaders) > 1:
-        part += f" --loader {each.loader}"
+    if len(report.loaders) > 1 or each.built > 1:
+        part += f" --loader {report.trace.events['loader'][span[1]]}"
     epoch, batch = each.look_batch or (int(report.trace.events["epoch"][span[1]]), -1)
     if each.epochs > 1:
         part += f" --epoch {epoch}"
@@ -175,8 +174,8 @@ def _queues(each: LoaderReport) -> list[str]:
         (name, f"{found['mean']:.1f}", f"{found['max']:.0f}", f"{found['empty']:.0%}")
         for name, found in each.queues.items()
     ]
-    lines = table("Batches in the queues, those of all workers together", ("", "mean", "most", "empty"), rows)
-    return [*lines[:-1], *wrap("  ", each.bottleneck), ""] if each.bottleneck else lines
+    title = "Batches in the queues, in their order: the slowest step follows a full one"
+    return table(title, ("", "mean", "most", "empty"), rows)
 
 
 def _slowest(each: LoaderReport) -> list[str]:

@@ -1,79 +1,282 @@
-"""The verdict: of what limits a load (tracing.analysis.report.causes), the most expensive cause, unless all cost too
-little to matter.
+"""The verdicts, in one table: the rule by which each is found, and what to do, if that holds which stands before it.
+Nothing is said of a thing (a lock, a thread, a line, a tensor) that the trace does not show.
 
-Not everything that costs time is a problem. What happens once an epoch may cost more than what happens with every
-batch. And where main hardly waits once every worker has made its first batch, the waiting before that does not count.
+The rules are computed in tracing.analysis.measure.waited, the sentences of *Why* in tracing.analysis.report.evidence.
+docs/views.md has the verdicts and their rules, too; a test compares them.
+
+Legend, of the table
+    TRAINING    a Verdict, and its rule
+    threads     a name of `facts`: the advice is given only if it is neither 0 nor ""; with "not", only if it is;
+                with "&" between them, if both hold. "-": always
+    {cores}     the value of a fact
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracing.analysis.measure.capacity import cores_are_the_limit, more_workers
+from minidl.events import Kind
+from tracing.analysis.measure import cores, culprits
+from tracing.analysis.measure.cores import Work
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.report.causes import ONCE_AN_EPOCH, WAITING_CAUSES, Verdict, costs
+from tracing.analysis.measure.stages import IMPORTING, startup_parts
+from tracing.analysis.measure.waited import Verdict, is_undivided, pythons_lock_is_kept
+from tracing.analysis.report.evidence import slowest_step
+from tracing.analysis.whatif.promises import starts_processes
 from tracing.trace.thread_activity import MainTime
+from tracing.trace.words import duration
 
-MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem ...
-MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end
-MOSTLY = 0.8  # of main's time: where training takes this share of it, that is the limit, whatever else costs some
-GAINS = 0.03  # what would save less than this share of main's time is not worth changing
-CLOSE = 0.5  # a second cause that costs more than this share of the first is reported too
-IDLE = 0.5  # workers that are idle for more than this share of the training could be fewer
+MANY_TENSORS = 8  # in a batch
+LARGE = 1 << 20  # bytes: what a larger batch takes to move, it takes for its size
+HEADROOM = 1.25  # workers beyond those that keep up on average
+THREADS = 0.1  # cores that a worker's other threads use, if it is more than its own, from which on they are named
+ON_CORE = ("fetch_cpu", "collate_cpu")  # of the thread that makes a batch
+
+TABLE = """
+TRAINING: it takes 80 % of the time or more, or main hardly waits: little or nothing to gain in the loader
+    -                       The loader keeps up: to go faster, make the training step faster.
+    too_many                num_workers={enough} would do as well as {workers}.
+    trains_long             {trains_long} of main's time is training, which is all that your loop does between two
+                            batches. If it reads or converts data there, let the workers do that.
+WORKERS: main waits for batches that they make: they compute (cores, or cheaper samples) or wait (more workers)
+    threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
+                            torch.set_num_threads(1) in worker_init_fn, or OMP_NUM_THREADS=1 for the program.
+    others                  Other programs use {others:.1f} of the {cores} cores: run it where it has them for itself.
+                            More workers would only share what is left.
+    cores_busy & not others More workers would not help: they compute, and there are {cores} cores. Make {slow}
+                            cheaper, prepare them once and store the result, or use more cores.
+    crowded                 num_workers={cores} would do as well as {workers}, with less memory.
+    waits                   They hardly compute: they wait. If what they wait for can answer several at a time, more
+                            workers help, even beyond the number of cores.
+    mixed & not cores_busy  They compute, and wait for the rest: more workers help until the cores are busy.
+    computes & not cores_busy
+                            They compute, and there are {cores} cores: more workers can help, one for each core.
+    not waits & not cores_busy
+                            Make {slow} cheaper, or prepare them once and store the result.
+    line & not collate_fn   Look at {line}. What it opens or reads anew for every sample, a worker could open once.
+TURNS: they were seen in a lock, or their samples come one after the other, as from what serves one at a time
+    in_lock                 They wait for a lock: more workers do not help, and fewer do as well. Give each worker a
+                            file, a connection, a copy of its own. {could_save}
+    not in_lock             What they ask serves one at a time: more workers do not help, and fewer do as well. Look
+                            for what they share: a server, a database, a limit on requests. {could_save}
+HOLD_UP: finished batches wait in the reorder buffer for a slow one, or one worker is slower than all others
+    in_order                in_order=False, if the order of batches need not be the same in every run: main then takes
+                            whichever is finished.
+    slow_worker             Find out what is different in {slow_worker}: its files, its cache, what worker_init_fn and
+                            get_worker_info().id decide.
+    not slow_worker         Make the slow samples cheaper; the slowest batches and their keys are listed below.
+PREFETCH: workers idle while main trains, then main waits for them
+    -                       A larger prefetch_factor lets the workers make more ahead. {could_save}
+SHARES: each worker reads the whole stream, so that every sample comes several times; or some streams end early
+    undivided               Every sample comes {workers} times. Let each worker take its share: islice(samples, info.id,
+                            None, info.num_workers) with info = get_worker_info(), or every num_workers-th file.
+    not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th sample or
+                            file, or files of equal length. More workers do not help. {could_save}
+NO_WORKERS: num_workers=0: main makes every batch between two steps
+    starts_processes        The program has started processes of its own. If the dataset did, workers do not help: they
+                            may have no children. Otherwise workers make batches while main trains.
+    not starts_processes    Workers make batches while main trains: worth it where making one takes longer than moving
+                            it to main. {could_save}
+    line & not collate_fn   Look at {line}. What it opens or reads anew for every sample could be opened once.
+MOVING: getting batches from a worker to main takes longer than making them
+    pythons_lock            A thread of main computes in Python and keeps its lock, so that main gets it only every few
+                            milliseconds, for one step. Move what that thread does to a process of its own, or into
+                            code that releases the lock. {could_save}
+    quickly_made            num_workers=0: making a batch takes {made_in}, less than main spends to get one from a
+                            worker.
+    many_tensors            Fewer tensors in a batch (now {tensors}, each moved by itself), for example one stacked
+                            tensor instead of many. {could_save}
+    not large               Larger batches: much of what it takes to move one does not depend on its size.
+    large                   Smaller samples: half precision, or uint8 images. {could_save}
+PINNING: the pin thread is busy, and batches wait for it
+    -                       Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
+                            own pin_memory(), look there. Or pin_memory=False. {could_save}
+SAMPLER: main spends its time in the sampler
+    draws_at_once           The sampler takes its time before it gives the first keys of an epoch: make that cheaper, or
+                            do it once, before the first epoch. {could_save}
+    not draws_at_once       Draw the keys of the whole epoch at once, in the sampler's __iter__, or make drawing each
+                            one cheaper. (More workers do not help: main draws the keys.) {could_save}
+STARTUP: the first batch of each epoch takes long, or none came
+    built                   The loader that is iterated at {at} was built {built} times: build it once, outside of the
+                            loop, with persistent_workers=True.
+    left                    {left} of {epochs} epochs were left before their end, after {batches} batches in all: keep
+                            one iterator and take the next batch from it, instead of a new one each time.
+    restarts & not built & not left
+                            persistent_workers=True starts the workers once, not in each of {epochs} epochs.
+    spawning                Starting the process takes longest: main sends the dataset to each worker. Make it small to
+                            pickle: paths and indices instead of data.
+    importing               Importing and unpickling takes longest: a worker started by {method} imports the main
+                            program and the dataset's modules with all that they import, then unpickles the dataset.
+                            Import late what workers do not need, and keep the dataset small to pickle.
+    init_fn                 worker_init_fn takes longest: each worker repeats what it imports or opens. What can be
+                            inherited (by fork), main can do once, before it iterates.
+    first_batch             The first batch takes longest: each worker repeats what is imported or opened at the first
+                            sample. Do it in main before it iterates (workers started by fork inherit it), or in
+                            worker_init_fn.
+    not batches             What comes before the first batch: the imports of the program and unpickling the dataset
+                            (unless workers are forked), worker_init_fn, dataset[key] for each of its keys.
+SHUTDOWN: a worker does not exit, or is still busy
+    built                   The loader that is iterated at {at} was built {built} times, and its workers ended as often:
+                            build it once, outside of the loop, with persistent_workers=True.
+    pin_thread              The pin thread had a batch in hand: make pinning faster. {could_save}
+    not pin_thread          Look at what worker {ends_last} does at exit: threads that it started and that are not
+                            daemons, connections and files that are closed, data it still sends. And a worker notices
+                            only between two batches that it is to stop: samples that load faster help. {could_save}
+"""
 
 
-@dataclass
-class Judgement:
-    """What limits a load, and what every cause costs. Costs are in ns of main's time."""
+class Entry(NamedTuple):
+    """What stands in the table of a verdict."""
 
-    verdict: Verdict
-    cost: int  # of the verdict's cause; of a load without a problem, what the training takes
-    close: dict[Verdict, int]  # other causes that cost nearly as much, the most expensive first
-    costs: dict[Verdict, int]  # of each cause
+    rule: str
+    advice: list[tuple[str, str]]  # what must hold, and then what to do
 
 
-def judge(measures: Measures) -> Judgement:
-    """What limits the load."""
-    found = costs(measures)
-    if not (measures.tasks["yielded"] >= 0).any():
-        return Judgement(Verdict.NOTHING, 0, {}, found)
-    limits = {verdict: MATTERS_ONCE if verdict in ONCE_AN_EPOCH else MATTERS for verdict in found}
-    if steady_wait(measures) < MATTERS:
-        limits |= dict.fromkeys(WAITING_CAUSES, math.inf)
-    serious = {verdict: cost for verdict, cost in found.items() if cost >= limits[verdict] * measures.total}
-    enough_workers = measures.num_workers == 0
-    if Verdict.WORKERS in serious and not cores_are_the_limit(measures):
-        _, gain = more_workers(measures, serious[Verdict.WORKERS])
-        if gain < GAINS * measures.total:
-            enough_workers = True
-            del serious[Verdict.WORKERS]
-    by_cost = sorted(serious.items(), key=lambda each: -each[1])
-    training = measures.spent[MainTime.TRAINING]
-    if serious and training >= MOSTLY * measures.total:
-        return Judgement(Verdict.TRAINING, training, dict(by_cost), found)
-    if serious:
-        (verdict, cost), *others = by_cost
-        return Judgement(verdict, cost, {other: its for other, its in others if its >= CLOSE * cost}, found)
-    fast_enough = enough_workers or measures.spare > IDLE * measures.away.total
-    return Judgement(Verdict.TRAINING if fast_enough else Verdict.HEALTHY, training, {}, found)
+def read(table: str) -> dict[Verdict, Entry]:
+    """The table, each sentence as one line."""
+    entries: dict[Verdict, Entry] = {}
+    for line in table.strip().splitlines():
+        holds, text = line[:28].strip(), line[28:].strip()
+        if line[27:28].strip():  # a long condition has a line of its own
+            holds, text = line.strip(), ""
+        if not line.startswith(" "):
+            name, _, rule = line.partition(": ")
+            rows = list[tuple[str, str]]()
+            entries[Verdict[name]] = Entry(rule, rows)
+        elif line.startswith(" " * 28):
+            before, begun = rows[-1]
+            rows[-1] = (before, f"{begun} {text}".strip())
+        else:
+            rows.append((holds, text))
+    return entries
 
 
-def warm_up(measures: Measures) -> np.ndarray:
-    """Which of `measures.requests` came before every worker had made its first batch of the epoch: bool."""
-    epochs = measures.requests[0]["epoch"]
-    _, first, which = np.unique(epochs, return_index=True, return_inverse=True)
-    return np.arange(1, len(epochs) + 1) - first[which] < measures.num_workers  # the epoch's batch 0 is no request
+VERDICTS = read(TABLE)
 
 
-def steady_wait(measures: Measures) -> float:
-    """The share of its time that main waits after the warm-up, 0 to 1; 1 if the load is too short to tell."""
-    rows, asked, had = measures.requests
-    steady = ~warm_up(measures)
-    if not measures.num_workers or steady.sum() < measures.num_workers:
-        return 1.0
-    waited = int((had - asked)[steady].sum())
-    trained = int((rows["asked"] - had)[steady & (rows["asked"] >= 0)].sum())
-    return waited / max(1, waited + trained)
+def advice(verdict: Verdict, known: dict[str, Any]) -> list[str]:
+    """What to do about it, beside options to change; `known`: its `facts`."""
+
+    def holds(condition: str) -> bool:
+        terms = (term.rpartition("not ") for term in condition.split(" & "))
+        return condition == "-" or all(bool(known[name]) != bool(negated) for _, negated, name in terms)
+
+    return [text.format(**known) for condition, text in VERDICTS[verdict].advice if holds(condition)]
+
+
+def named(verdict: Verdict, known: dict[str, Any]) -> str:
+    """Who or what a verdict is about, in a few words; "" for no one thing."""
+    crowd = "other programs have the cores" if known["others"] else "the cores are busy" if known["cores_busy"] else ""
+    whole = "each has all of it" if known["undivided"] else f"worker {known['made_most']} has most"
+    return {
+        Verdict.WORKERS: crowd or known["collate_fn"],
+        Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
+        Verdict.HOLD_UP: known["slow_worker"],
+        Verdict.SHARES: whole,
+        Verdict.NO_WORKERS: known["collate_fn"],
+        Verdict.MOVING: "another thread of main keeps Python's lock" if known["pythons_lock"] else "",
+        Verdict.STARTUP: "" if known["batches"] else "no batch was yielded",
+    }.get(verdict, "")
+
+
+def facts(measures: Measures, cost: int) -> dict[str, Any]:
+    """What advice depends on, and what its sentences name. `cost` of the cause."""
+    making = measures.stage("fetch_begin", "collate_end")
+    share = measures.spent[MainTime.TRAINING] / measures.total
+    enough = max(1, math.ceil(HEADROOM * int(making.sum()) / max(1, measures.away.total)))
+    collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if culprits.collating(measures) else ""
+    line, slow = culprits.seen_at(measures), culprits.slow_worker(measures)
+    known: dict[str, Any] = {
+        "could_save": f"Up to {duration(cost)} could be saved.",
+        "in_order": measures.config.get("in_order", True),
+        "workers": measures.num_workers,
+        "batches": int((measures.tasks["yielded"] >= 0).sum()),
+        "made_in": duration(float(np.median(making)) if len(making) else 0.0),
+        "enough": enough,
+        "too_many": enough < measures.num_workers,
+        "trains_long": f"{share:.0%}" if share >= 0.5 else "",
+        "slow": collate_fn or "the samples",
+        "collate_fn": collate_fn,
+        "line": str(line[0]._replace(source="")) if line else "",
+        "slow_worker": f"worker {slow.worker}, pid {cores.worker_pids(measures, slow.worker)[-1]}" if slow else "",
+        "draws_at_once": draws_at_once(measures),
+        "starts_processes": starts_processes(measures),
+    }
+    known |= _of_cores(measures, int(making.sum())) | _of_workers(measures) | _of_start_and_end(measures, making)
+    quickly = int(np.median(making) if len(making) else 0) * known["batches"]
+    return known | {"quickly_made": 0 < quickly < measures.in_loader}
+
+
+def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
+    there, work, busy = cores.cores(measures), cores.work(measures), cores.cores_are_the_limit(measures)
+    others = cores.cores_of_others(measures) if busy else 0.0
+    threads, own = cores.threads_of_workers(measures), sum(measures.tasks[name].clip(0).sum() for name in ON_CORE)
+    many = busy and threads > own and threads >= THREADS * making
+    return {
+        "cores": there,
+        "cores_busy": busy,
+        "others": others,
+        "crowded": busy and not others and measures.num_workers > there,
+        "threads": threads / max(1, making) * measures.num_workers if many else 0.0,
+        "waits": work is Work.WAITS,
+        "mixed": work is Work.MIXED,
+        "computes": work is Work.COMPUTES and there > measures.num_workers,
+    }
+
+
+def _of_workers(measures: Measures) -> dict[str, Any]:
+    turns, made_of = culprits.turns(measures), culprits.contents(measures) or {"tensors": 0, "bytes": 0}
+    made_by = measures.tasks["worker"][measures.tasks["collate_end"] >= 0]
+    return {
+        "in_lock": turns is not None and turns.in_lock is not None,
+        "undivided": is_undivided(measures),
+        "made_most": int(np.bincount(1 + made_by, minlength=1).argmax()) - 1,
+        "pythons_lock": measures.num_workers and pythons_lock_is_kept(measures),
+        "tensors": made_of["tensors"],
+        "many_tensors": made_of["tensors"] >= MANY_TENSORS,
+        "large": made_of["bytes"] >= LARGE,
+    }
+
+
+def _of_start_and_end(measures: Measures, making: np.ndarray) -> dict[str, Any]:
+    workers, epochs, method = measures.num_workers, measures.epochs, measures.config.get("start_method") or "spawn"
+    group = measures.trace.index.group
+    ended = sum(len(group(each.number, Kind.EPOCH_END)) for each in measures.iterators)
+    part, (kind, worker) = slowest_part(measures, making), slowest_step(measures)
+    return {
+        "epochs": epochs,
+        "at": measures.config.get("iterated_at", ""),
+        "built": len(measures.loaders) if workers and len(measures.loaders) > 1 else 0,
+        "left": epochs - ended if workers and len(making) and 2 * ended < epochs > 1 else 0,
+        "restarts": workers and epochs > 1 and not measures.config.get("persistent_workers"),
+        "spawning": part == "starting the process" and method != "fork",  # a forked one has what main has
+        "importing": part == IMPORTING and method != "fork",
+        "init_fn": part == "worker_init_fn",
+        "first_batch": part == "first batch",
+        "method": method,
+        "pin_thread": kind == Kind.PIN_STOPPING,
+        "ends_last": worker,
+    }
+
+
+def slowest_part(measures: Measures, making: np.ndarray) -> str:
+    """Of a worker's start: what takes longest, if it is longer than a batch usually takes to make. Of the first batch
+    counts what it takes longer than others."""
+    usual = float(np.median(making)) if len(making) else 0.0
+    parts = {name: float(each.length.mean()) for name, each in startup_parts(measures).items() if each.total}
+    if "first batch" in parts:
+        parts["first batch"] -= usual
+    slowest = max(parts, key=parts.__getitem__, default="")
+    return slowest if parts.get(slowest, 0.0) > usual else ""
+
+
+def draws_at_once(measures: Measures) -> bool:
+    """Whether the first keys of each epoch take most of the drawing: the sampler makes all of them then."""
+    drawn, first = (
+        measures.between(rows, "keys_begin", "keys_drawn").total
+        for rows in (measures.tasks, measures.tasks[measures.tasks["task"] == 0])
+    )
+    return 2 * first > drawn

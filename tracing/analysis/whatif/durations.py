@@ -5,12 +5,11 @@ seen where queueing can only add to it.
 
 Not everything is in a trace. What is not known, and what is assumed instead:
 
-cores       who computed, and who waited for a core, is known by samples (tracing.analysis.whatif.core_use). In a trace
-            without them training is assumed to use a core, unless the workers were too quick for that, and what the
-            workers waited for a core is fitted (tracing.analysis.whatif.simulated_replay.fitted)
-hops        how long a message is in a pipe shows only if its reader waited for it: the least in either queue counts.
-            If main hardly ever waited for a batch, how long that was on its way is fitted
-workers     a trace without any does not show what it takes to start one, or to send a batch: 0
+cores       how much main computes beside the loader, and what other programs use, is known by samples
+            (tracing.trace.samples). Without them the training step is assumed to use a core. What a worker or a step
+            waited for a core is fitted (tracing.analysis.whatif.simulated_replay.fitted)
+hops        how long a message is in a pipe shows only if its reader waited for it: the least in either queue counts
+workers     a trace without any does not show what it takes to start one, or to send a batch: see in_setting
 
 Legend
     setting  Setting(num_workers=2, prefetch_factor=2, in_order=True, persistent_workers=False)
@@ -24,16 +23,28 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.measure.cpu import of_programs
-from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure import cores
+from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.analysis.measure.stages import first_batches
-from tracing.analysis.whatif.core_use import CoreUse, core_use
-from tracing.analysis.whatif.hops import HopTimes, from_put_to_reader, pickling_times, unpickling_times
+from tracing.analysis.whatif.hops import of_batches, on_their_way
 from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
 BLOCK = 40  # consecutive batches: an excerpt of a long trace consists of such blocks
+FEWEST = 3  # samples of main, below which they show too little
+ON_CORE = {MainTime.HANDLING: 1.0, MainTime.DRAWING: 1.0, MainTime.TAKING: 0.5}  # main in the loader: the share
+
+# What workers cost torch's loader besides the time that their messages take: it makes shared memory for each tensor,
+# and main gives that back in the next step; and threads that exchange messages wake each other and share Python's lock.
+# No trace of one setting shows this. Measured as the difference between torch 2.13's loader with workers and without.
+TENSOR_MADE, TENSOR_FREED = 60e-6, 19e-6  # s of CPU: by its worker, by main
+BATCH_MADE, BATCH_USED = 100e-6, 150e-6  # s of CPU: by its worker, by main in the training step
+HANDLED = 0.15  # the share of the loader's bookkeeping that is left without workers
+LEAST = 0.1  # of a batch's making, or of a step, is left in any case
+TENSORS = 2  # in a batch, if its message was not seen
 MESSAGE, DESCRIPTOR = 290, 75  # bytes: of a batch without tensors, as torch pickles it; of one tensor and its key
+# Of a loader whose workers were not seen, because it had none: s
+HOP, STARTING, PREPARING, STOPPING = 300e-6, 0.008, 0.025, 0.01
 
 
 @dataclass(frozen=True, order=True)
@@ -53,20 +64,17 @@ class Durations:
     making_cpu: np.ndarray  # fetch and collate, on a core
     making_wait: np.ndarray  # ... and the rest of the wall time
     turning: float  # a worker, from one batch to the next, if the next task is there already
-    sending: HopTimes  # a task, from main to a worker that waits for it
-    pickling: HopTimes  # a batch, from its worker to a reader that waits for it
-    pickling_known: bool  # whether the reader did wait; else that is the most it can be
-    unpickling: HopTimes
+    sending: np.ndarray  # a task, from main to a worker that waits for it
+    pickling: np.ndarray  # a batch, from its worker to a reader that waits for it
+    unpickling: np.ndarray
     pinning_cpu: np.ndarray
     pinning_wait: np.ndarray
     drawing: np.ndarray  # keys, by main
-    handling_cpu: float  # the loader's own bookkeeping in main, per batch
-    handling_wait: float
+    handling: float  # the loader's own bookkeeping in main, per batch
     training: np.ndarray  # the step with the batch
     trains_on: float  # the share of it that needs a core, 0 to 1
     helpers: float  # other threads of main that compute with it meanwhile, on average
     others: float  # threads of other programs that compute all the time
-    cores_known: bool  # whether all that was measured, or assumed
     pins: bool
     starting: float  # main's time for each worker it starts
     preparing_cpu: float  # a worker, from its start until it waits for its first task
@@ -79,7 +87,7 @@ class Durations:
     took: float  # all epochs
     cores: float  # of the machine
     setting: Setting  # as recorded
-    shares_tensors: bool  # as torch's loader does: see tracing.analysis.whatif.transport
+    shares_tensors: bool  # as torch's loader does: see in_setting
     tensors: np.ndarray  # in a batch, by the size of its message
     feeding: float  # CPU time of a worker's other threads, per batch
 
@@ -90,7 +98,7 @@ class Durations:
     def cpu(self) -> float:
         """Core seconds that a batch takes, in main and its worker together."""
         arrays = (self.making_cpu, self.pinning_cpu, self.drawing, self.trains_on * self.training)
-        return self.handling_cpu + float(sum(each.mean() for each in arrays))
+        return self.handling + float(sum(each.mean() for each in arrays))
 
     def excerpt(self, most: int) -> Durations:
         """About `most` batches, and no more than two epochs have: blocks of consecutive ones from all over the trace.
@@ -101,13 +109,29 @@ class Durations:
         block = min(BLOCK, most)
         begins = np.linspace(0, len(self) - block, -(-most // block)).astype(int)
         chosen = (begins[:, None] + np.arange(block)).ravel()
-        fewer: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                fewer[name] = value[chosen]
-            elif isinstance(value, HopTimes):
-                fewer[name] = value.map(lambda each: each[chosen])
-        return replace(self, **fewer)
+        arrays: dict[str, Any] = {
+            name: value[chosen] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **arrays)
+
+    def in_setting(self, workers: int) -> Durations:
+        """As they would be with that many workers, if none were recorded; or the other way round."""
+        if not self.shares_tensors or bool(workers) == bool(self.setting.num_workers):
+            return self
+        sign, tensors = (1, np.full(len(self), TENSORS)) if workers else (-1, self.tensors)
+        made, used = BATCH_MADE + tensors * TENSOR_MADE, BATCH_USED + tensors * TENSOR_FREED
+        found = replace(
+            self,
+            making_cpu=np.maximum(LEAST * self.making_cpu, self.making_cpu + sign * made),
+            making_wait=np.maximum(0, self.making_wait - self.feeding),
+            training=np.maximum(LEAST * self.training, self.training + sign * used),
+            handling=self.handling * HANDLED**-sign,
+        )
+        if not workers:
+            return found
+        hop = np.full(len(self), HOP)
+        hops: dict[str, Any] = {"sending": hop, "pickling": hop, "unpickling": hop}
+        return replace(found, **hops, starting=STARTING, preparing_cpu=PREPARING, stopping=STOPPING)
 
 
 def durations(measures: Measures) -> Durations:
@@ -116,68 +140,41 @@ def durations(measures: Measures) -> Durations:
     rows = rows[(rows["yielded"] >= 0) & (rows["collate_end"] >= 0)]
     if len(rows) < 2:
         raise ValueError("fewer than two batches were made and yielded: too few to predict others")
-    rows = rows[np.lexsort((rows["yielded"], rows["epoch"]))]
+    rows = rows[np.lexsort((rows["yielded"], epoch_ids(rows)))]
     pinning = _seconds(rows, "pin_begin", "pin_end")
     pinning_cpu = np.minimum(_cpu(rows, "pin_cpu"), pinning)
-    handling_cpu = _handling(measures) / len(rows)
     preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)
     preparing_cpu = min(_before_first_batch(measures), preparing)
-    epochs = len(np.unique(rows["epoch"]))
-    found = Durations(
+    there, others = float(measures.trace.about.get("cpus") or 1), cores.cores_of_others(measures)
+    # While all workers start they share the cores: waiting for these, the simulated machine adds.
+    crowded = max(1.0, (measures.num_workers + others) / there)
+    epochs = len(np.unique(epoch_ids(rows)))
+    pickling, unpickling = of_batches(measures, rows)
+    started = sum(each.num_workers for each in measures.iterators)
+    return Durations(
         **_making(measures, rows),
-        turning=_turning(rows),
-        **_moving(measures, rows),
+        **_computing(measures, rows),
+        sending=on_their_way(measures, rows, Queue.INDEX),
+        pickling=pickling,
+        unpickling=unpickling,
         pinning_cpu=pinning_cpu,
         pinning_wait=pinning - pinning_cpu,
         drawing=_seconds(rows, "keys_begin", "keys_drawn"),
-        handling_cpu=handling_cpu,
-        handling_wait=measures.spent[MainTime.HANDLING] / SECOND / len(rows) - handling_cpu,
+        handling=measures.spent[MainTime.HANDLING] / SECOND / len(rows),
         training=_training(rows),
-        trains_on=1.0 if measures.num_workers else _share_on_core(measures, rows),
-        helpers=0.0,
-        others=0.0,
-        cores_known=False,
+        others=others,
         pins=bool((rows["pin_begin"] >= 0).any()),
         starting=_between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED),
         preparing_cpu=preparing_cpu,
-        preparing_wait=preparing - preparing_cpu,
-        stopping=_stopping(measures),
+        preparing_wait=max(0.0, preparing - crowded * preparing_cpu),
+        stopping=measures.spent[MainTime.SHUTDOWN] / SECOND / started if started else 0.0,
         batches=-(-len(rows) // epochs),
         epochs=epochs,
         took=measures.total / SECOND,
-        cores=float(measures.trace.about.get("cpus") or 1),  # a simulated machine may have a part of one
+        cores=there,  # a simulated machine may have a part of one
         setting=recorded_setting(measures),
         shares_tensors=measures.config.get("package") == "torch.utils.data",
         tensors=np.maximum(0, rows["result_bytes"] - MESSAGE) / DESCRIPTOR,
-        feeding=0.0,
-    )
-    used = core_use(measures)
-    return found if used is None else without_waiting_for_cores(found, used)
-
-
-def without_waiting_for_cores(times: Durations, used: CoreUse) -> Durations:
-    """`times`, without what its threads waited for a core: the simulated machine adds such waiting itself."""
-    makers = used.workers if times.setting.num_workers else used.main
-    wait = float(times.making_wait.sum())
-    delay = makers.delay_of(float(times.making_cpu.sum()))
-    steps = float(times.training.sum())
-    computed = used.main_trains
-    late = min(used.main.delay_of(computed), 0.95 * steps)
-    return replace(
-        times,
-        making_wait=times.making_wait * (max(0.0, 1 - delay / wait) if wait else 0.0),
-        preparing_wait=max(0.0, times.preparing_wait - makers.delay_of(times.preparing_cpu)),
-        warming_wait=max(0.0, times.warming_wait - makers.delay_of(times.warming_cpu)),
-        starting=times.starting * used.main.speed,
-        drawing=times.drawing * used.main.speed,
-        handling_cpu=times.handling_cpu * used.main.speed,
-        handling_wait=times.handling_wait * used.main.speed,
-        training=times.training * (1 - late / steps if steps else 1.0),
-        trains_on=min(1.0, computed / (steps - late)) if steps else 1.0,
-        helpers=used.main.helpers,
-        others=used.others,
-        feeding=used.workers.cpu * used.workers.helpers / len(times),
-        cores_known=True,
     )
 
 
@@ -200,13 +197,6 @@ def _cpu(rows: np.ndarray, *names: str) -> np.ndarray:
     return np.asarray(sum(np.maximum(0, rows[name]) for name in names) / SECOND)
 
 
-def _handling(measures: Measures) -> float:
-    """The CPU time of all of the loader's own bookkeeping in main (s), as if each piece took as long as the median one.
-    (For the rest of the time main waited for a core.)"""
-    pieces = measures.main_in(MainTime.HANDLING).length
-    return min(float(np.median(pieces)) * len(pieces), float(pieces.sum())) / SECOND if len(pieces) else 0.0
-
-
 def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
     """Fetching and collating. What a worker takes longer for its first batch (it imports, opens files, fills caches) is
     kept apart if it is clear: if each first batch took longer than nine in ten of the others."""
@@ -219,32 +209,39 @@ def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
         warming_cpu = float(np.clip(cpu[first].min() - np.median(cpu[~first]), 0, more))
         warming_wait = float(more - warming_cpu)
     cpu, wait = np.maximum(0, cpu - warming_cpu * first), np.maximum(0, wall - cpu - warming_wait * first)
-    in_programs = wait * min(1.0, of_programs(measures) / SECOND / max(wait.sum(), 1e-9))  # they need a core, too
+    in_programs = wait * min(1.0, cores.beside_making(measures) / SECOND / max(wait.sum(), 1e-9))
     return {
         "making_cpu": cpu + in_programs,
         "making_wait": wait - in_programs,
+        "turning": _turning(rows),
         "warming_cpu": warming_cpu,
         "warming_wait": warming_wait,
     }
 
 
-def _moving(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
-    unpickling = unpickling_times(measures, rows)
-    pickling, known = pickling_times(measures, rows, unpickling)
+def _computing(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
+    """Who computes beside the making of batches, by samples: main in its training steps, for example."""
+    main = measures.main_pid
+    if (measures.samples["pid"] == main).sum() < FEWEST:
+        return {"trains_on": 1.0, "helpers": 0.0, "feeding": 0.0}
+    own = cores.used(measures, [main], "main_cpu", within=measures.run)
+    made = rows[rows["worker"] < 0]
+    computed = own - sum(measures.spent[use] * share for use, share in ON_CORE.items())
+    computed -= sum(float(np.maximum(made[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
+    beside = cores.used(measures, [main], "cpu", "main_cpu", within=measures.run)
     return {
-        "sending": from_put_to_reader(measures, rows, Queue.INDEX),
-        "pickling": pickling,
-        "pickling_known": known,
-        "unpickling": unpickling,
+        "trains_on": float(np.clip(computed / SECOND / max(float(_training(rows).sum()), 1e-9), 0, 1)),
+        "helpers": max(0.0, beside / max(own, 1.0)),
+        "feeding": cores.threads_of_workers(measures) / SECOND / len(rows),
     }
 
 
 def _turning(rows: np.ndarray) -> float:
     """The median time between two batches of a worker whose next task was there already (s); 0 if none ever was."""
     rows = rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0)]
-    rows = rows[np.lexsort((rows["fetch_begin"], rows["worker"], rows["epoch"]))]
+    rows = rows[np.lexsort((rows["fetch_begin"], rows["worker"], epoch_ids(rows)))]
     before, after = rows[:-1], rows[1:]
-    follows = (before["epoch"] == after["epoch"]) & (before["worker"] == after["worker"])
+    follows = (epoch_ids(before) == epoch_ids(after)) & (before["worker"] == after["worker"])
     there = np.where(after["index_sent"] >= 0, after["index_sent"], after["index_put"]) < before["collate_end"]
     found = (after["fetch_begin"] - before["collate_end"])[follows & there]
     return max(0.0, float(np.median(found))) / SECOND if len(found) else 0.0
@@ -254,20 +251,6 @@ def _training(rows: np.ndarray) -> np.ndarray:
     """The training steps (s); the median for one whose end was not recorded."""
     steps, known = _seconds(rows, "yielded", "asked"), rows["asked"] >= 0
     return np.where(known, steps, np.median(steps[known]) if known.any() else 0.0)
-
-
-def _share_on_core(measures: Measures, rows: np.ndarray) -> float:
-    """The share of the training steps that used a core, 0 to 1. Without workers main makes the batches, and so records
-    its thread's CPU time before and after each step."""
-    last = "pin_end" if (rows["pin_end"] >= 0).all() else "collate_end"
-    follows = np.flatnonzero((rows["epoch"][1:] == rows["epoch"][:-1]) & (rows["asked"][:-1] >= 0))
-    before, after = rows[follows], rows[follows + 1]
-    steps = _seconds(before, "yielded", "asked").sum()
-    value = measures.events["value"]
-    begin, end = measures.positions(before[last], last), measures.positions(after["fetch_begin"], "fetch_begin")
-    drawn = _seconds(after, "keys_begin", "keys_drawn").sum()
-    used = float((value[end] - value[begin]).sum()) / SECOND - drawn
-    return float(np.clip(used / steps, 0, 1)) if steps else 1.0
 
 
 def _between(measures: Measures, begin: Kind, end: Kind) -> float:
@@ -281,8 +264,3 @@ def _before_first_batch(measures: Measures) -> float:
     begins = first_batches(measures)["fetch_begin"]
     used = measures.events["value"][measures.positions(begins, "fetch_begin")]
     return float(np.median(used)) / SECOND if len(used) else 0.0
-
-
-def _stopping(measures: Measures) -> float:
-    started = sum(each.num_workers for each in measures.iterators)
-    return measures.spent[MainTime.SHUTDOWN] / SECOND / started if started else 0.0

@@ -2,7 +2,7 @@
 
 Each duration is spent where it was recorded: the dataset computes and waits, the sampler takes its time to draw keys, a
 message to be pickled and unpickled, a batch to be pinned. CPU time is spent on the machine's cores, which everything
-that computes at that moment shares fairly; the rest simply passes.
+that computes at that moment shares fairly; the rest simply passes, and so does what main does in the loader.
 
 Legend
     task     17            a batch: its number among those that are replayed
@@ -16,71 +16,27 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from minidl import DataLoader
+from minidl import DataLoader, get_worker_info
 from minidl.events import Kind
-from minidl.world import current
 from minidl.world.simulated import compute, simulate, sleep
 from minidl.world.simulated.machine import current_machine, is_running
 from tracing.analysis.whatif.durations import SECOND, Durations, Setting
-from tracing.analysis.whatif.transport import in_setting
 
 STEPS = 2_000  # of the simulated world, for a batch: many more than it takes
-ROUNDS = 4  # of fitting
+ROUNDS = 8  # of fitting, at most
 EXACT = 0.005  # durations that are off by a smaller share are fitted
-CLEARLY = 0.02  # an assumption that fits better by a smaller share is not preferred
-PARTS = (1.0, 0.5, 0.25, 0.0)  # of the longest that messages can take: tried in this order
-AT_ONCE = 50e-6  # s: a worker that gets a task this soon after its last batch did not have to wait for it
 
 
 def spend(cpu: float, wait: float = 0.0, helpers: float = 0.0) -> None:
-    """Let the calling thread wait, and then use a core, with so many threads that help it: seconds of each."""
+    """Let the calling thread wait, and then use a core, with this many threads that help it: seconds of each."""
     if wait > 0:
         sleep(wait)
     if cpu > 0:
         compute(cpu, helpers)
-
-
-class InterpreterLocks:
-    """Python's global interpreter lock, of which every process has its own. While a main thread works it holds the
-    lock, and the other threads of its process make slower progress. (The simulated machine knows no such lock.)"""
-
-    def __init__(self) -> None:
-        self._busy: set[int] = set()  # pids
-        self._released_at: dict[int, float] = {}  # pid -> s
-
-    def release_all(self) -> None:
-        """Before a replay: the last one may have been cut short."""
-        self._busy.clear()
-        self._released_at.clear()
-
-    @contextlib.contextmanager
-    def busy(self) -> Iterator[None]:
-        """While the calling main thread works."""
-        pid = current().pid()
-        self._busy.add(pid)
-        try:
-            yield
-        finally:
-            self._busy.discard(pid)
-            self._released_at[pid] = current().now()
-
-    def since_released(self) -> float:
-        """Seconds since the calling process last worked."""
-        return current().now() - self._released_at.get(current().pid(), 0.0)
-
-    def transfer(self, pid: int, least: float, held_up: float, cpu: float = 0.0) -> None:
-        """A message takes its time: `least` seconds, of which `cpu` are spent on a core, and `held_up` more if the main
-        thread of process `pid` works."""
-        cpu = min(cpu, least)
-        spend(cpu, least - cpu + (held_up if pid in self._busy else 0.0))
-
-
-locks = InterpreterLocks()  # global: what is unpickled in any of the simulated processes must find the same one
 
 
 # ---- messages, which take their time when the sender pickles them (__getstate__) and the receiver unpickles them
@@ -92,36 +48,28 @@ class ReplayedKeys:
     """A batch's keys, which main sends to a worker."""
 
     task: int
-    sending: tuple[float, float]  # least, and how much longer while main works
-    turning: float
+    sending: float
 
     def __getstate__(self) -> dict[str, Any]:
-        locks.transfer(current().pid(), *self.sending)
+        spend(0.0, self.sending)
         return vars(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        if locks.since_released() < AT_ONCE:  # otherwise the worker did its bookkeeping while it waited
-            spend(self.turning)
 
 
 @dataclass
 class ReplayedBatch:
-    """A batch, which a worker sends to main. Where tensors travel as torch's do, as descriptors that a thread of the
-    worker hands over, the worker's work holds up main's unpickling, too; in slots it does not, and `held_up` is 0."""
+    """A batch, which a worker sends to main."""
 
-    worker_pid: int
-    pickling: tuple[float, float, float]  # least, how much longer while the worker works, and on a core
-    unpickling: tuple[float, float]
-    pinning: tuple[float, float]  # on a core, and the rest
+    pickling: tuple[float, float]  # on a core, and the rest
+    unpickling: float
+    pinning: tuple[float, float]
 
     def __getstate__(self) -> dict[str, Any]:
-        locks.transfer(self.worker_pid, *self.pickling)
+        spend(*self.pickling)
         return vars(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        locks.transfer(self.worker_pid, *self.unpickling)
+        spend(0.0, self.unpickling)
 
     def pin_memory(self) -> ReplayedBatch:
         spend(*self.pinning)
@@ -139,7 +87,7 @@ class ReplayedDataset:
         self.warm = False
 
     def __getstate__(self) -> dict[str, Any]:
-        spend(self.times.starting)  # main copies the dataset while it starts a worker
+        spend(0.0, self.times.starting)  # main copies the dataset while it starts a worker
         return vars(self)
 
     def prepare(self, worker_id: int) -> None:
@@ -147,15 +95,14 @@ class ReplayedDataset:
         spend(self.times.preparing_cpu, self.times.preparing_wait)
 
     def __getitem__(self, keys: ReplayedKeys) -> ReplayedBatch:
-        times, task = self.times, keys.task
-        with locks.busy():
-            if not self.warm:
-                spend(times.warming_cpu, times.warming_wait)
-                self.warm = True
-            spend(times.making_cpu[task], times.making_wait[task])
-        pinning = (times.pinning_cpu[task], times.pinning_wait[task])
-        pickling = (*times.pickling.of(task), times.feeding)
-        return ReplayedBatch(current().pid(), pickling, times.unpickling.of(task), pinning)
+        times, task, in_worker = self.times, keys.task, get_worker_info() is not None
+        if not self.warm:
+            spend(times.warming_cpu, times.warming_wait)
+            self.warm = True
+        spend(times.making_cpu[task], times.making_wait[task] + times.turning * in_worker)
+        on_core = min(times.feeding, times.pickling[task])
+        pickling = (on_core, times.pickling[task] - on_core)
+        return ReplayedBatch(pickling, times.unpickling[task], (times.pinning_cpu[task], times.pinning_wait[task]))
 
 
 class ReplayedSampler:
@@ -168,10 +115,9 @@ class ReplayedSampler:
         return len(self.times)
 
     def __iter__(self) -> Iterator[ReplayedKeys]:
-        times = self.times
-        for task, drawing in enumerate(times.drawing):
-            spend(drawing + times.handling_cpu, times.handling_wait)
-            yield ReplayedKeys(task, times.sending.of(task), times.turning)
+        for task, drawing in enumerate(self.times.drawing):
+            spend(0.0, drawing + self.times.handling)
+            yield ReplayedKeys(task, self.times.sending[task])
 
 
 @dataclass(frozen=True)
@@ -186,7 +132,7 @@ class ReplayTimes:
 
 def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTimes:
     """Load all the batches of `times` in this setting, on a machine with `cpus` cores (0: as many as recorded)."""
-    times = in_setting(times, setting.num_workers)
+    times = times.in_setting(setting.num_workers)
     epochs = min(times.epochs, 2) if setting.persistent_workers else 1  # the others are like the last one
     dataset: Any = ReplayedDataset(times)
     sampler = ReplayedSampler(times)
@@ -209,10 +155,8 @@ def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTi
         for _ in range(epochs):
             for number, _batch in enumerate(loader):
                 step = times.training[number]
-                with locks.busy():
-                    spend(times.trains_on * step, (1 - times.trains_on) * step, times.helpers)
+                spend(times.trains_on * step, (1 - times.trains_on) * step, times.helpers)
 
-    locks.release_all()
     steps = STEPS * epochs * (len(times) + 100)
     with ctrl_c_deferred():
         outcome = simulate(program, cpus=cpus or times.cores, draws=False, most_steps=steps)
@@ -272,46 +216,16 @@ def _waiting(yielded: np.ndarray, asked: np.ndarray, setting: Setting) -> np.nda
     return np.asarray((yielded[:, first + 1 : last + 1] - asked[:, first:last]).mean(axis=1))
 
 
-# ---- what the trace does not show
-
-
 def fitted(times: Durations) -> Durations:
-    """`times`, changed so that a replay of the recorded setting takes as long as the recording.
+    """`times`, changed so that a replay of the recorded setting takes as long as the recording, where not everything
+    has a core of its own.
 
     The part of a batch's making that is not CPU time may have been spent waiting for a core, and so may a part of the
     training step. The simulated machine adds such waiting itself, so it must not be counted twice: only as much is kept
-    as makes a batch and a step take as long as recorded. If batches come clearly closer to that when the training step
-    uses no core, it is assumed to use none.
-
-    How long batches were on their way is not known if main hardly ever waited for one: at most so long that the whole
-    load takes as long as recorded."""
-    if times.setting.num_workers and not times.pickling_known:
-        times = _with_messages_in_time(times)
-    if times.setting.num_workers + 1 <= times.cores or times.cores_known or not times.setting.num_workers:
+    as makes a batch and a step take as long as recorded. It starts without any, and adds what is missing, round by
+    round."""
+    if times.setting.num_workers + 1 + times.helpers + times.others <= times.cores or not times.setting.num_workers:
         return times
-    making = (times.making_cpu + times.making_wait).mean()
-
-    def off(found: Durations) -> float:
-        return abs(replay_load(found, times.setting).making - making) / making
-
-    training_computes = _fit(times)
-    clearly_less = off(training_computes) - CLEARLY
-    if clearly_less <= 0:
-        return training_computes
-    training_waits = _fit(replace(times, trains_on=0.0))
-    return training_waits if off(training_waits) < clearly_less else training_computes
-
-
-def _with_messages_in_time(times: Durations) -> Durations:
-    for part in PARTS:
-        found = replace(times, pickling=times.pickling.map(partial(np.multiply, part)))
-        if replay_load(found, times.setting).total <= (1 + CLEARLY) * times.took:
-            break
-    return found
-
-
-def _fit(times: Durations) -> Durations:
-    """Starts without any waiting except for a core, and adds what is missing, round by round."""
     most = times.making_wait.mean()
     making, training, wait = times.making_cpu.mean() + most, times.training.mean(), 0.0
     found = replace(times, making_wait=np.zeros(len(times)))

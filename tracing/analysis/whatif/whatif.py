@@ -18,18 +18,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from tracing.analysis.measure.capacity import ALL_CORES, Work, work
-from tracing.analysis.measure.measures import NO_LOADER, Measures, measure
+from tracing.analysis.measure.cores import ALL_CORES
+from tracing.analysis.measure.measures import NO_LOADER, Measures, costliest_first
 from tracing.analysis.measure.run_end import ended_early
+from tracing.analysis.measure.waited import Judgement, judge
 from tracing.analysis.plain_text import wrap
-from tracing.analysis.whatif import candidates
 from tracing.analysis.whatif.durations import Durations, Setting, durations
+from tracing.analysis.whatif.promises import FEWER, kept, number_of_workers
 from tracing.trace.trace import Trace
 
 FORMAT = 1  # of the JSON
 MOST = 240  # batches of a longer trace that are replayed
 LARGEST = 256  # num_workers or prefetch_factor that is replayed
-NEARLY = 0.03  # a setting slower by less than this share is as good
 OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
 BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
 PREFETCH = (1, 2, 4)  # tried, beside the recorded one, if no values are given
@@ -99,27 +99,34 @@ def whatif(
     """Predict the throughput of a recorded load in other settings: one value for each option, or several.
 
     Without values for `num_workers` and `prefetch_factor`, those that are likely to be the best are tried; the other
-    options stay as recorded. `loader` is a loader's number; by default it is the one that took most of main's time.
-    `cpus` is the number of cores, if not that of the recording's machine. `progress(done, all)` is called before each
-    setting. ValueError: the trace has nothing to replay, or no such loader, or a loader would not accept a value.
+    options stay as recorded. `loader` is a loader's number; by default it is the one that costs the program most, as in
+    the report. `cpus` is the number of cores, if not that of the recording's machine. `progress(done, all)` is called
+    before each setting. ValueError: the trace has nothing to replay, or no such loader, or a loader would not accept a
+    value.
     """
     if cpus is not None and not cpus > 0:
         raise ValueError(f"a machine has at least a part of a core, not {cpus}")
-    measured = sorted(measure(trace), key=lambda each: -each.total) if len(trace) else []
+    measured = costliest_first(trace)
+    others = len(measured) - 1 if loader is None else 0
     if measured and loader is not None:
         trace.iterators_of(loader)  # ValueError: there is none
-        measured = [each for each in measured if each.loader == loader]
+        measured = [each for each in measured if loader in each.loaders]
     if not measured:
         raise ValueError(NO_LOADER)
-    whole = durations(measured[0])
-    was = whole.setting
+    measures, whole = measured[0], durations(measured[0])
+    was, judgement = whole.setting, judge(measures)
+    likely = [was.num_workers] if "num_workers" in kept(measures, judgement) else number_of_workers(measures, whole)
     grid = _grid(
-        candidates.workers(whole) if num_workers is None else _values(num_workers),
+        likely if num_workers is None else _values(num_workers),
         sorted({*PREFETCH, was.prefetch_factor}) if prefetch_factor is None else _values(prefetch_factor),
         [was.in_order] if in_order is None else _values(in_order),
         [was.persistent_workers] if persistent_workers is None else _values(persistent_workers),
     )
-    return predict(measured[0], whole, [was, *(each for each in grid if each != was)], cpus, progress, len(measured))
+    found = predict(measures, whole, [was, *(each for each in grid if each != was)], cpus, progress)
+    found.notes += _notes(found, measures, judgement)
+    if others:
+        found.notes.append(f"Of {others + 1} loaders this is number {found.loader}, which costs main most.")
+    return found
 
 
 def _values(given: T | Iterable[T]) -> list[T]:
@@ -145,7 +152,6 @@ def predict(
     settings: list[Setting],
     cpus: float | None = None,
     progress: Callable[[int, int], None] | None = None,
-    loaders: int = 1,
     most: int = MOST,
 ) -> WhatIf:
     """The first of `settings` is the recorded one. At most `most` batches are replayed, or four for each that may be
@@ -161,22 +167,18 @@ def predict(
         run = replay_load(times, setting, cores)
         rate = whole.batches * whole.epochs / run.total
         rows.append(Prediction(setting, rate, 1 - run.trained / run.total, times.cpu * rate))
-    total, trained = measures.total, measures.away.total
-    rate = len(whole) * 1e9 / total
-    recorded = Prediction(settings[0], rate, 1 - trained / total, times.cpu * rate)
-    found = WhatIf(
+    rate = len(whole) * 1e9 / measures.total
+    return WhatIf(
         path=str(measures.trace.path),
         loader=measures.loader,
         rows=sorted(rows, key=lambda row: row.setting),
-        recorded=recorded,
+        recorded=Prediction(settings[0], rate, 1 - measures.away.total / measures.total, times.cpu * rate),
         best=best(rows, cores),
         cores=cores,
         recorded_cores=times.cores,
         replayed=len(times),
         batches=len(whole),
     )
-    found.notes += _notes(found, times, measures, loaders)
-    return found
 
 
 def best(rows: list[Prediction], cores: float) -> Prediction:
@@ -191,57 +193,31 @@ def best(rows: list[Prediction], cores: float) -> Prediction:
         workers, prefetch, in_order, persistent = vars(row.setting).values()
         return workers, prefetch < 2, prefetch, not in_order, persistent, -row.batches_per_second
 
-    enough = (1 - NEARLY) * max(map(sure, rows))
+    enough = (1 - FEWER) * max(map(sure, rows))
     return min((row for row in rows if sure(row) >= enough), key=cost)
 
 
-def _notes(found: WhatIf, times: Durations, measures: Measures, loaders: int) -> list[str]:
+def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]:
     """What to know before you trust the table."""
-    notes = []
-    was, chosen = found.recorded.setting, found.best
-    if ended_early(measures):
-        notes.append(
-            f"The run ended early, after {found.batches:,} batches: the predictions are for a run of that length, in "
-            "which the start-up has more weight than in a longer one."
-        )
-    if abs(found.off) > OFF:
-        notes.append(
-            f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that."
-        )
-    if chosen.batches_per_second < (1 - NEARLY) * max(row.batches_per_second for row in found.rows):
-        notes.append(
-            f"All settings that keep more than {ALL_CORES:.0%} of the cores busy count as equally fast, and the one "
-            "with the fewest workers as the best."
-        )
-    if not was.num_workers:
-        notes.append(
-            "The trace has no workers: the time to start one, and to send a batch from one process to another, is not "
-            "known. With torch's loader it is taken to be what small batches usually take, and otherwise not counted. "
-            "Record a short run with num_workers=1 to have it counted."
-        )
-    elif not times.cores_known:
-        how = (
-            "use a core (what main computes is not recorded)" if times.trains_on else "wait: the workers were too quick"
-        )
-        notes.append(f"The training step is assumed to {how}.")
-    if was.num_workers and not times.cores_known and work(measures) is Work.MIXED:
-        notes.append(
-            "The workers had a core for less than half of the time in which they made batches. The part of that which "
-            "this load itself does not explain is assumed to be waiting for storage or a network. If other programs "
-            "had the cores, more workers gain less."
-        )
-    if (measures.tasks["stream_end"] >= 0).any():
-        notes.append(
-            "The dataset is iterable: it is assumed to divide the same batches among any number of workers, which then "
-            "end at the same time."
-        )
-    if found.cores == found.recorded_cores and not measures.trace.about.get("cpus"):
-        notes.append("The number of cores of the machine is not known: one is assumed.")
-    if loaders > 1:
-        notes.append(f"Of {loaders} loaders this is number {found.loader}, which took most of main's time.")
-    if found.cores != found.recorded_cores:
-        notes.append(f"It was recorded on {cores_in_words(found.recorded_cores)}.")
-    return notes
+    notes = {
+        f"The report's verdict is that {judgement.verdict.value}: no replay knows what more workers would do.": (
+            "num_workers" in kept(measures, judgement)
+        ),
+        f"The run ended early, after {found.batches:,} batches: the predictions are for a run of that length, in which "
+        "the start-up has more weight than in a longer one.": ended_early(measures),
+        f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that.": (
+            abs(found.off) > OFF
+        ),
+        "The trace has no workers: what it takes to start one, and to send a batch to main, is not known. With torch's "
+        "loader it is taken to be what small batches usually take, and otherwise not counted.": (
+            not found.recorded.setting.num_workers
+        ),
+        "The dataset is iterable: it is assumed to divide the same batches among any number of workers.": (
+            bool((measures.tasks["stream_end"] >= 0).any())
+        ),
+        f"It was recorded on {_cores(found.recorded_cores)}.": found.cores != found.recorded_cores,
+    }
+    return [note for note, holds in notes.items() if holds]
 
 
 # ---- text
@@ -264,14 +240,14 @@ def options(setting: Setting, beside: Setting | None = None) -> str:
     )
 
 
-def cores_in_words(cores: float) -> str:
-    return f"{cores:g} core{'s' if cores != 1 else ''}"
+def _cores(number: float) -> str:
+    return f"{number:g} core{'s' if number != 1 else ''}"
 
 
 def text(found: WhatIf) -> str:
     recorded, chosen = found.recorded, found.best
     what = f"{found.replayed:,} of {found.batches:,}" if found.replayed < found.batches else f"{found.batches:,}"
-    replayed = f"{what} batches of {found.path}, replayed in virtual time on {cores_in_words(found.cores)}"
+    replayed = f"{what} batches of {found.path}, replayed in virtual time on {_cores(found.cores)}"
     if abs(found.off) > BELIEVED:
         choice = f"unknown: the replay of the recorded setting itself comes out {_off(found)}"
     elif chosen.setting == recorded.setting:

@@ -9,6 +9,7 @@ import tracing
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.report.caveats import caveats
 from tracing.cli.arguments import add_command, add_trace, load_ranks
+from tracing.cli.progress import Progress
 
 
 def add_to(commands: Any) -> None:
@@ -17,8 +18,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    ranks = load_ranks(args)
-    found = tracing.check(ranks)
+    with Progress("checking"):
+        ranks = load_ranks(args)
+        found = tracing.check(ranks)
     for each in found:
         print(each)
     broken = sum(not isinstance(each, tracing.Finding) for each in found)

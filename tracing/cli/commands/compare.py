@@ -7,6 +7,7 @@ from typing import Any
 
 import tracing
 from tracing.cli.arguments import add_command, add_path, add_process, load_loaders
+from tracing.cli.progress import Progress
 
 
 def add_to(commands: Any) -> None:
@@ -15,9 +16,9 @@ def add_to(commands: Any) -> None:
     add_path(compare, "before", "the first run, A")
     add_path(compare, "after", "the second run, B: after a change, or with the other package")
     add_process(compare)
-    compare.add_argument("--json", action="store_true", help="for programs: times in ns")
 
 
 def run(args: argparse.Namespace) -> None:
-    comparison = tracing.compare(load_loaders(args, "before"), load_loaders(args, "after"))
-    print(comparison.to_json() if args.json else comparison)
+    with Progress("comparing"):
+        comparison = tracing.compare(load_loaders(args, "before"), load_loaders(args, "after"))
+    print(comparison)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tracing.cli.arguments import add_command, add_trace, load
+from tracing.cli.progress import Progress
 
 FORMATS = ("perfetto", "jsonl")
 
@@ -30,4 +31,5 @@ def run(args: argparse.Namespace) -> None:
     from tracing.views.export import jsonl, perfetto
 
     write = {"perfetto": perfetto.write, "jsonl": jsonl.write}[args.format]
-    write(load(args), args.output)
+    with Progress("writing") as progress:
+        write(load(args), args.output, progress)

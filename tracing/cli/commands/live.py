@@ -35,7 +35,7 @@ def wait_for_first_event(directory: Path) -> None:
     """Wait for a process that is recording but has emitted nothing yet: its trace looks like one that ended without any
     events. (Its file exists a moment before the header, by which a file is recognised, is whole.)"""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() reports
-        while not any(fmt.read_header(path) for part in parts(directory) for path in fmt.events_files(part.path)):
+        while not any(fmt.headers(part.path) for part in parts(directory)):
             if not being_recorded(directory):
                 return
             time.sleep(0.05)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracing
 from tracing.cli.arguments import add_command, add_trace, load_ranks
+from tracing.cli.progress import Progress
 
 
 def add_to(commands: Any) -> None:
@@ -17,5 +18,6 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    report = tracing.report(load_ranks(args))
+    with Progress("reading"):
+        report = tracing.report(load_ranks(args))
     print(report.to_json() if args.json else report)

@@ -13,11 +13,20 @@ from tracing.recording.file_format import CAPACITY
 def add_to(commands: Any) -> None:
     text = "run any training script, unchanged, and record its loaders, minidl's and torch.utils.data's"
     parser = add_command(
-        commands, "run", run, text, "train.py --lr 0.1", "--live -o traces/slow train.py", "-m pkg.train --lr 0.1"
+        commands,
+        "run",
+        run,
+        text,
+        "train.py --lr 0.1",
+        "--try train.py",
+        "--live -o traces/slow train.py",
+        "-m pkg.train --lr 0.1",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
     parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
     parser.add_argument("--memory", action="store_true", help="sample the processes' memory, open files and mappings")
+    parser.add_argument("--try", dest="tries", action="store_true", help="measure other settings of its loader, too")
+    parser.add_argument("--try-only", action="store_true", help="the same, and then end the script")
     parser.add_argument("--minidl", action="store_true", help="give it minidl's DataLoader in place of torch's")
     parser.add_argument(
         "--capacity",
@@ -45,4 +54,6 @@ def run(args: argparse.Namespace) -> int:
         memory=args.memory,
         minidl=args.minidl,
         capacity=args.capacity,
+        tries=args.tries or args.try_only,
+        ends=args.try_only,
     )

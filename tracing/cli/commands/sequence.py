@@ -10,13 +10,12 @@ from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, 
 
 
 def add_to(commands: Any) -> None:
-    text = "which thread sent what to which, as text, svg or mermaid"
-    sequence = add_command(commands, "sequence", run, text, "traces/demo", "traces/demo --batches 28:32 -o demo.svg")
+    text = "which thread sent what to which, as text or mermaid"
+    sequence = add_command(commands, "sequence", run, text, "traces/demo", "traces/demo --batches 28:32 -o demo.mmd")
     add_trace(sequence)
-    sequence.add_argument("-o", "--output", type=Path, metavar="FILE", help="an svg, mmd (mermaid) or txt file")
+    sequence.add_argument("-o", "--output", type=Path, metavar="FILE", help="an mmd (mermaid) or txt file")
     sequence.add_argument("--width", type=positive_count, metavar="N", help="columns of the text (the terminal's)")
     sequence.add_argument("--most", type=positive_count, default=200, metavar="N", help="rows to show at most (200)")
-    sequence.add_argument("--feeders", action="store_true", help="show the feeder threads too")
     add_part(sequence)
     only = sequence.add_mutually_exclusive_group()
     only.add_argument("--start-up", dest="only", action="store_const", const="START_UP", help="only the start-up")
@@ -28,18 +27,12 @@ def run(args: argparse.Namespace) -> None:
 
     from tracing.views import sequence
 
-    kind = suffix_of(args.output, ".svg", ".mmd", ".txt") if args.output else ""
+    kind = suffix_of(args.output, ".mmd", ".txt") if args.output else ""
     trace = load(args)
-    part = part_of(args) | {
-        "phase": sequence.Phase[args.only or "ALL"],
-        "most": args.most,
-        "feeders": args.feeders,
-    }
+    part = part_of(args) | {"phase": sequence.Phase[args.only or "ALL"], "most": args.most}
     console = Console()
     try:
-        if kind == ".svg":
-            args.output.write_text(sequence.as_svg(trace, **part), encoding="utf-8")
-        elif kind == ".mmd":
+        if kind == ".mmd":
             args.output.write_text(sequence.as_mermaid(trace, **part), encoding="utf-8")
         else:
             text = sequence.as_text(trace, width=args.width or (console.width if console.is_terminal else 100), **part)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import tracing
 from tracing.cli.arguments import UsageError, add_command, add_part, add_trace, count, load, part_of, suffix_of
-from tracing.trace.ranks import open_ranks
+from tracing.cli.progress import Progress
+from tracing.ranks.ranks import open_ranks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +20,6 @@ def add_to(commands: Any) -> None:
     timeline = add_command(commands, "timeline", run, text, "traces/demo -o timeline.svg --batches 10:30")
     add_trace(timeline)
     timeline.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="a png, svg or pdf file")
-    timeline.add_argument("--ranks", type=numbers, metavar="N,N", help="of several ranks, these (all)")
     timeline.add_argument("--follow", type=count, metavar="N", help="draw arrows along the way of batch N")
     add_part(timeline)
 
@@ -27,19 +27,15 @@ def add_to(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     suffix_of(args.output, ".png", ".svg", ".pdf")
     try:
-        figure = draw(args)
+        with Progress("drawing"):
+            draw(args).savefig(args.output)
     except ValueError as error:  # an empty window, say
         raise UsageError(str(error)) from None
-    figure.savefig(args.output)
 
 
 def draw(args: argparse.Namespace) -> Figure:
-    """One process, or all of them, or some."""
+    """One process, or all of them."""
     ranks = None if args.process is not None else open_ranks(args.trace)
     if ranks is not None and len(ranks.all) > 1:
-        return tracing.timeline(ranks, **part_of(args), chosen=args.ranks)
+        return tracing.timeline(ranks, **part_of(args))
     return tracing.timeline(load(args), **part_of(args), follow=args.follow)
-
-
-def numbers(text: str) -> list[int]:
-    return [count(each) for each in text.split(",")]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import tracing
 from tracing.cli.arguments import UsageError, add_command, add_trace, count, load, positive, positive_count
+from tracing.cli.progress import Progress
 
 
 def add_to(commands: Any) -> None:
@@ -42,29 +42,21 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     trace = load(args)
-    shows = sys.stderr.isatty()
     try:
-        found = tracing.whatif(
-            trace,
-            num_workers=args.workers,
-            prefetch_factor=args.prefetch,
-            in_order=args.in_order,
-            persistent_workers=args.persistent,
-            loader=args.loader,
-            cpus=args.cpus,
-            progress=show_progress if shows else None,
-        )
+        with Progress("replaying") as progress:
+            found = tracing.whatif(
+                trace,
+                num_workers=args.workers,
+                prefetch_factor=args.prefetch,
+                in_order=args.in_order,
+                persistent_workers=args.persistent,
+                loader=args.loader,
+                cpus=args.cpus,
+                progress=progress,
+            )
     except ValueError as error:  # nothing to replay
         raise UsageError(f"{args.trace}: {error}") from None
-    finally:
-        if shows:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # also after Ctrl-C
     print(found.to_json() if args.json else found)
-
-
-def show_progress(done: int, total: int) -> None:
-    """A line in the terminal that overwrites itself."""
-    print(f"\r\x1b[Kreplaying: {done} of {total}", end="", file=sys.stderr, flush=True)
 
 
 def values(each: Callable[[str], Any]) -> Callable[[str], list[Any]]:

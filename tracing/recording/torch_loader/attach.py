@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minidl import events
+from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.in_children.sitecustomize import AfterImport
 from tracing.recording.torch_loader import attached_loaders
@@ -30,15 +31,9 @@ if TYPE_CHECKING:
 HOME = "torch.utils.data.dataloader"  # the module that DataLoader is defined in
 # What the iterators that emit are built on. It is private: a torch that lacks any of it is not recorded.
 BUILT_ON = {
-    "_BaseDataLoaderIter": ("_next_index", "_next_data"),
-    "_SingleProcessDataLoaderIter": ("_next_data",),
-    "_MultiProcessingDataLoaderIter": (
-        "_reset",
-        "_try_put_index",
-        "_get_data",
-        "_mark_worker_as_unavailable",
-        "_shutdown_workers",
-    ),
+    "_BaseDataLoaderIter": "_next_index _next_data",
+    "_SingleProcessDataLoaderIter": "_next_data",
+    "_MultiProcessingDataLoaderIter": "_reset _try_put_index _get_data _mark_worker_as_unavailable _shutdown_workers",
 }
 
 
@@ -63,21 +58,17 @@ def attach(loader: Loader) -> Loader:
 
 def what_is_lacking(torchs: Any) -> str:
     """Why the loaders of torch's module cannot be recorded; "" if they can."""
-    missing = [
-        f"{cls}.{name}"
-        for cls, names in BUILT_ON.items()
-        for name in names
-        if not hasattr(getattr(torchs, cls, None), name)
-    ]
-    if not missing:
-        return ""
-    have = f"torch {torchs.torch.__version__} has no {missing[0]}"
-    return f"{have}: its loaders cannot be recorded, those of 2.4 to 2.15 can"
+    for cls, names in BUILT_ON.items():
+        for name in names.split():
+            if not hasattr(getattr(torchs, cls, None), name):
+                have = f"torch {torchs.torch.__version__} has no {cls}.{name}"
+                return f"{have}: its loaders cannot be recorded, those of 2.4 to 2.15 can"
+    return ""
 
 
 def _name(cls: type) -> str:
     of_minidl = cls.__module__.partition(".")[0] == "minidl"
-    return f"{cls.__module__}.{cls.__qualname__}" + (", which is recorded without it" if of_minidl else "")
+    return f"{cls.__module__}.{cls.__qualname__}" + ", which is recorded without it" * of_minidl
 
 
 def _hook(torchs: Any) -> None:
@@ -121,7 +112,7 @@ def _note(loaders: type) -> None:
     """Note in the trace that this class of loaders makes its iterators itself."""
     recorder = getattr(events.installed(), "__self__", None)
     if isinstance(directory := getattr(recorder, "directory", None), Path):  # a child's is the run's, until it records
-        trace_directory.note_own_iterators(directory, loaders.__name__)
+        trace_directory.note(directory, fmt.OWN_ITERATORS, loaders.__name__)
 
 
 # ---- a whole program

@@ -3,6 +3,8 @@ are none."""
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch.utils.data
 
 from minidl import events
-from minidl.events import NO_WORKER, emit
+from minidl.events import NO_WORKER, describe, emit
 from tracing.recording.torch_loader.progress import Progress
 
 if TYPE_CHECKING:  # what stands behind
@@ -28,7 +30,7 @@ def emitting_kinds(progress: Progress, worker: int) -> Any:
         try:
             fetcher = Kinds.create_fetcher(kind, *args)
         except Exception as error:  # an iterable dataset could not be iterated
-            emit(events.FETCH_FAILED, progress.epoch_id, worker=worker, text=describe(error))
+            emit(events.FETCH_FAILED, progress.epoch_id, worker=worker, text=describe(error, as_repr=False))
             raise
         return emit_fetches(fetcher, kind == Kinds.Iterable, progress, worker)
 
@@ -40,10 +42,11 @@ def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int =
     cls = type(fetcher)
     fetcher.__class__ = type(cls.__name__, (TracedFetcher, cls), {})
     fetcher.iterable, fetcher.progress, fetcher.worker, fetcher.pins = iterable, progress, worker, pins
-    fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker)
+    fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker, iterable)
     return fetcher
 
 
+FIRST = 4  # samples of a stream, of which a digest is noted
 SLOW = 500_000  # ns a sample: from there on it is noted when each was there (that takes some 0.3 µs)
 
 
@@ -67,7 +70,13 @@ class TracedFetcher(Behind):
             self.samples_are_slow = time.monotonic_ns() - begin > SLOW * count
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
-                emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=describe(error))
+                emit(
+                    events.FETCH_FAILED,
+                    progress.epoch_id,
+                    progress.task,
+                    worker,
+                    text=describe(error, as_repr=False),
+                )
             elif worker != NO_WORKER:
                 emit(events.STREAM_END, progress.epoch_id, progress.task, worker)
             raise
@@ -101,8 +110,9 @@ class NotedKeys(list[Any]):
 class TracedCollate:
     """collate_fn. When it is called the samples are there, so the fetch has ended."""
 
-    def __init__(self, function: Callable[[Any], Any], progress: Progress, worker: int) -> None:
-        self.function, self.progress, self.worker = function, progress, worker
+    def __init__(self, function: Callable[[Any], Any], progress: Progress, worker: int, iterable: bool) -> None:
+        self.function, self.progress, self.worker, self.iterable = function, progress, worker, iterable
+        self.noted = -1  # the epoch of which it is noted already what a batch is made of
 
     def __call__(self, samples: Any) -> Any:
         epoch_id, task, worker = self.progress.epoch_id, self.progress.task, self.worker
@@ -110,13 +120,33 @@ class TracedCollate:
         self.progress.samples = None
         emit(events.COLLATE_BEGIN, epoch_id, task, worker)
         batch = self.function(samples)
-        emit(events.COLLATE_END, epoch_id, task, worker)
+        emit(events.COLLATE_END, epoch_id, task, worker, text=self._note(samples, batch))
         return batch
 
+    def _note(self, samples: Any, batch: Any) -> dict[str, Any] | None:
+        """Of the first batch of an epoch: what it is made of, and a digest of its samples, if they are a stream's."""
+        if self.noted == self.progress.epoch_id:
+            return None
+        self.noted = self.progress.epoch_id
+        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "objects"), 0)
+        count_contents(batch, noted)
+        if self.iterable and self.worker != NO_WORKER:
+            try:
+                noted["first"] = hashlib.blake2b(
+                    pickle.dumps(samples[:FIRST] if isinstance(samples, list) else samples), digest_size=8
+                ).hexdigest()
+            except Exception:  # what cannot be pickled cannot be compared
+                noted["first"] = f"worker {self.worker}"
+        return noted
 
-def describe(error: BaseException) -> str:
-    """An exception in short. Never raises, or it would hide the error that it describes."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
+
+def count_contents(value: Any, noted: dict[str, Any], depth: int = 0) -> None:
+    """Count the tensors of a batch, their bytes, and other objects, in the containers that torch knows."""
+    if isinstance(value, torch.Tensor):
+        noted["tensors"] += 1
+        noted["bytes"] += value.nbytes
+    elif depth < 8 and isinstance(value, (list, tuple, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
+            count_contents(each, noted, depth + 1)
+    else:
+        noted["objects"] += 1

@@ -54,6 +54,8 @@ class TracedContext(Wrapper):
 class TracedProcess(Wrapper):
     """A worker's process, as main sees it."""
 
+    daemon = False  # torch sets it
+
     def __init__(self, process: Any, worker_id: int, progress: Progress) -> None:
         super().__init__(process)
         self._worker_id, self._progress = worker_id, progress
@@ -61,16 +63,9 @@ class TracedProcess(Wrapper):
     def _emit(self, kind: int, value: int = 0) -> None:
         emit(kind, self._progress.epoch_id, worker=self._worker_id, value=value)
 
-    @property
-    def daemon(self) -> bool:
-        return bool(self.wrapped.daemon)
-
-    @daemon.setter
-    def daemon(self, value: bool) -> None:
-        self.wrapped.daemon = value
-
     def start(self) -> None:
         self._emit(events.WORKER_STARTING)
+        self.wrapped.daemon = self.daemon
         self.wrapped.start()
         self._emit(events.WORKER_STARTED, self.wrapped.pid or 0)
 

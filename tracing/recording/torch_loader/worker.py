@@ -16,8 +16,8 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import _ResumeIteration
 
 from minidl import events
-from minidl.events import STOP, Queue, emit
-from tracing.recording.torch_loader.fetcher import describe, emitting_kinds
+from minidl.events import STOP, Queue, describe, emit
+from tracing.recording.torch_loader.fetcher import emitting_kinds
 from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.queues import TracedQueue, content, emit_send_failures
 
@@ -104,7 +104,7 @@ class TracedInitFn:
             try:
                 self.function(worker_id)
             except Exception as error:
-                emit(events.FETCH_FAILED, epoch_id, worker=worker_id, text=describe(error))
+                emit(events.FETCH_FAILED, epoch_id, worker=worker_id, text=describe(error, as_repr=False))
                 emit(events.INIT_FN_END, epoch_id, worker=worker_id)
                 raise
             emit(events.INIT_FN_END, epoch_id, worker=worker_id)  # not after Ctrl-C: it has not returned

@@ -6,10 +6,11 @@ something else, VERSION goes up.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from minidl.events import CLOCKED, Kind, Queue
@@ -23,63 +24,30 @@ if TYPE_CHECKING:
 SCHEMA, VERSION = "minidl.tracing.events", 1
 CHUNK = 1 << 13  # events that are held as Python objects at a time
 
-# Field of an event -> what it is. None of them is ever left out.
-FIELDS = {
-    "k": "position of the event in the trace, from 0",
-    "time": "ns, on the header's `clock`",
-    "kind": "what happened: a name from docs/events.md, such as `FETCH_BEGIN`",
-    "loader": "number of the DataLoader",
-    "epoch": "of that loader, from 0",
-    "task": "the batch, from 0 in every epoch; negative for none, or a message without one (the header's `messages`)",
-    "worker": "worker_id, -1 for none",
-    "queue": "`INDEX`, `RESULT`, `DATA`, or null",
-    "value": "an integer; docs/events.md has its meaning for this kind",
-    "actor": "the thread that emitted it: an index into the header's `actors`",
-    "who": "that thread in words: `main`, `worker 0`, `pin thread`, `feeder`",
-    "text": "keys, an error or the like; docs/events.md has its meaning for this kind: any JSON, null for none",
-}
-# Field of the header -> what it is.
-HEADER = {
-    "schema": f"always `{SCHEMA}`",
-    "version": "the version of this schema",
-    "package": "whose loader it is: `minidl`, `torch.utils.data`, or null",
-    "clock": "`time.monotonic_ns`: ns, the same for all processes",
-    "start": "time of the first event (ns)",
-    "wall_clock": "the time of day then (ns since 1970, UTC)",
-    "events": "how many lines follow",
-    "complete": "how many events, from the first, have none missing among them",
-    "dropped": "events that were not recorded because a file was full",
-    "clocked": "kinds with a number below this one carry the thread's CPU time (ns) in `value`",
-    "kinds": "the number of each kind",
-    "messages": "what a negative `task` is: STOP, RESUME, WAKE or DIED",
-    "actors": "the threads: `pid`, `thread` (its name), `role`, `loader`, `epoch`, `worker`, `queue` (by number)",
-    "loaders": "the iterators: `loader`, `epochs`, `num_workers`, `config`, `first` and `last` (positions)",
-    "sources": "for each kind the lines that emit it: `file`, `line`, `function`, `first` and `last` line of that",
-}
+# The fields of an event. None of them is ever left out.
+FIELDS = ("k", "time", "kind", "loader", "epoch", "task", "worker", "queue", "value", "actor", "who", "text")
 
 
-def write(trace: Trace, target: str | os.PathLike[str] | IO[str]) -> None:
+def write(
+    trace: Trace, target: str | os.PathLike[str] | IO[str], progress: Callable[[int, int], None] | None = None
+) -> None:
     """Write `trace` into a file, which is replaced, or a text stream, which stays open. The file is compressed if its
     name ends in `.gz`. Of a growing trace it writes what has been read so far.
 
-    Raises OSError when the file cannot be written.
+    progress: called with how many events are written, and of how many. Raises OSError when the file cannot be written.
     """
-    if isinstance(target, (str, os.PathLike)):
-        with open_for_writing(target) as file:
-            _write(trace, file)
-    else:
-        _write(trace, target)
-
-
-def _write(trace: Trace, file: IO[str]) -> None:
     encode = json.JSONEncoder(separators=(",", ":")).encode
-    file.write(encode(header(trace)) + "\n")
-    for event in lines(trace):
-        file.write(encode(event) + "\n")
+    with contextlib.ExitStack() as opened:
+        file = opened.enter_context(open_for_writing(target)) if isinstance(target, (str, os.PathLike)) else target
+        file.write(encode(header(trace)) + "\n")
+        for event in lines(trace):
+            file.write(encode(event) + "\n")
+            if progress is not None and event["k"] % CHUNK == 0:
+                progress(event["k"], len(trace))
 
 
 def header(trace: Trace) -> dict[str, Any]:
-    """The first line; its fields are those of HEADER."""
+    """The first line."""
     loaders = trace.loaders
     return {
         "schema": SCHEMA,
@@ -87,7 +55,7 @@ def header(trace: Trace) -> dict[str, Any]:
         "package": next((each.config["package"] for each in loaders if "package" in each.config), None),
         "clock": "time.monotonic_ns",
         "start": trace.start,
-        "wall_clock": trace.wall_clock(trace.start),
+        "wall_clock": trace.start + trace.about.get("wall_clock", 0) - trace.about.get("monotonic", 0),
         "events": len(trace),
         "complete": trace.complete,
         "dropped": trace.dropped,
@@ -108,7 +76,7 @@ def lines(trace: Trace) -> Iterator[dict[str, Any]]:
     events = trace.events
     for start in range(0, len(events), CHUNK):
         part = events[start : start + CHUNK]
-        columns: dict[str, Iterable[Any]] = {name: part[name].tolist() for name in FIELDS.keys() - {"k", "who"}}
+        columns: dict[str, Iterable[Any]] = {name: part[name].tolist() for name in set(FIELDS) - {"k", "who"}}
         columns["k"] = range(start, start + len(part))
         columns["who"] = [who[actor] for actor in columns["actor"]]
         columns["kind"] = [kinds[kind] for kind in columns["kind"]]

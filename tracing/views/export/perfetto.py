@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,6 @@ from tracing.trace.event_index import NEVER, Lane
 from tracing.trace.event_index import Iterator as IndexedIterator
 from tracing.trace.event_words import WORDS
 from tracing.trace.state_after_event import label
-from tracing.trace.thread_activity import SHUTDOWN_STEPS
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
 from tracing.views.export.slices import GUARD, LAST, STEP, events_of, slices_of, times_of
@@ -48,38 +47,37 @@ WAY = (
     "index_put", "index_sending", "index_got", "fetch_begin", "result_put", "result_sending", "result_got",
     "pin_begin", "data_put", "data_got", "yielded",
 )  # fmt: skip
-_SHOWN = {
-    *SHUTDOWN_STEPS, Kind.PIN_THREAD_END, Kind.DONE_SET, Kind.WORKER_END,
-    Kind.EPOCH_BEGIN, Kind.EPOCH_END, Kind.STREAM_END, Kind.WORKER_EXHAUSTED, Kind.STORED, Kind.TASK_SKIPPED,
-    Kind.ERROR_RAISED, Kind.WORKER_DIED, Kind.TASK_LOST, Kind.PARENT_DIED, Kind.FETCH_FAILED, Kind.PIN_FAILED,
-    Kind.SEND_FAILED, Kind.HEALTH_CHECK, Kind.TIMED_OUT, Kind.NO_CAPACITY,
+# What a timeline marks, and what goes unnoticed there.
+_SHOWN = {kind for kind, words in WORDS.items() if words.mark} | {
+    Kind.STORED, Kind.TASK_SKIPPED, Kind.TASK_LOST, Kind.WORKER_EXHAUSTED, Kind.SEND_FAILED, Kind.HEALTH_CHECK,
+    Kind.TIMED_OUT, Kind.NO_CAPACITY,
 }  # fmt: skip
 INSTANTS = {kind.value: kind.name.lower().replace("_", " ") for kind in Kind if kind in _SHOWN}
 _IS_INSTANT = np.isin(np.arange(256), list(INSTANTS))  # [kind]
 WORK = {int(kind) for kind in (Kind.FETCH_BEGIN, Kind.COLLATE_BEGIN, Kind.PIN_BEGIN)}
-_DETAILED = {*WORK, int(Kind.KEYS_BEGIN)}  # kinds that begin a slice of which more is known than its events' fields
 _NAMES = {int(kind): words.slice.partition("{")[0] for kind, words in WORDS.items()}  # "fetch ": a number follows
 _OF_WORKER = np.isin(np.arange(256), [kind for kind, words in WORDS.items() if "{worker}" in words.slice])
 THREAD_IDS = 1 << 23  # above every pid; a process's first thread has its pid, as Linux does it
 
 
-def write(trace: Trace, path: str | os.PathLike[str]) -> None:
+def write(trace: Trace, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
     """Write `trace` for Perfetto into the file `path`, which is replaced; compressed if its name ends in `.gz`.
 
     The events are written a few at a time: a long trace needs little more memory than it has already.
+    progress: called after each thread, with how many events are written, and of how many.
     Raises OSError when the file cannot be written.
     """
     with open_for_writing(path) as file:
         about = {"package": _package(trace), "events": len(trace), "clock": "time.monotonic_ns", "start": trace.start}
         file.write(f'{{"displayTimeUnit":"ms","otherData":{_json(about)},"traceEvents":[\n')
-        found, separator = records(trace), ""
+        found, separator = records(trace, progress), ""
         while some := list(itertools.islice(found, AT_ONCE)):
             file.write(separator + ",\n".join(some))
             separator = ",\n"
         file.write("\n]}\n")
 
 
-def records(trace: Trace) -> Iterator[str]:
+def records(trace: Trace, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """All trace events of the file, in JSON. Those that are many are made as text at once: by way of dicts they would
     take twice as long."""
     yield from map(_json, names(trace))
@@ -92,6 +90,8 @@ def records(trace: Trace) -> Iterator[str]:
         thread = Thread(_json(track)[1:-1], positions, times_of(trace, positions))
         yield from instants(trace, thread)
         yield from slices(trace, thread, max(_end_of(trace, actor), int(thread.times[-1]) + LAST), flow)
+        if progress is not None:
+            progress(int(bounds[actor + 1]), len(trace))
     yield from counters(trace)
 
 
@@ -150,7 +150,8 @@ def instants(trace: Trace, thread: Thread) -> Iterator[str]:
     for number in np.flatnonzero(_IS_INSTANT[kinds]).tolist():
         position = int(thread.positions[number])
         _, loader, epoch, _, _, task, _, worker, queue, kind = trace.events[position].tolist()
-        args = _args(position, loader, epoch, task, worker, queue) + _fields(_text(trace, position))
+        text = trace.text(position)
+        args = _args(position, loader, epoch, task, worker, queue) + ("" if text is None else f',"text":{_json(text)}')
         [ts] = _us(thread.times[number : number + 1])
         yield f'{{"ph":"i","s":"t","cat":"step","name":"{INSTANTS[kind]}",{thread.ids},"ts":{ts},"args":{{{args}}}}}'
 
@@ -195,7 +196,7 @@ def slice_records(
         name = _NAMES[kind]
         if name[-1] == " ":
             name += str(label(number))
-        more = _fields(_more(trace, kind, k, stop, cpu_ms)) if kind in _DETAILED else ""
+        more = f',"cpu_ms":{cpu_ms}' if kind in WORK and stop >= 0 else ""
         ends = stop if stop >= 0 else '"the end of the trace"'
         yield (
             f'{{"ph":"X","name":"{name}","cat":"loader",{ids},"ts":{ts},"dur":{dur},'
@@ -211,16 +212,6 @@ def flow_records(trace: Trace, ids: str, positions: np.ndarray, flow: np.ndarray
     for ph, number, ts in zip(phases.tolist(), flow[positions].tolist(), _us(times), strict=True):
         binding = ',"bp":"e"' if ph == END else ""
         yield f'{{"ph":"{ph}","name":"batch","cat":"batch",{ids},"id":{number},"ts":{ts}{binding}}}'
-
-
-def _more(trace: Trace, kind: int, first: int, last: int, cpu_ms: float) -> Json:
-    """What else is known of a slice that lasts from event `first` to event `last`, -1 for the end of the trace."""
-    more: Json = {"cpu_ms": cpu_ms} if kind in WORK and last >= 0 else {}
-    if kind == Kind.KEYS_BEGIN and last >= 0:
-        more |= _text(trace, last, "keys")
-    elif kind == Kind.FETCH_BEGIN:
-        more |= _keys(trace, first)
-    return more
 
 
 def _args(k: int, loader: int, epoch: int, task: int, worker: int, queue: int) -> str:
@@ -241,24 +232,6 @@ def _us(times: np.ndarray) -> list[str]:
 
 _FRACTIONS = [f".{ns:03}" for ns in range(1000)]
 _QUEUES = {int(queue): name for queue, name in QUEUE_NAMES.items()}
-
-
-def _fields(more: Json) -> str:
-    return f",{_json(more)[1:-1]}" if more else ""
-
-
-def _text(trace: Trace, position: int, name: str = "text") -> Json:
-    text = trace.text(position)
-    return {} if text is None else {name: text}
-
-
-def _keys(trace: Trace, position: int) -> Json:
-    """What the sampler drew for the task that an event concerns."""
-    event = trace.events[position]
-    epoch = trace.index.epochs[int(event["loader"]) << 32 | int(event["epoch"])]
-    task = int(event["task"])
-    drawn = int(epoch.hops("keys_drawn")[0][task]) if 0 <= task < epoch.length else NEVER
-    return {} if drawn == NEVER else _text(trace, drawn, "keys")
 
 
 def _end_of(trace: Trace, actor: int) -> int:

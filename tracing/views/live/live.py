@@ -14,24 +14,30 @@ Principles
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 
 from tracing.analysis.hang.explain import explain
-from tracing.recording import file_format as fmt
 from tracing.views.live.event_lines import stuck_in_words
 from tracing.views.live.moment import BusiestMoment, Moment
 from tracing.views.live.outputs import SLOWEST_PERIOD, FullScreen, PlainLines
+from tracing.views.live.panels import plain
 from tracing.views.live.playback import Clock
 from tracing.views.live.ranks import Processes
-from tracing.views.live.recent import recent
+from tracing.views.live.recent import Recent, choose, recent
+from tracing.views.main_time import main_in_words
 from tracing.views.terminal.keyboard import Keyboard
 from tracing.views.terminal.restore import exit_on_sigterm
+
+if TYPE_CHECKING:
+    from tracing.trace.state import State
+    from tracing.trace.trace import Trace
 
 MOMENTS = 64  # of a finished trace, among which a busy one is looked for
 
@@ -42,7 +48,6 @@ def watch(
     console: Console | None = None,
     speed: float = 1.0,
     once: bool = False,
-    until: Callable[[], bool] | None = None,
     refresh_per_second: float = 8,
     record: str | os.PathLike[str] | None = None,
     clock: Clock = time.monotonic_ns,
@@ -50,21 +55,17 @@ def watch(
 ) -> None:
     """Show the run that is recorded into `path` until it ends; a finished one is replayed, `speed` times as fast.
 
-    `until` returns whether the run has ended; without it, the run has ended when no process records any more. `once`
-    prints one frame: the present one, or a busy one of a finished run. `record` saves the busiest frame as SVG.
+    `once` prints one frame: the present one, or a busy one of a finished run. `record` saves the busiest frame as SVG.
     Of several processes the first is opened, or `part`, a rank or a name, and of the others there is a line each.
-    Returns when the run has ended, or q is pressed.
+    Returns when the run has ended, that is, when no process records any more, or q is pressed.
 
-    Raises LookupError if there is no such part, TraceError if there is no trace in `path` (with `until` it waits for
-    one), ValueError for a `speed` that is not positive, KeyboardInterrupt at Ctrl-C and SystemExit at SIGTERM: the
-    terminal is restored by then.
+    Raises LookupError if there is no such part, TraceError if there is no trace in `path`, ValueError for a `speed` of
+    0 or less, KeyboardInterrupt at Ctrl-C and SystemExit at SIGTERM: the terminal is restored by then.
     """
     if not speed > 0:
         raise ValueError(f"speed is how many times as fast as it happened: more than 0, not {speed}")
     console = console or Console()
-    while until is not None and not fmt.is_trace(Path(path)) and not until():
-        time.sleep(0.05)
-    source = Processes(path, part, speed, until, clock)
+    source = Processes(path, part, speed, clock)
     busiest = BusiestMoment(console, Path(path).name)
     try:
         if once:
@@ -87,7 +88,7 @@ def _run(source: Processes, console: Console, keyboard: Keyboard, busiest: Busie
     """Show one frame after another until the run has ended or q is pressed."""
     source.interactive = keyboard.active
     picture = console.is_terminal and not console.is_dumb_terminal
-    screen: FullScreen | PlainLines = FullScreen(console) if picture else PlainLines(console)
+    screen = FullScreen(console) if picture else PlainLines(console)
     shown, help, quit = -1, False, False
     with screen:
         while not quit:
@@ -98,12 +99,23 @@ def _run(source: Processes, console: Console, keyboard: Keyboard, busiest: Busie
             shown, facts.stuck = facts.loader, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
             screen.show(Moment(state, facts, source.mode, keys, help, source.lines(now)), busiest)
+            if picture or len(source.parts) == 1:  # else each process has had its line
+                screen.last_words = functools.partial(_last_words, source.trace, state, facts)
             if ended:
                 break
             wait = screen.wait(period, time.thread_time() - cpu) - (time.monotonic() - begin)
             for key in _keys(source, keyboard, wait):
                 quit, help = quit or key in ("q", "Q"), help != (key == "h")
                 source.press(key)
+
+
+def _last_words(trace: Trace, state: State, facts: Recent) -> str:
+    """What remains in the terminal: how far the run had come, and where main's time had gone."""
+    loader = choose(state, facts.loader)
+    iterators = [] if loader is None else [each for each in trace.index.iterators if each.loader == loader.loader]
+    if not iterators or state.time <= (begin := int(trace.events["time"][iterators[0].first()])):
+        return plain(state, facts)
+    return plain(state, facts, main_in_words(trace, iterators, begin, state.time))
 
 
 def _keys(source: Processes, keyboard: Keyboard, wait: float) -> list[str]:

@@ -28,18 +28,10 @@ class Moment:
     processes: list[Line] = field(default_factory=list)  # a line for each, where there are several
 
     def frame(self, title: str, width: int, height: int) -> Frame:
-        mode = f"{self.mode}  {(self.facts.now - self.facts.start) / 1e9:.1f} s"
         return render(
-            self.state,
-            self.facts,
-            width,
-            height,
-            title=title,
-            mode=mode,
-            keys=self.keys,
-            help=self.help,
-            above=self.processes,
-        )
+            self.state, self.facts, width, height, title=title, mode=f"{self.mode}  {self.facts.seconds:.1f} s",
+            keys=self.keys, help=self.help, above=self.processes,
+        )  # fmt: skip
 
     def interest(self) -> int:
         """How much there is to see."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.control import Control
@@ -17,30 +18,48 @@ SHARE_OF_CORE = 0.035  # that frames may take
 
 
 def print_line(console: Console, words: str) -> None:
-    """One plain line, however long."""
-    console.print(words, soft_wrap=True, highlight=False, markup=False)
+    """One plain line, however long; in a terminal broken between words."""
+    console.print(words, soft_wrap=not console.is_terminal, highlight=False, markup=False)
 
 
-class FullScreen:
-    """Frames on the terminal's other screen. What the last one showed remains as a plain line."""
+class PlainLines:
+    """A plain line every PLAIN_PERIOD."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._restore = contextlib.ExitStack()
-        self._size = (0, 0)
-        self._last: Moment | None = None  # None: nothing was shown
+        self.last_words: Callable[[], str] | None = None  # what remains, as a plain line
+
+    def __enter__(self) -> PlainLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore.close()
+        if self.last_words is not None:
+            print_line(self.console, self.last_words())
+
+    def show(self, moment: Moment, busiest: BusiestMoment) -> None:
+        busiest.add(moment)
+        for line in moment.processes:
+            print_line(self.console, "".join(segment.text for segment in line).rstrip())
+        if not moment.processes:
+            print_line(self.console, plain(moment.state, moment.facts))
+
+    def wait(self, period: float, cost: float) -> float:
+        """Until the next time, of a frame that took `cost` s."""
+        return PLAIN_PERIOD
+
+
+class FullScreen(PlainLines):
+    """Frames on the terminal's other screen."""
+
+    _size = (0, 0)
 
     def __enter__(self) -> FullScreen:
         self._restore.enter_context(other_screen(self.console))
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._restore.close()
-        if self._last is not None:
-            print_line(self.console, plain(self._last.state, self._last.facts))
-
     def show(self, moment: Moment, busiest: BusiestMoment) -> None:
-        self._last = moment
         busiest.add(moment)
         size = self.console.width, self.console.height  # looked up for every frame: windows change
         if size != self._size:
@@ -53,25 +72,3 @@ class FullScreen:
 
     def wait(self, period: float, cost: float) -> float:
         return max(period, min(SLOWEST_PERIOD, cost / SHARE_OF_CORE))
-
-
-class PlainLines:
-    """A plain line every PLAIN_PERIOD."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def __enter__(self) -> PlainLines:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def show(self, moment: Moment, busiest: BusiestMoment) -> None:
-        busiest.add(moment)
-        for line in moment.processes:
-            print_line(self.console, "".join(segment.text for segment in line).rstrip())
-        if not moment.processes:
-            print_line(self.console, plain(moment.state, moment.facts))
-
-    def wait(self, period: float, cost: float) -> float:
-        return PLAIN_PERIOD

@@ -59,6 +59,7 @@ STYLES = {
 }
 NUMBERS_WIDTH = 30
 PASSES_HEIGHT = 5  # the second row of boxes
+MOST_EVENTS = 20  # a higher window has lanes below them
 
 
 def render(
@@ -77,7 +78,7 @@ def render(
     if help:
         body = box("what you see", HELP, width, room)
     elif loader is None:
-        body = box("", [[text(" No loader has begun yet.")]], width, room)
+        body = box("no loader yet", [[text(" It appears here when it is first iterated.")]], width, room)
     else:
         body = _body(loader, recent, width, room)
     first = ends([text(f" {title} ", BOLD), *_about(state, loader)], [text(f" {mode} ", BOLD)], width)
@@ -85,14 +86,17 @@ def render(
     return Frame([first, *above, *body, *alarm, last][:height], width)
 
 
-def plain(state: State, recent: Recent) -> str:
-    """The same in one line, for output outside a terminal."""
+def plain(state: State, recent: Recent, so_far: str = "") -> str:
+    """The same in one line, for output outside a terminal. so_far: main's time until now, in words; then the line is
+    about that, not about this moment."""
     loader = choose(state, recent.loader)
     if loader is None:
-        return "; ".join([f"{(recent.now - recent.start) / 1e9:.1f} s: no loader has begun yet", *recent.stuck])
-    parts = [f"{(recent.now - recent.start) / 1e9:.1f} s: loader {loader.loader}, epoch {loader.epoch}"]
+        return "; ".join([f"{recent.seconds:.1f} s: no loader has begun yet", *recent.stuck])
+    parts = [f"{recent.seconds:.1f} s: loader {loader.loader}, epoch {loader.epoch}"]
+    if so_far:
+        return "; ".join([*parts, f"{loader.yielded} batches yielded; main's time: {so_far}", *recent.stuck])
     parts.append(f"{loader.yielded} batches yielded, {recent.batches_per_second:.1f} a second")
-    parts.append(f"main {loader.main.status.value}, in the loader {recent.in_loader:.0%}")
+    parts.append(f"main {loader.main.status.value}, in the loader {recent.in_loader:.0%} {recent.of_window}")
     if loader.workers:
         parts.append("index_queues " + "+".join(str(len(queue)) for queue in loader.index_queues))
         parts.append("worker_result_queue " + "+".join(str(len(queue)) for queue in loader.result_queues))
@@ -122,7 +126,8 @@ def _verdict(recent: Recent, width: int) -> Line:
         return [text(f"   {recent.stuck[1]} ", BOLD)]
     if not recent.limit:
         return []
-    limit, share = text(f" ▸ {recent.limit} ", BOLD), text(f" main in the loader {recent.in_loader:.0%} ")
+    limit = text(f" ▸ {recent.limit} ", BOLD)
+    share = text(f" main in the loader {recent.in_loader:.0%} {recent.of_window} ")
     return [limit, share] if length([limit, share]) <= width else [limit]
 
 
@@ -133,10 +138,14 @@ def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[
     lines += _passes(loader, recent, width, passes)
     if left > passes:
         numbers = NUMBERS_WIDTH if width >= 2 * NUMBERS_WIDTH else 0
-        events = box("last events", _events(recent, left - passes - 2), width - numbers, left - passes)
-        boxes = [box("numbers", _numbers(loader, recent), numbers - 1, left - passes)] if numbers else []
+        tall = min(left - passes, MOST_EVENTS + 2)
+        events = box("last events", _events(recent, tall - 2), width - numbers, tall)
+        boxes = [box("numbers", _numbers(loader, recent), numbers - 1, tall)] if numbers else []
         lines += beside([events, *boxes])
-    return lines
+    tall = len(recent.workers) + 3
+    if height - len(lines) >= tall:
+        lines += box(recent.of_window[3:], _lanes(recent, width - 2), width, tall)
+    return lines + [[]] * (height - len(lines))
 
 
 # ---- the first row: a line for each worker
@@ -261,11 +270,18 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
     ]
 
 
-# ---- the third row
+# ---- the third row, and a fourth
 
 
 def _events(recent: Recent, count: int) -> list[Line]:
     return [event_line(each, recent.start) for each in recent.said[-count:]] if count > 0 else []
+
+
+def _lanes(recent: Recent, width: int) -> list[Line]:
+    """Main's training steps and each worker's work, one below the other on one axis of time."""
+    lanes = {"training": recent.training} | {f"worker {number}": lane for number, lane in enumerate(recent.workers)}
+    room = width - 11
+    return [[text(f"{name:11}"), *strip(lane.strip(recent.since, recent.now, room))] for name, lane in lanes.items()]
 
 
 def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
@@ -283,14 +299,12 @@ def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
         rows.append(("rcvd_idx", [text(str(loader.rcvd_idx))]))
     if words := _slots(loader):
         rows.append(("slots", [text(words)]))
-    rows.append(("events a second", [text(f"{recent.events_per_second:.0f}")]))
-    rows.append(("events", [text(str(recent.events))]))
     return [ends([text(name)], value, width) for name, value in rows]
 
 
 def _slots(loader: LoaderState) -> str:
-    """ "2 of 8 lent": of all workers. (See minidl.transport.)"""
-    slots = [slot for worker in loader.workers for slot in worker.slots]
+    """ "2 of 8 lent": of all workers, until they are gone. (See minidl.transport.)"""
+    slots = [slot for worker in loader.workers for slot in worker.slots] if loader.alive else []
     lent = sum(slot.status is SlotStatus.LENT for slot in slots)
     return f"{lent} of {len(slots)} lent" if slots else ""
 
@@ -300,23 +314,22 @@ def _share(share: float, style: Style) -> Line:
 
 
 HELP: list[Line] = [
+    [text(" index_queue         ", BOLD), text("of each worker: which samples make its next batches")],
+    [text(" workers             ", BOLD), text("each loads the samples of a batch and puts them together")],
+    [text(" worker_result_queue ", BOLD), text("batches that a worker has made and nobody has taken")],
+    [text(" pin thread          ", BOLD), text("takes and page-locks them; then they wait in data_queue")],
+    [text(" reorder buffer      ", BOLD), text("batches that came early, until it is their turn")],
+    [text(" main                ", BOLD), text("your training loop, in its training step or in the loader")],
     [],
     [cell(7), text(" A batch. It keeps its colour from index_queue to the training step.")],
-    [],
     [Segment(" ╎  "), text("In a queue, the next to be taken is at the right. Left of this line:")],
     [text("    messages in the feeder thread's buffer. Right of it: in the pipe.")],
-    [text(" 5? ", BAD), text("The batch that the reorder buffer waits for; those beside it came early.")],
-    [Segment(" ▃▇ "), text("The last five seconds, or less. Higher: busier; the colour is the batch's.")],
-    [Segment("91% "), text("Behind a worker: the share of these seconds that it was busy.")],
+    [text(" 5? ", BAD), text("The batch that the reorder buffer waits for.")],
+    [Segment(" ▃▇ 91% "), text("The last five seconds, or less, and the share of them at work.")],
+    [text(" send_idx, rcvd_idx ", BOLD), text("the batch that main asks for next; that training gets next")],
     [],
-    [text(" in the loader ", BOLD), text("main's time outside the training step: it waits, or works there")],
-    [text(" send_idx      ", BOLD), text("the task that main sends next: this many were sent")],
-    [text(" rcvd_idx      ", BOLD), text("the task whose batch main hands to training next")],
-    [],
-    [text(" q     ", BOLD), text("quits; the watched run goes on")],
-    [text(" space ", BOLD), text("pauses and resumes the picture")],
-    [text(" ← →   ", BOLD), text("one event back or forward (replay)")],
-    [text(" ↓ ↑   ", BOLD), text("half as fast, twice as fast (replay; of several ranks: - +)")],
+    [text(" q  space  h ", BOLD), text("quits, the watched run goes on; pauses and resumes; this page")],
+    [text(" ← → ", BOLD), text("one event back or forward (replay); PgUp, PgDn: ten; Home, End")],
+    [text(" ↓ ↑ ", BOLD), text("half as fast, twice as fast (replay; of several ranks: - +)")],
     [text(" ↓ ↑ 0 ", BOLD), text("open another rank, or that number, where there are several")],
-    [text(" h     ", BOLD), text("this page, and back")],
 ]

@@ -19,6 +19,7 @@ from tracing.views.live.event_lines import stuck_in_words
 CHECK_PERIOD = 1_000_000_000  # ns between two checks whether the run is still in progress
 STILL = 10_000_000_000  # ns without a batch: then it may hang ...
 ASK_PERIOD = 5_000_000_000  # ... and is examined this often
+STEPS = {"left": -1, "right": 1, "page up": -10, "page down": 10}  # key -> events
 
 Clock = Callable[[], int]  # ns
 
@@ -28,12 +29,9 @@ class Live:
 
     keys = "space pause"  # that move it
 
-    def __init__(
-        self, trace: Trace, until: Callable[[], bool] | None, clock: Clock, over: Callable[[], bool] | None = None
-    ) -> None:
+    def __init__(self, trace: Trace, clock: Clock, over: Callable[[], bool] | None = None) -> None:
         """`over` returns whether nobody records any more; by default whether nobody does so into this trace."""
         self.trace = trace
-        self._until = until
         self._recorded = over or (lambda: not in_progress(trace.path))
         self._clock = clock
         self._checked = clock()
@@ -65,9 +63,7 @@ class Live:
 
     def ended(self) -> bool:
         """Whether nothing more will come."""
-        if not self._over and self._until is not None:
-            self._over = self._until()
-        elif not self._over and self._clock() - self._checked >= CHECK_PERIOD:
+        if not self._over and self._clock() - self._checked >= CHECK_PERIOD:
             self._checked = self._clock()
             self._over = self._recorded()
         return self._over and self._paused is None  # a paused picture stays
@@ -119,9 +115,9 @@ class Replay:
         return over and not self.interactive
 
     def press(self, key: str) -> None:
-        if key in ("left", "right"):
-            state, _ = self.look()
-            self._k = min(max(state.k + (1 if key == "right" else -1), 0), self._last())
+        if key in STEPS or key in ("home", "end"):
+            k = {"home": 0, "end": self._last()}.get(key, self.look()[0].k + STEPS.get(key, 0))
+            self._k = min(max(k, 0), self._last())
         elif key == "space" and self._k is None:
             self._k = self.look()[0].k
         elif key == "space":
@@ -153,7 +149,7 @@ class Replay:
     def mode(self) -> str:
         if self._k is None:
             return f"replay ×{self.speed:g}"
-        return f"‖ event {self._k + 1} of {len(self._times)}"
+        return f"‖ ×{self.speed:g}  event {self._k + 1} of {len(self._times)}"
 
 
 Source = Live | Replay  # decides which moment of the trace is shown

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 from tracing.recording.trace_directory import in_progress
@@ -30,16 +29,13 @@ LINE_PERIOD = 500_000_000  # ns between two looks at a process that is not opene
 class Processes:
     """A source of frames (see playback): that of the opened process, and lines for all of them."""
 
-    def __init__(
-        self, path: str | os.PathLike[str], part: int | str | None, speed: float, until: Callable[[], bool] | None,
-        clock: Clock,
-    ) -> None:  # fmt: skip
+    def __init__(self, path: str | os.PathLike[str], part: int | str | None, speed: float, clock: Clock) -> None:
         """The arguments are those of tracing.views.live.live.watch."""
-        self.path, self._speed, self._until, self._clock = Path(path), speed, until, clock
+        self.path, self._speed, self._clock = Path(path), speed, clock
         self.parts = parts(path)
         self.opened = self.parts[0] if part is None else choose_part(path, part)
         self.interactive = False  # as of a replay
-        self.running = until is not None or not self._over()
+        self.running = not self._over()
         self._looked = clock()
         self._sources: dict[Path, Source] = {}  # of each part that was opened so far
         self._traces: dict[Path, Trace] = {}
@@ -77,9 +73,9 @@ class Processes:
     @property
     def source(self) -> Source:
         if self.opened.path not in self._sources:
-            trace, until = self.trace_of(self.opened), self._until
+            trace = self.trace_of(self.opened)
             if self.running:
-                source: Source = Live(trace, until, self._clock, self._over)
+                source: Source = Live(trace, self._clock, self._over)
             else:
                 source = Replay(trace, self._speed, self._clock)
                 source.interactive = self.interactive
@@ -125,13 +121,9 @@ class Processes:
 
     # ---- a line for each
 
-    def lines(self, now: int, most: int = 1 << 30) -> list[Line]:
-        """What each does at this time, `most` of them, the opened one among them; none if there is only one."""
-        if len(self.parts) < 2:
-            return []
-        at = self.parts.index(self.opened)
-        first = max(0, min(at - most // 2, len(self.parts) - most))
-        return [self._line(part, now) for part in self.parts[first : first + most]]
+    def lines(self, now: int) -> list[Line]:
+        """What each does at this time; none if there is only one."""
+        return [self._line(part, now) for part in self.parts] if len(self.parts) > 1 else []
 
     def _line(self, part: Part, now: int) -> Line:
         known = self._lines.get(part.path)

@@ -18,23 +18,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.report.causes import Verdict
+from tracing.analysis.measure.waited import MATTERS, Verdict
 from tracing.trace.event_index import Lane
 from tracing.trace.intervals import spent
-from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, WorkerStatus
+from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, PinStatus, State, WorkerStatus
 from tracing.trace.thread_activity import Activity, activity
+from tracing.views.sequence.rows import NOTED
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Actor, Trace
 
 WINDOW = 5_000_000_000  # ns
 MOST_EVENTS = 25_000  # looked at for one frame, in some 2 ms: above 5,000 a second the window gets shorter
-MOST_TOLD = 60  # events
+MOST_SAID = 60  # events
 
 AT_WORK = (WorkerStatus.FETCHING, WorkerStatus.COLLATING, WorkerStatus.SENDING)
-OUTSIDE = (  # of main: not in the loader
-    MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED, MainStatus.SHUTTING_DOWN, MainStatus.CLOSED,
-)  # fmt: skip
 
 
 def _table(*kinds: Kind) -> np.ndarray:
@@ -44,12 +42,11 @@ def _table(*kinds: Kind) -> np.ndarray:
     return table
 
 
-# What the training loop and whoever watches it care about. A hop that only moves a message says nothing new.
-_TOLD = _table(*Kind)
-_TOLD[[Kind.FETCH_END, Kind.COLLATE_END, Kind.PIN_END, Kind.SEND_BEGIN, Kind.SENT, Kind.WAIT, Kind.ARRIVED]] = False
-_TOLD[[Kind.GOT, Kind.TIMED_OUT, Kind.KEYS_BEGIN, Kind.RECEIVED, Kind.WORKER_SEEDED, Kind.COLLATE_BEGIN]] = False
-_TOLD[[Kind.FEEDER_BEGIN, Kind.FEEDER_END, Kind.CLOSED, Kind.KEYS_DRAWN]] = False
-_TOLD[[kind for kind in Kind if kind.name.startswith("SLOT_")]] = False
+# The events that are shown in words: those that a sequence diagram notes, and a batch's way from thread to thread.
+_SAID = _table(
+    *NOTED, Kind.ASKED, Kind.DISPATCHED, Kind.FETCH_BEGIN, Kind.PIN_BEGIN, Kind.PUT, Kind.RELEASED, Kind.WORKER_STARTED,
+    Kind.RESUME_ACKNOWLEDGED, Kind.SAMPLER_END, Kind.SEND_FAILED, Kind.STATE_TAKEN, Kind.GOES_ON,
+)  # fmt: skip
 _MOVES = _table(Kind.STORED, Kind.RELEASED)
 
 
@@ -98,7 +95,6 @@ class Recent:
     now: int = 0  # ns
     start: int = 0  # the first event of the trace (ns)
     events: int = 0  # so far, of the whole trace
-    events_per_second: float = 0.0
     batches_per_second: float = 0.0
     in_loader: float = 0.0  # share of the window that main spent in the loader: waiting, or at work there
     trained: float = 0.0  # share of it that main spent in the training step
@@ -113,10 +109,16 @@ class Recent:
     limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
     stuck: tuple[str, ...] = ()  # if it hangs, which thread keeps which waiting, and the command that explains it
 
+    @property
+    def seconds(self) -> float:
+        """Since the first event; 0 before it, however long the recording waits for it."""
+        return (self.now - self.start) / 1e9 if self.events else 0.0
 
-def is_told(kind: Kind) -> bool:
-    """Whether the last events name it."""
-    return bool(_TOLD[kind])
+    @property
+    def of_window(self) -> str:
+        """What the shares are shares of."""
+        length = min(self.seconds, (self.now - self.since) / 1e9)
+        return f"of the last {length:.{int(length < 1)}f} s"
 
 
 def choose(state: State, shown: int = -1) -> LoaderState | None:
@@ -150,14 +152,12 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1) -> Recent:
         return events[events["loader"] == loader.loader] if several else events
 
     result = Recent(loader.iterator, since, now, trace.start, len(events))
-    result.events_per_second = (len(events) - first) * 1e9 / max(1, now - since)
     # The last words of a run that stands still are older than the window.
-    latest = of_this(events[min(first, max(0, len(events) - 20 * MOST_TOLD)) :])[-20 * MOST_TOLD :]
-    told = _TOLD[latest["kind"]] & ~(
-        (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)
-    )  # DISPATCHED is told
+    latest = of_this(events[min(first, max(0, len(events) - 20 * MOST_SAID)) :])[-20 * MOST_SAID :]
+    sent = (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)  # DISPATCHED says that
+    said = _SAID[latest["kind"]] & ~sent
     actors = trace.actors
-    result.said = [RecentEvent(event, actors[event["actor"]]) for event in latest[told][-MOST_TOLD:]]
+    result.said = [RecentEvent(event, actors[event["actor"]]) for event in latest[said][-MOST_SAID:]]
     moves = first + np.flatnonzero(_MOVES[events["kind"][first:]])
     _add_stretches(result, trace, loader, first, state.k, of_this(events[moves]))
     result.limit = _limit(result, loader)
@@ -221,7 +221,7 @@ def _limit(result: Recent, loader: LoaderState) -> str:
         return "a worker has died"
     if loader.yielded == 0:
         return "start-up: no batch yet" if loader.epoch == 0 else ""
-    if result.in_loader < 0.05:
+    if result.in_loader < MATTERS:
         return Verdict.TRAINING.value
     if result.started > 0.5:
         return "start-up was the limit so far"

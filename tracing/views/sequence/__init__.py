@@ -2,10 +2,9 @@
 
     rows       which arrows and notes there are, and in what order
     text       draws them in a terminal
-    svg        ... as a picture
     mermaid    ... for Markdown
 
-`as_text`, `as_svg` and `as_mermaid` take the keywords of `rows.select`, which choose a part of the trace.
+`as_text` and `as_mermaid` take the keywords of `rows.select`, which choose a part of the trace.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tracing.trace.trace import Trace
     from tracing.views.terminal.layout import Frame
 
-__all__ = ["Phase", "Sequence", "as_mermaid", "as_svg", "as_text", "select"]
+__all__ = ["Phase", "Sequence", "as_mermaid", "as_text", "select"]
 
 
 def as_text(trace: Trace, *, width: int = 100, **selection: Any) -> Frame:
@@ -27,13 +26,6 @@ def as_text(trace: Trace, *, width: int = 100, **selection: Any) -> Frame:
     from tracing.views.sequence.text import draw
 
     return draw(select(trace, **selection), width)
-
-
-def as_svg(trace: Trace, **selection: Any) -> str:
-    """As one self-contained SVG: no script, no font, no network. Raises ValueError as `select` does."""
-    from tracing.views.sequence.svg import draw
-
-    return draw(select(trace, **selection))
 
 
 def as_mermaid(trace: Trace, **selection: Any) -> str:

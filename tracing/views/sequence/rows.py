@@ -119,14 +119,13 @@ def select(
     end: float | None = None,
     epoch: int | None = None,
     loader: int | None = None,
-    feeders: bool = False,
     most: int | None = MOST_ROWS,
 ) -> Sequence:
     """What to draw of a trace: one iterator, by default the first one of the loader with the most batches.
 
     phase: of that iterator's life. batches: (4, 8) selects what concerns batches 4 to 7 of `epoch`, by default the
-    first. start, end: seconds after the trace's first event. loader: the number of a DataLoader. feeders: the feeder
-    threads get columns too, if the trace has their events. most: rows; None for all.
+    first. start, end: seconds after the trace's first event. loader: the number of a DataLoader. most:
+    rows; None for all.
 
     Raises ValueError if there is nothing to draw: no such loader, epoch or batch, no shutdown, an empty window.
     """
@@ -136,7 +135,7 @@ def select(
         raise ValueError(f"nothing to draw: at most {most} rows")
     number = _iterator(trace, loader, epoch, start)
     first, last = _window(trace, number, phase, start, end)
-    iterator = IteratorRows(trace, number, feeders)
+    iterator = IteratorRows(trace, number)
     own = trace.index.iterators[number].epochs[0] if epoch is None else epoch
     if batches is not None:
         first, last = _where(trace, batches, own, first, last)
@@ -238,21 +237,13 @@ def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple
 class IteratorRows:
     """All rows of one iterator."""
 
-    def __init__(self, trace: Trace, number: int, feeders: bool) -> None:
+    def __init__(self, trace: Trace, number: int) -> None:
         self.trace, self.number, self.index = trace, number, trace.index
         self.iterator = trace.index.iterators[number]
         self.workers = range(self.iterator.num_workers)
         self.closed = self.index.group(number, Kind.SHUTDOWN_END).last(len(trace))  # -1: its queues still exist
-        self.feeders = feeders and any(
-            len(self.index.group(number, Kind.SENT, queue, worker))
-            for queue in (Queue.INDEX, Queue.RESULT)
-            for worker in self.workers
-        )
         self.pinned = len(self.index.lane(number, Lane.PIN)) > 0
-        self.columns = [MAIN, *([PIN] if self.pinned else [])]
-        self.columns += [_feeder(Queue.INDEX, worker) for worker in self.workers] if self.feeders else []
-        for worker in self.workers:
-            self.columns += [f"worker {worker}", *([_feeder(Queue.RESULT, worker)] if self.feeders else [])]
+        self.columns = [MAIN, *([PIN] if self.pinned else []), *(f"worker {worker}" for worker in self.workers)]
 
     def rows(self, first: int, last: int) -> Iterator[Arrow | Note]:
         """Those that cover an event from position `first` to `last`."""
@@ -268,19 +259,8 @@ class IteratorRows:
         yield from self._notes(Lane.MAIN, -1, MAIN)
 
     def _arrows(self, queue: Queue, worker: int, source: str, target: str) -> Iterator[Arrow]:
-        """Queues are first in, first out, so the n-th got takes the n-th put. With feeder threads in the picture a
-        message makes its way in two arrows."""
-        kinds = (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)
-        puts, begun, sent, gots = (self.index.group(self.number, kind, queue, worker).array for kind in kinds)
-        name = QUEUE_NAMES[queue]
-        if self.feeders and queue is not Queue.DATA:
-            feeder = _feeder(queue, worker)
-            yield from self._pairs(puts, begun, source, feeder, f"the buffer of {name}")
-            yield from self._pairs(sent, gots, feeder, target, f"the pipe of {name}")
-        else:
-            yield from self._pairs(puts, gots, source, target, name)
-
-    def _pairs(self, begins: np.ndarray, ends: np.ndarray, source: str, target: str, where: str) -> Iterator[Arrow]:
+        """Queues are first in, first out, so the n-th got takes the n-th put."""
+        begins, ends = (self.index.group(self.number, kind, queue, worker).array for kind in (Kind.PUT, Kind.GOT))
         seen = slice(int(ends.searchsorted(self.first)), int(begins.searchsorted(self.until, "right")))
         if len(ends) < seen.stop and self.iterator.last() < self.first:
             return  # they were never taken, and that is over
@@ -293,7 +273,9 @@ class IteratorRows:
             else:
                 delivery = Delivery.BROKEN if tasks[end] == NO_TASK else Delivery.TAKEN
             memory = self._memory(begin) if target in (MAIN, PIN) else ""
-            yield Arrow(begin, -1 if end is None else end, source, target, message, where + memory, delivery)
+            yield Arrow(
+                begin, -1 if end is None else end, source, target, message, QUEUE_NAMES[queue] + memory, delivery
+            )
 
     def _memory(self, position: int) -> str:
         """Where a batch on its way to main lies, unless it is in the message itself."""
@@ -302,7 +284,7 @@ class IteratorRows:
         if tasks is None or not 0 <= event["task"] < tasks.length:
             return ""
         filled, granted = (int(hop[event["task"]]) for hop in tasks.hops("slot_filled", "slot_granted"))
-        if filled == NEVER or self.trace.events["kind"][position] not in (Kind.PUT, Kind.SENT):
+        if filled == NEVER:
             return ""
         slot = NO_SLOT if granted == NEVER else int(self.trace.events["value"][granted])
         return f", slot {slot}" if slot != NO_SLOT else ", memory of its own"
@@ -316,10 +298,6 @@ class IteratorRows:
             kind = KINDS[int(event["kind"])]
             words = sentence(event, _error(self.trace, position) if kind is Kind.ERROR_RAISED else "")
             yield Note(position, column, kind, int(event["worker"]), words)
-
-
-def _feeder(queue: Queue, worker: int) -> str:
-    return f"feeder {worker}" if queue is Queue.INDEX else f"feeder of worker {worker}"
 
 
 def _error(trace: Trace, position: int) -> str:

@@ -67,7 +67,7 @@ class TextLayout:
         line = [text("ms".rjust(self.time_width - 2) + "  ", DIM)]
         for name in self.shown:
             if len(name) >= self.step:
-                name = name.replace("feeder of ", "f").replace("feeder ", "f").replace("worker ", "w").split()[0]
+                name = name.replace("worker ", "w").split()[0]
             line += fit([text(name, BOLD)], self.step)
         return line
 

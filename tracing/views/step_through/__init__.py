@@ -1,28 +1,24 @@
-"""The step-through: forwards and backwards through a trace, event by event, in a page or in a terminal.
+"""The step-through: forwards and backwards through a trace, event by event, in a page.
 
-    source_code     the lines of minidl's source that emitted the events
-    event_columns   the events as columns: which thread did what, in words
-    state_changes   the states after them: what each event changes
-    page            all of it in one HTML file, with page.html, page.css, and board.js, page.js, controls.js
-    terminal        the same with keys in a terminal
-
-All of them take the keywords of `page.choose`, which choose a part of the trace.
+source_code     the lines of minidl's source that emitted the events
+event_columns   the events as columns: which thread did what, in words
+state_changes   the states after them: what each event changes
+page            all of it in one HTML file, with page.html, page.css, and board.js, page.js, controls.js
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracing.views.step_through.page import MOST, Excerpt, choose, render
+from tracing.views.step_through.page import Excerpt, choose, render
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tracing.trace.trace import Trace
 
-__all__ = ["MOST", "Excerpt", "Step", "choose", "step", "step_page", "step_through", "write_page"]
+__all__ = ["Excerpt", "Step", "choose", "step"]
 
 
 class Step:
@@ -49,35 +45,18 @@ class Step:
         Path(path).write_text(self.html, encoding="utf-8")
 
 
-def step(trace: Trace, *, title: str | None = None, height: int = 820, **selection: Any) -> Step:
-    """The step-through of a trace for a notebook, in a frame of `height` pixels.
+def step(
+    trace: Trace,
+    *,
+    title: str | None = None,
+    height: int = 820,
+    progress: Callable[[int, int], None] | None = None,
+    **selection: Any,
+) -> Step:
+    """The step-through of a trace: one self-contained page, in a notebook in a frame of `height` pixels.
 
-    Raises ValueError if no events are chosen.
+    selection: the keywords of `page.choose`, which choose a part of the trace. progress: called with how many events
+    are done, and of how many. Raises ValueError if no events are chosen.
     """
     chosen = choose(trace, **selection)
-    return Step(render(trace, chosen, title or f"{trace.path.name}: step by step"), chosen, height)
-
-
-def step_page(trace: Trace, *, title: str | None = None, **selection: Any) -> str:
-    """The page as HTML: one self-contained file. Raises ValueError as `step` does."""
-    return step(trace, title=title, **selection).html
-
-
-def write_page(trace: Trace, path: str | os.PathLike[str], *, title: str | None = None, **selection: Any) -> str:
-    """Write the page. Returns one line that says what it shows if more was asked for, and how to get that; else "".
-
-    Raises ValueError as `step` does, OSError if the file cannot be written.
-    """
-    made = step(trace, title=title, **selection)
-    made.save(path)
-    return made.excerpt.note if made.excerpt.cut else ""
-
-
-def step_through(trace: Trace, *, console: Console | None = None, **selection: Any) -> None:
-    """Step through a trace with keys, until q is pressed.
-
-    Raises ValueError if there is no terminal, or no event.
-    """
-    from tracing.views.step_through.terminal import run  # here, so that the page needs no rich
-
-    run(trace, console, choose(trace, **{"most": None, **selection}))
+    return Step(render(trace, chosen, title or f"{trace.path.name}: step by step", progress), chosen, height)

@@ -73,8 +73,11 @@ class EventColumns:
 
     def _meanings(self) -> Iterator[str]:
         """Each event's value in words, and where a run departs from another, how."""
+        about = self.trace.replaced or {"departs": -1}
         for number, value in enumerate(self._values()):
-            yield "; ".join(filter(None, [value, departure(self.trace, self.first + number)]))
+            departs = about["departs"] == self.first + number
+            another = [f"here minidl's own functions go another way: {about['instead']}"] if departs else []
+            yield "; ".join(filter(None, [value, *another]))
 
     def _values(self) -> Iterator[str]:
         """Each event's value in words; for the end of work, the time it took, and how much of that was CPU time."""
@@ -95,12 +98,6 @@ class EventColumns:
     def kinds(self) -> dict[int, str]:
         """Number -> name of the kinds that occur."""
         return {kind: KINDS[kind].name for kind in sorted(set(self.events["kind"].tolist()))}
-
-
-def departure(trace: Trace, k: int) -> str:
-    """What minidl's own functions do instead of event k, if that is the first in which they differ; else ""."""
-    about = trace.replaced
-    return f"here minidl's own functions go another way: {about['instead']}" if about and about["departs"] == k else ""
 
 
 def value_of(event: Any) -> str:

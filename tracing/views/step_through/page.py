@@ -7,6 +7,7 @@ page.css    the looks             board.js      draws one state
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from tracing.trace.event_index import Lane
 from tracing.trace.positions import NOWHERE
-from tracing.trace.state_after_event import LABELS
+from tracing.trace.state_after_event import LABELS, states
 from tracing.views.html_page import COLOURS, as_data, made
 from tracing.views.step_through.event_columns import EventColumns
 from tracing.views.step_through.state_changes import StateChanges
@@ -42,8 +43,6 @@ class Excerpt:
 def choose(
     trace: Trace,
     *,
-    first: int | None = None,
-    last: int | None = None,
     start: float | None = None,
     end: float | None = None,
     at: float | None = None,
@@ -54,7 +53,7 @@ def choose(
 ) -> Excerpt:
     """The events that satisfy all of these.
 
-    first, last: positions of events; negative ones count from the end. start, end: seconds after the first event.
+    start, end: seconds after the first event.
     batches: (10, 30) is from the first event of batches 10 to 29 to the last. epoch, loader: from its first event to
     its last. at: a moment, in seconds after the first event; events around it are shown. most: at most this many, the
     first ones; None for all.
@@ -67,10 +66,6 @@ def choose(
     if most is not None and most < 1:
         raise ValueError(f"nothing to step through: at most {most} events")
     begin, until = 0, length - 1
-    if first is not None:
-        begin = max(begin, first + length if first < 0 else first)
-    if last is not None:
-        until = min(until, last + length if last < 0 else last)
     time = trace.events["time"]
     if start is not None:
         begin = max(begin, int(time.searchsorted(trace.start + round(start * 1e9), "left")))
@@ -117,11 +112,13 @@ def _note(trace: Trace, first: int, last: int, asked: int) -> str:
     return note
 
 
-def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
+def render(trace: Trace, excerpt: Excerpt, title: str, progress: Callable[[int, int], None] | None = None) -> str:
     """The page as HTML."""
     columns, changes = EventColumns(trace, excerpt.first, excerpt.last), StateChanges(trace)
-    for k in range(excerpt.first, excerpt.last + 1):
-        changes.add(trace.state(k))
+    for state in states(trace, excerpt.first, excerpt.last):
+        changes.add(state)
+        if progress is not None:
+            progress(state.k - excerpt.first, excerpt.last - excerpt.first)
     data = {
         "first": excerpt.first,
         "length": len(trace),

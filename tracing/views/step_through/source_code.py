@@ -62,13 +62,6 @@ class EmittingLines:
         found = sites_in(self.text, self.file).get(kind.name, [])
         return found[0] if found else None
 
-    def line(self, site: int) -> tuple[str, int, str]:
-        """File, line, and what stands there."""
-        function, line, _ = self.sites[site]
-        file = self.functions[function]["file"]
-        text = self.text if file == self.file else text_of(file)
-        return file, line, text.splitlines()[line - 1].strip()
-
     def _function(self, site: Site) -> int:
         key = site.file, site.first
         if key not in self._functions:

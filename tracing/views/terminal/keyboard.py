@@ -1,7 +1,6 @@
 """Single keys from a terminal, without waiting for the end of a line; then the terminal as it was, whatever happens.
 
-`start()` and `stop()` are what `with` calls; both can be called twice. Where there are no single keys (standard
-input is not a terminal, or the system is not POSIX) `read` only waits.
+Where there are no single keys (standard input is not a terminal, or the system is not POSIX) `read` only waits.
 """
 
 from __future__ import annotations
@@ -20,8 +19,11 @@ try:
 except ImportError:  # Windows
     termios = tty = None  # type: ignore[assignment]
 
-# What a terminal sends for keys without a character; in application mode with O in place of [.
-ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
+# What a terminal sends after ESC [ for keys without a character; in application mode with O in place of [.
+KEYS = {
+    b"A": "up", b"B": "down", b"C": "right", b"D": "left", b"H": "home", b"F": "end",
+    b"1~": "home", b"4~": "end", b"5~": "page up", b"6~": "page down",
+}  # fmt: skip
 NAMES = {b" ": "space", b"\x1b": "escape"}
 _KEY = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\xff]", re.DOTALL)
 
@@ -39,7 +41,7 @@ class Keyboard:
         """Whether keys can come."""
         return self._fd >= 0
 
-    def start(self) -> Keyboard:
+    def __enter__(self) -> Keyboard:
         """Get every key as soon as it is pressed. Ctrl-C still interrupts."""
         if not self.active and termios is not None and self._stream is not None and not self._stream.closed:
             # A background process may not change the terminal: the system would stop it.
@@ -51,18 +53,12 @@ class Keyboard:
                     tty.setcbreak(fd)
         return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the terminal back as it was."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(fd, termios.TCSADRAIN, self._before)
-
-    def __enter__(self) -> Keyboard:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def read(self, timeout: float) -> list[str]:
         """The keys pressed since the last time: "q", "space", "left", ... Waits for one, at most `timeout` s."""
@@ -74,11 +70,14 @@ class Keyboard:
             return []
         data = os.read(self._fd, 1024)
         if not data:  # the terminal has hung up
-            self.stop()
+            self.__exit__()
         return names_of(data)
 
 
 def names_of(data: bytes) -> list[str]:
     """The keys that a terminal sent as these bytes."""
     keys = _KEY.findall(data)
-    return [ARROWS.get(key[-1:], "") if len(key) > 1 else NAMES.get(key, key.decode("latin-1")) for key in keys]
+    return [
+        NAMES.get(key, key.decode("latin-1")) if len(key) == 1 else KEYS.get(key[2:], KEYS.get(key[-1:], ""))
+        for key in keys
+    ]

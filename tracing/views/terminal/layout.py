@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
 
@@ -39,9 +38,6 @@ class Frame:
 
     def __str__(self) -> str:
         return "\n".join(line.rstrip() for line in lines_of(self))
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(self.width, self.width)
 
 
 def text(words: str, style: Style = PLAIN) -> Segment:

@@ -58,19 +58,22 @@ def number(
     size: float = colours.NUMBERS, hatched: bool = False, crossed: Sequence[Crossing] = (),
 ) -> None:  # fmt: skip
     """Print the task in each bar that has room for it, smaller where there is little; in the bar of a message without
-    one, its name. On a hatch it gets a plain ground, and upon what crosses it an edge."""
+    one, its name. On a hatch it gets a plain ground, and above what crosses it an edge."""
     grounds = []
     for i in np.flatnonzero(batch != NO_BATCH).tolist():
         fill, words = colours.of_batch(int(batch[i])), in_words(int(batch[i]))
-        middle, half, fitting, across = place(scale, (begin[i], end[i]), words, size, 0.14 * hatched, crossed)
+        room = float(scale.inches(end[i] - begin[i])) - 0.14 * hatched - 0.03
+        fitting = min(size, room / width(words, 1.0))
         if fitting < colours.LEAST_NUMBERS:
             continue
+        middle, half = (begin[i] + end[i]) / 2, scale.ns(0.5 * width(words, fitting) + 0.04)
         if hatched:
             grounds.append((middle - half, middle + half, low[i], high[i], fill))
         drawn = axes.text(
             float(scale(middle)), (low[i] + high[i]) / 2, words, size=fitting, ha="center", va="center_baseline",
             color=colours.ink_on(fill), zorder=9, clip_on=True,
         )  # fmt: skip
+        across = any(first < middle + half and last > middle - half for first, last in crossed)
         drawn.set_path_effects([withStroke(linewidth=2.5, foreground=fill)] if across else [])
     if grounds:
         places = np.array([each[:4] for each in grounds]).T
@@ -80,36 +83,6 @@ def number(
 
 def in_words(batch: int) -> str:
     return str(label(batch & 0xFFFFFFFF if batch >= 0 else batch))
-
-
-def place(
-    scale: Scale, bar: tuple[float, float], words: str, size: float, spare: float, crossed: Sequence[Crossing]
-) -> tuple[float, float, float, bool]:
-    """Where in a bar words stand: (middle, half of their width (ns), font size, whether something crosses them). In the
-    middle, or beside what crosses that if there is as good as as much room. spare: inches of the bar to leave free."""
-
-    def fitting(part: tuple[float, float]) -> float:
-        return min(size, (float(scale.inches(part[1] - part[0])) - spare - 0.03) / width(words, 1.0))
-
-    def half(part: tuple[float, float]) -> float:
-        return scale.ns(0.5 * width(words, fitting(part)) + 0.04)
-
-    middle, beside = sum(bar) / 2, roomiest(bar, crossed, scale.ns(0.035))
-    if not any(first < middle + half(bar) and last > middle - half(bar) for first, last in crossed):
-        return middle, half(bar), fitting(bar), False
-    if fitting(beside) >= max(colours.LEAST_NUMBERS, 0.7 * fitting(bar)):
-        return sum(beside) / 2, half(beside), fitting(beside), False
-    return middle, half(bar), fitting(bar), True
-
-
-def roomiest(bar: tuple[float, float], crossed: Sequence[Crossing], margin: float) -> tuple[float, float]:
-    """The longest part of a bar that nothing crosses."""
-    since, parts = bar[0], []
-    for first, last in sorted(crossed):
-        if first - margin < bar[1] and last + margin > bar[0]:
-            parts.append((since, first - margin))
-            since = max(since, last + margin)
-    return max([*parts, (since, bar[1])], key=lambda part: part[1] - part[0])
 
 
 def width(words: str, size: float) -> float:

@@ -28,16 +28,16 @@ from minidl.events import Kind
 from tracing.trace.event_index import Lane
 from tracing.trace.words import duration
 from tracing.views.batch_colours import ON_PAPER
+from tracing.views.main_time import main_in_words
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.followed_batch import choose, crossings, draw_leg, in_words, legs
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
-from tracing.views.timeline.main_time import main_in_words
 from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, note
 from tracing.views.timeline.memory_strips import draw_memory, memory_strips
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, Strip, draw_strip, queues_of
 from tracing.views.timeline.slot_strips import ON_ITS_WAY, draw_slots, slot_strips
-from tracing.views.timeline.spans import NO_BATCH, Look, Spans, killed_at
+from tracing.views.timeline.spans import NO_BATCH, Look, killed_at
 from tracing.views.timeline.window import View, select
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def timeline(
     view = select(trace, start, end, batches, loader, epoch)
     noted = [note(trace, event, words) for event, words in notes]
     followed = choose(view, follow, epoch, [event for event, _ in notes])
-    seen = sorted([*marks(trace, view.loader, view.epochs, view.begin, view.end), *noted], key=lambda mark: mark.time)
+    seen = sorted([*marks(view), *noted], key=lambda mark: mark.time)
     rows, strips, slots, memory = lanes_of(view), queues_of(view), slot_strips(view), memory_strips(view)
     heights = [strip.height(view) for strip in strips] + [strip.height for strip in slots] + [MEMORY] * len(memory)
     asked = batches if start is None and end is None else None
-    title, words = in_words_all(view, rows[0].spans, asked, followed)
+    title, words = in_words_all(view, asked, followed)
     figure, scale, (lanes, *under) = blank(view, width, len(rows), heights)
     drawn = followed if follow is not None or not view.summed else None  # in a sum only a batch that was asked for
     way = [] if drawn is None else legs(rows, drawn)
@@ -134,9 +134,7 @@ def unit_of(length: int) -> tuple[float, str]:
 # ---- words
 
 
-def in_words_all(
-    view: View, main: Spans, asked: tuple[int, int] | None, followed: np.void | None
-) -> tuple[str, list[str]]:
+def in_words_all(view: View, asked: tuple[int, int] | None, followed: np.void | None) -> tuple[str, list[str]]:
     """The title, and the lines below it. asked: the batches that the window was chosen for, if any; others may be
     yielded in it too."""
     yielded = view.tasks[(view.tasks["yielded"] >= view.begin) & (view.tasks["yielded"] <= view.end)]
@@ -147,7 +145,7 @@ def in_words_all(
     workers = {0: "no workers", 1: "1 worker"}.get(view.num_workers, f"{view.num_workers} workers")
     title = f"DataLoader with {workers}: {what} {_window(view)}"
     killed = killed_at(view.trace, view.iterators, Lane.MAIN)
-    words = [f"Main's time: {main_in_words(main, view.begin, view.end, killed)}."]
+    words = [f"Main's time: {main_in_words(view.trace, view.iterators, view.begin, view.end, killed)}."]
     if view.left_out:
         words[0] += f" Not drawn: {view.left_out} iterator{'s' * (view.left_out > 1)} that ran at the same time."
     if followed is not None:
@@ -201,7 +199,7 @@ def entries_of(
     single = [strip.stays[0].within(view.begin, view.end) for strip in strips if strip.single(view)]
     if any((seen_for(each.enter, each.leave, scale)[each.batch < NO_BATCH] >= SEEN).any() for each in single):
         entries.append((Patch(facecolor=colours.MESSAGE, edgecolor="black", linewidth=0.6), "message without a batch"))
-    if slots and not view.summed and view.num_workers <= MOST_SINGLE_QUEUES:
+    if slots:
         entries.append((Patch(color=ON_PAPER[0], alpha=ON_ITS_WAY), "in a slot, on its way"))
     if followed is not None:
         entries.append((Line2D([], [], color="black", marker=">", markersize=4), f"way of batch {followed['task']}"))

@@ -49,7 +49,6 @@ def stages(task: np.void) -> list[tuple[str, int]]:
     return [(name, int(task[end] - task[begin])) for name, begin, end in hops if 0 <= task[begin] <= task[end]]
 
 
-DIGITS = 0.35  # how far from the middle of a lane they reach, with the width of an arrow; a lane is 1 high
 EDGE = 0.006  # of the width
 
 
@@ -121,14 +120,11 @@ def legs(rows: list[Row], task: np.void) -> list[Leg]:
 
 
 def crossings(way: list[Leg], row: int) -> list[Crossing]:
-    """When the arrows cross the digits of a lane."""
-    found = []
-    for (begin, low), (end, high), _ in way:
-        at = np.clip([row - DIGITS, row + DIGITS], min(low, high), max(low, high))
-        if at[0] < at[1]:
-            times = begin + (end - begin) * (at - low) / (high - low)
-            found.append((float(times.min()), float(times.max())))
-    return found
+    """During which times arrows may cross the digits of a lane."""
+    ways = [
+        (begin, end) for begin, end, _ in way if min(begin[1], end[1]) < row + 0.5 and max(begin[1], end[1]) > row - 0.5
+    ]
+    return [(float(begin[0]), float(end[0])) for begin, end in ways]
 
 
 def draw_leg(axes: Axes, scale: Scale, leg: Leg) -> None:

@@ -19,8 +19,11 @@ from matplotlib.lines import Line2D
 from minidl.events import Kind
 from tracing.trace import event_words
 from tracing.trace.event_index import Lane
+from tracing.trace.event_words import ALARMING
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
+from tracing.views.timeline.spans import killed_at
+from tracing.views.timeline.window import View
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -38,59 +41,39 @@ class Mark:
     rank: int  # 0 must be named, 1 should be, 2 may be
 
 
-# Kind -> (whose lane, rank). Its text is the mark of tracing.trace.event_words.
-MARKED: dict[int, tuple[Lane, int]] = {
-    Kind.WORKER_DIED: (Lane.WORKER, 0),
-    Kind.ERROR_RAISED: (Lane.MAIN, 0),
-    Kind.EPOCH_BEGIN: (Lane.MAIN, 1),
-    Kind.GOES_ON: (Lane.MAIN, 0),
-    Kind.STATE_TAKEN: (Lane.MAIN, 1),
-    Kind.SHUTDOWN_BEGIN: (Lane.MAIN, 1),
-    Kind.FETCH_FAILED: (Lane.WORKER, 1),
-    Kind.PIN_FAILED: (Lane.PIN, 1),
-    Kind.PARENT_DIED: (Lane.WORKER, 1),
-    Kind.WORKER_TERMINATED: (Lane.WORKER, 1),
-    Kind.WORKER_KILLED: (Lane.WORKER, 1),
-    Kind.STREAM_END: (Lane.WORKER, 2),
-    Kind.EPOCH_END: (Lane.MAIN, 2),
-    Kind.PIN_STOPPING: (Lane.MAIN, 2),
-    Kind.PIN_THREAD_END: (Lane.PIN, 2),
-    Kind.PIN_JOINED: (Lane.MAIN, 2),
-    Kind.DONE_SET: (Lane.MAIN, 2),
-    Kind.WORKER_END: (Lane.WORKER, 2),
-    Kind.JOIN_BEGIN: (Lane.MAIN, 2),
-    Kind.WORKER_JOINED: (Lane.WORKER, 2),
-    Kind.SHUTDOWN_END: (Lane.MAIN, 2),
-}
+# An event is marked if it has a mark in tracing.trace.event_words. In whose lane: main's, or that of
+OF_WORKER = {
+    Kind.WORKER_DIED, Kind.FETCH_FAILED, Kind.PARENT_DIED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.STREAM_END,
+    Kind.WORKER_END, Kind.WORKER_JOINED,
+}  # fmt: skip
+OF_PIN = {Kind.PIN_FAILED, Kind.PIN_THREAD_END}
+FIRST = {Kind.WORKER_DIED, Kind.ERROR_RAISED, Kind.GOES_ON}
+SECOND = ALARMING | {Kind.EPOCH_BEGIN, Kind.STATE_TAKEN, Kind.SHUTDOWN_BEGIN}
 NOTE = -1  # the kind of a mark that the caller asked for
 MOST_MARKS = 150
 
 
-def marks(trace: Trace, loader: int, epochs: list[int], begin: int, end: int) -> list[Mark]:
-    """All marks of these epochs of a loader between two times (ns), in time order."""
-    events = trace.events
-    first, last = np.searchsorted(events["time"], [begin, end + 1])
+def marks(view: View) -> list[Mark]:
+    """All marks in the window, in time order."""
+    events = view.trace.events
+    first, last = np.searchsorted(events["time"], [view.begin, view.end + 1])
     seen = events[first:last]
-    at = np.flatnonzero(np.isin(seen["kind"], list(MARKED)))
-    at = at[(seen["loader"][at] == loader) & np.isin(seen["epoch"][at], epochs)]
+    at = np.flatnonzero(np.isin(seen["kind"], [kind for kind, words in event_words.WORDS.items() if words.mark]))
+    at = at[(seen["loader"][at] == view.loader) & np.isin(seen["epoch"][at], view.epochs)]
     going_on = seen["epoch"][at[seen["kind"][at] == Kind.GOES_ON]]  # its mark names the epoch, too
     at = at[~((seen["kind"][at] == Kind.EPOCH_BEGIN) & np.isin(seen["epoch"][at], going_on))]
-    found = [_mark(trace, int(position)) for position in first + at]
+    found = [_mark(view.trace, int(position)) for position in first + at]
     noticed = {mark.worker for mark in found if mark.kind == Kind.WORKER_DIED}
-    found += [mark for mark in _kills(trace, loader) if begin <= mark.time <= end and mark.worker not in noticed]
+    found += [mark for mark in _kills(view) if view.begin <= mark.time <= view.end and mark.worker not in noticed]
     return sorted(_thin_out(found), key=lambda mark: mark.time)
 
 
-def _kills(trace: Trace, loader: int) -> Iterator[Mark]:
+def _kills(view: View) -> Iterator[Mark]:
     """When processes were killed in a simulated run, whether or not another process noticed."""
-    killed = {int(pid): time for pid, time in trace.about.get("killed", {}).items()}
-    started = trace.events[(trace.events["kind"] == Kind.WORKER_STARTED) & (trace.events["loader"] == loader)]
-    for event in started[np.isin(started["value"], list(killed))]:
-        worker, time = int(event["worker"]), killed[int(event["value"])]
-        yield Mark(time, Kind.WORKER_DIED, Lane.WORKER, worker, f"worker {worker} is killed", 0)
-    for actor in trace.actors:
-        if actor.role == "main" and actor.pid in killed:
-            yield Mark(killed[actor.pid], Kind.WORKER_DIED, Lane.MAIN, -1, "main is killed", 0)
+    for worker in range(-1, view.num_workers):
+        lane, who = (Lane.WORKER, f"worker {worker}") if worker >= 0 else (Lane.MAIN, "main")
+        for time in killed_at(view.trace, view.iterators, lane, worker):
+            yield Mark(time, Kind.WORKER_DIED, lane, worker, f"{who} is killed", 0)
 
 
 def note(trace: Trace, position: int, words: str) -> Mark:
@@ -103,37 +86,28 @@ def _thin_out(found: list[Mark]) -> list[Mark]:
     if len(found) > MOST_MARKS:
         found = [mark for mark in found if mark.rank < 2 or mark.kind == Kind.SHUTDOWN_END]
     if len(found) > MOST_MARKS:
-        regions = (Kind.EPOCH_BEGIN, Kind.GOES_ON, Kind.SHUTDOWN_BEGIN, Kind.SHUTDOWN_END)
-        found = [mark for mark in found if mark.kind not in regions]
+        found = [mark for mark in found if mark.kind in ALARMING]
     return found
 
 
 def _mark(trace: Trace, position: int) -> Mark:
     event = trace.events[position]
-    lane, rank = MARKED[event["kind"]]
+    kind = int(event["kind"])
+    lane = Lane.WORKER if kind in OF_WORKER else Lane.PIN if kind in OF_PIN else Lane.MAIN
+    rank = 0 if kind in FIRST else 1 if kind in SECOND else 2
     text = event_words.mark(event, error=str(trace.text(position) or "error").split("(")[0])
     worker = int(event["worker"]) if lane is Lane.WORKER else -1
-    return Mark(int(event["time"]), int(event["kind"]), lane, worker, text, rank)
+    return Mark(int(event["time"]), kind, lane, worker, text, rank)
 
 
 # ---- drawn
-
-SYMBOLS: dict[int, tuple[str, float]] = {  # in red: what went wrong
-    Kind.WORKER_DIED: ("X", 7.5),
-    Kind.ERROR_RAISED: ("v", 7.0),
-    Kind.FETCH_FAILED: ("v", 6.0),
-    Kind.PIN_FAILED: ("v", 6.0),
-    Kind.PARENT_DIED: ("X", 6.0),
-    Kind.WORKER_TERMINATED: ("v", 6.0),
-    Kind.WORKER_KILLED: ("v", 6.0),
-}
 
 
 def draw_symbol(axes: Axes, scale: Scale, mark: Mark, middle: float, height: float) -> None:
     """What happened in a lane: a red symbol for what is wrong, a tick for a step."""
     x = float(scale(mark.time))
-    if mark.kind in SYMBOLS:
-        symbol, size = SYMBOLS[mark.kind]
+    if mark.kind in ALARMING:
+        symbol, size = "X" if mark.kind in (Kind.WORKER_DIED, Kind.PARENT_DIED) else "v", 7 - mark.rank
         drawn = Line2D([x], [middle], marker=symbol, markersize=size, color=colours.ALARM, zorder=8, clip_on=False)
         drawn.set_markeredgecolor("white")
     else:
@@ -158,7 +132,7 @@ def draw_names(axes: Axes, scale: Scale, marks: list[Mark]) -> None:
                 continue
             rows[row].append((first - 0.05 * backwards, last + 0.05 * (not backwards)))
             offset = (-2 if backwards else 2, 3 + 10 * row)
-            ink = colours.ALARM if mark.kind in SYMBOLS or mark.kind == NOTE else colours.FAINT
+            ink = colours.ALARM if mark.kind in ALARMING or mark.kind == NOTE else colours.FAINT
             drawn = axes.annotate(
                 mark.text, (float(scale(mark.time)), 1), offset, ("data", "axes fraction"), "offset points",
                 ha="right" if backwards else "left", size=colours.WORDS - 0.5, color=ink,

@@ -12,7 +12,7 @@ from minidl.events import Queue
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Crossing, Scale, bars, number
-from tracing.views.timeline.queue_contents import FOREVER, Stays, binned, queue_stays, reorder_stays
+from tracing.views.timeline.queue_contents import Stays, binned, queue_stays, reorder_stays
 from tracing.views.timeline.spans import NO_BATCH
 from tracing.views.timeline.window import View
 
@@ -47,7 +47,7 @@ def queues_of(view: View) -> list[Strip]:
     trace, iterators, workers = view.trace, view.iterators, list(range(view.num_workers))
     if not workers:
         return []
-    prefetch = max(trace.config(each.number).get("prefetch_factor") or most_outstanding(view) for each in iterators)
+    prefetch = max(trace.config(each.number).get("prefetch_factor") or 2 for each in iterators)
     room = prefetch * len(workers)
     index = [
         queue_stays(trace, iterators, Queue.INDEX, [worker], f"{QUEUE_NAMES[Queue.INDEX]} {worker}")
@@ -63,16 +63,6 @@ def queues_of(view: View) -> list[Strip]:
     if len(data.enter):
         strips.append(Strip(data.name, [data], room))
     return [*strips, Strip(REORDER_BUFFER, [reorder_stays(trace, iterators)], room - 1)]
-
-
-def most_outstanding(view: View) -> int:
-    """Of the workers of a loader whose options are unknown: how many tasks one had at a time."""
-    most = 1
-    for worker in range(view.num_workers):
-        sent = view.tasks[(view.tasks["worker"] == worker) & (view.tasks["index_put"] >= 0)]
-        until = np.where(sent["yielded"] >= 0, sent["yielded"], FOREVER)
-        most = max(most, int(Stays("", sent["index_put"], until, sent["task"]).depth()[1].max(initial=0)))
-    return most
 
 
 def draw_strip(

@@ -80,9 +80,6 @@ class Spans:
     def look(self) -> np.ndarray:
         return LOOK_OF[self.status]
 
-    def where(self, chosen: np.ndarray) -> Spans:
-        return Spans(self.name, self.begin[chosen], self.end[chosen], self.status[chosen], self.batch[chosen])
-
     def within(self, begin: int, end: int) -> Spans:
         """Those that are seen between two times, cut at the edges; neighbours that look the same are merged."""
         seen = (self.end > begin) & (self.begin < end)
@@ -108,12 +105,6 @@ class Spans:
         """The share of each bin's time that has each look. edges: (n + 1,) ns. Returns (len(Look), n), 0 to 1."""
         of_looks = [self.look == look for look in Look]
         return np.diff([spent(self.begin[of_look], self.end[of_look], edges) for of_look in of_looks]) / np.diff(edges)
-
-    def share(self, status: enum.Enum, begin: int, end: int) -> float:
-        """The share of the time from `begin` to `end` (ns) that has this status, 0 to 1."""
-        alike = self.status == NUMBER[status]
-        first, last = spent(self.begin[alike], self.end[alike], np.array([begin, end]))
-        return float(last - first) / (end - begin)
 
 
 def spans(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int, until: int) -> Spans:

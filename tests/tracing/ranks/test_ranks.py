@@ -1,0 +1,246 @@
+"""Runs of two ranks, by real processes that exchange by gloo: what is wrong with them together, and which one holds up
+the other. Their programs are in tests/tracing/ranks/programs.py."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from rich.console import Console
+
+import tracing
+from tests.tracing.ranks.programs import main as record
+from tracing.__main__ import main
+from tracing.ranks.check import AUDITS
+from tracing.ranks.hold_up import BETWEEN, LOADER, STEP
+from tracing.ranks.ranks import open_ranks
+from tracing.ranks.steps import steps_of
+from tracing.recording import file_format as fmt
+from tracing.views.live.live import watch
+from tracing.views.live.ranks import Processes
+
+pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked")]
+
+Recorded = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """ranks("slow") is the run of that program."""
+    folder = tmp_path_factory.mktemp("ranks")
+
+    def of(name: str) -> Path:
+        if not (folder / name).exists():
+            record(folder, [name])
+        return folder / name
+
+    return of
+
+
+def report_of(run: Path) -> tracing.RunReport:
+    found = tracing.report(run)
+    assert isinstance(found, tracing.RunReport)
+    return found
+
+
+def findings(run: Path) -> list[tuple[str, bool | None]]:
+    """The name of each finding, and whether it is wrong. All laws must hold in each rank."""
+    found = tracing.check(run)
+    assert all(isinstance(each, tracing.Finding) for each in found)
+    return [(each.name, each.wrong) for each in found if isinstance(each, tracing.Finding)]
+
+
+# ---- what is wrong
+
+WRONG, WARNED, EITHER = True, False, None
+FOUND = {  # program -> its findings, and what the first one says
+    "forgotten": ([("set_epoch", WRONG), ("seeds", WARNED)], "draws its 22 samples in the same order"),
+    "forgotten_anew": ([("set_epoch", WRONG)], "call sampler.set_epoch(epoch) before each epoch"),
+    "even": ([("set_epoch", WARNED)], "(no matter for validation)"),
+    "same_share": ([("each sample once", WRONG)], "22 samples are loaded again (1 would make the shares equal), 21 by"),
+    "other_seeds": ([("each sample once", WRONG)], "would make the shares equal"),
+    "too_many_shares": ([("each sample once", WRONG)], "21 of 43 samples are loaded by no rank"),
+    "unshared": ([("a share each", EITHER)], "0 and 1 load the same 43 samples with the loader in the same order"),
+    "all_of_it": ([("a share each", WARNED)], "each load all 43 samples with the loader"),
+    "hangs": ([("equal numbers of batches", WRONG)], "waited for the others in vain"),
+    "idle_at_the_end": ([("equal numbers of batches", WARNED)], "in epoch 0 rank 1 has 6 batches, rank 0 4"),
+    "seeds": ([("seeds", WARNED)], "the workers of ranks 0 and 1 draw the same random numbers"),
+    **{name: ([], "") for name in ("dropped", "left", "own_sampler", "streams", "model_parallel", "reseeded")},
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_wrong_is_found(name: str, ranks: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is an error of `check`, and a note of the report; what may be right is a warning, or both readings."""
+    expected, words = FOUND[name]
+    assert findings(ranks(name)) == expected
+    assert main(["check", str(ranks(name))]) == any(wrong for _, wrong in expected)
+    printed, report = capsys.readouterr().out, report_of(ranks(name))
+    mark = {WRONG: "", WARNED: "warning: ", EITHER: "right or wrong: "}
+    assert words in printed and all(f"{mark[wrong]}{finding}: " in printed for finding, wrong in expected)
+    assert report.warnings == sum(wrong is WARNED for _, wrong in expected)
+    assert any(words in note for note in report.notes) is any(wrong is not WARNED for _, wrong in expected)
+
+
+def test_every_audit_finds_something_and_the_page_lists_it() -> None:
+    assert {name for found, _ in FOUND.values() for name, _ in found} == AUDITS.keys()
+    page = (Path(__file__).parents[3] / "docs/views.md").read_text(encoding="utf-8")
+    assert all(f"| {name} | {audit.__doc__} |" in page for name, audit in AUDITS.items())
+
+
+def test_a_finding_names_the_events_that_show_it(ranks: Recorded) -> None:
+    run, (found,) = open_ranks(ranks("unshared")), tracing.check(ranks("unshared"))
+    assert isinstance(found, tracing.Finding) and found.shown_by is not None
+    assert set(found.shown_by) == {"rank 0", "rank 1"}
+    drawn = [rank.trace.text(found.shown_by[rank.name][0]) for rank in run.all]
+    assert len(drawn[0]) == 4 and drawn[0] == drawn[1]
+
+
+@pytest.mark.filterwarnings("ignore::tracing.TraceDamage")
+@pytest.mark.parametrize("name", ["even", "slow", "streams"])
+def test_cut_off_anywhere_a_rank_raises_no_alarm(name: str, ranks: Recorded, tmp_path: Path) -> None:
+    """A rank that is still running, or was killed: its file ends early."""
+    for n, share in enumerate([0.1, 0.5, 0.9]):
+        run = tmp_path / str(n)
+        shutil.copytree(ranks(name), run)
+        (file, *_) = sorted((run / "parts").glob("rank1-*/events-*.bin"), key=lambda path: -path.stat().st_size)
+        size = (file.stat().st_size - fmt.HEADER_SIZE) // fmt.RECORD.size
+        with open(file, "r+b") as opened:
+            opened.truncate(fmt.HEADER_SIZE + fmt.RECORD.size * int(share * size))
+        assert not any(wrong for _, wrong in findings(run))
+
+
+# ---- which one holds up the other
+
+
+@pytest.mark.parametrize(
+    ("name", "culprit", "because"),
+    [("slow", "rank 1", LOADER), ("late", "rank 0", STEP), ("validates", "rank 0", BETWEEN)],
+)
+def test_the_rank_that_holds_up_the_others_is_named(name: str, culprit: str, because: str, ranks: Recorded) -> None:
+    report = report_of(ranks(name))
+    assert report.hold_up is not None and (report.hold_up.name, report.hold_up.because) == (culprit, because)
+    assert report.opened.rank.name == culprit
+    text = str(report)
+    assert f"{culprit.capitalize()} holds up the others" in " ".join(text.split())
+    assert text.count("Verdict  ") == 1 and text.count("\n  rank ") == 2 and "\n\n\n" not in text
+    document = json.loads(report.to_json())
+    assert [each["about"]["rank"] for each in document["ranks"]] == [0, 1] and document["opened"] == culprit
+    assert document["loaders"] == document["ranks"][int(culprit[-1])]["report"]["loaders"]
+    assert document["held_up_by"]["name"] == culprit
+
+
+def test_what_the_others_lose_is_what_the_batches_take_longer(ranks: Recorded) -> None:
+    report = report_of(ranks("slow"))
+    assert report.hold_up is not None
+    fast, slow = (rank.tasks_of(loader) for rank in (each.rank for each in report.ranks) for loader in rank.configs)
+    longer = np.subtract(*(np.sum(each["yielded"][1:] - each["asked"][:-1]) for each in (slow, fast)))
+    assert report.hold_up.late_ns[LOADER] == pytest.approx(longer, rel=0.2)
+    assert report.hold_up.cost_ns == pytest.approx(sum(report.hold_up.late_ns.values()), rel=0.01)
+
+
+def test_ranks_that_do_not_wait_for_each_other_are_not_said_to(ranks: Recorded) -> None:
+    report = report_of(ranks("alone"))
+    assert not report.synchronised and report.hold_up is None
+    assert "Held up" not in str(report) and "for others" not in str(report) and "\n\n\n" not in str(report)
+
+
+def test_ranks_of_another_host_are_not_compared(ranks: Recorded, tmp_path: Path) -> None:
+    """Its clock is another one."""
+    run = Path(shutil.copytree(ranks("slow"), tmp_path / "run"))
+    (part,) = (run / "parts").glob("rank1-*")
+    about = json.loads((part / fmt.DESCRIPTION).read_text()) | {"machine": "another/1"}
+    (part / fmt.DESCRIPTION).write_text(json.dumps(about))
+    report = report_of(run)
+    assert not report.synchronised and report.notes == [
+        "Only 1 of 2 ranks are compared: those that one host has recorded here."
+    ]
+    assert len(tracing.timeline(run).axes) == 1
+
+
+# ---- drawn
+
+
+def drawn(figure: Figure, gid: str) -> list[Artist]:
+    return figure.findobj(lambda artist: artist.get_gid() == gid)
+
+
+def test_the_timeline_stacks_the_ranks_upon_one_clock(ranks: Recorded, tmp_path: Path) -> None:
+    run = open_ranks(ranks("slow"))
+    figure = tracing.timeline(run, batches=(4, 12))
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()  # the same time at the same place
+    labels = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
+    assert labels == [["main   training step", "in the loader", "worker 0"]] * 2
+    waits = drawn(figure, "waits for other ranks")
+    assert figure.axes[0] in [each.axes for each in waits]  # rank 0, which is quick
+    (begin, _), *_ = waits[0].get_paths()[0].vertices  # type: ignore[attr-defined]
+    zero, began = min(each.trace.start for each in run.all), steps_of(run).began[:, 0]
+    assert np.abs((began - zero) / 1e6 - begin).min() < 1  # it waits from when its step begins
+    path = tmp_path / "all.png"
+    assert main(["timeline", str(ranks("slow")), "-o", str(path)]) == 0 and path.stat().st_size > 10_000
+
+
+def test_of_many_workers_only_main_is_drawn(ranks: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracing.ranks.timeline.MOST_LANES", 3)
+    figure = tracing.timeline(ranks("seeds"))
+    assert [axes.get_yticklabels()[-1].get_text() for axes in figure.axes] == ["in the loader"] * 2
+
+
+# ---- live
+
+
+def shown(run: Path, width: int = 100, **options: Any) -> str:
+    out = io.StringIO()
+    watch(run, once=True, console=Console(file=out, width=width, height=30), **options)
+    return out.getvalue()
+
+
+def test_live_has_a_line_for_each_rank_and_one_opened(ranks: Recorded) -> None:
+    first, second = (shown(ranks("slow"), part=rank).splitlines() for rank in (None, 1))
+    assert first[1].startswith("▸rank 0 ") and first[2].startswith(" rank 1 ")
+    assert second[1].startswith(" rank 0 ") and second[2].startswith("▸rank 1 ")
+    assert all("in the loader" in line for line in (*first[1:3], *second[1:3]))
+    assert max(map(len, shown(ranks("slow"), width=80).splitlines())) == 80
+
+
+def test_keys_open_another_rank_at_the_same_moment(ranks: Recorded) -> None:
+    now = [0]
+    view = Processes(ranks("slow"), None, 1.0, lambda: now[0])
+    view.look()
+    now[0] = 300_000_000
+    assert view.look()[1] == view.trace.start + now[0]
+    before = view.look()[1]
+    for key, name in (("down", "rank 1"), ("down", "rank 0"), ("1", "rank 1"), ("up", "rank 0")):
+        view.press(key)
+        assert view.opened.name == name and abs(view.look()[1] - before) < 1_000_000
+    view.press("space")
+    view.press("1")
+    assert "‖" in view.mode and view.mode.startswith("rank 1") and view.look()[1] <= before
+
+
+def test_ranks_that_begin_while_it_watches_are_found(ranks: Recorded, tmp_path: Path) -> None:
+    """A launcher records nothing itself, and its ranks begin later."""
+    (tmp_path / "trace.json").write_text(json.dumps({"format": fmt.VERSION}))
+    now = [0]
+    view = Processes(tmp_path, None, 1.0, lambda: now[0])
+    view.running = True
+    assert view.look()[0].loaders == [] and view.lines(0) == []
+    shutil.copytree(ranks("slow") / "parts", tmp_path / "parts")
+    now[0] = 2_000_000_000
+    state, moment = view.look()
+    assert state.loaders and view.opened.name == "rank 0" and len(view.lines(moment)) == 2
+
+
+def test_outside_a_terminal_live_prints_a_line_for_each_rank(ranks: Recorded) -> None:
+    out = io.StringIO()
+    watch(ranks("slow"), console=Console(file=out, width=100), speed=1e6)
+    assert [line[1:7] for line in out.getvalue().splitlines()[-2:]] == ["rank 0", "rank 1"]

@@ -1,0 +1,191 @@
+"""A traced program does what the plain one does, whatever it does to its descriptors, its parent or its folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tracing
+from minidl import events
+from minidl.events import Kind, emit
+from tests.tracing.cli.terminal import ROOT
+from tracing.recording import file_format as fmt
+
+pytestmark = [pytest.mark.timeout(110), pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+
+# `emit` stands for a loader where none is needed: to import torch takes seconds.
+BEGIN = """
+import os, signal, sys
+from minidl.events import Kind, emit
+def epoch(number):
+    emit(Kind.LOADER, number << 32, text={"dataset": "range", "num_workers": 0})
+    emit(Kind.EPOCH_BEGIN, number << 32, value=-1)
+epoch(901)
+"""
+LOAD = """
+import minidl, torch.utils.data
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 12
+    def __getitem__(self, key): return key, at_start
+def opened():
+    links = {number: f"/proc/self/fd/{number}" for number in map(int, os.listdir("/proc/self/fd")) if number < 100}
+    return [number for number, link in links.items() if os.path.lexists(link)]
+at_start = []
+def begin(worker_id): at_start[:] = opened()
+options = {"num_workers": 2, "collate_fn": list, "worker_init_fn": begin, "multiprocessing_context": "fork"}
+"""
+PROGRAMS = {
+    "descriptors and handlers": BEGIN + LOAD + """
+for package in minidl, torch.utils.data:
+    print(opened())
+    for batch in package.DataLoader(Rows(), 3, **options):
+        print(batch)
+handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+print([(number, getattr(each, "__qualname__", each)) for number, each in handlers.items() if each])
+print("done")
+""",
+    "all descriptors closed, and used again": BEGIN + LOAD + """
+os.closerange(3, 256)
+files = [open(f"own-{number}", "w+b") for number in range(200)]
+for package in minidl, torch.utils.data:
+    loader = package.DataLoader(Rows(), 3, **options)
+    print(sum(key for batch in loader for key, _ in batch))
+print({os.fstat(file.fileno()).st_size for file in files})
+print("done")
+""",
+    "as many descriptors as it may have": BEGIN + """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+try:
+    while True: os.dup(0)
+except OSError:
+    for task in range(2_000): emit(Kind.KEYS_DRAWN, 901 << 32, task, text=[task])
+os.closerange(3, 200)
+epoch(902)
+print("done")
+""",
+    "stdout closed": BEGIN + """
+os.close(1)
+epoch(902)
+if os.fork() == 0:
+    epoch(903)
+    try:
+        print("not for the trace", flush=True)
+    except OSError as error:
+        os._exit(error.errno)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+""",
+    "stderr closed": BEGIN + "os.close(2); epoch(902); print('done')",
+    "stdout and stderr closed": BEGIN + "os.closerange(1, 3); epoch(902); sys.exit(3)",
+    "sys.stderr closed": BEGIN + "sys.stderr.close(); epoch(902); print('done')",
+    "stderr used again": BEGIN + """
+os.close(2)
+file = open("own-file", "w+b")
+epoch(902)
+import atexit
+atexit.register(lambda: print(file.fileno(), os.fstat(2).st_size, "done"))
+""",
+    "working directory deleted": BEGIN + """
+os.mkdir("gone")
+os.chdir("gone")
+os.rmdir("../gone")
+epoch(902)
+print("done")
+""",
+}  # fmt: skip
+STATUS = {"stdout closed": errno.EBADF, "stdout and stderr closed": 3}
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_traced_program_behaves_as_the_plain_one(name: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAMS[name])
+    plain = run(tmp_path, "train.py")
+    traced = run(tmp_path, "-m", "tracing", "run", "--memory", "-o", "trace", "train.py")
+    said, _, found = traced.stderr.partition("tracing: ")
+    assert (traced.stdout, traced.returncode, said) == (plain.stdout, plain.returncode, plain.stderr)
+    assert plain.returncode == STATUS.get(name, 0) and ("done" in plain.stdout) == (name not in STATUS)
+    assert ("python -m tracing report" in found) == ("stderr" not in name)
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    assert len(trace.loaders) >= 2 and trace.config(1)["dataset"] in ("range", "Rows")
+    assert not list((tmp_path / "trace").glob("*-1.*")), "each process made its files once"
+    drawn = trace.events[trace.events["kind"] == Kind.KEYS_DRAWN]
+    assert all(trace.text(event) is not None for event in drawn) and trace.dropped == 0
+    assert len(drawn) == (2_000 if "as many" in name else 16 * ("descriptors" in name) // 2)
+
+
+def test_after_a_kill_a_file_is_at_most_twice_as_long_as_what_is_in_it(tmp_path: Path) -> None:
+    for count in (200, 3_000, 100_000):
+        with tracing.record(tmp_path / str(count)):
+            recorder = events.installed()
+            if (pid := os.fork()) == 0:
+                events.install(recorder)
+                for n in range(count):
+                    emit(Kind.PUT, 0, n)
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            (path,) = (tmp_path / str(count)).glob(f"events-{pid}-*")
+            assert path.stat().st_size <= 2 * (fmt.HEADER_SIZE + count * fmt.RECORD.size)
+            os.waitpid(pid, 0)
+        assert len(tracing.load(tmp_path / str(count), strict=True)) == count
+
+
+def test_what_has_the_name_of_a_file_of_ours_is_not_written_to(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run"):
+        emit(Kind.KEYS_DRAWN, text=[1])
+        (path,) = fmt.events_files(tmp_path / "run")
+        ours = [path, fmt.text_file(path), fmt.samples_file(path), tmp_path / "run" / fmt.DESCRIPTION]
+        (tmp_path / "run").rename(tmp_path / "moved")
+        (tmp_path / "run").mkdir()
+        for each in ours:
+            each.write_text('{"format": 2, "of": "another process"}')
+        os.closerange(100, 256)
+        for n in range(2_000):
+            emit(Kind.KEYS_DRAWN, task=n, text=[n])
+    assert {each.read_text() for each in ours} == {'{"format": 2, "of": "another process"}'}
+
+
+ORPHAN = """
+import os, sys, time, tracing
+from minidl import events
+with tracing.record(sys.argv[1]):
+    recorder = events.installed()
+    if os.fork() == 0:
+        events.install(recorder)
+        events.emit(events.FETCH_BEGIN)
+        print(os.getpid(), flush=True)
+        time.sleep(100)
+    time.sleep(100)
+"""
+
+
+def test_a_worker_whose_main_is_gone_is_not_watched(tmp_path: Path) -> None:
+    """Here it is as torch's are while a sample of theirs takes for ever."""
+    program = subprocess.Popen([sys.executable, "-c", ORPHAN, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
+    assert program.stdout is not None
+    worker = int(program.stdout.readline())
+
+    def threads() -> int:
+        return len(os.listdir(f"/proc/{worker}/task"))
+
+    try:
+        assert threads() == 2
+        program.kill()
+        program.wait()
+        while threads() > 1:  # else the test times out
+            time.sleep(0.01)
+    finally:
+        program.kill()
+        os.kill(worker, signal.SIGKILL)
+        program.communicate()

@@ -1,0 +1,64 @@
+"""`tracing.check(trace)`: do the protocol's laws hold in this trace? minidl.laws states them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minidl.events import Kind
+from minidl.laws import LAWS, Event, judge
+from tracing.analysis.measure.culprits import undivided
+
+if TYPE_CHECKING:
+    from tracing.trace.trace import Trace
+
+LOOKED_AT = sorted({Kind.LOADER, Kind.EPOCH_BEGIN, *(kind for law in LAWS for kind in law.calls)})  # by some law
+
+
+DIVIDED, SHARE = "a divided stream", "each worker of an iterable dataset has samples of its own"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A law that does not hold."""
+
+    name: str  # of the law: "first in first out"
+    sentence: str  # what should hold
+    what: str  # what is: "INDEX 1: GOT task 3 out of turn"
+    events: list[int]  # positions of the events that show it, ascending
+    rank: str = ""  # "rank 1": in whose trace, where a run has several
+
+    def __str__(self) -> str:
+        of_rank = f"{self.rank}: " if self.rank else ""
+        return f"{of_rank}{self.name}: {self.what} (events {', '.join(map(str, self.events))})"
+
+
+def check(trace: Trace) -> list[Violation]:
+    """The violated laws, of each iterator; an empty list when all hold.
+
+    Where a file was full or damaged, only the events up to there are judged: what is missing after that proves nothing.
+    """
+    broken = [Violation(law.name, law.sentence, what, events) for law, what, events in judge(events_of(trace))]
+    for iterator in trace.index.iterators:
+        if shown := undivided(trace, iterator):
+            broken.append(Violation(DIVIDED, SHARE, f"the first samples of {len(shown)} workers are the same", shown))
+    return broken
+
+
+def events_of(trace: Trace) -> Iterator[tuple[int, Event]]:
+    """The positions and events of a trace, without those that no law looks at: about a quarter."""
+    positions = np.flatnonzero(np.isin(trace.events["kind"][: trace.complete], LOOKED_AT))
+    events = trace.events[positions]
+    epoch_ids = (events["loader"].astype(np.int64) << 32 | events["epoch"]).tolist()
+    times, actors, kinds, *others = (
+        events[name].tolist() for name in ("time", "actor", "kind", "task", "worker", "queue", "value", "text")
+    )
+    rows = zip(times, actors, kinds, epoch_ids, *others, strict=True)
+    for at, event in zip(positions.tolist(), map(Event._make, rows), strict=True):
+        if event.kind == Kind.LOADER:
+            yield at, event._replace(text=trace.config(trace.index.iterator_of[event.epoch_id]))
+        else:
+            yield at, event

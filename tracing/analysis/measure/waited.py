@@ -1,0 +1,195 @@
+"""What main waited for: what limits a load, and what each cause costs. The report, `run`'s last lines, whatif and
+compare read it here.
+
+Each rule estimates how much of main's time its cause costs. Costs do not overlap: a second that main waits is counted
+once. Coarse rules come first, from what main waits for; then finer ones take their part of it, where the trace shows
+who or what is behind it. The rules stand in tracing.analysis.report.verdicts, with why and what next.
+
+Not everything that costs time is a problem. What happens once an epoch may cost more than what happens with every
+batch. And where main hardly waits once every worker has made its first batch, the waiting before that does not count.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidl.events import Kind
+from tracing.analysis.measure import cores, culprits
+from tracing.analysis.measure.measures import Measures, epoch_ids
+from tracing.analysis.measure.stages import startup_cost
+from tracing.trace.thread_activity import MainTime
+
+MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem, and not worth changing ...
+MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end
+MOSTLY = 0.8  # of main's time: where training takes this share of it, that is the limit, whatever else costs some
+CLOSE = 0.5  # a second cause that costs more than this share of the first is reported too
+ALONE = 1.2  # cores: workers that together use no more than this may be taking turns
+BESIDE = 0.25  # cores that other threads of main use while it works in the loader: one of them keeps Python's lock ...
+HELD = 0.5  # ... if main itself uses no more than this share of what they do
+
+
+class Verdict(enum.Enum):
+    """What limits the load."""
+
+    TRAINING = "the training step is the limit"
+    WORKERS = "the workers are the limit"
+    TURNS = "the workers wait for each other"
+    HOLD_UP = "one batch holds up the others"
+    PREFETCH = "too little prefetch"
+    SHARES = "the stream is not divided evenly among the workers"
+    NO_WORKERS = "main makes the batches itself, and does not train meanwhile"
+    MOVING = "moving batches is the limit"
+    PINNING = "pinning is the limit"
+    SAMPLER = "drawing keys is the limit"
+    STARTUP = "start-up is the limit"
+    SHUTDOWN = "shutdown is slow"
+
+
+# Causes of waiting for a batch. They count only if main still waits once every worker has made its first one.
+WAITING_CAUSES = (
+    Verdict.WORKERS, Verdict.TURNS, Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.SHARES, Verdict.MOVING, Verdict.PINNING,
+)  # fmt: skip
+ONCE_AN_EPOCH = (Verdict.STARTUP, Verdict.SHUTDOWN)
+
+Costs = dict[Verdict, int]
+
+
+@dataclass
+class Judgement:
+    """What limits a load, and what every cause costs. Costs are in ns of main's time."""
+
+    verdict: Verdict
+    cost: int  # of the verdict's cause; of a load without a problem, what the training takes
+    close: Costs  # other causes that cost nearly as much, the most expensive first
+    costs: Costs  # of each cause
+
+
+def judge(measures: Measures) -> Judgement:
+    """What limits the load."""
+    found = costs(measures)
+    if not (measures.tasks["yielded"] >= 0).any():
+        return Judgement(Verdict.STARTUP, measures.total, {}, found)
+    limits = {verdict: MATTERS_ONCE if verdict in ONCE_AN_EPOCH else MATTERS for verdict in found}
+    if steady_wait(measures) < MATTERS:
+        limits |= dict.fromkeys(WAITING_CAUSES, math.inf)
+    serious = {verdict: cost for verdict, cost in found.items() if cost >= limits[verdict] * measures.total}
+    by_cost = dict(sorted(serious.items(), key=lambda each: -each[1]))
+    if is_undivided(measures):  # whatever it costs: the result is wrong
+        by_cost.pop(Verdict.SHARES, 0)
+        return Judgement(Verdict.SHARES, found[Verdict.SHARES], by_cost, found)
+    training = measures.spent[MainTime.TRAINING]
+    if not serious or training >= MOSTLY * measures.total:
+        return Judgement(Verdict.TRAINING, training, by_cost, found)
+    verdict, cost = next(iter(by_cost.items()))
+    close = {other: its for other, its in by_cost.items() if other is not verdict and its >= CLOSE * cost}
+    return Judgement(verdict, cost, close, found)
+
+
+def is_undivided(measures: Measures) -> bool:
+    """Whether each worker reads the whole stream of an iterable dataset."""
+    return any(culprits.undivided(measures.trace, each) for each in measures.iterators)
+
+
+def warm_up(measures: Measures) -> np.ndarray:
+    """Which of `measures.requests` came before every worker had made its first batch of the epoch: bool."""
+    epochs = epoch_ids(measures.requests[0])
+    _, first, which = np.unique(epochs, return_index=True, return_inverse=True)
+    return np.arange(1, len(epochs) + 1) - first[which] < measures.num_workers  # the epoch's batch 0 is no request
+
+
+def steady_wait(measures: Measures) -> float:
+    """The share of its time that main waits after the warm-up, 0 to 1; 1 if the load is too short to tell."""
+    rows, asked, had = measures.requests
+    steady = ~warm_up(measures)
+    if not measures.num_workers or steady.sum() < measures.num_workers:
+        return 1.0
+    waited = int((had - asked)[steady].sum())
+    trained = int((rows["asked"] - had)[steady & (rows["asked"] >= 0)].sum())
+    return waited / max(1, waited + trained)
+
+
+# ---- the rules
+
+
+def costs(measures: Measures) -> Costs:
+    """What each cause costs, in ns of main's time."""
+    spent = measures.spent
+    found = {
+        Verdict.SAMPLER: spent[MainTime.DRAWING],
+        Verdict.STARTUP: startup_cost(measures),
+        Verdict.SHUTDOWN: spent[MainTime.SHUTDOWN],
+    }
+    if measures.num_workers == 0:
+        return found | {Verdict.NO_WORKERS: spent[MainTime.LOADING]}
+    hold_up, moving, pinning = map(measures.length, (measures.held_up, measures.on_its_way, measures.in_pin_thread))
+    prefetch = min(measures.length(measures.during("made")) - hold_up, measures.spare)
+    rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving - pinning
+    rest = max(0, rest)  # (iterators that overlap in time wait for each other)
+    moved = int(rest * moving_share(measures))
+    found |= {
+        Verdict.HOLD_UP: hold_up,
+        Verdict.PREFETCH: prefetch,
+        Verdict.WORKERS: rest - moved,
+        Verdict.MOVING: moving + moved,
+        Verdict.PINNING: pinning,
+    }
+    for finer in (_pythons_lock, _slow_worker, _shares, _turns):
+        finer(measures, found)
+    return found
+
+
+def moving_share(measures: Measures) -> float:
+    """Of the time in which workers had a task, the share in which they took it or passed its batch on: 0 to 1."""
+    had = sum(measures.lived(each).total - measures.idle[each].total for each in range(measures.num_workers))
+    had -= measures.of_starts(Kind.WORKER_BEGIN, Kind.WORKER_READY).total
+    return max(0.0, 1 - int(measures.stage("fetch_begin", measures.made_at).sum()) / max(1, had))
+
+
+def _takes(found: Costs, cause: Verdict, cost: float, *of: Verdict) -> None:
+    """Put up to this cost down to a finer cause instead of these, the first of them first."""
+    left = int(cost)
+    for each in of:
+        part = min(found[each], left)
+        found[each] -= part
+        left -= part
+    found[cause] = found.get(cause, 0) + int(cost) - left
+
+
+def pythons_lock_is_kept(measures: Measures) -> bool:
+    """Whether another thread of main computes while main works in the loader, and main itself hardly gets to."""
+    beside, own = cores.beside_main(measures)
+    return beside >= BESIDE and own <= HELD * beside
+
+
+def _pythons_lock(measures: Measures, found: Costs) -> None:
+    """All of main's work in the loader, which is quick if no other thread keeps the lock."""
+    if pythons_lock_is_kept(measures):
+        at_work = measures.main_in(MainTime.TAKING, MainTime.HANDLING).total
+        found[Verdict.MOVING] = max(found[Verdict.MOVING], at_work)
+
+
+def _slow_worker(measures: Measures, found: Costs) -> None:
+    """All of its batches hold up the others, so far as it is slower."""
+    if slow := culprits.slow_worker(measures):
+        cost = culprits.waited_for(measures, slow.worker) * (1 - 1 / slow.times) - found[Verdict.HOLD_UP]
+        _takes(found, Verdict.HOLD_UP, max(0, cost), Verdict.WORKERS, Verdict.PREFETCH)
+
+
+def _shares(measures: Measures, found: Costs) -> None:
+    """Waiting while workers have come to the end of their streams: their share of it. Where each worker reads the whole
+    stream, all but one of them work in vain."""
+    ended = sum(measures.grid.depth(each.begin, each.end) for each in culprits.ended_streams(measures))
+    cost = (measures.grid.length * measures.during("made") * ended).sum() / max(1, measures.num_workers)
+    if is_undivided(measures):
+        cost = measures.in_loader * (1 - 1 / measures.num_workers)
+    _takes(found, Verdict.SHARES, cost, Verdict.PREFETCH, Verdict.HOLD_UP, Verdict.WORKERS)
+
+
+def _turns(measures: Measures, found: Costs) -> None:
+    waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # it is one of them that is served when the others are done
+    if waits and cores.cores_used(measures) <= ALONE and culprits.turns(measures):
+        _takes(found, Verdict.TURNS, waits, Verdict.WORKERS, Verdict.HOLD_UP)

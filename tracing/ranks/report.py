@@ -1,0 +1,142 @@
+"""`tracing.report(path)`: the report of a run. Of several processes it is a table with a row for each, the rank that
+holds up the others, and the report of the one that matters most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+
+from tracing.analysis.hang.explain import explain
+from tracing.analysis.measure.waited import Verdict
+from tracing.analysis.plain_text import wrap
+from tracing.analysis.report.report import Report
+from tracing.analysis.report.report import report as report_of_trace
+from tracing.analysis.report.text import first_lines, table
+from tracing.ranks.check import check_ranks
+from tracing.ranks.hold_up import HoldUp, hold_up
+from tracing.ranks.ranks import Rank, Ranks, open_ranks
+from tracing.ranks.steps import steps_of
+from tracing.trace.trace import Trace
+from tracing.trace.words import duration
+
+
+@dataclass
+class RankReport:
+    """What there is to report on one process."""
+
+    rank: Rank
+    report: Report
+    for_others_ns: int  # of its training steps, what it spent waiting for other ranks
+
+    @property
+    def batches(self) -> int:
+        return sum(each.batches for each in self.report.loaders)
+
+    @property
+    def troubled(self) -> bool:
+        hangs_before_them = not self.report.loaders and bool(self.report.notes)
+        return hangs_before_them or any(each.hung or each.ended_early for each in self.report.loaders)
+
+    def row(self) -> list[str]:
+        total = sum(sum(each.main_ns.values()) for each in self.report.loaders)
+        inside = total - sum(each.main_ns.get("training", 0) for each in self.report.loaders)
+        share = f"{inside / max(1, total):.0%}"
+        return [self.rank.name, str(self.batches), duration(inside), share, duration(self.for_others_ns)]
+
+
+@dataclass
+class RunReport:
+    """`str()` is its text."""
+
+    path: str
+    notes: list[str]  # what is wrong with the ranks as a whole
+    warnings: int  # how many more of these `tracing.check` has
+    ranks: list[RankReport]
+    opened: RankReport  # the one whose report matters most
+    hold_up: HoldUp | None
+    synchronised: bool  # whether the ranks were seen to wait for each other
+
+    def first_lines(self) -> list[str]:
+        """The table, the rank that holds up the others, then verdict, why and next of one rank, as lines; and what is
+        to be known of the others."""
+        lines = [line for note in self.notes for line in wrap("Note: ", note)] + self._table()
+        if self.synchronised:
+            lines += wrap("Held up  ", str(self.hold_up or "The ranks keep step: none holds up the others."))
+        if self.warnings:
+            count = f"{self.warnings} warning{'s' * (self.warnings > 1)}"
+            lines += wrap("Check    ", f"{count} about the ranks as a whole: python -m tracing check {self.path}")
+        lines += [*[""] * bool(lines[-1]), f"{_upper(self.opened.rank.name)}  {self.opened.report.path}"]
+        lines += first_lines(self.opened.report)
+        for each in self.ranks:
+            if each is not self.opened and each.report.notes:
+                lines += ["", *wrap(f"{_upper(each.rank.name)}  ", each.report.notes[0])]
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(line.rstrip() for line in self.first_lines())
+
+    def _table(self) -> list[str]:
+        header = ["", "batches", "in loader", "", "for others"][: 5 if self.synchronised else 4]
+        title = "Ranks" if self.ranks[0].rank.part.rank is not None else "Processes"
+        head, names, *lines = table(title, header, [each.row()[: len(header)] for each in self.ranks])
+        first = [each.report.loaders[:1] for each in self.ranks]
+        verdicts = ["".join(f"  {loader.verdict.value}" for loader in loaders) for loaders in first]
+        return [head, names, *map("".join, zip(lines, verdicts, strict=False)), ""]
+
+    def to_json(self) -> str:
+        """All of it, as `Report.to_json` has it: `loaders` are those of the rank that matters most."""
+        reports = [json.loads(each.report.to_json()) for each in self.ranks]
+        held = None if self.hold_up is None else {**asdict(self.hold_up), "sentence": str(self.hold_up)}
+        document = reports[self.ranks.index(self.opened)] | {"trace": self.path, "notes": self.notes}
+        document |= {"opened": self.opened.rank.name, "held_up_by": held, "ranks": []}
+        for each, own in zip(self.ranks, reports, strict=True):
+            about = {"name": each.rank.name, "about": each.rank.part.about, "for_others_ns": each.for_others_ns}
+            document["ranks"].append(about | {"report": own})
+        return json.dumps(document, indent=1)
+
+
+def _upper(name: str) -> str:
+    return name[0].upper() + name[1:]
+
+
+def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
+    """Judge every DataLoader of a trace, finished or not; or, given the path of a run of several processes, all of
+    these together. Raises TraceError as `tracing.load` does."""
+    if isinstance(run, Trace):
+        return report_of_trace(run)
+    ranks = run if isinstance(run, Ranks) else open_ranks(run)
+    hangs = ((each.name, explain(each.trace)) for each in ranks.without_events)
+    notes = [f"{_upper(name)}: {hang.notes()[0]}" for name, hang in hangs if hang is not None]
+    if len(ranks.all) == 1:
+        of_one = report_of_trace(ranks.all[0].trace)
+        return replace(of_one, notes=notes + of_one.notes)
+    steps, lacks = steps_of(ranks), list(dict.fromkeys(line for each in ranks.all for line in each.trace.lacks))
+    waited = dict(zip(ranks.together, steps.waited.sum(axis=0).tolist(), strict=True))
+    reports = []
+    for each in ranks.all:
+        own = report_of_trace(each.trace)
+        own.notes = [note for note in own.notes if note not in lacks]  # these are of the run, not of a rank
+        reports.append(RankReport(each, own, waited.get(each, 0)))
+    findings, held = check_ranks(ranks), hold_up(ranks, steps)
+    wrong = [finding for finding in findings if finding.wrong is not False]
+    notes += [f"{_upper(each.what)}." for each in wrong]
+    if 0 < len(ranks.together) < ranks.world_size:
+        compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
+        notes.append(f"{compared}: those that one host has recorded here.")
+    opened, warnings = _opened(reports, held), len(findings) - len(wrong)
+    return RunReport(str(ranks.path), notes + lacks, warnings, reports, opened, held, steps.synchronised)
+
+
+def _opened(reports: list[RankReport], held: HoldUp | None) -> RankReport:
+    """The one that matters most: of the ranks that hung or failed, the furthest behind; else the one that holds up the
+    others; else the one whose loader costs most."""
+    if troubled := [each for each in reports if each.troubled]:
+        return min(troubled, key=lambda each: each.batches)
+
+    def cost(each: RankReport) -> int:
+        return sum(loader.cost_ns for loader in each.report.loaders[:1] if loader.verdict is not Verdict.TRAINING)
+
+    by_name = {each.rank.name: each for each in reports}
+    return by_name.get(held.name if held else "") or max(reports, key=cost)

@@ -1,0 +1,92 @@
+"""Files that a recorder writes to, within a program that may close any descriptor and open a file of its own in its
+place: a daemon closes them all, another closes its standard output.
+
+What it guarantees:
+1. Nothing is written but to the recorder's own files, which are known by their device and inode.
+2. A descriptor that is held is 100 or above, so that the program's have the numbers they have without us. (If the
+   program has closed its standard output, a new descriptor has that number for some microseconds.)
+3. What the program has closed is opened again, where the file still is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracing.recording.system_calls import file_of, write
+
+LEAST = 100
+FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+
+
+class OwnFile:
+    """A file that is made here. A descriptor of it is held until `let_go`."""
+
+    def __init__(self, path: Path) -> None:
+        """Make it. Raises OSError; FileExistsError if there is one."""
+        self.path = path
+        self._held = _above_others(os.open(path, FLAGS | os.O_CREAT | os.O_EXCL, 0o644))
+        self._file = file_of(self._held)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of it. Raises OSError; FileNotFoundError if it is gone, or another has its name."""
+        descriptor = self._open()
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def append(self, data: bytes) -> bool:
+        """Whether it was written: whole and in one place, whichever thread it comes from. Where it is held, Python's
+        lock is, too."""
+        for _ in range(2):  # another thread may let go of it between two lines here
+            if file_of(self._held) != self._file:
+                try:
+                    opened = self._open()
+                except OSError:
+                    return False
+                was, self._held = self._held, opened
+                if was != opened and file_of(was) == self._file:  # another thread has opened it meanwhile
+                    os.close(was)
+            if (written := write(self._held, data, len(data))) >= 0:
+                return bool(written == len(data))
+        return False
+
+    def let_go(self) -> None:
+        """Hold no descriptor, until the next `append`."""
+        if file_of(self._held) == self._file:
+            os.close(self._held)
+
+    def close(self) -> None:
+        """Write nothing more. Can be called twice."""
+        self.let_go()
+        self._file = b"closed"
+
+    def _open(self) -> int:
+        descriptor = _above_others(os.open(self.path, FLAGS))
+        if file_of(descriptor) == self._file:
+            return descriptor
+        os.close(descriptor)
+        raise FileNotFoundError(f"{self.path} is another file now")
+
+
+def _above_others(descriptor: int) -> int:
+    """The same file under a number that the program does not use."""
+    try:
+        above = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST)
+    except OSError:  # the process may have no more, or none so high (`ulimit -n`)
+        return descriptor
+    os.close(descriptor)
+    return above
+
+
+def say(text: str, stderr: bytes) -> None:
+    """Print it on stderr, unless that is closed, or no longer the file (`file_of`) `stderr`."""
+    with contextlib.suppress(Exception):  # of the program's own sys.stderr
+        if file_of(2) == stderr:
+            print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,269 @@
+"""How many workers? Measured on this machine: other settings of a loader, each beside the recorded training step.
+
+    tracing.tune(loader, step)              in Python
+    python -m tracing run --try train.py    of any training script
+
+100 batches, or an epoch, show how long the training step takes and how much of that it computes. Then copies of the
+loader load in this process, each for some seconds, with a step that computes and sleeps as the recorded one did. Which
+settings are worth it, a replay of these batches says (tracing.analysis.whatif).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import math
+import os
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tracing
+from minidl import events
+
+BATCHES = 100  # that show what the training step takes
+SECONDS = 10.0  # that each setting is tried for, at most
+MORE = 4  # settings that are tried beside none and the recorded one
+AS_GOOD = 0.97  # of the fastest: then the setting with the fewest workers is the best
+WATCHED = (events.LOADER, events.YIELDED, events.ASKED, events.EPOCH_END)
+
+
+@dataclass
+class Trial:
+    """A setting, and how fast batches came."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    promised: float | None  # batches a second, by the replay; None: it could not be replayed
+    measured: float = 0.0  # batches a second
+    memory: int = 0  # bytes of all workers; what several share is counted once
+    recorded: bool = False
+
+    @property
+    def options(self) -> str:
+        """As arguments of the loader."""
+        workers = f"num_workers={self.num_workers}"
+        return f"{workers}, prefetch_factor={self.prefetch_factor}" if self.num_workers else workers
+
+
+@dataclass
+class Tuning:
+    """What was tried. `str()` is a table."""
+
+    trials: list[Trial]
+    note: str = ""
+
+    @property
+    def best(self) -> Trial | None:
+        """The fewest workers of those that are nearly the fastest; None: nothing was measured."""
+        done = [each for each in self.trials if each.measured]
+        enough = AS_GOOD * max((each.measured for each in done), default=0.0)
+        return min((each for each in done if each.measured >= enough), key=lambda each: each.num_workers, default=None)
+
+    def __str__(self) -> str:
+        rows = [("setting", "batches/s", "promised", "memory", "")]
+        for each in self.trials:
+            promised = "" if each.promised is None else f"{each.promised:,.1f}"
+            measured = f"{each.measured:,.1f}" if each.measured else "not tried"
+            memory = f"{each.memory / 1e6:,.0f} MB" if each.memory else ""
+            options = each.options + " (as it is)" * each.recorded
+            rows.append((options, measured, promised, memory, "best" if each is self.best else ""))
+        width = max(len(row[0]) for row in rows)
+        lines = [f"{row[0]:<{width}}" + "".join(f"{cell:>11}" for cell in row[1:]).rstrip() for row in rows]
+        if self.best is not None:
+            change = "Leave it as it is" if self.best.recorded else f"Change   DataLoader(..., {self.best.options})"
+            lines += ["", change]
+        return "\n".join([*lines, *[f"Note     {self.note}"] * bool(self.note)])
+
+
+class Steps:
+    """The recorder that is in use, and beside it: how long each training step of this thread takes (ns), and how long
+    it computes."""
+
+    def __init__(self, enough: Callable[[Steps], None], batches: int = BATCHES) -> None:
+        """`enough` is called once, in `next()`, when so many batches of a loader, or an epoch, were trained on."""
+        self.recorder: Any = events.installed()
+        self.owner = os.getpid(), threading.get_ident()
+        self.loader: Any = None
+        self.times: list[tuple[int, int]] = []
+        self._enough, self._batches = enough, batches
+        self._since: tuple[int, int] | None = None
+        self._done = False
+        events.install(self.record)
+        os.register_at_fork(before=self.stop, after_in_parent=self._go_on)
+
+    def __reduce__(self) -> Any:
+        return self.recorder.__self__.__reduce__()  # a worker gets that recorder in its place
+
+    def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
+        now = time.perf_counter_ns(), time.thread_time_ns()
+        self.recorder(kind, epoch_id, task, worker, queue, value, text)
+        if kind in WATCHED and self.owner == (os.getpid(), threading.get_ident()):
+            self._take(kind, now, text)
+
+    def _take(self, kind: int, now: tuple[int, int], text: object) -> None:
+        if self._since is not None:
+            self.times.append((now[0] - self._since[0], now[1] - self._since[1]))
+        self._since = now if kind == events.YIELDED else None
+        if kind == events.LOADER:
+            self.times = self.times if text is self.loader else []
+            self.loader = text
+        elif len(self.times) >= self._batches or (kind == events.EPOCH_END and self.times):
+            self.stop()
+            self._done = True
+            self._enough(self)
+
+    def stop(self) -> None:
+        """It is out of the way, also while this process forks."""
+        if events.installed() == self.record:
+            events.install(self.recorder)
+
+    def _go_on(self) -> None:
+        if not self._done and events.installed() == self.recorder:
+            events.install(self.record)
+
+
+def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, seconds: float = SECONDS) -> Tuning:
+    """Train on the first `batches` batches of a loader (minidl's or torch's), at most an epoch; then try other settings
+    of it, each for at most `seconds`. Random states are put back. Ctrl-C ends it with what is known."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace")
+        attached = copy.copy(loader)
+        with contextlib.suppress(TypeError):  # minidl's is recorded as it is
+            tracing.attach(attached)
+        with as_they_were(loader), tracing.record(path):
+            steps = Steps(lambda steps: None, batches)
+            iterator = iter(attached)
+            for _, batch in zip(range(batches + 1), iterator, strict=False):
+                step(batch)
+            steps.stop()
+            getattr(iterator, "_shutdown_workers", lambda: None)()
+        return try_settings(steps, loader, path, seconds)
+
+
+def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuning:
+    """Try those that a replay of the trace finds good, with these training steps."""
+    found = Tuning(_settings(loader, trace))
+    previous = events.install(None)  # the trials are not part of the recording
+    with as_they_were(loader), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than there are cores
+        try:
+            for each in found.trials:
+                print(f"tracing: trying {each.options}", file=sys.stderr, flush=True)
+                each.measured, each.memory = _measure(_copy(loader, each), steps.times, seconds)
+                if not each.measured:
+                    found.note = "the dataset can be loaded only once: a copy of the loader brought no batch"
+                    break
+        except KeyboardInterrupt:
+            found.note = "Ctrl-C ended the trials"
+        finally:
+            events.install(previous)
+    return found
+
+
+def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
+    """For `run --try`: in the middle of the script's loop, on stderr, since stdout is the script's. Then the script
+    goes on, or `ends`."""
+    say = functools.partial(print, "tracing:", file=sys.stderr, flush=True)
+    recording.stop()  # what follows is not the script's
+    say(f"{len(steps.times)} training steps are recorded; now other settings are tried, for {SECONDS:.0f} s each")
+    try:
+        found = try_settings(steps, steps.loader, recording.path, SECONDS)
+        say(str(found).replace("\n", "\n         "))
+    except Exception as error:  # whatever is special about this loader, the script goes on
+        say(f"they cannot be tried: {error!r}")
+    if ends:
+        sys.exit(0)
+
+
+def _settings(loader: Any, trace: Path) -> list[Trial]:
+    """No workers, as it is, and of each number of workers that a replay finds good the best."""
+    was = loader.num_workers, loader.prefetch_factor if loader.num_workers else None
+    rates: dict[tuple[int, int | None], float | None] = {(n, 2): None for n in (1, 2, os.cpu_count() or 1)}
+    with contextlib.suppress(ValueError, tracing.TraceError):
+        rows = [(row.setting, row.batches_per_second) for row in tracing.whatif(tracing.load(trace)).rows]
+        rates = {(each.num_workers, each.prefetch_factor if each.num_workers else None): rate for each, rate in rows}
+    best_of: dict[int, tuple[int, int | None]] = {}  # for each number of workers
+    for each in sorted(rates, key=lambda each: -(rates[each] or 0)):
+        best_of.setdefault(each[0], each)
+    chosen = {(0, None), was, *[each for workers, each in best_of.items() if workers][:MORE]}
+    trials = [Trial(*each, rates.get(each), recorded=each == was) for each in chosen]
+    return sorted(trials, key=lambda each: (each.num_workers, each.prefetch_factor or 0))
+
+
+def _copy(loader: Any, setting: Trial) -> Any:
+    other = copy.copy(loader)
+    # Into its __dict__: after its constructor a loader takes some of these no more.
+    other.__dict__.update(num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor, _iterator=None)
+    other.__dict__.update({} if setting.num_workers else {"persistent_workers": False, "timeout": 0})
+    return other
+
+
+def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple[float, int]:
+    """Batches a second, and the bytes that its workers use. Of epochs that end, the start-up counts; of a longer one it
+    does not."""
+    took, computed = (statistics.fmean(each) for each in zip(*times, strict=True)) if times else (0.0, 0.0)
+    begin = first = time.perf_counter()
+    batches, rate, memory, ended = 0, 0.0, 0, True
+    while ended and time.perf_counter() < begin + seconds:
+        iterator, ended, before = iter(loader), False, batches
+        for _ in iterator:
+            batches += 1
+            first = time.perf_counter() if batches == 1 else first
+            if batches == 2 * loader.num_workers:  # by now its queues are full
+                memory = _memory_of(iterator)
+            _train(took, computed)
+            if time.perf_counter() > first + seconds:
+                break
+        else:
+            ended, rate = batches > before, batches / (time.perf_counter() - begin)
+        if not (ended and loader.persistent_workers):
+            getattr(iterator, "_shutdown_workers", lambda: None)()
+    since, counted = (first, batches - 1) if batches > 1 else (begin, batches)
+    return rate or counted / (time.perf_counter() - since), memory
+
+
+def _train(took: float, computed: float) -> None:
+    """For so many ns, of which it computes for so many."""
+    begin, used = time.perf_counter_ns(), time.thread_time_ns()
+    while time.thread_time_ns() < used + computed:
+        math.sqrt(2.0)
+    time.sleep(max(0.0, (begin + took - time.perf_counter_ns()) / 1e9))
+
+
+def _memory_of(iterator: Any) -> int:
+    """Of all its workers: the Pss, which shares out what several processes have mapped. 0 where the system has none."""
+    found = 0
+    for worker in getattr(iterator, "_workers", []):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{worker.pid}/smaps_rollup").read_text()
+            found += 1024 * int(text.partition("\nPss:")[2].split()[0])
+    return found
+
+
+@contextlib.contextmanager
+def as_they_were(loader: Any) -> Iterator[None]:
+    """Random states are put back, those of generators that the loader and its sampler were given, too."""
+    import numpy as np
+    import torch
+
+    given = [getattr(each, "generator", None) for each in (loader, getattr(loader, "sampler", None))]
+    states = [(each, each.get_state()) for each in given if isinstance(each, torch.Generator)]
+    pythons, numpys = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(pythons)
+        np.random.set_state(numpys)
+        for generator, state in states:
+            generator.set_state(state)
