@@ -440,7 +440,7 @@ def pins(**trouble: Any) -> dict[str, Any]:
 PROGRAMS = [
     # maps
     program("eight", load, Samples(8), chance=40, real=True),
-    program("a slow one", load, Samples(8, slow={0: 1.0})),
+    program("a slow one", load, Samples(8, slow={0: 0.0002})),
     program("ten", load, Samples(10), prefetch_factor=3, chance=30, real=True),
     program("four", load, Samples(4), prefetch_factor=3),
     program("none", load, Samples(0)),
