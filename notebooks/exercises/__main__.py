@@ -193,7 +193,7 @@ def run_reset(args: argparse.Namespace) -> int:
 
 
 def run_together(args: argparse.Namespace) -> int:
-    """Answers that are marked as done are put to work; a table and a picture are shown, and kept beside them."""
+    """Answers that are marked as done are put to work; what both runs did is shown, and their timelines are kept."""
     from notebooks.exercises import together  # draws
 
     if args.files < 1:
@@ -205,7 +205,9 @@ def run_together(args: argparse.Namespace) -> int:
         console.print(Text(str(failed)), soft_wrap=True)
         return 1
     console.print(shown.table)
-    console.print(f"\ntimelines  {feedback.short_path(shown.picture)}", soft_wrap=True)
+    console.print(f"\n{shown.comparison}\n", highlight=False, soft_wrap=True)
+    for each in shown.pictures:
+        console.print(f"timeline  {feedback.short_path(each)}", soft_wrap=True)
     return 0 if shown.same else 1
 
 

@@ -1,5 +1,5 @@
 """The capstone: all of the learner's answers at once. They take the place of minidl's functions, and together run the
-demo's load; then torch's loader does the same. One table, one picture; what is not done yet comes from minidl.
+demo's load; then torch's loader does the same. What is not done yet comes from minidl.
 
 An answer is at work if it is marked as done. Each load has a process of its own, which is ended with all that it has
 started if no batch comes for PATIENCE. It sends {"batches": 12} after each batch, {"done": ...} or {"failed": ...} at
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 from notebooks.exercises import progress, runner
@@ -27,7 +26,7 @@ SECONDS = 60.0  # after which the training stops wherever it is
 PATIENCE = 20.0  # seconds without a batch: a hang
 # Its functions are those of exercises 5 and 7 again, for loaders that are not in order: this one is.
 NOT_HERE = ("08",)
-WIDTH = 9.0  # inches, of the picture
+WIDTH = 9.0  # inches, of a picture
 
 
 class Failed(Exception):
@@ -38,8 +37,9 @@ class Failed(Exception):
 class Shown:
     """What the two loads have given."""
 
-    table: Table
-    picture: Path
+    table: Table  # whose functions were at work, and whether their batches are the same
+    comparison: str
+    pictures: list[Path]
     same: bool  # their batches
 
 
@@ -65,10 +65,7 @@ def run_both(answers: Path, say: Callable[[str], Any], files: int) -> Shown:
         else f"no: they differ from batch {[*differ, min(len(ours), len(torchs))][0]} on"
     )
     yours = [number for number in at_work if number not in refused]
-    table = _table(folder, yours, refused, words)
-    title = f"Yours: {', '.join(yours) or 'nothing yet'}. The same batches as torch's: {words}."
-    _save_picture(folder, title)
-    return Shown(table, folder / "timelines.png", same)
+    return Shown(_table(yours, refused, words), *_side_by_side(folder), same)
 
 
 def run(
@@ -196,14 +193,7 @@ def _train(torchs: bool, files: int, beat: Callable[[int], None]) -> list[str]:
 # ---- what is shown
 
 
-def _table(folder: Path, yours: list[str], refused: dict[str, str], same: str) -> Table:
-    """Whose functions were at work, and how fast both loads were."""
-    import tracing
-    from tracing.analysis.measure.measures import measure
-    from tracing.analysis.measure.waited import judge
-    from tracing.trace.thread_activity import MainTime
-    from tracing.trace.words import duration
-
+def _table(yours: list[str], refused: dict[str, str], same: str) -> Table:
     found = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("exercise", "its functions", "whose"):
         found.add_column(name, overflow="fold", min_width=15)
@@ -216,39 +206,17 @@ def _table(folder: Path, yours: list[str], refused: dict[str, str], same: str) -
                 f"{each.id} {each.name.replace('_', ' ')}", functions, whose, style="" if whose == "yours" else "dim"
             )
     found.add_section()
-    found.add_row("", f"minidl's loader, {len(yours)} exercises yours", "torch's loader", style="bold")
-    columns, times = [], (MainTime.STARTUP, MainTime.WAITING, MainTime.TRAINING)
-    for name in ("minidl", "torch"):
-        measures = measure(tracing.load(folder / f"{name}.trace"))[0]
-        batches = int((measures.tasks["yielded"] >= 0).sum())
-        spent = {f"main: {time.name.lower()}": duration(measures.spent[time]) for time in times}
-        rate = f"{batches * 1e9 / measures.total:.1f}"
-        columns.append({"batches a second": rate, **spent, "verdict": judge(measures).verdict.value})
-    for name in columns[0]:
-        found.add_row(name, columns[0][name], columns[1][name])
-    found.add_row("same batches", same)
+    found.add_row("", "the same batches as torch's", same, style="bold")
     return found
 
 
-def _save_picture(folder: Path, title: str) -> None:
-    """Both timelines, one above the other: as wide, and from 0 to the same second."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.image import imsave
-
+def _side_by_side(folder: Path) -> tuple[str, list[Path]]:
+    """Both runs in words, and their timelines: as wide, and from 0 to the same second."""
     import tracing
 
-    def pixels(figure: Any) -> np.ndarray:
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        return np.asarray(canvas.buffer_rgba())
-
-    traces = {name: tracing.load(folder / f"{name}.trace") for name in ("minidl", "torch")}
+    traces = {name: tracing.load(folder / f"{name}.trace") for name in ("torch", "minidl")}
     end = max(trace.duration for trace in traces.values()) / 1e9
-    parts = []
     for name, trace in traces.items():
-        words = f"{title}\n\nminidl's loader" if name == "minidl" else "torch's loader"
-        heading = Figure(figsize=(WIDTH, 0.3 + 0.18 * words.count("\n")), dpi=200)
-        heading.text(0.01, 0.5, words, size=8, weight="bold", va="center", wrap=True)
-        parts += [pixels(heading), pixels(tracing.timeline(trace, start=0.0, end=end, follow=False, width=WIDTH))]
-    imsave(folder / "timelines.png", np.vstack(parts))
+        timeline = tracing.timeline(trace, start=0.0, end=end, follow=False, width=WIDTH)
+        timeline.savefig(folder / f"{name}.png", dpi=200)
+    return str(tracing.compare(*traces.values())), [folder / f"{name}.png" for name in traces]
