@@ -187,3 +187,10 @@ def test_what_is_expected_is_what_was_expected_there(grade_text):
 def test_the_mistakes_of_the_shutdown_have_causes_of_their_own():
     causes = exercise("13").causes
     assert len(set(causes.values())) == len(causes) >= 12
+
+
+def test_the_message_that_killed_the_pin_thread_is_named(grade_text):
+    """Pinning batch 1 raises; batches 2 and 3 are messages that the thread never came to."""
+    which = exercise("10")
+    finding = grade_text(which, edited(which, known("10")["no_try"])).finding
+    assert finding.mistake == "an exception kills the thread" and "for batch 1, keys [1]" in finding.got, finding
