@@ -70,6 +70,8 @@ def main() -> None:
         never.wait()  # stuck: before
     if where == "prepares":
         time.sleep(1)
+    if where == "init":  # main waits long before any worker comes to it
+        os.register_at_fork(after_in_child=lambda: time.sleep(0.2))
     options: dict[str, Any] = {
         "num_workers": 0 if where == "dataset" else 2, "sampler": Sampler(), "collate_fn": collate,
     }  # fmt: skip

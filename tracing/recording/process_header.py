@@ -8,13 +8,11 @@ Legend
                                           what CLOCK_MONOTONIC is valid in, and pids: a boot of a host, and a container
     wall_clock   1764000000000000000      ns since 1970
     monotonic    52000000000              ns, the events' clock, at the same moment
-    clock_error  1500000                  ns that wall_clock may be off, according to NTP; null: nobody keeps it right
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import platform
 import sys
@@ -25,8 +23,6 @@ from typing import Any
 # The process that RANK is the rank of: those that it starts inherit the variable, but are others.
 RANKED = "TRACING_RANKED"
 RANKS = ("rank", "local_rank", "world_size", "restart")
-CLOCKS = ("wall_clock", "monotonic", "clock_error")
-UNSYNCHRONISED = 0x40  # linux/timex.h: STA_UNSYNC
 _inherited_group: Any = None  # of torch.distributed, as it was when this process was forked
 
 
@@ -42,7 +38,6 @@ def header(loader: dict[str, Any] | None = None) -> dict[str, Any]:
         "parent": os.getppid(),
         "wall_clock": wall_clock,
         "monotonic": monotonic,
-        "clock_error": _clock_error(),
     }
 
 
@@ -102,12 +97,3 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _clock_error() -> int | None:
-    """The bound (ns) that the kernel keeps for NTP; None where it keeps none, or nobody sets the clock."""
-    with contextlib.suppress(OSError, AttributeError):
-        timex = (ctypes.c_long * 32)()  # modes, offset, freq, maxerror, esterror, status, ...
-        if ctypes.CDLL(None).adjtimex(timex) >= 0 and not timex[5] & UNSYNCHRONISED:
-            return int(timex[3]) * 1000
-    return None

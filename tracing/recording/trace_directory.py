@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
-from tracing.recording.process_header import CLOCKS, RANKS, header, machine
+from tracing.recording.process_header import RANKS, header, machine
 from tracing.recording.source_lines import sources_as_json
 
 
@@ -196,10 +196,9 @@ def note_the_rank(directory: Path) -> None:
 def note_the_stop(directory: Path, interrupted: bool = False) -> None:
     """Write down when the recording stopped, and whether by Ctrl-C. From then on half of what happens is missing: an
     iterator that is still open goes on, and its workers still record. `tracing.check` judges what came before."""
-    now = header()
     note_the_rank(directory)
     by_whom = {"interrupted": True} if interrupted else {}
-    update_own(directory, stopped=now["monotonic"], at_stop={name: now[name] for name in CLOCKS}, **by_whom)
+    update_own(directory, stopped=time.monotonic_ns(), **by_whom)
 
 
 def is_last(directory: Path) -> bool:

@@ -60,6 +60,7 @@ class Lines:
     def waits(self, pid: int, since: int) -> bool:
         """Whether its main thread has waited since then, or even could not be sampled."""
         own = self._samples[(self._samples["pid"] == pid) & (self._samples["time"] >= since)]
+        own = own[own["time"] <= self.until]  # what it computed after Ctrl-C is no part of the wait
         if len(own) < 2 or own["time"][-1] < self.until - SILENT:
             return bool((self._samples["pid"] == pid).any())
         used, lasted = (int(own[name][-1] - own[name][0]) for name in ("main_cpu", "time"))

@@ -109,9 +109,13 @@ def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:
     begin, until = int(mine[pause]), int(ends[pause])
     within = trace.events[begin : int(times.searchsorted(until, "right"))]
     reactions = within[(within["kind"] == Kind.WORKER_END) & (within["value"] > 0)]
-    # What workers did since Ctrl-C, which interrupts them, too, says nothing of the hang.
-    before = until if not len(reactions) else int(reactions["time"][0]) - REACTION
-    return Moment(max(begin, int(times.searchsorted(before)) - 1), until, actor, Ending.INTERRUPTED)
+    if not len(reactions):
+        return Moment(max(begin, int(times.searchsorted(until)) - 1), until, actor, Ending.INTERRUPTED)
+    # What workers did since Ctrl-C, which interrupts them, too, says nothing of the hang: in between all were silent.
+    reacted = int(reactions["time"][0])
+    first = max(begin, int(times.searchsorted(reacted - REACTION)) - 1)
+    last_second = np.append(times[first : int(times.searchsorted(reacted))], reacted)
+    return Moment(first + int(np.diff(last_second).argmax()), until, actor, Ending.INTERRUPTED)
 
 
 def _timeouts(trace: Trace, k: int) -> list[Moment]:
