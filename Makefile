@@ -50,13 +50,8 @@ pytest: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not alone and not full" --durations 20 || failed=1; \
 	exit $$failed
 
-docs: setup ## rewrite the pages and pictures in docs/ that are made from the code
-	@$(BIN)/python -m tests.docs.events_page > docs/events.md
-	@$(BIN)/python -m tests.docs.diagrams docs/protocol.md
-	@$(BIN)/python -m tests.docs.house docs/pictures/architecture.svg
-	@$(BIN)/python -m tests.docs.rooms docs/pictures/tracing.svg
-	@$(BIN)/python -m tests.docs.one_page docs/architecture.md
-	@$(BIN)/python -m tracing.views.playground.page > docs/playground.html
+docs: setup ## rewrite what the pages in docs/ take from the code
+	@$(BIN)/python -m docs.make
 
 format: setup ## reformat the code, and mend what the linter can
 	@$(BIN)/python -m ruff check --fix
@@ -77,7 +72,7 @@ notebooks: setup ## run the notebooks of the course, and save their outputs; 2 m
 	@$(BIN)/python -m notebooks.build
 
 mutants: setup ## known bugs put into minidl and found again: the pictures and the table of docs/simulation.md
-	@$(BIN)/python -m tests.minidl.simulated.gallery docs
+	@$(BIN)/python -m docs.make.mutants
 
 score: setup ## how many of thousands of small changes to minidl the simulated world notices; hours, SCORE_ARGS="--every 40" 9 min
 	@$(BIN)/python -m tests.minidl.simulated.killing $(SCORE_ARGS)
@@ -86,13 +81,13 @@ bench: setup ## speed beside torch's loader; BENCH_ARGS=--quick for a rough look
 	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 wild: setup ## ten frameworks under the tracer, three of them stopped in the middle; an environment of their own; 35 min
-	@$(MAKE) --no-print-directory setup VENV=$(WILD) REQUIREMENTS=tests/wild/requirements.txt
+	@$(MAKE) --no-print-directory setup VENV=$(WILD) REQUIREMENTS=docs/frameworks/requirements.txt
 	@$(WILD)/bin/python -c 'import torchvision' 2>/dev/null || $(WILD)/bin/python -m pip uninstall -qqy torchvision
-	@$(WILD)/bin/python -m tests.wild.table docs/frameworks.md
-	@$(WILD)/bin/python -m tests.wild.stops docs/frameworks.md
+	@$(WILD)/bin/python -m docs.make.frameworks
+	@$(WILD)/bin/python -m docs.make.stops
 
 versions: setup ## other versions of torch and Python: what holds beside each; large downloads, 40 min
-	@$(BIN)/python -m tests.versions --write docs/versions.md $(VERSIONS_ARGS)
+	@$(BIN)/python -m docs.make.versions $(VERSIONS_ARGS)
 
 PICTURES := docs/pictures
 # Batch 31 is followed since README.md tells its story: which one is followed by default differs from run to run.
@@ -109,7 +104,7 @@ BROWSER ?= $(shell command -v chromium chromium-browser google-chrome | head -n 
 
 pictures: setup ## the other pictures in docs/, made by the tool itself; those of the step-through need Chromium
 	@mkdir -p $(PICTURES)
-	@$(BIN)/python -m tests.docs.moving_picture $(PICTURES)/demo.gif
+	@$(BIN)/python -m docs.make.moving_picture $(PICTURES)/demo.gif
 	@$(BIN)/python -m tracing demo --no-live -o traces/pictures
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.png --batches 10:34 --follow 31
 	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.svg --batches 10:34 --follow 31
@@ -121,7 +116,7 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; those o
 	    "file://$(CURDIR)/traces/step.html#k=$$($(BIN)/python -c "$$BUSY")" 2>/dev/null
 	@$(BIN)/python -m tracing run -o traces/images tests/images.py >/dev/null
 	@$(BIN)/python -m tracing timeline traces/images -o $(PICTURES)/images-timeline.png
-	@$(BIN)/python -m tracing run --memory -o traces/growing tests/symptoms/growing.py >/dev/null
+	@$(BIN)/python -m tracing run --memory -o traces/growing docs/symptoms/growing.py >/dev/null
 	@$(BIN)/python -m tracing timeline traces/growing -o $(PICTURES)/memory-timeline.png
 	@mkdir -p traces/answers && $(BIN)/python -m notebooks.exercises.skeleton 07 no_buffer >traces/answers/07_next_in_order.py
 	@MINIDL_ANSWERS=traces/answers $(BIN)/python -m notebooks.exercises check 07 >/dev/null || true

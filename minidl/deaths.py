@@ -14,7 +14,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from minidl.events import HEALTH_CHECK, TASK_LOST, WORKER_DIED, describe, emit
+from minidl import events
+from minidl.events import describe, emit
 from minidl.states import WorkerState
 from minidl.world import Process, World
 
@@ -51,9 +52,9 @@ def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
     worker = iterator._workers[worker_id]
     iterator._failure = f"DataLoader worker {worker_id} has died"  # for the next next(), if a key's repr raises below
     text = explain_death(iterator._world, worker, worker_id, tasks)
-    emit(WORKER_DIED, iterator._epoch_id, worker=worker_id, value=worker.exitcode or 0, text=text)
+    emit(events.WORKER_DIED, iterator._epoch_id, worker=worker_id, value=worker.exitcode or 0, text=text)
     for task_id, _ in tasks:
-        emit(TASK_LOST, iterator._epoch_id, task_id, worker_id)
+        emit(events.TASK_LOST, iterator._epoch_id, task_id, worker_id)
     fail(iterator, text)
 
 
@@ -77,7 +78,7 @@ def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> N
 
 def check_health(iterator: ParallelIterator) -> None:
     """Nothing has come for a while: are the workers and the pin thread alive?"""
-    emit(HEALTH_CHECK, iterator._epoch_id)
+    emit(events.HEALTH_CHECK, iterator._epoch_id)
     if iterator._failure is not None:  # another thread or a signal handler has noticed a death
         raise RuntimeError(iterator._failure)
     for worker_id, worker in enumerate(iterator._workers):
@@ -120,15 +121,13 @@ def explain_death(world: World, process: Process, worker_id: int, tasks: list[tu
         name, words = world.signal(-code)
         text = f"DataLoader worker (pid {process.pid}) is killed by signal: {words}."
         cause = CAUSES.get(name, "")
-    elif code:
+    elif code is None:
+        text = f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly."
+    else:
         text = (
             f"DataLoader worker (pid {process.pid}) exited unexpectedly with exit code {code}. Details are lost due to "
             "multiprocessing. Rerunning with num_workers=0 may give better error trace."
         )
-    else:
-        text = f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly"
-        text += " with exit code 0." if code == 0 else "."
-    if code is not None and code >= 0:
         cause = "Something in the worker called sys.exit() or os._exit()"
         cause += ", or it failed before it was ready: it has printed why." if code == 1 else "."
     named = ", or ".join(f"task {task_id}, keys {shorten(keys)}" for task_id, keys in tasks[:3])

@@ -51,7 +51,7 @@ class Kind(enum.IntEnum):
 
     Every event also has a time, the thread that emitted it, an epoch_id, and, where they apply, a task, a
     worker and a queue. Kinds below `CLOCKED` carry in `value` the CPU time (ns) that their thread had used:
-    the difference between a begin and its end, next to the wall time, tells computing from waiting.
+    the difference between a begin and its end, next to the wall time, shows how much was computing and how much waiting.
     """
 
     who: str
@@ -68,7 +68,7 @@ class Kind(enum.IntEnum):
     # fmt: off
     # The work itself: the thread's CPU time rides along in `value`.
     FETCH_BEGIN = 1, "worker, or main without workers", "fetches {batch}", "CPU ns"
-    FETCH_END = 2, "worker, or main without workers", "has the samples of {batch}", "CPU ns", "in a worker of torch's loader, where a sample takes long: after how many µs each was there"
+    FETCH_END = 2, "worker, or main without workers", "has the samples of {batch}", "CPU ns"
     COLLATE_BEGIN = 3, "worker, or main without workers", "starts to collate {batch}", "CPU ns"
     COLLATE_END = 4, "worker, or main without workers", "has collated {batch}", "CPU ns", "in torch's loader, of the first batch of an epoch: its tensors, their bytes, other objects; of a stream in a worker also a digest of its first samples"
     PIN_BEGIN = 5, "pin thread, or main without workers", "pins {batch}", "CPU ns"
@@ -192,8 +192,8 @@ def emit(
     except Exception:
         install(None)  # first: stderr may be the program's own, and emit again
         with contextlib.suppress(Exception):  # or be closed
-            words = "minidl: the event recorder failed and was removed; the load goes on."
-            print(words, traceback.format_exc(), sep="\n", end="", file=sys.stderr)
+            print("minidl: the event recorder failed and was removed; the load goes on.", file=sys.stderr)
+            traceback.print_exc()
 
 
 def install(recorder: Recorder | None) -> Recorder | None:

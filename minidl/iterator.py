@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterableDataset
 
+from minidl import events
 from minidl import world as worlds
 from minidl.accelerator import accelerator
-from minidl.events import (
-    ASKED,
-    EPOCH_BEGIN,
-    EPOCH_END,
-    ERROR_RAISED,
-    KEYS_BEGIN,
-    KEYS_DRAWN,
-    LOADER,
-    SAMPLER_END,
-    YIELDED,
-    describe,
-    emit,
-)
+from minidl.events import describe, emit
 from minidl.pinning import HOST
 
 if TYPE_CHECKING:
@@ -42,7 +31,7 @@ class BaseIterator:
 
     def __init__(self, loader: DataLoader) -> None:
         self._epoch_id = loader._new_epoch()
-        emit(LOADER, self._epoch_id, value=loader.num_workers, text=loader)
+        emit(events.LOADER, self._epoch_id, value=loader.num_workers, text=loader)
         self._dataset = loader.dataset
         self._iterable = isinstance(loader.dataset, IterableDataset)
         self._auto_collation = loader._auto_collation
@@ -79,22 +68,22 @@ class BaseIterator:
         self._num_yielded = 0
         self._num_drawn = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
-        emit(EPOCH_BEGIN, self._epoch_id, value=previous_epoch_id)
+        emit(events.EPOCH_BEGIN, self._epoch_id, value=previous_epoch_id)
 
     def _next_keys(self) -> Any:
         """Draw the keys of one task; StopIteration at the sampler's end. torch: _next_index"""
-        emit(KEYS_BEGIN, self._epoch_id, self._num_drawn)
+        emit(events.KEYS_BEGIN, self._epoch_id, self._num_drawn)
         try:
             keys = next(self._sampler_iter)
         except StopIteration:
-            emit(SAMPLER_END, self._epoch_id, value=self._num_drawn)
+            emit(events.SAMPLER_END, self._epoch_id, value=self._num_drawn)
             raise
         except Exception as error:
             # What was drawn before still comes. But a generator that has raised is at its end, and so is the epoch: if
             # a signal handler raised in it, keys would silently be missing.
             self._halfway &= worlds.current().raised_by_handler(error)
             raise
-        emit(KEYS_DRAWN, self._epoch_id, self._num_drawn, text=keys)
+        emit(events.KEYS_DRAWN, self._epoch_id, self._num_drawn, text=keys)
         self._num_drawn += 1
         return keys
 
@@ -114,7 +103,7 @@ class BaseIterator:
     def _next(self) -> Any:
         """One rule for what a signal handler raises (Ctrl-C, an alarm): while `next()` waits for a message nothing is
         lost, and the next `next()` goes on. Anywhere else the iterator has failed, and every further call says so."""
-        emit(ASKED, self._epoch_id)
+        emit(events.ASKED, self._epoch_id)
         if self._halfway and self._failure is None:  # it came too late for the `except` below
             self._failure = "next() was interrupted in the middle of a step: a batch is lost"
         known, self._in_use = self._failure, True
@@ -127,17 +116,17 @@ class BaseIterator:
             length = self._IterableDataset_len_called
             if length is not None and self._num_yielded > length:  # it was asked for: the dataset is iterable
                 self._warn_of_too_many(length)
-            emit(YIELDED, self._epoch_id, task_id, value=self._num_yielded)
+            emit(events.YIELDED, self._epoch_id, task_id, value=self._num_yielded)
             return batch
         except StopIteration:
             self._halfway = False
-            emit(EPOCH_END, self._epoch_id, value=self._num_yielded)
+            emit(events.EPOCH_END, self._epoch_id, value=self._num_yielded)
             raise
         except BaseException as error:
             if self._halfway and self._failure is None:
                 self._failure = f"next() was interrupted in the middle of a step ({describe(error)}): a batch is lost"
             if isinstance(error, Exception):
-                emit(ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
+                emit(events.ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
             raise
         finally:
             self._in_use = False

@@ -1,7 +1,7 @@
 """The protocol's laws: what must hold in every run of a loader, in whatever order its threads take turns.
 
 A law is a class: a name, a sentence (its docstring), and a small state machine that takes one event after the other and
-says what is wrong. Who runs them, and over what:
+says what is wrong. What runs them, and over what:
 
     judge(enumerate(outcome.events))             an exploration, over each run of the simulated world
     judge(events_of(trace))                      tracing.check, over a trace

@@ -59,11 +59,6 @@ class DataLoader(Generic[T_co]):
         RuntimeError: transport="slots" on a system that has no memory without a name.
     """
 
-    dataset: Any
-    batch_size: int | None
-    num_workers: int
-    prefetch_factor: int | None
-    _iterator: BaseIterator | None
     __initialized = False  # torch's name for it, too: timm sets `_DataLoader__initialized` to change a sampler
 
     def __init__(
@@ -126,7 +121,7 @@ class DataLoader(Generic[T_co]):
         self.collate_fn = collate_fn
 
         self._IterableDataset_len_called: int | None = None  # what len(self) last returned for an iterable dataset
-        self._iterator = None  # of persistent workers
+        self._iterator: BaseIterator | None = None  # of persistent workers
         self._numbered: tuple[int, int] | None = None  # pid, and this loader's number in the trace
         self.__initialized = True
         self.check_worker_number_rationality()
@@ -247,11 +242,7 @@ def check_sampling_options(
     """ValueError if the options for the keys contradict each other. An iterable dataset decides for itself what comes
     next, so it takes none of them; that is checked first."""
     if iterable:
-        for name, value in (
-            ("shuffle", None if shuffle in (False, None) else shuffle),
-            ("sampler", sampler),
-            ("batch_sampler", batch_sampler),
-        ):
+        for name, value in ("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler):
             if value is not None:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"

@@ -25,22 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch._utils import ExceptionWrapper
 
-from minidl import signals
+from minidl import events, signals
 from minidl import world as worlds
 from minidl.deaths import check_health, fail_for_death, fail_for_lost_message, raise_deaths, worker_ended
-from minidl.events import (
-    DISPATCHED,
-    NO_CAPACITY,
-    PRIMED,
-    RECEIVED,
-    RELEASED,
-    RESUME_ACKNOWLEDGED,
-    STORED,
-    TASK_SKIPPED,
-    WORKER_EXHAUSTED,
-    Queue,
-    emit,
-)
+from minidl.events import Queue, emit
 from minidl.iterator import BaseIterator
 from minidl.messages import Died, Failed, Result, Resume, Resumed, StreamEnd, Task
 from minidl.queues import Consumer, Producer, ThreadQueue, Unreadable
@@ -65,8 +53,6 @@ class ParallelIterator(BaseIterator):
         super().__init__(loader)
         self._world = worlds.current(loader.multiprocessing_context)
         self._owner_pid = self._world.pid()  # a forked worker inherits this object, but must not shut it down
-        if self._timeout != self._timeout:
-            self._timeout = 0  # nan is no limit: torch never gets there
         self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
         self._in_order = loader.in_order
         self._workers: list[worlds.Process] = []
@@ -134,7 +120,7 @@ class ParallelIterator(BaseIterator):
                 if isinstance(message, Resumed) and message.epoch_id == self._epoch_id:
                     waiting_for.discard(message.worker_id)
                     self._transports[message.worker_id].reclaim()
-                    emit(RESUME_ACKNOWLEDGED, self._epoch_id, worker=message.worker_id, value=len(waiting_for))
+                    emit(events.RESUME_ACKNOWLEDGED, self._epoch_id, worker=message.worker_id, value=len(waiting_for))
         except BaseException as error:  # Ctrl-C, or the timeout: the loader starts new workers next time
             self._failure = self._failure or f"the workers were not all ready for the new epoch: {error!r}"
             raise
@@ -148,7 +134,7 @@ class ParallelIterator(BaseIterator):
         torch: _reset"""
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
-        emit(PRIMED, self._epoch_id, value=self._send_idx)
+        emit(events.PRIMED, self._epoch_id, value=self._send_idx)
 
     def _try_put_index(self) -> None:
         """Send one task, if the sampler has keys for one and a worker can take it. torch: _try_put_index"""
@@ -160,12 +146,12 @@ class ParallelIterator(BaseIterator):
             return
         worker_id = self._choose_worker(max_tasks)
         if worker_id is None:
-            emit(NO_CAPACITY, self._epoch_id, self._send_idx)
+            emit(events.NO_CAPACITY, self._epoch_id, self._send_idx)
             return
         self._task_info[self._send_idx] = TaskInfo(worker_id, keys)
         self._workers_num_tasks[worker_id] += 1
         self._tasks_outstanding += 1
-        emit(DISPATCHED, self._epoch_id, self._send_idx, worker_id, value=self._tasks_outstanding)
+        emit(events.DISPATCHED, self._epoch_id, self._send_idx, worker_id, value=self._tasks_outstanding)
         slot, fresh = self._transports[worker_id].grant(self._epoch_id, self._send_idx)
         self._index_queues[worker_id].put(Task(self._epoch_id, self._send_idx, keys, slot, fresh))
         self._send_idx += 1
@@ -223,7 +209,7 @@ class ParallelIterator(BaseIterator):
         if not isinstance(result, Result):
             return None  # a worker that was expected to end has ended
         self._tasks_outstanding -= 1
-        emit(RECEIVED, self._epoch_id, result.task_id, result.worker_id, value=self._tasks_outstanding)
+        emit(events.RECEIVED, self._epoch_id, result.task_id, result.worker_id, value=self._tasks_outstanding)
         if isinstance(result.data, StreamEnd):
             self._worker_exhausted(result.worker_id)
             return None
@@ -232,13 +218,13 @@ class ParallelIterator(BaseIterator):
         info.data = result.data
         info.early = self._in_order and result.task_id != self._rcvd_idx
         if info.early:
-            emit(STORED, self._epoch_id, result.task_id, result.worker_id, value=self._rcvd_idx)
+            emit(events.STORED, self._epoch_id, result.task_id, result.worker_id, value=self._rcvd_idx)
         return result.task_id
 
     def _worker_exhausted(self, worker_id: int) -> None:
         """A worker's iterable dataset has ended; the others go on."""
         self._workers_status[worker_id] = WorkerState.EXHAUSTED
-        emit(WORKER_EXHAUSTED, self._epoch_id, worker=worker_id)
+        emit(events.WORKER_EXHAUSTED, self._epoch_id, worker=worker_id)
         if not self._persistent_workers:
             tell_to_stop(self, worker_id)
         self._try_put_index()  # in place of the task that it did not fulfil
@@ -287,7 +273,7 @@ class ParallelIterator(BaseIterator):
             if info is not None:
                 if info.arrived or self._workers_status[info.worker_id] is WorkerState.ACTIVE:
                     return
-                emit(TASK_SKIPPED, self._epoch_id, self._rcvd_idx, info.worker_id)
+                emit(events.TASK_SKIPPED, self._epoch_id, self._rcvd_idx, info.worker_id)
                 del self._task_info[self._rcvd_idx]
             self._rcvd_idx += 1
 
@@ -296,7 +282,7 @@ class ParallelIterator(BaseIterator):
         self._try_put_index()  # first: if the sampler raises, the batch is still there for the next next()
         info = self._task_info.pop(task_id)
         if info.early:
-            emit(RELEASED, self._epoch_id, task_id, info.worker_id)
+            emit(events.RELEASED, self._epoch_id, task_id, info.worker_id)
         if task_id == self._rcvd_idx:
             self._rcvd_idx += 1
         if isinstance(info.data, ExceptionWrapper):

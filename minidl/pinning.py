@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from torch._utils import ExceptionWrapper
 
+from minidl import events
 from minidl import world as worlds
 from minidl.accelerator import accelerator
 from minidl.data.collate import mapping_like, sequence_like
-from minidl.events import NO_WORKER, PIN_BEGIN, PIN_END, PIN_FAILED, PIN_THREAD_BEGIN, PIN_THREAD_END, describe, emit
+from minidl.events import NO_WORKER, describe, emit
 from minidl.messages import Failed, Result, StreamEnd
 from minidl.queues import Consumer, Stopped, ThreadQueue
 from minidl.world import World
@@ -39,7 +40,7 @@ def pin_loop(
 ) -> None:
     """The pin thread: every message of `results` goes to `data_queue`, batches pinned on the way, until the flag
     that `results` watches is set. An exception travels on in the batch's place. torch: _pin_memory_loop"""
-    emit(PIN_THREAD_BEGIN, epoch_id)
+    emit(events.PIN_THREAD_BEGIN, epoch_id)
     world.name_thread("pt_data_pin")
     torch.set_num_threads(1)  # of this thread: the copy must not take the cores from the training step
     if device_index is not None:
@@ -55,7 +56,7 @@ def pin_loop(
             message = pinned(message, device)
         data_queue.put(message)
         del message  # or the batch would live until the next one comes
-    emit(PIN_THREAD_END, epoch_id)
+    emit(events.PIN_THREAD_END, epoch_id)
 
 
 def pinned(result: Result, device: str | None) -> Result:
@@ -63,16 +64,16 @@ def pinned(result: Result, device: str | None) -> Result:
     try:
         return replace(result, data=pin_batch(result.data, device, epoch_id, task_id, worker_id))
     except Exception as error:
-        emit(PIN_FAILED, epoch_id, task_id, worker_id, text=describe(error))
+        emit(events.PIN_FAILED, epoch_id, task_id, worker_id, text=describe(error))
         where = device if device == HOST else accelerator.current_device_index()
         return replace(result, data=ExceptionWrapper(where=f"in pin memory thread for device {where}"))
 
 
 def pin_batch(batch: Any, device: str | None, epoch_id: int, task_id: int, worker_id: int = NO_WORKER) -> Any:
     """`pin_memory`, and its events."""
-    emit(PIN_BEGIN, epoch_id, task_id, worker_id)
+    emit(events.PIN_BEGIN, epoch_id, task_id, worker_id)
     batch = pin_memory(batch, device)
-    emit(PIN_END, epoch_id, task_id, worker_id)
+    emit(events.PIN_END, epoch_id, task_id, worker_id)
     return batch
 
 

@@ -24,26 +24,8 @@ from dataclasses import dataclass, field
 from queue import Empty
 from typing import Any
 
-from minidl.events import (
-    ARRIVED,
-    CLOSED,
-    FEEDER_BEGIN,
-    FEEDER_END,
-    FEEDER_JOINED,
-    GOT,
-    JOIN_CANCELLED,
-    NO_TASK,
-    NO_WORKER,
-    PUT,
-    SEND_BEGIN,
-    SEND_FAILED,
-    SENT,
-    TIMED_OUT,
-    WAIT,
-    Queue,
-    describe,
-    emit,
-)
+from minidl import events
+from minidl.events import NO_TASK, NO_WORKER, Queue, describe, emit
 from minidl.messages import Died
 from minidl.transport import Handles, Packer, Unpacker
 from minidl.world import Flag, Memory, Reader, Waitable, World, Writer
@@ -85,7 +67,7 @@ class Producer:
 
     def put(self, message: Any) -> None:
         self._epoch_id = message.epoch_id
-        emit(PUT, message.epoch_id, message.task_id, self._worker_id, self._queue)
+        emit(events.PUT, message.epoch_id, message.task_id, self._worker_id, self._queue)
         self._forward(message)
 
     def _forward(self, message: Any) -> None:
@@ -107,7 +89,7 @@ class Producer:
         """Nothing more will be put. A second call does nothing."""
         if self._closed:
             return
-        emit(CLOSED, self._epoch_id, NO_TASK, self._worker_id, self._queue, self._buffer.qsize())
+        emit(events.CLOSED, self._epoch_id, NO_TASK, self._worker_id, self._queue, self._buffer.qsize())
         if self._feeder is None:
             self._writer.close()
         else:
@@ -123,13 +105,13 @@ class Producer:
         process, and what is still buffered would be lost."""
         if self._feeder is not None and not self._join_cancelled:
             self._feeder.join(timeout)
-            emit(FEEDER_JOINED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
+            emit(events.FEEDER_JOINED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def cancel_join_thread(self) -> None:
         """Let the process exit with messages unsent. At shutdown nothing reads the pipe any more: a feeder that
         is blocked on a full one never ends, and joining it would be a deadlock (pytorch#48666)."""
         self._join_cancelled = True
-        emit(JOIN_CANCELLED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
+        emit(events.JOIN_CANCELLED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def wait_for_feeder(self, timeout: float) -> None:
         """After `close`, once the reading end is gone: a write then fails at once, so the feeder ends at once. (Unless
@@ -139,7 +121,7 @@ class Producer:
 
     def _feed(self) -> None:
         """The feeder thread. torch: multiprocessing.queues.Queue._feed"""
-        emit(FEEDER_BEGIN, self._epoch_id, NO_TASK, self._worker_id, self._queue)
+        emit(events.FEEDER_BEGIN, self._epoch_id, NO_TASK, self._worker_id, self._queue)
         try:
             while (message := self._buffer.get()) is not LAST:
                 self._send(message)
@@ -148,14 +130,14 @@ class Producer:
             self._emit_send_failed(error, NO_TASK)
         finally:
             self._writer.close()
-            emit(FEEDER_END, self._epoch_id, NO_TASK, self._worker_id, self._queue)
+            emit(events.FEEDER_END, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def _send(self, message: Any) -> None:
         self._write(*self._packed(message))
 
     def _packed(self, message: Any) -> tuple[list[Any], Memory | None]:
         """A message as pieces of bytes, and the memory that goes with them."""
-        emit(SEND_BEGIN, message.epoch_id, message.task_id, self._worker_id, self._queue)
+        emit(events.SEND_BEGIN, message.epoch_id, message.task_id, self._worker_id, self._queue)
         try:
             pieces, memory = self._transport.pack(message)
         except Exception as error:
@@ -167,7 +149,7 @@ class Producer:
                 named = RuntimeError(describe(error, as_repr=False)).with_traceback(error.__traceback__)
                 pieces, memory = self._transport.pack(message.unsendable(named))
         length = sum(map(len, pieces))
-        emit(SENT, message.epoch_id, message.task_id, self._worker_id, self._queue, length)
+        emit(events.SENT, message.epoch_id, message.task_id, self._worker_id, self._queue, length)
         return [LENGTH.pack(length, memory is not None), *pieces], memory
 
     def _write(self, pieces: list[Any], memory: Memory | None) -> None:
@@ -178,7 +160,7 @@ class Producer:
                 memory = None  # it goes with the first byte
 
     def _emit_send_failed(self, error: Exception, task_id: int) -> None:
-        emit(SEND_FAILED, self._epoch_id, task_id, self._worker_id, self._queue, text=describe(error))
+        emit(events.SEND_FAILED, self._epoch_id, task_id, self._worker_id, self._queue, text=describe(error))
 
 
 class DirectProducer(Producer):
@@ -186,10 +168,8 @@ class DirectProducer(Producer):
     for Python's lock. torch has no such thing: its messages carry whole samples, if not tensors.
     """
 
-    def __init__(
-        self, world: World, writer: Writer, queue: Queue, worker_id: int, transport: Handles | Packer | None = None
-    ) -> None:
-        super().__init__(world, writer, queue, worker_id, transport)
+    def __init__(self, world: World, *others: Any) -> None:
+        super().__init__(world, *others)
         self._unwritten = world.mailbox()  # an item for each message that the feeder has not written yet
 
     def _forward(self, message: Any) -> None:
@@ -281,7 +261,7 @@ class Consumer:
         if whole is None:
             return Died(self._epoch_id, channel.worker_id)
         data, memory = whole
-        emit(ARRIVED, self._epoch_id, NO_TASK, channel.worker_id, self._queue, len(data))
+        emit(events.ARRIVED, self._epoch_id, NO_TASK, channel.worker_id, self._queue, len(data))
         try:
             message = channel.transport.unpack(data, memory)
         except Exception as error:
@@ -293,18 +273,18 @@ class Consumer:
 
     def _got(self, channel: Channel, task_id: int, error: str | None = None) -> None:
         self._waiting = False
-        emit(GOT, self._epoch_id, task_id, channel.worker_id, self._queue, text=error)
+        emit(events.GOT, self._epoch_id, task_id, channel.worker_id, self._queue, text=error)
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until there may be something to take: False after `timeout` seconds without."""
         worker_id = self._channels[0].worker_id if self._queue is Queue.INDEX else NO_WORKER
         if not self._waiting:  # else what came was not a whole message, and the wait goes on
-            emit(WAIT, self._epoch_id, NO_TASK, worker_id, self._queue, int((timeout or 0) * 1e9))
+            emit(events.WAIT, self._epoch_id, NO_TASK, worker_id, self._queue, int((timeout or 0) * 1e9))
         self._waiting = True
         self._ready = self._waiter.wait(timeout)
         if not self._ready:
             self._waiting = False
-            emit(TIMED_OUT, self._epoch_id, NO_TASK, worker_id, self._queue)
+            emit(events.TIMED_OUT, self._epoch_id, NO_TASK, worker_id, self._queue)
         return bool(self._ready)
 
     def _next_channel(self) -> Channel | None:
@@ -360,13 +340,12 @@ class ThreadQueue:
     """
 
     def __init__(self, world: World, epoch_id: int) -> None:
-        self._world = world
         self._epoch_id = epoch_id  # of the last message
         self._messages: deque[Any] = deque()
         self._news = world.mailbox()  # holds at most one item, which means: there are messages
 
     def put(self, message: Any) -> None:
-        emit(PUT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
+        emit(events.PUT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
         self._messages.append(message)
         if not self._news.qsize():
             self._news.put(None)
@@ -377,15 +356,15 @@ class ThreadQueue:
             return None
         message = self._messages.popleft()
         self._epoch_id = message.epoch_id
-        emit(GOT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
+        emit(events.GOT, message.epoch_id, message.task_id, NO_WORKER, Queue.DATA)
         return message
 
     def wait(self, timeout: float | None) -> bool:
         """As in Consumer. True means only that messages came; they may have been taken already."""
-        emit(WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
+        emit(events.WAIT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA, int((timeout or 0) * 1e9))
         try:
             self._news.get(timeout=timeout)
         except Empty:
-            emit(TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
+            emit(events.TIMED_OUT, self._epoch_id, NO_TASK, NO_WORKER, Queue.DATA)
             return False
         return True

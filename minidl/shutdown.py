@@ -22,19 +22,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from minidl import signals
-from minidl.events import (
-    DONE_SET,
-    JOIN_BEGIN,
-    PIN_JOINED,
-    PIN_STOPPING,
-    SHUTDOWN_BEGIN,
-    SHUTDOWN_END,
-    WORKER_JOINED,
-    WORKER_KILLED,
-    WORKER_TERMINATED,
-    emit,
-)
+from minidl import events, signals
+from minidl.events import emit
 from minidl.messages import Stop
 from minidl.world import World
 
@@ -50,7 +39,7 @@ def shut_down(iterator: ParallelIterator) -> None:
     if iterator._shutdown or iterator._world.pid() != iterator._owner_pid:
         return
     iterator._shutdown = True
-    emit(SHUTDOWN_BEGIN, iterator._epoch_id, value=len(getattr(iterator, "_task_info", ())))
+    emit(events.SHUTDOWN_BEGIN, iterator._epoch_id, value=len(getattr(iterator, "_task_info", ())))
     all_ended = False
     try:
         try:
@@ -67,7 +56,7 @@ def shut_down(iterator: ParallelIterator) -> None:
         close_queues(iterator)
         signals.unwatch(iterator)
         if all_ended:
-            emit(SHUTDOWN_END, iterator._epoch_id)
+            emit(events.SHUTDOWN_END, iterator._epoch_id)
 
 
 def stop_pin_thread(iterator: ParallelIterator) -> None:
@@ -75,9 +64,9 @@ def stop_pin_thread(iterator: ParallelIterator) -> None:
     thread = iterator._pin_memory_thread
     if thread is None:
         return
-    emit(PIN_STOPPING, iterator._epoch_id)
+    emit(events.PIN_STOPPING, iterator._epoch_id)
     end_pin_thread(iterator)
-    emit(PIN_JOINED, iterator._epoch_id, value=int(not thread.is_alive()))
+    emit(events.PIN_JOINED, iterator._epoch_id, value=int(not thread.is_alive()))
 
 
 def end_pin_thread(iterator: ParallelIterator) -> None:
@@ -91,7 +80,7 @@ def end_pin_thread(iterator: ParallelIterator) -> None:
 
 def tell_workers_to_stop(iterator: ParallelIterator) -> None:
     """Step 2."""
-    emit(DONE_SET, iterator._epoch_id)
+    emit(events.DONE_SET, iterator._epoch_id)
     iterator._workers_done_event.set()
     for worker_id in range(len(iterator._workers)):
         tell_to_stop(iterator, worker_id)
@@ -112,7 +101,7 @@ def wait_for_workers(iterator: ParallelIterator) -> None:
     deadline = iterator._world.now() + PATIENCE
     for worker_id, worker in enumerate(iterator._workers):
         patience = max(0.0, deadline - iterator._world.now())
-        emit(JOIN_BEGIN, iterator._epoch_id, worker=worker_id, value=int(patience * 1e9))
+        emit(events.JOIN_BEGIN, iterator._epoch_id, worker=worker_id, value=int(patience * 1e9))
         worker.join(patience)
         if not worker.is_alive():
             joined(iterator, worker_id)
@@ -123,19 +112,19 @@ def joined(iterator: ParallelIterator, worker_id: int) -> None:
     if worker_id not in iterator._joined:
         iterator._joined.add(worker_id)
         exitcode = iterator._workers[worker_id].exitcode
-        emit(WORKER_JOINED, iterator._epoch_id, worker=worker_id, value=exitcode or 0)
+        emit(events.WORKER_JOINED, iterator._epoch_id, worker=worker_id, value=exitcode or 0)
 
 
 def use_force(iterator: ParallelIterator) -> None:
     """Step 4."""
     late = [worker_id for worker_id, worker in enumerate(iterator._workers) if worker.is_alive()]
     for worker_id in late:
-        emit(WORKER_TERMINATED, iterator._epoch_id, worker=worker_id)
+        emit(events.WORKER_TERMINATED, iterator._epoch_id, worker=worker_id)
         iterator._workers[worker_id].terminate()
     for worker_id, worker in enumerate(iterator._workers):
         worker.join(PATIENCE)
         if worker.is_alive():
-            emit(WORKER_KILLED, iterator._epoch_id, worker=worker_id)
+            emit(events.WORKER_KILLED, iterator._epoch_id, worker=worker_id)
             worker.kill()
             worker.join(PATIENCE)  # bounded, too: a process stuck in the kernel survives even SIGKILL
         elif worker_id not in late:  # Ctrl-C has cut step 3 short

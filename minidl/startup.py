@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from minidl import events
 from minidl.accelerator import accelerator
-from minidl.events import WORKER_STARTED, WORKER_STARTING, Queue, emit
+from minidl.events import Queue, emit
 from minidl.pinning import HOST, pin_loop
 from minidl.queues import DirectProducer, Producer, ThreadQueue
 from minidl.transport import Handles, Unpacker
@@ -54,7 +54,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
         )
         iterator._index_queues.append(kind(world, index_writer, Queue.INDEX, worker_id))
         worker = world.process(run, (job, iterator._worker_class(worker_id)), f"minidl worker {worker_id}")
-        emit(WORKER_STARTING, epoch_id, worker=worker_id)
+        emit(events.WORKER_STARTING, epoch_id, worker=worker_id)
         try:
             start(worker)
         finally:
@@ -63,7 +63,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
             # The worker has copies of its own. If main kept these, the pipe would not end with the worker.
             index_reader.close()
             result_writer.close()
-        emit(WORKER_STARTED, epoch_id, worker=worker_id, value=worker.pid or 0)
+        emit(events.WORKER_STARTED, epoch_id, worker=worker_id, value=worker.pid or 0)
         ending = world.end_of(worker)
         iterator._ending_of.append(ending)
         iterator._endings.add(ending, worker_id)

@@ -21,20 +21,7 @@ from torch.utils.data import get_worker_info
 from minidl import events
 from minidl.data.collate import stack_for_torch_too
 from minidl.data.fetch import Fetcher, create_fetcher, emit_failed, load
-from minidl.events import (
-    INIT_FN_BEGIN,
-    INIT_FN_END,
-    NO_TASK,
-    PARENT_DIED,
-    STREAM_END,
-    WORKER_BEGIN,
-    WORKER_END,
-    WORKER_READY,
-    WORKER_RESUMED,
-    WORKER_SEEDED,
-    Queue,
-    emit,
-)
+from minidl.events import NO_TASK, Queue, emit
 from minidl.messages import Died, Result, Resume, Resumed, Stop, StreamEnd
 from minidl.queues import Consumer, DirectProducer, Producer
 from minidl.transport import Handles, Packer
@@ -82,7 +69,7 @@ def run(job: Job, worker_class: Callable[..., Worker]) -> None:
     result_queue = kind(job.world, job.result_writer, Queue.RESULT, job.worker_id, transport)
     end = End.INTERRUPTED
     try:
-        emit(WORKER_BEGIN, job.epoch_id, worker=job.worker_id, value=job.world.pid())
+        emit(events.WORKER_BEGIN, job.epoch_id, worker=job.worker_id, value=job.world.pid())
         job.world.report_crashes()
         job.world.name_thread("pt_data_worker")
         index_queue = Consumer(job.world, Queue.INDEX, job.epoch_id)
@@ -95,7 +82,7 @@ def run(job: Job, worker_class: Callable[..., Worker]) -> None:
         end = worker.loop()
     except KeyboardInterrupt:
         pass  # the terminal sends Ctrl-C to main as well, and main raises it
-    emit(WORKER_END, job.epoch_id, worker=job.worker_id, value=end)
+    emit(events.WORKER_END, job.epoch_id, worker=job.worker_id, value=end)
     if job.done.is_set() or end is not End.STOPPED:
         # The results are no longer read: joining a feeder that is blocked on a full pipe would never end.
         result_queue.cancel_join_thread()
@@ -114,7 +101,7 @@ def seed_everything(job: Job) -> None:
     torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
         id=job.worker_id, num_workers=job.num_workers, seed=seed, dataset=job.dataset
     )
-    emit(WORKER_SEEDED, job.epoch_id, worker=job.worker_id, value=seed)
+    emit(events.WORKER_SEEDED, job.epoch_id, worker=job.worker_id, value=seed)
 
 
 def generate_state(base_seed: int, worker_id: int) -> list[int]:
@@ -146,7 +133,7 @@ class Worker:
             if isinstance(message, Stop):
                 return End.STOPPED
             if isinstance(message, Died):
-                emit(PARENT_DIED, message.epoch_id, worker=self.job.worker_id)
+                emit(events.PARENT_DIED, message.epoch_id, worker=self.job.worker_id)
                 return End.PARENT_DIED
             if isinstance(message, Resume):
                 self.resume(message)
@@ -165,16 +152,16 @@ class Worker:
     def start(self) -> None:
         job = self.job
         if job.init_fn is not None:
-            emit(INIT_FN_BEGIN, job.epoch_id, worker=job.worker_id)
+            emit(events.INIT_FN_BEGIN, job.epoch_id, worker=job.worker_id)
             try:
                 job.init_fn(job.worker_id)
             except Exception as error:
-                self.init_failure = self.wrap(error)
-            emit(INIT_FN_END, job.epoch_id, worker=job.worker_id)
-        self.begin_epoch()
-        emit(WORKER_READY, job.epoch_id, worker=job.worker_id)
+                self.init_failure = self.wrap(error, job.epoch_id)
+            emit(events.INIT_FN_END, job.epoch_id, worker=job.worker_id)
+        self.begin_epoch(job.epoch_id)
+        emit(events.WORKER_READY, job.epoch_id, worker=job.worker_id)
 
-    def begin_epoch(self) -> None:
+    def begin_epoch(self, epoch_id: int) -> None:
         """Make a fetcher: an iterable dataset is iterated from its start."""
         self.stream_ended = False
         self.failure = self.init_failure
@@ -182,21 +169,21 @@ class Worker:
             try:
                 self.fetcher = self.make_fetcher()
             except Exception as error:
-                self.failure = self.wrap(error)
+                self.failure = self.wrap(error, epoch_id)
 
     def make_fetcher(self) -> Fetcher:
         job = self.job
         return create_fetcher(job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
 
-    def wrap(self, error: Exception) -> ExceptionWrapper:
+    def wrap(self, error: Exception, epoch_id: int) -> ExceptionWrapper:
         """The answer to every task of an epoch that could not begin."""
-        emit_failed(error, self.job.epoch_id, NO_TASK, self.job.worker_id)
+        emit_failed(error, epoch_id, NO_TASK, self.job.worker_id)
         return ExceptionWrapper(where=f"in DataLoader worker process {self.job.worker_id}")
 
     def resume(self, message: Resume) -> None:
         """A new epoch of a persistent worker."""
-        self.begin_epoch()
-        emit(WORKER_RESUMED, message.epoch_id, worker=self.job.worker_id)
+        self.begin_epoch(message.epoch_id)
+        emit(events.WORKER_RESUMED, message.epoch_id, worker=self.job.worker_id)
         self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id))
 
     def answer(self, task: Any, data: Any, room: Any) -> Result:
@@ -215,6 +202,6 @@ class Worker:
         except Exception as error:
             if isinstance(error, StopIteration) and isinstance(self.job.dataset, torch.utils.data.IterableDataset):
                 self.stream_ended = True
-                emit(STREAM_END, task.epoch_id, task.task_id, worker_id)
+                emit(events.STREAM_END, task.epoch_id, task.task_id, worker_id)
                 return StreamEnd(worker_id)
             return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")

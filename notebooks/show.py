@@ -182,7 +182,7 @@ def step(run: Outcome | tracing.Trace, title: str = "step by step", height: int 
 def journey(run: Outcome | tracing.Trace, task_id: int) -> Markdown:
     """Every event of one batch (of the first epoch): when, who, what, and which function of minidl emits it."""
     trace = _trace(run)
-    code = EmittingLines(trace.sources)
+    code = EmittingLines()
     rows = ["| ms | who | does what | emitted in |", "|---:|---|---|---|"]
     for event in trace.events[(trace.events["task"] == task_id) & (trace.events["epoch"] == 0)]:
         kind, what = KINDS[int(event["kind"])], sentence(event).text("**{}**")

@@ -15,22 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracing.cli.arguments import Parser, UsageError
-from tracing.cli.commands import (
-    check,
-    compare,
-    demo,
-    export,
-    live,
-    report,
-    run,
-    sequence,
-    step,
-    timeline,
-    whatif,
-)
+from tracing.cli.commands import demo, live, pictures, run, verdicts, whatif
 from tracing.trace.file_reader import TraceError
 
-COMMANDS = (demo, run, live, timeline, sequence, step, report, check, compare, whatif, export)
+COMMANDS = (demo, run, live, pictures, verdicts, whatif)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -111,7 +111,7 @@ def _is_namedtuple(elem: Any) -> bool:
 def mapping_like(elem: Any, values: dict[Any, Any]) -> Any:
     """A mapping of elem's type that holds `values`, or the dict itself where the type does not allow it.
 
-    A mutable one is copied and filled rather than built anew: it may carry attributes besides its items, and
+    A mutable one is copied and filled rather than rebuilt: it may carry attributes besides its items, and
     its class may want other arguments.
     """
     try:

@@ -132,7 +132,7 @@ def _samples_of(dataset: Any, keys: list[Any]) -> list[Any]:
     """The samples of `keys`, by one `__getitems__` where the dataset has it.
 
     Raises:
-        ValueError: `__getitems__` returned another number of samples than asked for.
+        ValueError: `__getitems__` returned more or fewer samples than asked for.
     """
     if not callable(getattr(dataset, "__getitems__", None)):
         return [dataset[key] for key in keys]

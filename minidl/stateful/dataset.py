@@ -51,7 +51,7 @@ def give_back(thing: Any, state: Any) -> None:
     try:
         thing.load_state_dict(state)
     except Exception as error:
-        raise ValueError(f"{type(thing).__name__} does not take what the state has for it: {error!r}") from error
+        raise ValueError(f"{type(thing).__name__} cannot load what the state has for it: {error!r}") from error
 
 
 class Source:

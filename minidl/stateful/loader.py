@@ -57,7 +57,7 @@ class StatefulDataLoader(DataLoader[T_co]):
         samplers, become what they were when it was taken. An empty state is that of a new loader.
 
         Args:
-            strict: False lets a map-style dataset resume with another number of workers.
+            strict: False lets a map-style dataset resume with a different number of workers.
 
         Raises:
             ValueError: the state is damaged, or of another loader. If only the number of workers differs, or if the

@@ -112,18 +112,18 @@ class Saved(NamedTuple):
     ours: dict[str, Any]  # what only minidl knows
 
     def for_workers(self, num_workers: int, strict: bool) -> Saved:
-        """As much of it as this number of workers can use. ValueError if it was saved with another number, and that
+        """As much of it as this number of workers can use. ValueError if it was saved with a different number, and that
         matters."""
         if num_workers == self.main["_num_workers"]:
             return self
         if strict or self.ours["kind"]["iterable"]:
-            both = f"the state is of num_workers={self.main['_num_workers']}, and this loader has {num_workers}"
-            raise OtherWorkers(f"{both}: only a map-style dataset can go on with others, and only with strict=False")
+            both = f"it was saved with num_workers={self.main['_num_workers']}, and this loader has {num_workers}"
+            raise OtherWorkers(f"{both}: only a map-style dataset can resume so, and only with strict=False")
         return self._replace(page=Page(self.page.steps, num_workers - 1, (AT_ITS_START,) * max(num_workers, 1)))
 
 
 class OtherWorkers(ValueError, AssertionError):
-    """A state of another number of workers. (torchdata's is an AssertionError.)"""
+    """A state of a different number of workers. (torchdata's is an AssertionError.)"""
 
 
 def saved_of(state: Any, loader: Any) -> Saved:
@@ -131,7 +131,7 @@ def saved_of(state: Any, loader: Any) -> Saved:
     if not isinstance(state, dict) or "minidl" not in state:
         raise ValueError('the state is not one of minidl.StatefulDataLoader: its entry "minidl" is missing')
     if not isinstance(state.get("_iterator_finished"), bool) or state.get("_checksum") != sum_of(state):
-        raise ValueError("the state is damaged: its checksum does not fit what it says")
+        raise ValueError("the state is damaged: its checksum does not match its content")
     state = copy.deepcopy(state)
     ours = state["minidl"]
     for name, own in kind_of(loader).items():
@@ -156,7 +156,7 @@ def kind_of(loader: Any) -> dict[str, Any]:
 
 
 def sum_of(state: dict[str, Any]) -> int:
-    """A checksum of a state, the same after pickle and JSON. (accelerate writes `_iterator_finished` anew.)"""
+    """A checksum of a state, the same after pickle and JSON. (accelerate overwrites `_iterator_finished`.)"""
     rest = {name: state[name] for name in state if name not in ("_iterator_finished", "_checksum")}
     # As JSON has it, in a fixed order, which there is once all keys are text. Of what JSON doesn't know, the type.
     text = json.dumps(rest, default=lambda value: type(value).__name__, skipkeys=True)

@@ -2,7 +2,7 @@
 
 A sampler may report its place by `state_dict()` and take it back. It is asked after each draw, because at the end of an
 epoch some samplers have already begun the next, and one that is interrupted while it draws has no place. A sampler
-without one is wound forward: started again, with the random generators as they were then, and asked for as many keys.
+without one is fast-forwarded: started again, with the random generators as they were then, and asked for as many keys.
 A checksum of all keys shows whether they are the same.
 
 Legend
@@ -57,7 +57,7 @@ class Draws:
         if len(self.begun_with) == 1:
             self.begun_with.append(self.generators.read())
         keys = next(self.iterator)
-        # Of a last, short batch it is not asked: it has found its end, and may be in its next epoch already.
+        # After a last, short batch it is not asked: it has found its end, and may be in its next epoch already.
         short = self.sampler is not self.index_sampler and len(keys) < self.index_sampler.batch_size
         told = self.told if short else (self.drawn + 1, copy.deepcopy(state_of(self.sampler)))
         text = repr(keys).split(" at 0x")[0]  # not the address of an object: another process need not repeat it
@@ -82,20 +82,20 @@ class Draws:
         if told is not None:
             give_back(self.sampler, told)
             self.iterator = iter(self.index_sampler)
-            for _ in range(drawn - ours["told_after"]):  # of the last, short batch it was not asked
+            for _ in range(drawn - ours["told_after"]):  # it was not asked after the last, short batch
                 next(self.iterator, None)
             self.drawn, self.sum = drawn, ours["sum"]
-        elif finished:  # another epoch may be chosen already: it can't be wound forward
+        elif finished:  # the next epoch may be chosen already: it can't be fast-forwarded
             self.iterator = iter(())
             self.drawn, self.sum = drawn, ours["sum"]
-        for states in ours["begun_with"][1:]:  # it was asked. If it isn't there yet, it is wound
+        for states in ours["begun_with"][1:]:  # as they were when it was first asked; then it draws up to the place
             self.generators.put_back(states)
         with contextlib.suppress(StopIteration):
             while self.drawn < drawn:
                 self._draw()
         if (self.drawn, self.sum) != (drawn, ours["sum"]):
             name = type(self.sampler).__name__
-            raise ValueError(f"{name} does not come out where the state says: begun again, it gives other keys")
+            raise ValueError(f"{name} does not reach the place in the state: started again, it draws different keys")
         self.told, self.begun_with = (ours["told_after"], told), ours["begun_with"]
         self.tasks = dict(enumerate(ours["in_flight"]))
 

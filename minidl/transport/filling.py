@@ -78,8 +78,8 @@ class Room:
         return list(self.looked_at)
 
     def say_whether_looked_at(self) -> None:
-        """To main: before the message is sent, and when the last piece has gone. (In between one may go in another
-        thread, which says so, too. So look at them after that was written which it may overwrite.)"""
+        """To main: before the message is sent, and when the last piece has gone. (Another thread may do the
+        latter meanwhile, and write False. So look at the pieces after writing True, or that would be overwritten.)"""
         if self.memory is not None and not self.is_open:
             self.memory.bytes[LOOKED_AT] = True
             if not self.looked_at:
@@ -93,7 +93,7 @@ class Room:
                 self.say_whether_looked_at()
 
     def before_fork(self) -> None:
-        """(In the child, too, all this is looked at for ever: so it says nothing to main.)"""
+        """In the child, too, everything is then looked at for ever, so the child never reports to main."""
         if self.is_open or self.looked_at:
             self.looked_at[0, self._end] = None
 

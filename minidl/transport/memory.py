@@ -60,8 +60,8 @@ class Pages:
         self.forks = 0  # of main, so far
 
     def give_back(self, memory: Memory, begin: int, end: int | None = None, forks: int | None = None) -> None:
-        """Those that lie wholly between two bytes, if nobody can look at them: no worker, no child of one, and no child
-        of main. `forks`: how many there were when the batch came, if it may still be in a child."""
+        """Those that lie wholly between two bytes, unless a worker, a child of one or one of main may look at them.
+        `forks`: how many there were when the batch came, if it may still be in a child."""
         if self._world.pid() == self._pid and forks in (None, self.forks) and not memory.bytes[LOOKED_AT]:
             memory.give_back(begin, memory.bytes.nbytes - ALIGNED if end is None else end)
 

@@ -30,13 +30,14 @@ from minidl.transport.memory import ALIGNED, HEADER, address_of
 DTYPES = [torch.float32, torch.int64, torch.uint8, torch.float64, torch.int32, torch.bool, torch.float16]
 EMPTY = [torch.empty(0, dtype=dtype, device="cpu") for dtype in DTYPES]  # `new_empty` is the quickest way to another
 CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
-NOT_HERE = "a tensor's memory travels beside its pickle: see minidl.transport"
 STRIDED = torch.strided
 
 
 class Pickled(pickle.Pickler):
     """A message pickled without the memory of its tensors and arrays, and where that lies. A tensor that is more than
-    memory with a shape (a parameter, sparse, a subclass, ...) is taken apart by torch's own reducers: into storages."""
+    memory with a shape (a parameter, sparse, a subclass, ...) is taken apart by torch's own reducers: into storages.
+
+    A tensor is pickled as a call of a method of Region, for which Unpickler finds that of its own region."""
 
     def __init__(self, message: Any, reducers: Any) -> None:
         self.stream = io.BytesIO()
@@ -70,7 +71,7 @@ class Pickled(pickle.Pickler):
         if isinstance(thing, np.ndarray) and not (thing.flags.writeable and thing.dtype.isnative):
             return thing.__reduce_ex__(pickle.DEFAULT_PROTOCOL)  # torch's transport uses it, and it changes them
         if type(thing) is torch.UntypedStorage and thing.device.type == "cpu":
-            return build_storage, (self._number(thing, 0, thing.nbytes()),)
+            return Region.storage, (self._number(thing, 0, thing.nbytes()),)
         if type(thing) is not torch.Tensor or not _is_plain(thing):
             return NotImplemented
         storage = thing.untyped_storage()
@@ -78,8 +79,8 @@ class Pickled(pickle.Pickler):
         number = self._number(storage, *(_extent(thing) if thing.nbytes < nbytes else (0, nbytes)))
         shape = tuple(thing.shape)
         if number == count and thing.nbytes == nbytes and thing.dtype in CODES and _is_row_major(thing, shape):
-            return build_whole, (number, CODES[thing.dtype], shape)
-        return build_part, (number, thing.dtype, thing.storage_offset(), shape, thing.stride())
+            return Region.whole, (number, CODES[thing.dtype], shape)
+        return Region.part, (number, thing.dtype, thing.storage_offset(), shape, thing.stride())
 
     def _number(self, storage: torch.UntypedStorage, first: int, last: int) -> int:
         """A storage's number. It is used from its byte `first` to its byte `last`."""
@@ -179,25 +180,10 @@ class Unpickler(pickle.Unpickler):
     def __init__(self, stream: Any, region: Region) -> None:
         super().__init__(io.BytesIO(stream), buffers=region.arrays())
         # Not methods of its own: it keeps what it has found, which would keep it, and the memory with it.
-        self._ours = {"build_whole": region.whole, "build_part": region.part, "build_storage": region.storage}
+        self._ours = {f"Region.{name}": getattr(region, name) for name in ("whole", "part", "storage")}
 
     def find_class(self, module: str, name: str) -> Any:
         return self._ours[name] if module == __name__ else super().find_class(module, name)
-
-
-# How tensors are pickled: as a call of one of these. Unpickler finds a method of Region in its place.
-
-
-def build_whole(number: int, code: int, shape: Sequence[int]) -> Any:
-    raise pickle.UnpicklingError(NOT_HERE)
-
-
-def build_part(number: int, dtype: torch.dtype, offset: int, shape: Sequence[int], stride: Sequence[int]) -> Any:
-    raise pickle.UnpicklingError(NOT_HERE)
-
-
-def build_storage(number: int) -> Any:
-    raise pickle.UnpicklingError(NOT_HERE)
 
 
 def upon(piece: memoryview, dtype: torch.dtype) -> torch.Tensor:

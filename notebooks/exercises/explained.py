@@ -169,7 +169,7 @@ def _lines_that_wait(outcome: Outcome, path: Path) -> list[str]:
     simulate(outcome.program, schedule=schedule, **outcome.options)
     lines = {name: linecache.getline(str(path), line).strip() for name, line in schedule.lines.items()}
     own = [f"{name} waits in line {schedule.lines[name]} of {path.name}: {text}" for name, text in lines.items()]
-    text = str(explain(tracing.load(outcome)) or "").partition("Last events")[0]
+    text = str(explain(tracing.load(outcome)) or "")
     kept = [line for line in text.splitlines()[1:] if line.strip() and line.split()[0] not in ("Why", "Next", "Beside")]
     short = [re.sub(r": for [^,:]+, since [^[]+", " ", line).strip() for line in kept]
     return own + [line for line in short if line.partition(" (pid")[0] not in lines]

@@ -153,7 +153,7 @@ def _train(torchs: bool, files: int, beat: Callable[[int], None]) -> list[str]:
 
     import minidl
     import tracing
-    from tracing.cli.demo_training import SourceFiles, Training, find_sources, train
+    from tracing.cli.demo_training import SourceFiles, find_sources, train
 
     paths = find_sources()
     paths = paths[:: max(1, len(paths) // files)][:files]
@@ -185,8 +185,9 @@ def _train(torchs: bool, files: int, beat: Callable[[int], None]) -> list[str]:
 
     noted: Any = Noted()
     beat(0)
-    for training in train(noted, Training(EPOCHS), SECONDS):
-        beat(len(training.losses))
+    for _ in range(EPOCHS):
+        for _ in train(noted, SECONDS / EPOCHS):
+            beat(len(digests))
     return digests
 
 

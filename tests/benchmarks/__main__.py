@@ -2,11 +2,9 @@
 
     python -m tests.benchmarks [--quick]
     python -m tests.benchmarks moving          only what moving a batch to main costs
-    python -m tests.benchmarks views           only deaths, torch's loader attached, events, the views, what-if
-    python -m tests.benchmarks stopping        only what it costs that a loader can stop and go on
+    python -m tests.benchmarks views           only deaths, events, the live view, what-if
+    python -m tests.benchmarks stopping        only what it costs that a loader can stop and resume
     python -m tests.benchmarks programs        only what recording costs a whole program
-    python -m tests.benchmarks schedules       only how fast the simulated world is
-    python -m tests.benchmarks checks          only how long the check of an exercise takes
     python -m tests.benchmarks promises        what the report promises, and what is gained: promises/measuring.py
 
 Principles
@@ -15,7 +13,7 @@ Principles
 2. The datasets hold samples that exist already: the loader is measured, not the dataset.
 3. The workers run, the queues are full and the memory is in use before the clock starts, except where starting
    is measured.
-4. Main has its own core, the workers have the others: see `loading.place_main`.
+4. Where loaders are compared, main has its own core, the workers have the others: see `loading.place_main`.
 5. Ratios are speeds: above 1 the second one is faster, and a goal is always "at least".
 
 Legend: a cell (what a batch is made of) x num_workers is one line of the first table.
@@ -24,6 +22,7 @@ Legend: a cell (what a batch is made of) x num_workers is one line of the first 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 import warnings
@@ -36,28 +35,14 @@ from statistics import median
 import torch
 import torch.utils.data
 from rich.console import Console
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 import minidl
-from tests.benchmarks import (
-    attaching,
-    checking,
-    deaths,
-    limit,
-    loading,
-    moving,
-    overhead,
-    playing,
-    recording,
-    simulating,
-    stepping,
-    stopping,
-    watching,
-    whatif,
-)
+from docs.make.markers import between_markers
+from tests.benchmarks import deaths, limit, loading, moving, overhead, recording, watching, whatif
 from tests.benchmarks.promises import measuring
-from tests.benchmarks.table import Table, as_markdown, between_markers, facts, ratio, show, verdict
+from tests.benchmarks.table import Row, Table, as_markdown, facts, show, side_by_side, verdict
 from tests.benchmarks.turns import in_turns
-from tests.tracing.views import browser
 
 COMMAND = "python -m tests.benchmarks"
 
@@ -66,128 +51,62 @@ COMMAND = "python -m tests.benchmarks"
 class Effort:
     """How long to measure."""
 
-    seconds: float  # that a loader loads for in one turn
-    turns: int  # of each throughput
-    first_batches: int  # turns of each time to the first batch
-    recorded: int  # turns of each comparison of recording with not recording: more, as its goal is 3 %
-    program: float  # seconds that a whole program takes, about
-    programs: int  # turns of it
-    emits: int  # calls in a loop
-    events: int  # in the long trace
-    kills: int  # of workers
-    steps: int  # events of the step-through's page
-    watched: float  # seconds that a run is watched live
-    schedules: int  # of the simulated world
-    predicted: int  # batches of each load whose speed is predicted
-    tried: int  # runs in each of its settings
+    seconds: float = 0.35  # that a loader loads for in one turn
+    turns: int = 15
+    program: float = 30  # seconds that a whole program takes, about
+    emits: int = 100_000  # calls in a loop
+    events: int = 1_000_000  # in the long trace
+    kills: int = 40  # of workers
+    watched: float = 10  # seconds that a run is watched live
+    predicted: int = 200  # batches of each load whose speed is predicted
+    tried: int = 3  # runs in each of its settings
 
 
-FULL = Effort(
-    seconds=0.35,
-    turns=15,
-    first_batches=21,
-    recorded=21,
-    program=30,
-    programs=1,
-    emits=100_000,
-    events=1_000_000,
-    kills=40,
-    steps=5_000,
-    watched=10,
-    schedules=100_000,
-    predicted=200,
-    tried=3,
-)
 QUICK = Effort(
-    seconds=0.12,
-    turns=5,
-    first_batches=5,
-    recorded=7,
-    program=2,
-    programs=1,
-    emits=20_000,
-    events=100_000,
-    kills=5,
-    steps=1_000,
-    watched=2,
-    schedules=2_000,
-    predicted=20,
-    tried=1,
+    seconds=0.12, turns=5, program=2, emits=20_000, events=100_000, kills=5, watched=2, predicted=20, tried=1
 )
-
-
-def measure(effort: Effort) -> Iterator[Table]:
-    """Yield the tables, each as soon as it is complete."""
-    yield from moving_costs(effort)
-    yield from views(effort)
-
-
-def views(effort: Effort) -> Iterator[Table]:
-    yield noticed(effort)
-    with tempfile.TemporaryDirectory() as directory:
-        yield attached(effort, Path(directory))
-        yield events(effort, Path(directory))
-        yield watched(effort, Path(directory))
-    if browser.find():
-        yield stepped(effort)
-    else:
-        progress("no browser: the step-through is left out")
-    progress("what whatif predicts, and real runs")
-    yield whatif.predicted(effort.predicted, effort.tried)
-
-
-def moving_costs(effort: Effort) -> Iterator[Table]:
-    yield throughput(effort)
-    yield beside_the_limit(effort)
-    yield first_batch(effort)
-    yield beside_computing(effort)
-    yield limits(effort)
-    with tempfile.TemporaryDirectory() as directory:
-        yield recorded(effort, Path(directory))
 
 
 def progress(what: str) -> None:
     print(f"measuring: {what}", file=sys.stderr, flush=True)
 
 
-def throughput(effort: Effort) -> Table:
-    columns = ("a batch", "workers", "torch, batches/s", "minidl, batches/s", "minidl / torch", "quartiles", "goal")
-    table, serial = Table("Throughput", columns), {}
-    for cell in loading.CELLS:
-        for workers in loading.WORKERS:
-            progress(f"{cell.name}, {workers} workers")
-            taken = loading.compare_throughput(cell, workers, effort.seconds, effort.turns)
-            rates = f"{1 / taken.median_first:,.0f}", f"{1 / taken.median_second:,.0f}"
-            compared = ratio(taken, cell.goal if workers == limit.WORKERS else 0.97)
-            table.rows.append((cell.name, str(workers), *rates, *compared))
-            serial[cell.name, workers] = taken.median_second
-    largest = loading.CELLS[-1]
-    progress(f"{largest.name}, 0 workers, batches kept")
-    outstanding = 4  # two for each worker
-    kept = loading.seconds_kept(largest, outstanding, effort.seconds, effort.turns)
-    for words, seconds, goal in (
-        ("none", serial[largest.name, 0], 1 / 1.3),
-        (f"none and {outstanding} batches kept", kept, None),
-    ):
-        beside = seconds / serial[largest.name, 2]
-        judged = verdict(beside, goal) if goal else ""
-        table.rows.append((f"{largest.name}, 2 workers beside {words}", *[""] * 3, f"{beside:.2f}", "", judged))
-    return table
+# ---- what moving a batch costs
 
 
-def beside_the_limit(effort: Effort) -> Table:
-    columns = ("a batch", "workers", "bare processes, µs", "minidl, µs", "share", "quartiles", "goal")
-    table = Table("Beside two bare processes, their pipes, and one copy of the batch", columns)
+def moving_costs(effort: Effort) -> Iterator[Table]:
+    loading.place_main()
+    sides = "torch", "minidl"
+    yield side_by_side("Throughput", sides, "batches/s", throughput(effort))
+    title = "Beside two bare processes, their pipes, and one copy of the batch"
+    yield side_by_side(title, ("bare processes", "minidl"), "µs/batch", beside_the_limit(effort))
+    yield side_by_side("From `iter(loader)` to the first batch", sides, "ms", first_batch(effort))
+    yield beside_computing(effort)
+    yield side_by_side("Recording, on the smallest batches", ("off", "on"), "µs/batch", recorded(effort))
+
+
+def throughput(effort: Effort) -> Iterator[Row]:
+    for cell, workers in itertools.product(loading.CELLS, (0, limit.WORKERS)):
+        progress(f"{cell.name}, {workers} workers")
+        taken = loading.compare_throughput(loading.BOTH, cell, workers, effort.seconds, effort.turns)
+        yield cell.name, workers, taken, cell.goal if workers else 0.97
+
+
+def beside_the_limit(effort: Effort) -> Iterator[Row]:
     for cell in loading.CELLS:
         if cell.of_limit:
             progress(f"{cell.name}, beside bare processes")
-            batches = loading.batches_within(effort.seconds, minidl, cell, limit.WORKERS)
+            of_loader = minidl.DataLoader, cell, limit.WORKERS
+            batches = loading.batches_within(effort.seconds, *of_loader)
             bare = partial(limit.seconds_per_batch, cell, effort.seconds)
-            ours = partial(loading.seconds_per_batch, minidl, cell, limit.WORKERS, batches)
-            taken = in_turns(bare, ours, effort.turns)
-            times = f"{taken.median_first * 1e6:.0f}", f"{taken.median_second * 1e6:.0f}"
-            table.rows.append((cell.name, str(limit.WORKERS), *times, *ratio(taken, cell.of_limit)))
-    return table
+            taken = in_turns(bare, partial(loading.seconds_per_batch, *of_loader, batches), effort.turns)
+            yield cell.name, limit.WORKERS, taken, cell.of_limit
+
+
+def first_batch(effort: Effort) -> Iterator[Row]:
+    for cell in loading.CELLS:
+        progress(f"the first batch, {cell.name}")
+        yield cell.name, 2, loading.compare_first_batch(cell, 2, effort.turns), 1.0
 
 
 def beside_computing(effort: Effort) -> Table:
@@ -203,92 +122,33 @@ def beside_computing(effort: Effort) -> Table:
     return table
 
 
-def limits(effort: Effort) -> Table:
-    table = Table("Limits of the system", ("", "torch.utils.data", "minidl"))
-    progress("limits of the system")
-    cases = [("10,000 batches held, `ulimit -n 256`", 10_000, 10, True, "ulimit -n 256;")]
-    if limit := moving.small_shared_memory():
-        cases.append(("batches of 200 MB, `/dev/shm` of 64 MB", 4, 50_000_000, False, limit))
-    else:
-        table.rows.append(("batches of 200 MB, `/dev/shm` of 64 MB", *["not tried: no right to mount one"] * 2))
-    for name, batches, floats, hold, limit in cases:
-        outcomes = [moving.outcome(each, batches, floats, hold, limit) for each in ("torch.utils.data", "minidl")]
-        table.rows.append((name, *outcomes))
-    epochs = 10 * effort.predicted
-    before, after = moving.megabytes_left(epochs)
-    what = f"memory after {epochs // 10:,} and {epochs:,} epochs of batches that grow and shrink"
-    table.rows.append((what, "", f"{before:.0f} and {after:.0f} MB"))
-    return table
+def recorded(effort: Effort) -> Iterator[Row]:
+    for workers in (1, 2):
+        progress(f"recording on and off, {workers} workers")
+        taken = recording.compare_recording(workers, effort.seconds, effort.turns)
+        yield loading.SMALLEST.name, workers, taken, 0.91
 
 
-def first_batch(effort: Effort) -> Table:
-    columns = ("a batch", "workers", "torch, ms", "minidl, ms", "torch / minidl", "quartiles", "goal")
-    table = Table("From `iter(loader)` to the first batch", columns)
-    for cell in loading.CELLS:
-        progress(f"the first batch, {cell.name}")
-        taken = loading.compare_first_batch(2, effort.first_batches, cell)
-        times = f"{taken.median_first * 1e3:.1f}", f"{taken.median_second * 1e3:.1f}"
-        table.rows.append((cell.name, "2", *times, *ratio(taken, 1.0)))
-    return table
+# ---- deaths, events, the live view, what-if
+
+
+def views(effort: Effort) -> Iterator[Table]:
+    yield noticed(effort)
+    with tempfile.TemporaryDirectory() as directory:
+        yield events(effort, Path(directory))
+        yield watched(effort, Path(directory))
+    progress("what whatif predicts, and real runs")
+    yield whatif.predicted(effort.predicted, effort.tried)
 
 
 def noticed(effort: Effort) -> Table:
     columns = ("", "thread that iterates", "median, ms", "worst, ms", "goal for the worst, at most")
     table = Table("From the kill of a worker to the error", columns)
-    for package, on_main_thread in ((torch.utils.data, True), (minidl, True), (minidl, False)):
+    for package, thread in ((torch.utils.data, "main"), (minidl, "main"), (minidl, "another")):
         progress(f"killing {effort.kills} workers of {package.__name__}")
-        taken = [1e3 * seconds for seconds in deaths.seconds_to_notice(package, effort.kills, on_main_thread)]
-        thread = "main" if on_main_thread else "another"
-        row = (
-            package.__name__,
-            thread,
-            f"{median(taken):.1f}",
-            f"{max(taken):.1f}",
-            verdict(max(taken), 100, at_most=True),
-        )
-        table.rows.append(row)
-    return table
-
-
-def recorded(effort: Effort, directory: Path) -> Table:
-    columns = ("", "workers", "off, µs/batch", "on, µs/batch", "off / on", "quartiles", "goal")
-    table = Table("Recording, on the smallest batches", columns)
-    for workers in (1, 2):
-        progress(f"recording on and off, {workers} workers")
-        taken = recording.compare_recording(directory, workers, effort.seconds, effort.recorded)
-        times = f"{taken.median_first * 1e6:.0f}", f"{taken.median_second * 1e6:.0f}"
-        table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 0.91)))
-    return table
-
-
-def attached(effort: Effort, directory: Path) -> Table:
-    columns = ("", "workers", "alone, µs/batch", "attached, µs/batch", "alone / attached", "quartiles", "goal")
-    table = Table("torch's loader, attached and recorded, on the smallest batches", columns)
-    for workers in (1, 2):
-        progress(f"torch attached, {workers} workers")
-        taken = attaching.compare_attaching(directory, workers, effort.seconds, effort.recorded)
-        times = f"{taken.median_first * 1e6:.0f}", f"{taken.median_second * 1e6:.0f}"
-        table.rows.append((loading.SMALLEST.name, str(workers), *times, *ratio(taken, 0.95)))
-    return table
-
-
-def whole_programs(effort: Effort) -> Table:
-    columns = (
-        *("a batch takes", "workers", "batches", "alone, µs/batch", "recorded", "alone / recorded"),
-        *("program alone, s", "with the report", "ratio", "quartiles", "goal"),
-    )
-    table = Table("`python -m tracing run`, torch's loader, whole programs", columns)
-    for milliseconds in overhead.MILLISECONDS:
-        for workers in overhead.WORKERS:
-            progress(f"whole programs, batches of {milliseconds:g} ms, {workers} workers")
-            taken = overhead.measure(milliseconds, workers, effort.program, effort.programs)
-            loop, program = taken.loop, taken.program
-            times = f"{loop.median_first * 1e6:.0f}", f"{loop.median_second * 1e6:.0f}", f"{loop.speed:.2f}"
-            wholes = f"{program.median_first:.1f}", f"{program.median_second:.1f}"
-            compared = ratio(program, 0.95)
-            if milliseconds < overhead.GOAL_FROM:
-                compared = (*compared[:2], "")
-            table.rows.append((f"{milliseconds:g} ms", str(workers), f"{taken.batches:,}", *times, *wholes, *compared))
+        taken = [1e3 * seconds for seconds in deaths.seconds_to_notice(package, effort.kills, thread == "main")]
+        times = f"{median(taken):.1f}", f"{max(taken):.1f}"
+        table.rows.append((package.__name__, thread, *times, verdict(max(taken), 100, at_most=True)))
     return table
 
 
@@ -300,7 +160,7 @@ def events(effort: Effort, directory: Path) -> Table:
 
     progress("emit")
     add("`emit`, not recorded", recording.ns_per_emit(effort.emits), "ns", 60)
-    add("`emit`, recorded", recording.ns_per_recorded_emit(directory, effort.emits), "ns", 400)
+    add("`emit`, recorded", recording.ns_per_recorded_emit(effort.emits), "ns", 400)
     progress(f"a trace of {effort.events:,} events")
     recording.record_events(directory / "long.trace", effort.events)
     reading = recording.read(directory / "long.trace")
@@ -311,93 +171,84 @@ def events(effort: Effort, directory: Path) -> Table:
 
 
 def watched(effort: Effort, directory: Path) -> Table:
-    table = Table("The live view", ("watching a run of", "measured", "unit", "goal, at most"))
-    for after in (0.0, 4 * effort.watched):
-        progress(f"watching a run for {effort.watched:g} s, {after:g} s after its beginning")
-        taken = watching.watch(directory / f"run {after}.trace", effort.watched, after)
-        what = f"{taken.events_per_second:,.0f} events a second, {after:g} s after its beginning"
-        table.rows.append((what, f"{taken.share:.1%}", "of a core", verdict(100 * taken.share, 5, at_most=True)))
-    return table
+    progress(f"watching a run for {effort.watched:g} s")
+    taken = watching.watch(directory / "run.trace", effort.watched)
+    what, judged = f"{taken.events_per_second:,.0f} events a second", verdict(100 * taken.share, 5, at_most=True)
+    columns = ("watching a run of", "measured", "unit", "goal, at most")
+    return Table("The live view", columns, [(what, f"{taken.share:.1%}", "of a core", judged)])
 
 
-def simulated(effort: Effort) -> Table:
-    table = Table("The simulated world, 2 workers and 3 tasks", ("", "measured", "unit", "goal"))
-    progress(f"{effort.schedules:,} schedules of the simulated world")
-    taken = simulating.measure(effort.schedules)
-    rate = taken.schedules / taken.seconds
-    table.rows.append(("by chance, on one core", f"{rate:,.0f}", "schedules a second", verdict(rate, 1000)))
-    table.rows.append(
-        ("all with two delays", f"{taken.exhausted:,.0f}", "schedules a second", verdict(taken.exhausted, 1000))
-    )
-    what = f"memory that {taken.schedules:,} schedules leave"
-    table.rows.append((what, f"{taken.grown:.1f}", "MB", verdict(taken.grown, 5, at_most=True)))
-    return table
+# ---- what it costs to be able to stop and resume; what recording costs a whole program
 
 
-def stepped(effort: Effort) -> Table:
-    table = Table("The step-through's page", ("", "measured", "unit", "goal, at most"))
-    program = browser.find() or ""
-    for workers in (2, 16):
-        progress(f"stepping through {effort.steps:,} events, {workers} workers")
-        with tempfile.TemporaryDirectory() as directory:
-            taken = stepping.measure(program, Path(directory), effort.steps, workers)
-        for what, value, unit, goal in (
-            ("size", taken.megabytes, "MB", 3),
-            ("time to make it", taken.seconds, "s", 10),
-            ("a step, median", taken.median, "ms", 16),
-            ("a step, 99th percentile", taken.worst, "ms", 16),
-        ):
-            name = f"{what}: {taken.events:,} events of {workers} workers"
-            table.rows.append((name, f"{value:.2f}", unit, verdict(value, goal, at_most=True)))
-    return table
+def stopping(effort: Effort) -> Iterator[Table]:
+    loading.place_main()
+    ours = minidl.StatefulDataLoader
+    for words, other, goal in (("the plain loader", minidl.DataLoader, 0.95), ("torchdata's", StatefulDataLoader, 3)):
+        title, sides = f"`minidl.StatefulDataLoader` beside {words}", (words, "StatefulDataLoader")
+        yield side_by_side(title, sides, "batches/s", resumable(effort, (other, ours), goal))
+    progress("state_dict()")
+    times = [1e3 * seconds for seconds in loading.seconds_in_state_dict(loading.SMALL, 4, effort.predicted)]
+    columns = ("a batch", "workers", "median, ms", "worst, ms", "goal, at most")
+    judged = verdict(median(times), 1, at_most=True)
+    row = loading.SMALL.name, "4", f"{median(times):.2f}", f"{max(times):.2f}", judged
+    yield Table("`state_dict()` in the middle of an epoch", columns, [row])
+
+
+def resumable(effort: Effort, kinds: tuple[type, type], goal: float) -> Iterator[Row]:
+    for cell in (loading.SMALLEST, loading.SMALL):
+        progress(f"{kinds[0].__module__}: {cell.name}")
+        yield cell.name, 2, loading.compare_throughput(kinds, cell, 2, effort.seconds, effort.turns), goal
+
+
+def whole_programs(effort: Effort) -> Iterator[Table]:
+    title = "`python -m tracing run`, torch's loader, whole programs"
+    yield side_by_side(title, ("alone", "recorded"), "s", programs(effort))
+
+
+def programs(effort: Effort) -> Iterator[Row]:
+    for milliseconds, workers in itertools.product(overhead.MILLISECONDS, overhead.WORKERS):
+        progress(f"whole programs, batches of {milliseconds:g} ms, {workers} workers")
+        taken = overhead.compare_programs(milliseconds, workers, effort.program)
+        yield f"{milliseconds:g} ms", workers, taken, 0.95 if milliseconds >= overhead.GOAL_FROM else None
+
+
+TABLES = {"views": views, "moving": moving_costs, "stopping": stopping, "programs": whole_programs}
 
 
 def main() -> int:
     if sys.argv[1:2] == ["promises"]:
         return measuring.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog=COMMAND, description="minidl's speed beside torch's, in one run.")
-    names = ("moving", "views", "stopping", "programs", "schedules", "playground", "checks")
-    parser.add_argument("only", nargs="?", choices=names, help="only these tables")
+    parser.add_argument("only", nargs="?", choices=TABLES, help="only these tables; without: views and moving")
     parser.add_argument("--quick", action="store_true", help="a rough look in a minute or two")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="also write these tables into this page of markdown")
     arguments = parser.parse_args()
     if arguments.write and not arguments.only:
-        parser.error(f"--write needs to know which tables: {', '.join(names)}")
-    effort = QUICK if arguments.quick else FULL
-    only = {
-        "moving": moving_costs,
-        "views": views,
-        "stopping": lambda effort: stopping.tables(effort.seconds, effort.turns, effort.predicted, progress),
-        "programs": lambda effort: iter([whole_programs(effort)]),
-        "schedules": lambda effort: iter([simulated(effort)]),
-        "playground": lambda effort: iter([playing.table(effort.steps // 10)]),
-        "checks": lambda effort: iter([checking.table(effort.tried)]),
-        None: measure,
-    }
-    measured = only[arguments.only](effort)
-    page, markers = "", arguments.only
+        parser.error(f"--write needs to know which tables: {', '.join(TABLES)}")
+    page = ""
     if arguments.write:
         try:  # fails now rather than after minutes of measuring
             page = arguments.write.read_text(encoding="utf-8")
-            between_markers(page, "", markers)
+            between_markers(page, "", arguments.only)
         except (OSError, ValueError) as error:
             parser.error(f"cannot write into {arguments.write}: {error}")
 
     # Without workers torch would stack a large batch on all cores, and the result depend on what else they do. In a
     # worker it uses one.
     torch.set_num_threads(1)
-    if arguments.only != "programs":  # a program has all cores
-        loading.place_main()
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than main has cores, on purpose
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(facts(), highlight=False)
+    effort = QUICK if arguments.quick else Effort()
     tables = []
-    for table in measured:
-        show(table, console)
-        tables.append(table)
+    for name in [arguments.only] if arguments.only else ["views", "moving"]:
+        for table in TABLES[name](effort):
+            show(table, console)
+            tables.append(table)
     if arguments.write:
         text = as_markdown(tables, " ".join([COMMAND, *sys.argv[1:]]))
-        arguments.write.write_text(between_markers(page, text, markers), encoding="utf-8")
+        arguments.write.write_text(between_markers(page, text, arguments.only), encoding="utf-8")
     return 0
 
 

@@ -1,5 +1,4 @@
-"""What `python -m tracing run` costs a whole program, from its start to the report at its end, beside plain Python; and
-what recording costs a batch, by how long a batch takes.
+"""What `python -m tracing run` costs a whole program, from its start to the report at its end, beside plain Python.
 
 A batch is made by computing for so much CPU time, so that workers wait for nothing but a core; main only iterates. With
 one worker each has a core on the smallest machine; with two they share them with main, and what recording takes is
@@ -12,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -21,7 +19,7 @@ from tests.benchmarks.turns import Comparison, in_turns
 
 MILLISECONDS = (0.1, 1.0, 10.0)  # that a batch takes to make
 WORKERS = (0, 1, 2)
-TRIAL = 200  # batches, to see how many there are in a second
+TRIAL = 200  # batches, to see how long one takes
 GOAL_FROM = 1.0  # ms: a batch that takes as long, or longer, has a goal
 
 PROGRAM = """
@@ -46,36 +44,24 @@ print(time.perf_counter() - begin)
 """
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """Plain Python first, recorded second."""
-
-    batches: int
-    loop: Comparison  # seconds a batch
-    program: Comparison  # seconds: imports and report included
-
-
-def measure(milliseconds: float, workers: int, seconds: float, turns: int) -> Overhead:
-    """Run a program of about `seconds` in turns with itself, recorded."""
-    loops: dict[bool, list[float]] = {False: [], True: []}
+def compare_programs(milliseconds: float, workers: int, seconds: float) -> Comparison:
+    """Seconds that a program of about `seconds` takes, imports and report included: plain Python first, recorded
+    second."""
     with tempfile.TemporaryDirectory() as directory:
         script = Path(directory, "load.py")
         script.write_text(PROGRAM)
-        batches = TRIAL
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as for users: only the first run compiles the tracer
 
-        def run(recorded: bool) -> float:
+        def ended(recorded: bool, batches: int) -> str:
             before = ["-m", "tracing", "run", "-o", str(Path(directory, "trace"))] if recorded else []
-            begin = perf_counter()
             command = [sys.executable, *before, str(script), str(batches), str(milliseconds / 1e3), str(workers)]
-            done = subprocess.run(command, capture_output=True, check=True, text=True, env=env)
-            took = perf_counter() - begin
-            loops[recorded].append(float(done.stdout) / batches)
-            return took
+            return subprocess.run(command, capture_output=True, check=True, text=True, env=env).stdout
 
-        for recorded in (True, False):
-            run(recorded)
-        loops[True].clear()
-        batches = max(10, int(seconds / loops[False].pop()))
-        program = in_turns(partial(run, False), partial(run, True), turns)
-    return Overhead(batches, Comparison(loops[False], loops[True]), program)
+        def timed(recorded: bool) -> float:
+            begin = perf_counter()
+            ended(recorded, batches)
+            return perf_counter() - begin
+
+        ended(True, TRIAL)
+        batches = max(10, int(seconds * TRIAL / float(ended(False, TRIAL))))
+        return in_turns(partial(timed, False), partial(timed, True), turns=1)

@@ -23,13 +23,13 @@ from tests.benchmarks.loading import SMALLEST, batches_within, seconds_per_batch
 from tests.benchmarks.turns import Comparison, in_turns
 
 
-def compare_recording(directory: Path, num_workers: int, seconds: float, turns: int) -> Comparison:
-    """Seconds for each of the smallest batches: minidl alone first, minidl recorded into `directory` second."""
-    batches = batches_within(seconds, minidl, SMALLEST, num_workers)
-    alone = partial(seconds_per_batch, minidl, SMALLEST, num_workers, batches)
+def compare_recording(num_workers: int, seconds: float, turns: int) -> Comparison:
+    """Seconds for each of the smallest batches: minidl alone first, minidl recorded second."""
+    batches = batches_within(seconds, minidl.DataLoader, SMALLEST, num_workers)
+    alone = partial(seconds_per_batch, minidl.DataLoader, SMALLEST, num_workers, batches)
 
     def recorded() -> float:
-        with tempfile.TemporaryDirectory(dir=directory) as trace, tracing.record(trace):
+        with tempfile.TemporaryDirectory() as trace, tracing.record(trace):
             return alone()
 
     return in_turns(alone, recorded, turns)
@@ -44,9 +44,9 @@ def ns_per_emit(calls: int) -> float:
     return (min(loops) - min(empty)) / calls * 1e9
 
 
-def ns_per_recorded_emit(directory: Path, calls: int) -> float:
+def ns_per_recorded_emit(calls: int) -> float:
     """The same with a recorder, in ns."""
-    with tempfile.TemporaryDirectory(dir=directory) as trace, tracing.record(trace, capacity=6 * calls):
+    with tempfile.TemporaryDirectory() as trace, tracing.record(trace):
         return ns_per_emit(calls)
 
 
@@ -60,16 +60,11 @@ class Numbers(torch.utils.data.IterableDataset):
 EVENTS_PER_BATCH = 20  # with two workers, without the waits
 
 
-def record_batches(directory: Path, batches: int) -> int:
-    """Record `batches` batches from two workers into `directory`. Returns the number of events."""
-    with tracing.record(directory):
-        deque(islice(minidl.DataLoader(Numbers(), batch_size=None, num_workers=2), batches), maxlen=0)
-    return len(tracing.load(directory).events)
-
-
 def record_events(directory: Path, count: int) -> None:
     """Record at least `count` events into `directory`, and about a tenth more."""
-    record_batches(directory, -(-count // EVENTS_PER_BATCH))
+    batches = -(-count // EVENTS_PER_BATCH)
+    with tracing.record(directory):
+        deque(islice(minidl.DataLoader(Numbers(), batch_size=None, num_workers=2), batches), maxlen=0)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import rich.box
@@ -29,10 +30,24 @@ def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
     return f"{goal:g} {'met' if met else 'missed'}"
 
 
-def ratio(comparison: Comparison, goal: float) -> tuple[str, str, str]:
-    """The last three columns of a comparison."""
-    low, high = comparison.spread
-    return f"{comparison.speed:.2f}", f"{low:.2f}–{high:.2f}", verdict(comparison.speed, goal)
+Row = tuple[str, int, Comparison, float | None]  # what a batch is, num_workers, both loaders, the goal
+UNITS = {
+    "batches/s": lambda seconds: f"{1 / seconds:,.0f}",
+    "µs/batch": lambda seconds: f"{seconds * 1e6:.0f}",
+    "ms": lambda seconds: f"{seconds * 1e3:.1f}",
+    "s": lambda seconds: f"{seconds:.1f}",
+}
+
+
+def side_by_side(title: str, sides: tuple[str, str], unit: str, rows: Iterable[Row]) -> Table:
+    """Of each comparison both medians, how many times as fast the second side is, and the goal for that."""
+    table = Table(title, ("a batch", "workers", *(f"{side}, {unit}" for side in sides), "ratio", "quartiles", "goal"))
+    for batch, workers, taken, goal in rows:
+        medians = UNITS[unit](taken.median_first), UNITS[unit](taken.median_second)
+        low, high = taken.spread
+        judged = "" if goal is None else verdict(taken.speed, goal)
+        table.rows.append((batch, str(workers), *medians, f"{taken.speed:.2f}", f"{low:.2f}–{high:.2f}", judged))
+    return table
 
 
 def facts() -> str:
@@ -63,15 +78,3 @@ def as_markdown(tables: list[Table], command: str) -> str:
         lines += ["| " + " | ".join(table.columns) + " |", "|---" + "|---:" * (len(table.columns) - 1) + "|"]
         lines += ["| " + " | ".join(row) + " |" for row in table.rows] + [""]
     return "\n".join(lines).rstrip()
-
-
-def between_markers(page: str, text: str, name: str = "benchmarks") -> str:
-    """`page` with `text` in place of what is between the two markers of this name.
-
-    ValueError: the page does not have exactly one of each, in this order.
-    """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
-        raise ValueError(f"the page needs one line `{begin}` and after it one `{end}`")
-    before, rest = page.split(begin)
-    return f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"

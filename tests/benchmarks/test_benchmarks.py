@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
-import torch.utils.data
 from rich.console import Console
 
-import minidl
-from tests.benchmarks import loading, overhead, recording, simulating, stopping, watching
-from tests.benchmarks.table import Table, as_markdown, between_markers, show, verdict
+from docs.make.markers import between_markers
+from tests.benchmarks import loading, overhead, recording, watching
+from tests.benchmarks.__main__ import TABLES, Effort
+from tests.benchmarks.table import Table, as_markdown, show, side_by_side, verdict
 from tests.benchmarks.turns import Comparison, in_turns
+from tests.benchmarks.whatif import Predicted
+from tracing.analysis.whatif.durations import Setting
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -45,47 +47,32 @@ def test_a_verdict_compares_with_a_goal() -> None:
     assert verdict(61, 60, at_most=True) == "60 missed"
 
 
-@pytest.mark.parametrize("package", [torch.utils.data, minidl], ids=["torch", "minidl"])
+@pytest.mark.parametrize("kind", loading.BOTH, ids=["torch", "minidl"])
 @pytest.mark.parametrize("cell", loading.CELLS, ids=lambda cell: cell.name)
-def test_a_cell_is_what_its_name_says(package: ModuleType, cell: loading.Cell) -> None:
-    batch = next(loading.open_loader(package, cell, 0))
+def test_a_cell_is_what_its_name_says(kind: Any, cell: loading.Cell) -> None:
+    batch = next(iter(loading.open_loader(kind, cell, 0)))
     tensors = list(batch.values()) if isinstance(batch, dict) else [batch]
-    assert all(tensor.shape == (cell.batch_size, *loading_shape(cell)) for tensor in tensors)
-    assert len(tensors) == (100 if "leaves" in cell.name else 1)
-
-
-def loading_shape(cell: loading.Cell) -> tuple[int, ...]:
     sample = next(iter(cell.sample.values())) if isinstance(cell.sample, dict) else cell.sample
-    return tuple(sample.shape)
+    assert all(tensor.shape == (cell.batch_size, *sample.shape) for tensor in tensors)
+    assert len(tensors) == (100 if "leaves" in cell.name else 1)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_comparison_measures_both(workers: int) -> None:
-    taken = loading.compare_throughput(loading.SMALLEST, workers, seconds=0.001, turns=2)
+    taken = loading.compare_throughput(loading.BOTH, loading.SMALLEST, workers, seconds=0.001, turns=2)
     assert len(taken.first) == len(taken.second) == 2
     assert min(taken.first + taken.second) > 0
-    assert min(loading.compare_first_batch(1, turns=1).second) > 0
-
-
-@pytest.mark.parametrize("words", stopping.OTHERS)
-def test_loaders_that_can_be_stopped_are_compared(words: str) -> None:
-    taken = stopping.compare(stopping.OTHERS[words][0], loading.SMALLEST, workers=1, seconds=0.001, turns=1)
-    assert min(taken.first + taken.second) > 0
+    assert min(loading.compare_first_batch(loading.SMALLEST, 1, turns=1).second) > 0
 
 
 def test_states_are_taken_in_the_middle_of_an_epoch() -> None:
-    loader = stopping.open_loader(minidl.StatefulDataLoader, loading.SMALLEST, 1)
-    iterator = iter(loader)
-    states = [(next(iterator), loader.state_dict())[1] for _ in range(3)]
-    assert [state["_snapshot"]["_snapshot_step"] for state in states] == [1, 2, 3]
-    assert len(stopping.seconds_in_state_dict(loading.SMALLEST, 1, calls=3)) == 3
+    assert len(loading.seconds_in_state_dict(loading.SMALLEST, 1, calls=3)) == 3
 
 
 def test_recording_is_compared_and_read_back(tmp_path: Path) -> None:
-    taken = recording.compare_recording(tmp_path, 1, seconds=0.001, turns=1)
+    taken = recording.compare_recording(1, seconds=0.001, turns=1)
     assert min(taken.first + taken.second) > 0
-    assert list(tmp_path.iterdir()) == []  # the traces are gone
-    assert recording.ns_per_recorded_emit(tmp_path, 1000) > recording.ns_per_emit(1000)
+    assert recording.ns_per_recorded_emit(1000) > recording.ns_per_emit(1000)
     recording.record_events(tmp_path / "long.trace", 20_000)
     reading = recording.read(tmp_path / "long.trace")
     assert 20_000 <= reading.events < 30_000
@@ -96,10 +83,22 @@ def test_recording_is_compared_and_read_back(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_whole_programs_are_compared_with_and_without_a_recording() -> None:
-    taken = overhead.measure(1.0, workers=1, seconds=0.05, turns=1)
-    for loop, program in ((taken.loop.first, taken.program.first), (taken.loop.second, taken.program.second)):
-        assert len(loop) == len(program) == 1
-        assert 1e-3 <= loop[0] < program[0] / taken.batches  # a batch is made for a millisecond
+    taken = overhead.compare_programs(1.0, workers=1, seconds=0.05)
+    assert 0.05 < taken.median_first < taken.median_second  # the report takes its time
+
+
+def test_a_comparison_is_a_row_of_a_table() -> None:
+    rows = [("smallest", 2, Comparison([2e-3], [1e-3]), 3.0), ("largest", 2, Comparison([0.1], [0.2]), None)]
+    table = side_by_side("Speed", ("torch", "minidl"), "ms", rows)
+    assert table.columns[2:4] == ("torch, ms", "minidl, ms")
+    assert table.rows[0][1:] == ("2", "2.0", "1.0", "2.00", "2.00–2.00", "3 missed")
+    assert table.rows[1][-3:] == ("0.50", "0.50–0.50", "")
+
+
+def test_a_prediction_is_compared_with_the_median_of_the_runs() -> None:
+    runs = {Setting(1): [1.0, 10.0, 12.0], Setting(2): [20.0]}
+    result = Predicted("a load", {Setting(1): 12.0, Setting(2): 18.0}, Setting(1), runs)
+    assert result.errors == pytest.approx([0.2, 0.1]) and result.missed == pytest.approx(0.5)
 
 
 def test_a_table_in_a_pipe_is_plain_text() -> None:
@@ -134,7 +133,13 @@ def test_a_live_view_is_watched(tmp_path: Path) -> None:
     assert 0.1 < taken.events_per_second / watching.EVENTS_PER_SECOND < 2  # a busy machine is slower
 
 
-def test_schedules_are_counted() -> None:
-    taken = simulating.measure(50, delays=1)
-    assert taken.schedules == 50
-    assert min(taken.seconds, taken.exhausted) > 0
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["views", "moving", "stopping"])  # programs have a test of their own
+def test_every_table_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "place_main", lambda: None)
+    least = Effort(
+        seconds=0.01, turns=1, program=0.1, emits=100, events=1_000, kills=1, watched=0.5, predicted=20, tried=1
+    )
+    for table in TABLES[name](least):
+        assert table.rows and {len(row) for row in table.rows} == {len(table.columns)}

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
+import collections
 import gc
-import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import Any
-
-import psutil
 
 import minidl
 import tracing
-from tests.benchmarks import loading
 from tests.benchmarks.table import Table, verdict
 from tracing.analysis.whatif.durations import Setting
-from tracing.analysis.whatif.whatif import WhatIf, whatif
+from tracing.analysis.whatif.whatif import whatif
 
 WORKERS = PREFETCH = (1, 2, 3, 4)
 RECORDED = Setting(2, 2)
-RECORDINGS = 5  # the least disturbed one counts
 
 
 def compute(seconds: float) -> None:
@@ -71,14 +65,6 @@ class Samples(minidl.Dataset[int]):
         return self.make(index)
 
 
-@dataclass(frozen=True, order=True)
-class Ran:
-    """A run. Sorted, the least disturbed one comes first."""
-
-    others: float  # cores that other programs used meanwhile, on average
-    rate: float  # batches a second
-
-
 @dataclass(frozen=True)
 class Load:
     """A dataset, and a training step. A batch is one sample."""
@@ -87,42 +73,16 @@ class Load:
     make: Callable[[int], int]
     train: Callable[[], None]
 
-    def run(self, setting: Setting, batches: int) -> Ran:
-        """Run one epoch, from the start of its workers to their end."""
+    def rate(self, setting: Setting, batches: int) -> float:
+        """Batches a second in one epoch, from the start of its workers to their end."""
         loader: Any = minidl.DataLoader(
-            Samples(self.make, batches),
-            num_workers=setting.num_workers,
-            prefetch_factor=setting.prefetch_factor,
-            in_order=setting.in_order,
+            Samples(self.make, batches), num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor
         )
         gc.collect()
-        begin, of_all, own = time.perf_counter(), used_by_all(), used_by_us()
+        begin = time.perf_counter()
         for _ in loader:
             self.train()
-        seconds = time.perf_counter() - begin
-        return Ran(max(0.0, used_by_all() - of_all - used_by_us() + own) / seconds, batches / seconds)
-
-    def record(self, batches: int, directory: Path) -> tracing.Trace:
-        """The least disturbed of a few recordings."""
-        found = []
-        for number in range(RECORDINGS):
-            path = directory / f"{number}.trace"
-            with tracing.record(path):
-                ran = self.run(RECORDED, batches)
-            found.append((ran, path))
-        _, path = min(found)
-        return tracing.load(path)
-
-
-def used_by_all() -> float:
-    """CPU seconds of the whole machine since it was started."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
-
-
-def used_by_us() -> float:
-    """CPU seconds of this process, and of its children that have ended."""
-    return sum(os.times()[:4])
+        return batches / (time.perf_counter() - begin)
 
 
 def quickly() -> None:
@@ -148,82 +108,53 @@ class Predicted:
     load: str
     rates: dict[Setting, float]  # batches a second, as predicted
     best: Setting  # as predicted
-    runs: dict[Setting, list[Ran]] = field(default_factory=dict)
-
-    def undisturbed(self, setting: Setting) -> list[Ran]:
-        """The half of its runs in which other programs used the cores least."""
-        runs = sorted(self.runs[setting])
-        return runs[: (len(runs) + 1) // 2]
-
-    def measured(self, setting: Setting) -> float:
-        """Batches a second."""
-        return median(each.rate for each in self.undisturbed(setting))
+    runs: dict[Setting, list[float]] = field(default_factory=lambda: collections.defaultdict(list))  # as measured
 
     @property
-    def others(self) -> float:
-        """Cores that other programs used, on average, in the runs that count."""
-        return mean(each.others for setting in self.runs for each in self.undisturbed(setting))
-
-    @property
-    def errors(self) -> dict[Setting, float]:
-        """How far each prediction is off, as a share of what was measured."""
-        return {setting: abs(self.rates[setting] / self.measured(setting) - 1) for setting in self.runs}
+    def errors(self) -> list[float]:
+        """How far the prediction of each setting is off, as a share of what was measured."""
+        return [abs(self.rates[setting] / median(rates) - 1) for setting, rates in self.runs.items()]
 
     @property
     def missed(self) -> float:
         """How much slower the setting predicted to be best is than the best one, 0 to 1."""
-        return 1 - self.measured(self.best) / max(map(self.measured, self.runs))
+        return 1 - median(self.runs[self.best]) / max(map(median, self.runs.values()))
 
 
-def predict(load: Load, batches: int, directory: Path) -> Predicted:
-    trace = load.record(batches, directory)
-    found: WhatIf = whatif(trace, num_workers=WORKERS, prefetch_factor=PREFETCH)
+def predict(load: Load, batches: int) -> Predicted:
+    """From one recording of it."""
+    with tempfile.TemporaryDirectory() as directory:
+        with tracing.record(directory):
+            load.rate(RECORDED, batches)
+        found = whatif(tracing.load(directory), num_workers=WORKERS, prefetch_factor=PREFETCH)
     rates = {each.setting: each.batches_per_second for each in found.rows}
     return Predicted(load.name, rates, found.best.setting)
 
 
-@contextlib.contextmanager
-def on_all_cores() -> Iterator[None]:
-    """Undo `loading.place_main`, by which main, and so its workers, would have a single core."""
-    if not loading.CORES:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, loading.CORES)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def measure(batches: int, turns: int, loads: Iterable[Load] = LOADS) -> list[Predicted]:
-    """Record each load once, predict the grid, and run it: all settings in turns, so that whatever else the machine
-    does affects all of them."""
-    results = []
+def measure(load: Load, batches: int, turns: int) -> Predicted:
+    """Predict the grid and run it: all settings in turns, so that whatever else the machine does affects all of
+    them."""
+    result = predict(load, batches)
     settings = [Setting(*pair) for pair in product(WORKERS, PREFETCH)]
-    for load in loads:
-        with tempfile.TemporaryDirectory() as directory, on_all_cores():
-            result = predict(load, batches, Path(directory))
-            for turn in range(turns):
-                for setting in settings if turn % 2 == 0 else settings[::-1]:
-                    result.runs.setdefault(setting, []).append(load.run(setting, batches))
-        results.append(result)
-    return results
+    for turn in range(turns):
+        for setting in settings if turn % 2 == 0 else settings[::-1]:
+            result.runs[setting].append(load.rate(setting, batches))
+    return result
 
 
 def predicted(batches: int, turns: int) -> Table:
-    """What was predicted from one recording with 2 workers and prefetch_factor=2, against what was measured. (The
-    prediction knows nothing of other programs; a column shows how many cores they used.)"""
-    columns = ("load", "median error", "worst error", "predicted best", "slower than the best by", "others use", "goal")
+    """What was predicted from one recording with 2 workers and prefetch_factor=2, against what was measured."""
+    columns = ("load", "median error", "worst error", "predicted best", "slower than the best by", "goal")
     table = Table("Predicted and measured batches a second, 1 to 4 workers × prefetch_factor 1 to 4", columns)
-    results = measure(batches, turns)
-    for result in results:
-        errors = list(result.errors.values())
+    errors = []
+    for load in LOADS:
+        result = measure(load, batches, turns)
+        errors += result.errors
         best = f"{result.best.num_workers} × {result.best.prefetch_factor}"
-        row = (result.load, f"{median(errors):.1%}", f"{max(errors):.1%}", best, f"{result.missed:.1%}")
-        table.rows.append((*row, f"{result.others:.2f} cores", f"best: {verdict(result.missed, 0.05, at_most=True)}"))
-    errors = [error for result in results for error in result.errors.values()]
-    for name, value, goal in (("median", median(errors), 0.1), ("worst", max(errors), 0.25)):
-        cells = [f"{value:.1%}" if name in column else "" for column in columns[1:-1]]
-        table.rows.append((f"all: {name} error", *cells, verdict(value, goal, at_most=True)))
+        off = f"{median(result.errors):.1%}", f"{max(result.errors):.1%}"
+        judged = f"best: {verdict(result.missed, 0.05, at_most=True)}"
+        table.rows.append((load.name, *off, best, f"{result.missed:.1%}", judged))
+    middle, worst = median(errors), max(errors)
+    table.rows.append(("all: median error", f"{middle:.1%}", *[""] * 3, verdict(middle, 0.1, at_most=True)))
+    table.rows.append(("all: worst error", "", f"{worst:.1%}", *[""] * 2, verdict(worst, 0.25, at_most=True)))
     return table

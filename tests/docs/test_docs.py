@@ -1,5 +1,5 @@
 """What the docs refer to exists: links, headings, files, names, events, commands. What is made from the code is up to
-date (docs/events.md, docs/simulation.md and docs/symptoms.md have tests of their own)."""
+date (docs/simulation.md and docs/symptoms.md have tests of their own)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from matplotlib.transforms import Bbox
 from PIL import Image, ImageColor
 
 import tracing
+from docs.make import diagrams, moving_picture
+from docs.make.__main__ import MADE
 from minidl.events import Kind
 from minidl.world.simulated import simulate
 from notebooks.exercises.exercise import exercises
-from tests.docs import diagrams, drawing, house, moving_picture, one_page, rooms
 from tests.docs.pages import (
     PAGES,
     ROOT,
@@ -29,10 +30,8 @@ from tests.docs.pages import (
     unknown,
     wrong_command,
 )
-from tests.minidl.test_structure import ours
+from tracing.recording.source_lines import emit_sites
 from tracing.views.batch_colours import ON_PAPER
-
-DRAWN = {"architecture": house, "tracing": rooms}  # the pictures of docs/architecture.md
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -60,21 +59,19 @@ def test_every_block_of_python_parses(page: Path):
         ast.parse(block)
 
 
-def test_the_sequence_diagrams_show_what_is_in_the_traces():
-    text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
-    assert diagrams.rewritten(text) == text, "run `make docs`"
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_made_from_the_code_is_up_to_date(name: str):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert MADE[name](text) == text, "run `make docs`"
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_picture_of_architecture_is_what_is_drawn(name: str):
-    assert (ROOT / f"docs/pictures/{name}.svg").read_text(encoding="utf-8") == DRAWN[name].draw(), "run `make docs`"
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_picture_of_architecture_names_only_files_that_exist(name: str):
-    named = re.findall(r">((?:minidl|tracing)/[^ <]+)<", DRAWN[name].draw())
-    named += [f"tracing/{room}/{file}" for room, boxes in rooms.BOXES.items() for _, file in boxes]
-    assert len(named) > 10 and not [each for each in named if not (ROOT / each).exists()]
+def test_every_kind_is_emitted_by_one_line():
+    """Queues with and without a pipe are two classes: what both do, each emits in a line of its own."""
+    for kind in Kind:
+        sites = emit_sites().get(kind.name, [])
+        of_data_queue = [site for site in sites if site.function.startswith("ThreadQueue.")]
+        assert len(of_data_queue) == (kind in {Kind.PUT, Kind.WAIT, Kind.GOT, Kind.TIMED_OUT})
+        assert len(sites) - len(of_data_queue) == 1, (kind.name, sites)
 
 
 def test_the_moving_picture_shows_the_run_that_it_is_made_from():
@@ -99,77 +96,68 @@ def test_the_moving_picture_has_the_colours_of_the_batches():
         assert min(max(abs(a - b) for a, b in zip(wanted, each, strict=True)) for each in found) <= 4, colour
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_no_arrow_crosses_a_label(name: str):
-    root = ET.fromstring(DRAWN[name].draw())
-    words = {each.text: label_box(each) for each in root.findall("{*}text")}
+# ---- the pictures that are written by hand
+
+SVG = "{http://www.w3.org/2000/svg}"
+LETTER = {"file": 6.63}  # px: how wide one is on average, in the widest of the fonts
+drawn = pytest.mark.parametrize("name", ["architecture", "tracing"])
+
+
+def parts(name: str, tag: str) -> list[ET.Element]:
+    return ET.parse(ROOT / f"docs/pictures/{name}.svg").getroot().findall(SVG + tag)
+
+
+@drawn
+def test_a_picture_names_only_files_that_exist(name: str):
+    named = [text.text for text in parts(name, "text") if re.fullmatch(r"[\w/]+(/|\.py)", text.text)]
+    missing = [each for each in named if not ((ROOT / each).exists() or [*ROOT.glob(f"tracing/*/{each}")])]
+    assert len(named) > 10 and not missing
+
+
+@drawn
+def test_no_arrow_crosses_a_word_and_every_word_fits_its_box(name: str):
+    words = {each.text: label_box(each) for each in parts(name, "text")}
     assert len(words) > 20
-    for line in root.findall("{*}path"):
+    for line in parts(name, "path"):
         points = [tuple(map(int, point.split())) for point in re.findall(r"\d+ \d+", line.get("d"))]
-        crossed = [
-            text
-            for text, box in words.items()
-            if Path2D(points).intersects_bbox(box.padded(int(line.get("stroke-width", 1)) / 2), filled=False)
-        ]
-        assert not crossed, points
+        width = int(line.get("stroke-width", 1))
+        way = Path2D(points)
+        assert not [text for text, box in words.items() if way.intersects_bbox(box.padded(width / 2), filled=False)]
+    boxes = [rectangle(each) for each in parts(name, "rect")]
+    for text, word in words.items():
+        around = [box for box in boxes if box.contains((word.x0 + word.x1) / 2, word.y1)]
+        smallest = min(around, key=lambda box: box.width * box.height)
+        assert smallest.x0 < word.x0 and word.x1 < smallest.x1, text
+
+
+def rectangle(rect: ET.Element) -> Bbox:
+    return Bbox.from_bounds(*(int(rect.get(name)) for name in ("x", "y", "width", "height")))
 
 
 def label_box(text: ET.Element) -> Bbox:
-    """Where it is, as wide as in the widest of the fonts."""
-    wide = len(text.text) * (drawing.FILE if text.get("class") == "file" else drawing.NAME)
+    wide = len(text.text) * LETTER.get(text.get("class"), 6.8)
     x, y = int(text.get("x")), int(text.get("y"))
     left = x if text.get("class") in ("title", "beside") else x - wide / 2
     return Bbox.from_extents(left, y - 9, left + wide, y)
 
 
-def test_a_box_that_is_too_narrow_for_its_words_is_not_drawn():
-    with pytest.raises(ValueError, match="wider than its box"):
-        drawing.box(0, 0, 100, 50, "feeder threads", "tracing/recording/event_writer.py")
+# ---- what is said is so
 
 
-def test_architecture_begins_with_the_loader_of_one_page():
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    assert one_page.rewritten(text) == text, "run `make docs`"
-    assert blocks(text, "python")[0].count("\n") <= 80
-
-
-def test_the_page_names_the_modules_that_use_more_of_minidl_than_its_events():
-    graph = ours()
-    users = {name for name in graph if name.startswith("tracing.") and loaders(graph[name])}
-    (paragraph,) = re.findall(
-        r"imports more of minidl: (.*?)\.\n", (ROOT / "docs/architecture.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    named = {span.removesuffix(".py").removesuffix("/").replace("/", ".") for span in spans(paragraph)}
-    assert not {user for user in users if not user.startswith(tuple(named))}
-    assert not {each for each in named if not any(user.startswith(each) for user in users)}
-    allowed = {"minidl.data", "minidl.transport"}
-    assert not any(loaders(graph[name]) - allowed for name in graph if name.startswith("minidl.data."))
-
-
-def loaders(imported: set[str]) -> set[str]:
-    """The modules of minidl among those imported, except its events, its laws and its data."""
-    kept = re.compile(r"minidl\.(events|laws|data\..*)$")
-    return {name for name in imported if name.split(".")[0] == "minidl" and not kept.match(name)}
+def test_architecture_begins_with_a_loader_of_80_lines():
+    assert blocks((ROOT / "docs/architecture.md").read_text(encoding="utf-8"), "python")[0].count("\n") <= 80
 
 
 # ---- what is stated in several places is the same in all
 
 
-@pytest.mark.parametrize(
-    ("pattern", "places"),
-    [
-        (r"Python (3\.\d+ to 3\.\d+)", ["README.md", "CONTRIBUTING.md"]),
-    ],
-)
-def test_what_is_stated_twice_is_stated_alike(pattern: str, places: list[str]):
-    found = [set(re.findall(pattern, (ROOT / place).read_text(encoding="utf-8"))) for place in places]
-    assert len(set.union(*found)) == 1 and all(found), found
-
-
-def test_the_oldest_python_is_the_one_that_is_required():
-    (oldest,) = re.findall(r'requires-python = ">=(3\.\d+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert f"Python {oldest} to" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"({oldest.replace('.', ', ')})" in (ROOT / "Makefile").read_text(encoding="utf-8")
+def test_the_versions_of_python_are_stated_alike():
+    files = "README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml"
+    readme, contributing, make, project = ((ROOT / name).read_text(encoding="utf-8") for name in files)
+    (oldest,) = re.findall(r'requires-python = ">=(3\.\d+)"', project)
+    (stated,) = re.findall(r"Python (3\.\d+ to 3\.\d+)", readme)
+    assert stated.startswith(f"{oldest} to") and f"Python {stated}" in contributing
+    assert f"({oldest.replace('.', ', ')})" in make
 
 
 def test_contributing_names_the_limits_that_a_test_holds():
@@ -235,7 +223,7 @@ def test_names_that_do_not_exist_are_found(good: str, bad: str):
         ("python -m tracing run --memory train.py --lr 0.1", "python -m tracing run --lr 0.1 train.py"),
         ("python -m notebooks.exercises check 07", "python -m notebooks.exercises chek 07"),
         ("X=1 .venv/bin/python -m notebooks.exercises hint 07", "X=1 .venv/bin/python -m notebooks.exercises hint 97"),
-        ("python -m tests.docs.diagrams", "python -m tests.docs.diagram"),
+        ("python -m docs.make.mutants", "python -m docs.make.mutant"),
     ],
 )
 def test_commands_that_cannot_be_called_are_found(good: str, bad: str):

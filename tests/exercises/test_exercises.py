@@ -170,10 +170,10 @@ def test_an_event_is_pointed_at_only_where_the_answer_does_something_else(number
     path.write_text(edited(which, known(number)[name]), encoding="utf-8")
     grade(which, path)
     trace = tracing.load(path.with_suffix(".trace"))
-    at = trace.replaced["departs"]
+    at = trace.about["replaced"]["departs"]
     if at >= 0:
         actor = trace.actors[trace.events[at]["actor"]].role
-        assert actor in ("main", "worker") and "there " in trace.replaced["instead"]
+        assert actor in ("main", "worker") and "there " in trace.about["replaced"]["instead"]
 
 
 def test_what_is_expected_is_what_was_expected_there(grade_text):

@@ -110,6 +110,8 @@ def observe(config: Config, loaders: ModuleType, parts: ModuleType | None = None
 
 def show_epochs(config: Config, loader: Any, shown: dict[str, Any]) -> None:
     shown["length"] = attempt(lambda: len(loader))
+    if config.workers == 0:  # an iterator's is its sampler's, which an iterable dataset does not have
+        shown["length of an iterator"] = attempt(lambda: len(iter(loader)))[:2]
     for epoch in range(config.epochs):
         if hasattr(loader.sampler, "set_epoch"):
             loader.sampler.set_epoch(epoch)

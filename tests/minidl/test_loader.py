@@ -145,31 +145,6 @@ def test_workers_can_be_changed_between_epochs(package: ModuleType) -> Any:
     return before, between, comparable(list(loader))
 
 
-# ---- lengths
-
-
-LENGTHS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "by 4": {"batch_size": 4},
-    "by 4, full": {"batch_size": 4, "drop_last": True},
-    "unbatched": {"batch_size": None},
-    "batch sampler": {"batch_sampler": [[0], [1, 2]]},
-    "sampler": {"sampler": [3, 2, 1], "batch_size": 2},
-    "sampler without a length": {"sampler": (key for key in range(3))},
-}
-
-
-@pytest.mark.parametrize("options", LENGTHS.values(), ids=LENGTHS)
-@pytest.mark.parametrize("dataset", [Squares(11), Squares(0), TorchStream(3), ShortMinidlStream(3)], ids=plain)
-def test_the_length_is_torchs(dataset: Any, options: dict[str, Any]) -> None:
-    def run(package: ModuleType) -> Any:
-        loader = package.DataLoader(dataset, **options)
-        # An iterator's length is its sampler's, which an iterable dataset does not have.
-        return attempt(lambda: len(loader)), attempt(lambda: len(iter(loader)))[:2]
-
-    in_both(run)
-
-
 # ---- warnings
 
 

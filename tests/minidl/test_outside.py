@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 from types import ModuleType
 from typing import Any
@@ -28,23 +27,6 @@ def test_a_batch_size_that_is_changed_in_mid_epoch_counts_from_the_next_keys_on(
     sizes = [len(next(iterator))]
     loader.batch_sampler.batch_size = 5
     assert [*sizes, *map(len, iterator)] == ([2, 5, 5, 5, 3] if num_workers == 0 else [2, 2, 2, 2, 2, 5, 5])
-
-
-def outcome_of(package: ModuleType, **options: Any) -> Any:
-    try:
-        return [batch.tolist() for batch in package.DataLoader(range(4), 2, **options)]
-    except Exception as error:
-        return type(error)
-
-
-@pytest.mark.parametrize("timeout", [math.inf, 1e300, math.nan], ids=str)
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_timeouts_that_are_no_times(timeout: float, num_workers: int) -> None:
-    shown = outcome_of(minidl, timeout=timeout, num_workers=num_workers)
-    if num_workers == 0 or math.isnan(timeout):
-        assert shown == outcome_of(torch.utils.data, timeout=timeout, num_workers=num_workers)
-    else:  # (torch prints a second error, of its iterator's __del__, and takes seconds)
-        assert shown is OverflowError
 
 
 def outlives_its_worker(transport: str) -> None:

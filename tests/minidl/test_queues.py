@@ -12,11 +12,14 @@ import itertools
 import os
 import random
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result, Stop
@@ -56,11 +59,6 @@ class Line:
             self.consumer.get(0.01)
         return came == list(tasks)
 
-    def has_died(self, *tasks: int) -> bool:
-        """Likewise; then comes, once, that the process at the other end has ended."""
-        came = [self.consumer.get(10) for _ in (*tasks, Died)]
-        return self.has() and came[-1] == Died(7, 0) and [each.task_id for each in came[:-1]] == list(tasks)
-
 
 @pytest.fixture
 def line() -> Iterator[Line]:
@@ -79,14 +77,6 @@ def emitted() -> Iterator[list[tuple[Kind, int]]]:
         yield found
 
 
-def test_messages_arrive_in_order_and_unchanged(line: Line) -> None:
-    sizes = [0, 1, 100, 1 << 14, (1 << 14) + 1, PIPE - 8, PIPE, PIPE + 1, 1_000_000]
-    for task_id, size in enumerate(sizes * 5):
-        line.producer.put(result(task_id, b"x" * size))
-    for task_id, size in enumerate(sizes * 5):
-        assert line.consumer.get(10) == result(task_id, b"x" * size)
-
-
 def test_an_empty_queue_times_out(line: Line, emitted: list[tuple[Kind, int]]) -> None:
     assert line.has()
     assert [kind for kind, _ in emitted] == [Kind.WAIT, Kind.TIMED_OUT]
@@ -94,55 +84,86 @@ def test_an_empty_queue_times_out(line: Line, emitted: list[tuple[Kind, int]]) -
     assert line.has(0)
 
 
-def write(fd: int, data: bytes) -> None:
-    assert os.write(fd, data) == len(data)
-
-
 def frame_of(message: Any) -> bytes:
     ((data,), _) = Handles(WORLD).pack(message)
     return LENGTH.pack(len(data), False) + data
 
 
-def test_messages_cut_anywhere_are_put_together(line: Line) -> None:
-    """The pipe's reads end where they like: after every byte of three frames, and two cuts at a time, at random."""
-    frames = b"".join(frame_of(result(task_id, b"." * task_id)) for task_id in range(3))
-    draw = random.Random(0)
-    places = range(len(frames) + 1)
-    for cuts in [places, *(sorted(draw.choices(places, k=2)) for _ in range(200))]:
-        got: list[int] = []
-        for first, end in itertools.pairwise([0, *cuts, len(frames)]):
-            write(line.fd(), frames[first:end])
-            with contextlib.suppress(Empty):
-                while True:
-                    got.append(line.consumer.get(0).task_id)
-        assert got == [0, 1, 2], cuts
+class AnyOrder(RuleBasedStateMachine):
+    """What a producer puts, a consumer gets, whatever comes between: `coming` is what it must still get."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = Line()
+        self.line.producer = DirectProducer(WORLD, self.line.writer, Queue.RESULT, 0)
+        self.coming: deque[Any] = deque()
+        self.lives, self.task_id = True, 0
+        self.inherited = os.dup(self.line.fd())  # some other process has the writing end, too
+
+    def next_message(self, size: int) -> Result:
+        self.task_id += 1
+        self.coming.append(result(self.task_id, b"." * size))
+        return self.coming[-1]
+
+    @precondition(lambda self: self.lives)
+    @rule(size=st.integers(0, 300) | st.sampled_from([PIPE - 8, PIPE, PIPE + 1, 1_000_000]))
+    def put(self, size: int) -> None:
+        self.line.producer.put(self.next_message(size))
+        if size > 300:  # it does not fit into the pipe
+            self.get_all()
+
+    @precondition(lambda self: self.lives)
+    @rule(size=st.integers(0, 9), cuts=st.lists(st.integers(0, 500)))
+    def come_in_pieces(self, size: int, cuts: list[int]) -> None:
+        """The pipe's reads end where they like. No part of a message is taken for it."""
+        self.get_all()
+        frame = frame_of(self.next_message(size))
+        cuts = sorted(cut % len(frame) for cut in cuts)
+        for first, end in itertools.pairwise([0, *cuts]):
+            os.write(self.line.fd(), frame[first:end])
+            assert self.line.consumer.take() is None
+        os.write(self.line.fd(), frame[cuts[-1] if cuts else 0 :])
+
+    @precondition(lambda self: self.coming)
+    @rule()
+    def get(self) -> None:
+        assert self.line.consumer.get(10) == self.coming.popleft()
+
+    @rule()
+    def get_all(self) -> None:
+        while self.coming:
+            self.get()
+        assert self.line.consumer.take() is None
+
+    @precondition(lambda self: self.lives)
+    @rule(part=st.integers(0, 20), is_last=st.booleans())
+    def die(self, part: int, is_last: bool) -> None:
+        """Its process ends, in the middle of a message, perhaps. Its death comes once, after all that it has sent,
+        whether the pipe has ended or not. Its pipe's end alone is no death."""
+        self.lives = False
+        os.write(self.inherited, frame_of(result(0))[:part])
+        self.line.writer.close()
+        if is_last:
+            os.close(self.inherited)
+            self.get_all()
+        self.line.peer.set()
+        self.coming.append(Died(7, 0))
+        if not is_last:
+            self.get_all()
+            os.close(self.inherited)  # now the pipe has ended, and it was left before
+
+    def teardown(self) -> None:
+        self.get_all()
+        assert not self.line.consumer.wait(0), "it would spin"
+        self.line.consumer.close()
+        self.line.producer.close()
+        self.line.producer.join_thread(10)
+        self.line.peer.close()
+        if self.lives:
+            os.close(self.inherited)
 
 
-def test_died_comes_after_the_last_whole_message(line: Line) -> None:
-    write(line.fd(), frame_of(result(0)) + frame_of(result(1)) + frame_of(result(2))[:-1])
-    line.peer.set()
-    line.writer.close()
-    assert line.has_died(0, 1)
-
-
-@pytest.mark.timeout(5)
-def test_died_comes_though_the_pipe_is_still_open(line: Line) -> None:
-    """Some other process has inherited the writing end: no end of file ever comes."""
-    inherited = os.dup(line.fd())
-    write(inherited, frame_of(result(0)))
-    line.writer.close()
-    line.peer.set()
-    assert line.has_died(0)
-    os.close(inherited)  # now the pipe has ended, and it was left before
-    assert line.has()
-
-
-def test_the_end_of_a_living_processs_pipe_is_no_death(line: Line, emitted: list[tuple[Kind, int]]) -> None:
-    """Its end alone means nothing, and must not make the wait spin; only the process's end counts."""
-    line.writer.close()
-    assert line.has() and line.has()
-    line.peer.set()
-    assert line.has_died()
+test_in_any_order = pytest.mark.slow(pytest.mark.timeout(120)(AnyOrder.TestCase))
 
 
 def test_a_closed_queue_has_no_file_open() -> None:

@@ -387,8 +387,8 @@ def test_what_is_no_state() -> None:
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "a stream": ({"dataset": Stream(), "batch_size": 2}, "iterable is False there, and True here"),
     "another batch_size": ({"dataset": Keys(), "batch_size": 3}, "batch_size is 2 there, and 3 here"),
-    "in another order": ({"dataset": Keys(), "batch_size": 2, "sampler": range(SIZE, 0, -1)}, "other keys"),
-    "fewer keys": ({"dataset": Keys(), "batch_size": 2, "sampler": [0, 1]}, "other keys"),
+    "in another order": ({"dataset": Keys(), "batch_size": 2, "sampler": range(SIZE, 0, -1)}, "different keys"),
+    "fewer keys": ({"dataset": Keys(), "batch_size": 2, "sampler": [0, 1]}, "different keys"),
     "another generator": (
         {"dataset": Keys(), "batch_size": 2, "generator": own()},
         "generators is 1 there, and 2 here",
@@ -419,7 +419,7 @@ def test_states_that_the_user_cannot_load() -> None:
     for workers in (0, 1):
         loader = StatefulDataLoader(Counting(), 2, num_workers=workers)
         next_two(loader)
-        for dataset, message in ((Strict(), "Strict does not take"), (Keys(), "Keys does not take")):
+        for dataset, message in ((Strict(), "Strict cannot load"), (Keys(), "Keys cannot load")):
             other = StatefulDataLoader(dataset, 2, num_workers=workers)
             other.load_state_dict(loader.state_dict())
             with pytest.raises(ValueError, match=message):
@@ -438,7 +438,7 @@ def test_a_sampler_that_shares_a_generator_never_loses_keys(workers: int) -> Non
     state = loader.state_dict()
     other = StatefulDataLoader(Keys(), 2, sampler=Lazy(), num_workers=workers)
     other.load_state_dict(state)
-    with pytest.raises(ValueError, match="Lazy does not come out where the state says"):
+    with pytest.raises(ValueError, match="Lazy does not reach the place in the state"):
         iter(other)
 
 

@@ -49,16 +49,19 @@ def print_nothing(worker_id: int) -> None:
 
 
 def test_what_keeps_a_worker_from_its_epochs_is_told_once(tmp_path: Path) -> None:
-    """Not for each task that it answers so: no task has caused it."""
+    """Once in each epoch, not for each task that it answers so: no task has caused it."""
 
     def run() -> None:
-        iterator = iter(loader_of(BadStream()))
+        loader = loader_of(BadStream(), persistent_workers=True)
         for _ in range(2):
-            with pytest.raises(ValueError, match=r"(?s)Caught ValueError in DataLoader worker process 0.*be opened"):
-                next(iterator)
+            iterator = iter(loader)
+            for _ in range(2):
+                with pytest.raises(ValueError, match=r"(?s)Caught ValueError in DataLoader worker process 0.*opened"):
+                    next(iterator)
 
     emitted = traced(tmp_path, run)
-    assert emitted["task"][emitted["kind"] == Kind.FETCH_FAILED].tolist() == [-1]
+    failed = emitted[emitted["kind"] == Kind.FETCH_FAILED]
+    assert [(event["task"], event["epoch"]) for event in failed] == [(-1, 0), (-1, 1)]
 
 
 @pytest.mark.parametrize("fileno", [RuntimeError("none"), NotImplementedError(), None, "two", -1], ids=repr)

@@ -51,15 +51,6 @@ class BlocksInSight(Blocks):
         return super().__getitem__(index)
 
 
-class Nests(Blocks):
-    """Sample 9 is made by a nested loader, which hangs."""
-
-    def __getitem__(self, index: int) -> int:
-        if index == BAD:
-            return sum(len(batch) for batch in minidl.DataLoader(Blocks(), 3))
-        return index
-
-
 class Locked(Blocks):
     """Sample 9 needs a lock that was held when the workers were forked."""
 
@@ -143,7 +134,6 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "torch": lambda: run(torchs(Blocks())),
     "torch drops": lambda: run(torchs(Unpicklable(), collate_fn=list)),
     "serial": lambda: run(loader(Blocks(), num_workers=0, multiprocessing_context=None)),
-    "nests": lambda: run(loader(Nests())),
     "locked": lambda: run(loader(Locked())),
     "sampler": lambda: run(loader(Blocks(), batch_size=None, sampler=sampler())),
     "init": lambda: run(loader(Blocks(), worker_init_fn=block)),

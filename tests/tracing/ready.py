@@ -11,6 +11,3 @@ import tracing.cli.commands.run
 import tracing.cli.run_script
 import tracing.ranks.report
 import tracing.recording.torch_loader.wrapper  # noqa: F401
-from tracing.recording.source_lines import sources_as_json
-
-sources_as_json()  # reads all of minidl, and keeps what it found

@@ -210,10 +210,6 @@ class Cause:
 
 
 CAUSES = {
-    "a slow consumer": Cause(
-        Verdict.TRAINING, "make the training step faster", (), Samples(40, quick),
-        {"step": 0.03, "collate_fn": list},
-    ),
     "samples that compute": Cause(
         Verdict.WORKERS, "ake the samples cheaper", ("used a core for",), Samples(320, computes),
         {"batch_size": 4, "num_workers": 4, "collate_fn": list, "in_order": False}, cores=1,

@@ -4,7 +4,6 @@ for ever, with "break", "evaluates" or "prepares" it ends."""
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 import threading
@@ -14,7 +13,6 @@ from typing import Any
 import torch.utils.data
 
 import minidl
-from tracing.recording import watch
 
 loader_of, where = sys.argv[1:]
 never = threading.Event()
@@ -27,19 +25,7 @@ class Numbers:
     def __getitem__(self, index: int) -> int:
         if index >= 20 and where == "dataset":
             never.wait()  # stuck: dataset
-        if index >= 20 and where in ("c", "unsent"):
-            while not any(each._samples.path.stat().st_size for each in watch._watches):
-                time.sleep(0.01)  # without a single sample nothing shows since when it has been silent
-            ctypes.PyDLL(None).pause()  # unlike CDLL, it keeps Python's lock
         return index
-
-
-class SlowToPickle(list):  # type: ignore[type-arg]
-    """When its feeder thread has slept, the worker is in `pause`, and the feeder never gets Python's lock again."""
-
-    def __reduce__(self) -> Any:
-        time.sleep(1)
-        return list, (list(self),)
 
 
 class Sampler:
@@ -56,7 +42,7 @@ class Sampler:
 def collate(samples: list[int]) -> list[int]:
     if samples[0] >= 20 and where == "collate":
         never.wait()  # stuck: collate
-    return SlowToPickle(samples) if where == "unsent" and 12 <= samples[0] < 20 else samples
+    return samples
 
 
 def init(worker_id: int) -> None:
@@ -66,8 +52,6 @@ def init(worker_id: int) -> None:
 
 def main() -> None:
     DataLoader: Any = torch.utils.data.DataLoader if loader_of == "torch" else minidl.DataLoader
-    if where in ("before", f"before, rank {os.environ.get('RANK')}"):
-        never.wait()  # stuck: before
     if where == "prepares":
         time.sleep(1)
     if where == "init":  # main waits long before any worker comes to it

@@ -14,11 +14,11 @@ from tracing.recording import file_format as fmt
 from tracing.trace.event_index import HOPS
 
 
-def write_file(directory: Path, pid: int, records: np.ndarray, capacity: int = 0, used: int | None = None) -> Path:
+def write_file(directory: Path, pid: int, records: np.ndarray, used: int | None = None) -> Path:
     """An events file with these records (RECORD_DTYPE), as its process would have left it."""
     path = fmt.events_file(directory, pid, 0)
-    counts = capacity or len(records), len(records) if used is None else used, 0
-    header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, 1, 0, 0, *counts)
+    counts = len(records) if used is None else used, 0
+    header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, 0, *counts)
     path.write_bytes(header.ljust(fmt.HEADER_SIZE, b"\0") + records.tobytes())
     return path
 

@@ -5,9 +5,8 @@ began. No two runs take the same time, so not every difference is real:
 
 batches a second    real if the mean times from one batch to the next differ by more than twice their standard error
                     (of rounds, each of one batch per worker, since batches come in bursts)
-stages              real if the medians' notches (median ± 1.57 IQR / √n) do not overlap: McGill, Tukey and Larsen,
-                    Variations of Box Plots, 1978
-both                only if also at least 3 % of the time per batch: less is not worth a line
+all                 only if at least 3 % of the time per batch: less is not worth a line. (Stages are compared by their
+                    medians, which a few disturbed batches do not change.)
 
 Legend
     A, B     the first trace, and the second
@@ -32,7 +31,6 @@ from tracing.trace.words import STAGES, duration
 
 MATTERS = 0.03  # share of the time per batch: a smaller change is not reported
 FEWEST = 4  # rounds needed to estimate how much rounds differ
-NOTCH = 1.57  # times the interquartile range, over the root of the count
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Side:
     per_batch: float  # main's time, all epochs from beginning to end, over these
     error: float  # standard error of the mean time from one batch to the next
     places: dict[str, float]  # what main did -> a batch
-    stages: dict[str, tuple[float, float]]  # stage -> median, and half of its notch
+    stages: dict[str, float]  # stage -> median
     keys: dict[tuple[int, int], Any]  # (ordinal of the epoch, batch) -> its keys, in the order in which they were drawn
 
 
@@ -56,7 +54,7 @@ class Change:
     name: str
     before: float
     after: float
-    real: bool  # larger than chance, and worth reporting
+    real: bool  # worth reporting
 
     def __str__(self) -> str:
         return f"{self.name} {duration(self.before)} → {duration(self.after)}"
@@ -130,11 +128,7 @@ def compare(before: Trace, after: Trace) -> Comparison:
 def _compare(before: Side, after: Side) -> LoaderComparison:
     floor = MATTERS * max(before.per_batch, after.per_batch)
     both = [place for place in before.keys if place in after.keys]
-    options, stages = {**before.config, **after.config}, list[Change]()
-    for name in (name for name in before.stages if name in after.stages):
-        (was, notch), (is_, other) = before.stages[name], after.stages[name]
-        stages.append(Change(name, was, is_, abs(was - is_) > max(notch + other, floor)))
-    places = [(name, was, after.places[name]) for name, was in before.places.items()]
+    options = {**before.config, **after.config}
     configs = {name: (before.config.get(name), after.config.get(name)) for name in options}
     return LoaderComparison(
         before=before,
@@ -142,11 +136,17 @@ def _compare(before: Side, after: Side) -> LoaderComparison:
         faster=before.per_batch / after.per_batch,
         real=abs(before.per_batch - after.per_batch) >= max(floor, 2 * math.hypot(before.error, after.error)),
         configs={name: (was, is_) for name, (was, is_) in configs.items() if was != is_},
-        places=[Change(name, was, is_, abs(was - is_) >= floor) for name, was, is_ in places if was or is_],
-        stages=stages,
+        places=_changes(before.places, after.places, floor),
+        stages=_changes(before.stages, after.stages, floor),
         differ=next((place for place in both if before.keys[place] != after.keys[place]), None),
         compared=len(both),
     )
+
+
+def _changes(before: dict[str, float], after: dict[str, float], floor: float) -> list[Change]:
+    """Of what both have, and one not for no time at all."""
+    both = [(name, was, after[name]) for name, was in before.items() if name in after]
+    return [Change(name, was, is_, abs(was - is_) >= floor) for name, was, is_ in both if was or is_]
 
 
 # ---- one run
@@ -167,7 +167,7 @@ def _side(measures: Measures) -> Side:
         per_batch=measures.total / batches,
         error=_error(measures),
         places={name: measures.spent[place] / batches for place, name in PLACES.items()},
-        stages={name: _median(lengths) for name, lengths in stages.items() if len(lengths)},
+        stages={name: float(np.median(lengths)) for name, lengths in stages.items() if len(lengths)},
         keys=_keys(measures),
     )
 
@@ -185,12 +185,6 @@ def _error(measures: Measures) -> float:
     if count >= FEWEST:
         periods = periods[: count * size].reshape(count, size).mean(axis=1)
     return float(periods.std() / math.sqrt(len(periods))) if len(periods) else 0.0
-
-
-def _median(lengths: np.ndarray) -> tuple[float, float]:
-    """The median and half of its notch."""
-    low, median, high = np.percentile(lengths, (25, 50, 75)).tolist()
-    return median, NOTCH * (high - low) / math.sqrt(len(lengths))
 
 
 def _keys(measures: Measures) -> dict[tuple[int, int], Any]:
@@ -213,9 +207,8 @@ def _text(each: LoaderComparison) -> list[str]:
     lines.append(_row("batches a second", *(f"{1e9 / side.per_batch:,.1f}" for side in (before, after))))
     for name, values in each.configs.items():
         lines.append(_row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in values)))
-    lines += ["", "Main's time per batch", *map(_change, each.places)]
-    lines += ["", "Stages of a batch, medians (* changed by more than chance)"]
-    lines += [_change(change, mark=" *") for change in each.stages]
+    lines += ["", f"Main's time per batch (* changed by {MATTERS:.0%} of it or more)", *map(_change, each.places)]
+    lines += ["", "Stages of a batch, medians", *map(_change, each.stages)]
     lines += ["", *wrap("Verdict of A  ", before.verdict), *wrap("Verdict of B  ", after.verdict)]
     if each.differ is None:
         return lines + wrap("Keys          ", f"the same in the {each.compared:,} batches that both have drawn")
@@ -230,7 +223,7 @@ def _row(name: str, one: str, other: str, note: str = "") -> str:
     return f"  {name:22}{one:>20}{other:>20}  {note}"
 
 
-def _change(change: Change, mark: str = "") -> str:
+def _change(change: Change) -> str:
     difference = change.after - change.before
-    note = f"{'+' if difference >= 0 else '-'}{duration(abs(difference))}{mark if change.real else ''}"
+    note = f"{'+' if difference >= 0 else '-'}{duration(abs(difference))}{' *' * change.real}"
     return _row(change.name, duration(change.before), duration(change.after), note)

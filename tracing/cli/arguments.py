@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import tracing
-from tracing.analysis.hang.explain import explain
 from tracing.analysis.measure.measures import NO_LOADER
 from tracing.ranks.ranks import Ranks, open_ranks
+from tracing.trace.lacks import what_it_lacks
 from tracing.trace.parts import Part, choose, parts
 from tracing.trace.trace import Trace
 
@@ -20,6 +21,22 @@ Run = Callable[[argparse.Namespace], int | None]  # a command; returns the exit 
 
 class UsageError(Exception):
     """A wrong argument. The message is one line."""
+
+
+@contextlib.contextmanager
+def usage_errors(of: str = "") -> Iterator[None]:
+    """What a view cannot show, it says in a ValueError: here that is a wrong argument. of: what it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(f"{of}{error}") from None
+
+
+def at_work(on: str) -> contextlib.AbstractContextManager[Any]:
+    """A line in the terminal while a command takes its time; gone at its end. In a pipe there is none."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(on)
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,7 +72,7 @@ def add_path(parser: Parser, name: str, text: str) -> None:
 
 def add_process(parser: Parser) -> None:
     process = parser.add_mutually_exclusive_group()
-    process.add_argument("--rank", dest="process", type=count, metavar="N", help="of several processes, that of rank N")
+    process.add_argument("--rank", dest="process", type=int, metavar="N", help="of several processes, that of rank N")
     process.add_argument(
         "--part", dest="process", metavar="NAME", help="of several processes, this folder of DIR/parts"
     )
@@ -82,17 +99,16 @@ def load_loaders(args: argparse.Namespace, name: str = "trace") -> Trace:
     """A trace with at least one loader to judge. UsageError: it has none."""
     trace = load(args, name)
     if not trace.loaders:
-        raise UsageError(f"{getattr(args, name)}: {' '.join(trace.lacks) or NO_LOADER}")
+        raise UsageError(f"{getattr(args, name)}: {' '.join(what_it_lacks(trace)) or NO_LOADER}")
     return trace
 
 
 def load_ranks(args: argparse.Namespace) -> Ranks:
-    """The processes of a run, or the one asked for. At least one has a loader to judge, or hangs before it; UsageError:
-    none does."""
+    """The processes of a run, or the one asked for. UsageError: none has a loader to judge."""
     path = args.trace if args.process is None else process_of(args).path
     ranks = open_ranks(path)
-    if not any(each.trace.loaders or explain(each.trace) for each in [*ranks.all, *ranks.without_events]):
-        unseen = dict.fromkeys(line for each in ranks.all for line in each.trace.lacks)
+    if not any(each.trace.loaders for each in ranks.all):
+        unseen = dict.fromkeys(line for each in ranks.all for line in what_it_lacks(each.trace))
         raise UsageError(f"{path}: {' '.join(unseen) or NO_LOADER}")
     return ranks
 
@@ -103,8 +119,8 @@ def add_part(parser: Parser) -> None:
     part.add_argument("--from", dest="start", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--to", dest="end", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--batches", type=batches, metavar="A:B", help="batches A to B - 1 of an epoch")
-    part.add_argument("--epoch", type=count, metavar="N", help="of this epoch (0)")
-    part.add_argument("--loader", type=count, metavar="N", help="of this DataLoader; `report` shows their numbers")
+    part.add_argument("--epoch", type=int, metavar="N", help="of this epoch (0)")
+    part.add_argument("--loader", type=int, metavar="N", help="of this DataLoader; `report` shows their numbers")
 
 
 def part_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -118,30 +134,6 @@ def suffix_of(path: Path, *suffixes: str) -> str:
     if suffix not in suffixes:
         raise UsageError(f"{path}: the file's name must end in {' or '.join(suffixes)}")
     return suffix
-
-
-# ---- types
-
-
-def positive(text: str) -> float:
-    number = float(text)
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
-    return number
-
-
-def count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return number
-
-
-def positive_count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
 
 
 def batches(text: str) -> tuple[int, int]:

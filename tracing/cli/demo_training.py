@@ -2,7 +2,7 @@
 
 The data: the source files of the Python that runs this, some 1,500 files of 0 bytes to hundreds of kilobytes.
 The work: a worker reads a file and tokenises all of it, which takes from microseconds to half a second, so
-batches really finish out of order. The model predicts from the bytes around it what each byte belongs to (a keyword, a
+batches really finish out of order. The model predicts from the bytes around it what each byte belongs to (a name, a
 string, a comment, ...), which is what an editor needs to colour code. It learns on the CPU, in seconds.
 
 This is a user's program: it takes the loader from minidl, and nothing in it knows that it is recorded, except
@@ -11,14 +11,13 @@ trace while that grows, and disturbs nothing.
 
 Legend
     source   uint8 (1024,)    bytes of one file: a window cut at random, padded with zeros
-    classes  int64 (1024,)    what each byte belongs to: an index into CLASSES; PADDING after the file's end
+    classes  int64 (1024,)    which kind of token each byte belongs to; PADDING after the file's end
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import keyword
 import os
 import platform
 import sys
@@ -26,7 +25,6 @@ import textwrap
 import time
 import tokenize
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +39,10 @@ from tracing.recording import file_format as fmt
 
 WINDOW = 1024  # bytes of a file that the model sees
 BATCH_SIZE = 8  # files
-CLASSES = ("space", "keyword", "name", "number", "string", "comment", "operator")
+WORKERS = 2
+SECONDS = 25.0  # then it stops, whether or not the epoch is over
+CLASSES = len(tokenize.tok_name)  # Python's own kinds of token: a name, a number, a string, an operator, ...
 PADDING = -100  # a class that cross_entropy ignores
-CLASS_OF_TOKEN = {"NUMBER": 3, "STRING": 4, "COMMENT": 5, "OP": 6}  # the others are spaces or names
 WIDTH = 78  # characters of a line of text
 TIMELINE, REPORT = "timeline.png", "report.txt"  # written beside the trace
 
@@ -61,7 +60,7 @@ def find_sources() -> list[Path]:
 
 
 def classify(source: bytes) -> bytearray:
-    """What each byte of a Python file belongs to: for each an index into CLASSES."""
+    """What each byte of a Python file belongs to: for each the number of a kind of token, 0 for space."""
     classes = bytearray(len(source))
     lines = list(io.StringIO(source.decode("latin-1")))  # a character a byte, so columns count bytes
     starts = [0]  # of each line
@@ -71,19 +70,10 @@ def classify(source: bytes) -> bytearray:
         for token in tokenize.generate_tokens(iter(lines).__next__):
             # The last tokens are after the last line: a slice must not reach beyond the file.
             begin, end = (min(starts[min(row, len(lines) + 1) - 1] + column, len(source)) for row, column in token[2:4])
-            classes[begin:end] = bytes([class_of(token)]) * (end - begin)
+            classes[begin:end] = bytes([token.type]) * (end - begin)
     except (tokenize.TokenError, SyntaxError):
         pass  # some of the library's test files are wrong on purpose: what comes after the error stays a space
     return classes
-
-
-def class_of(token: tokenize.TokenInfo) -> int:
-    name = tokenize.tok_name[token.type]
-    if name == "NAME":
-        return 1 if keyword.iskeyword(token.string) else 2
-    if name.startswith(("FSTRING", "TSTRING")):  # since Python 3.12 an f-string is several tokens
-        return 4
-    return CLASS_OF_TOKEN.get(name, 0)
 
 
 class SourceFiles(minidl.Dataset):
@@ -113,7 +103,7 @@ class SourceFiles(minidl.Dataset):
 
 
 class Colourer(nn.Module):
-    """Bytes (batch, WINDOW) -> a score for each class, (batch, len(CLASSES), WINDOW)."""
+    """Bytes (batch, WINDOW) -> a score for each class, (batch, CLASSES, WINDOW)."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -123,109 +113,91 @@ class Colourer(nn.Module):
             nn.GELU(),
             nn.Conv1d(width, width, 9, padding=16, dilation=4),  # sees 41 bytes
             nn.GELU(),
-            nn.Conv1d(width, len(CLASSES), 1),
+            nn.Conv1d(width, CLASSES, 1),
         )
 
     def forward(self, source: Tensor) -> Tensor:
         return self.layers(self.embedding(source.int()).transpose(1, 2))
 
 
-@dataclass
-class Training:
-    """How far the training has got."""
-
-    epochs: int
-    losses: list[float] = field(default_factory=list)  # of each batch
-    right: list[float] = field(default_factory=list)  # share of the bytes of each batch that were classified correctly
-    ended: str = ""  # why it ended early; "" if it did not
-
-
-def train(loader: minidl.DataLoader[Any], training: Training, seconds: float) -> Generator[Training, None, None]:
-    """Train, and yield after each batch. Ends after all epochs, or early after this many `seconds`."""
+def train(loader: minidl.DataLoader[Any], seconds: float) -> Generator[float, None, None]:
+    """Train for an epoch, or this many seconds; yield the loss of each batch."""
     torch.set_num_threads(1)  # the workers need the cores too
     torch.manual_seed(0)
     model = Colourer()
     optimiser = torch.optim.AdamW(model.parameters(), 3e-3)
     deadline = time.monotonic() + seconds
-    for _ in range(training.epochs):
-        for batch in loader:
-            source, classes = batch["source"], batch["classes"]
-            there = (classes != PADDING).sum().clamp(min=1)  # bytes; a batch of empty files has none
-            scores = model(source)
-            loss = nn.functional.cross_entropy(scores, classes, ignore_index=PADDING, reduction="sum") / there
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            training.losses.append(loss.item())
-            training.right.append(((scores.argmax(1) == classes).sum() / there).item())
-            yield training
-            if time.monotonic() > deadline:
-                training.ended = f"stopped after {seconds:g} s"
-                return
+    for batch in loader:
+        source, classes = batch["source"], batch["classes"]
+        there = (classes != PADDING).sum().clamp(min=1)  # bytes; a batch of empty files has none
+        scores = model(source)
+        loss = nn.functional.cross_entropy(scores, classes, ignore_index=PADDING, reduction="sum") / there
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        yield loss.item()
+        if time.monotonic() > deadline:
+            return
 
 
 # ---- the demo
 
 
-def run_demo(
-    directory: Path, *, workers: int = 2, epochs: int = 1, files: int | None = None, seconds: float = 25, live: bool
-) -> int:
+def run_demo(directory: Path, *, files: int | None, live: bool) -> int:
     """Load, train, record, show, explain. Returns the exit status: 130 after Ctrl-C, otherwise 0.
 
-    Raises FileExistsError if `directory` holds something that is not a trace.
+    files: only the first so many. Raises FileExistsError if `directory` holds something that is not a trace.
     """
     recording = tracing.record(directory).start()
     directory = recording.path
     for name in (TIMELINE, REPORT, OUTPUT):
         (directory / name).unlink(missing_ok=True)  # of an earlier run: after Ctrl-C they would pass for this one's
     paths = find_sources()[:files]
-    announce(paths, workers, directory)
-    training = Training(epochs)
+    announce(paths, directory)
     loader: minidl.DataLoader[Any] = minidl.DataLoader(
-        SourceFiles(paths), BATCH_SIZE, shuffle=True, num_workers=workers
+        SourceFiles(paths), BATCH_SIZE, shuffle=True, num_workers=WORKERS
     )
-    terminal = TerminalHandover(directory)
+    terminal, losses, interrupted = TerminalHandover(directory), list[float](), False
     try:
         if live:
             terminal.start()
-        follow(train(loader, training, seconds), len(loader) * epochs)
+        follow(loader, losses)
     except KeyboardInterrupt:
-        training.ended = "interrupted"
+        interrupted = True
     finally:
         recording.stop()
         terminal.end()
-    print_result(training)
+    print_result(losses, len(loader), interrupted)
     explain(directory)
-    return 130 if training.ended == "interrupted" else 0
+    return 130 if interrupted else 0
 
 
-def follow(steps: Generator[Training, None, None], batches: int) -> None:
-    """Run the training, and print every two seconds how far it has got."""
+def follow(loader: minidl.DataLoader[Any], losses: list[float]) -> None:
+    """Train, and print every two seconds how far it has got."""
     begin = printed = time.monotonic()
-    with contextlib.closing(steps):  # after Ctrl-C: the loader is shut down here and now
-        for training in steps:
-            now, done = time.monotonic(), len(training.losses)
-            if now - printed >= 2 or done in (1, batches):
+    with contextlib.closing(train(loader, SECONDS)) as steps:  # after Ctrl-C: the loader is shut down here and now
+        for loss in steps:
+            losses.append(loss)
+            now, done = time.monotonic(), len(losses)
+            if now - printed >= 2 or done in (1, len(loader)):
                 printed = now
-                line = f"{now - begin:5.1f} s   batch {done:3} of {batches}   loss {training.losses[-1]:.3f}"
-                print(f"{line}   {training.right[-1]:4.0%} of the bytes right", flush=True)
+                print(f"{now - begin:5.1f} s   batch {done:3} of {len(loader)}   loss {loss:.3f}", flush=True)
 
 
-def announce(paths: list[Path], workers: int, directory: Path) -> None:
+def announce(paths: list[Path], directory: Path) -> None:
     size = sum(path.stat().st_size for path in paths)
     print_wrapped(
         f"Loading {len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB), "
-        f"{BATCH_SIZE} to a batch, with {workers} worker processes, and training a model to tell keywords from "
-        f"strings, comments and names. Recording into {shown(directory)}."
+        f"{BATCH_SIZE} to a batch, with {WORKERS} worker processes, and training a model to tell names from "
+        f"numbers, strings and comments. Recording into {shown(directory)}."
     )
 
 
-def print_result(training: Training) -> None:
-    text = f"Trained on {len(training.losses)} batches{', ' if training.ended else ''}{training.ended}."
-    if len(training.losses) >= 20:
-        first, last = (sum(part) / len(part) for part in (training.losses[:10], training.losses[-10:]))
-        right = sum(training.right[-10:]) / 10
-        text += f" Loss {first:.2f} -> {last:.2f}; at the end it classifies {right:.0%} of the bytes correctly."
+def print_result(losses: list[float], batches: int, interrupted: bool) -> None:
+    text = f"Trained on {len(losses)} of {batches} batches{', interrupted' if interrupted else ''}."
+    if len(losses) >= 20:
+        first, last = (sum(part) / len(part) for part in (losses[:10], losses[-10:]))
+        text += f" Loss {first:.2f} -> {last:.2f}."
     print()
     print_wrapped(text)
 

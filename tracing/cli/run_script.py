@@ -20,27 +20,21 @@ import io
 import os
 import shutil
 import sys
-import time
 import types
 import warnings
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from linecache import getline
 from pathlib import Path
-from traceback import walk_tb
 
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
 from tracing.ranks.ranks import open_ranks
-from tracing.recording.file_format import CAPACITY
 from tracing.recording.own_files import say
-from tracing.recording.process_header import header, launch
-from tracing.recording.processes import RankRecording, children_record_into
+from tracing.recording.processes import RankRecording, record_children
 from tracing.recording.system_calls import file_of
 from tracing.recording.torch_loader.attach import everything
-from tracing.recording.trace_directory import whole
-from tracing.trace.stacks import Line, Stack
-from tracing.trace.words import duration
+from tracing.recording.trace_directory import header, launch, whole
+from tracing.trace.lacks import what_it_lacks
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 HERE = Path(tracing.__file__).parent
@@ -54,7 +48,6 @@ def run_script(
     module: bool,
     directory: str | os.PathLike[str],
     live: bool = False,
-    capacity: int = CAPACITY,
     memory: bool = False,
     minidl: bool = False,
     tries: bool = False,
@@ -64,7 +57,7 @@ def run_script(
     `directory`. Prints on stderr what was found. Returns the script's exit status.
 
     With `live` the live view has the terminal meanwhile; the script's output goes to `output.txt` beside the trace, and
-    is shown when the view ends. `capacity` and `memory` are those of tracing.record. With `minidl` the script gets
+    is shown when the view ends. `memory` is that of tracing.record. With `minidl` the script gets
     minidl's DataLoader where it asks for torch's. With `tries` other settings of its loader are measured, too; then it
     goes on, or `ends`.
 
@@ -73,7 +66,7 @@ def run_script(
     """
     target, stderr = find_target(target, module), file_of(2)
     kind = tracing.record if launch() is None else RankRecording
-    recording = kind(directory, capacity=capacity, memory=memory)
+    recording = kind(directory, memory=memory)
     if not begin(recording):
         return execute(target, args, module, minidl)
     pid = os.getpid()
@@ -85,8 +78,8 @@ def run_script(
     try:
         if terminal is not None:
             terminal.start()
-        with children_record_into(recording):
-            status = execute(target, args, module, minidl)
+        record_children(recording)
+        status = execute(target, args, module, minidl)
         recording.interrupted = status == INTERRUPTED
     finally:
         if os.getpid() == pid:
@@ -154,18 +147,16 @@ def execute(target: str, args: list[str], module: bool, minidl: bool) -> int:
     main = types.ModuleType("__main__")
     _kept.append(main)
     try:
-        with everything(), stand_in() if minidl else contextlib.nullcontext():
+        if minidl:
+            from tracing.cli.stand_in import minidl_stands_in  # imports torch, which not every script does
+
+            minidl_stands_in()
+        with everything():
             status = exit_status_of(lambda: run_as_main(main, target, args, module))
     finally:
         sys.modules["__main__"], sys.argv, sys.path = before
     flush()
     return status
-
-
-def stand_in() -> contextlib.AbstractContextManager[None]:
-    from tracing.cli.stand_in import minidl_stands_in  # imports torch, which not every script does
-
-    return minidl_stands_in()
 
 
 # The script's globals live until Python exits, as they would without us: functions registered with atexit use them.
@@ -176,9 +167,8 @@ def run_as_main(main: types.ModuleType, target: str, args: list[str], module: bo
     """Make `main` and sys what they are when the script runs alone. A worker started by spawn imports by them, too."""
     first = os.getcwd() if module else os.path.dirname(os.path.realpath(target))
     sys.path = [first, *sys.path[1:]]
-    if (
-        PathFinder.find_spec("tracing", sys.path) is None
-    ):  # it was found in the current folder: workers must find it too
+    # Where tracing was found in the current folder, workers must find it too.
+    if PathFinder.find_spec("tracing", sys.path) is None:
         sys.path.append(str(HERE.parent))
     sys.argv = [target, *args]
     code, main.__file__, spec = find_module(target) if module else find_script(target)
@@ -229,24 +219,8 @@ def exit_status_of(run: Callable[[], None]) -> int:
     except BaseException as error:
         forget_our_frames(error)
         sys.excepthook(type(error), error, error.__traceback__)
-        if not isinstance(error, KeyboardInterrupt):
-            return 1
-        _interrupted[:] = lines_of(error.__traceback__)
-        return INTERRUPTED
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
-
-
-_interrupted: list[Line] = []  # where Ctrl-C found the script: the lines of main, innermost first
-
-
-def lines_of(traceback: types.TracebackType | None) -> list[Line]:
-    codes = [(frame.f_code, line) for frame, line in walk_tb(traceback)]
-    return [
-        Line(
-            code.co_filename, line, getattr(code, "co_qualname", code.co_name), getline(code.co_filename, line).strip()
-        )
-        for code, line in reversed(codes)
-    ]
 
 
 def forget_our_frames(error: BaseException | None) -> None:
@@ -276,12 +250,11 @@ def print_findings(recording: tracing.record, stderr: bytes) -> None:
         path, lines = shown(directory), list[str]()
         ranks = open_ranks(directory)
         trace = ranks.all[0].trace
-        if _interrupted and not trace.loaders:  # a hang before the first event: nothing else tells of it
-            lines += [before_any_loader(trace)]
         if recording.failure is not None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
-            lines += [" ".join([f"{path} is empty.", *trace.lacks] if trace.lacks else [NOTHING, path])]
+            lacks = what_it_lacks(trace)
+            lines += [" ".join([f"{path} is empty.", *lacks] if lacks else [NOTHING, path])]
         elif len(ranks.all) > 1:
             lines += [f"{len(ranks.all)} processes in {path}: {', '.join(each.name for each in ranks.all)}"]
         else:
@@ -294,13 +267,6 @@ def print_findings(recording: tracing.record, stderr: bytes) -> None:
         lines = [f"recorded into {path}, but there is no report: {error!r}"]
     text = "\n         ".join(lines)
     say("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), stderr)
-
-
-def before_any_loader(trace: tracing.Trace) -> str:
-    """Where main was at Ctrl-C, and when."""
-    since = trace.about.get("monotonic")
-    after = f", after {duration(time.monotonic_ns() - since)}" if isinstance(since, int) else ""
-    return f"main was at {Stack(0, os.getpid(), {'': _interrupted}).line()} when it was interrupted{after};"
 
 
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.

@@ -13,6 +13,8 @@ import sys
 import threading
 from pathlib import Path
 
+from tracing.recording.own_files import above_others
+
 OUTPUT = "output.txt"  # in the trace's directory
 RESTORE = b"\x1b[?1049l\x1b[?25h"  # the screen back, the cursor shown
 
@@ -43,9 +45,10 @@ class TerminalHandover:
             return
         self._view = subprocess.Popen(command)
         flush()
-        self._file = os.open(self.directory / OUTPUT, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
+        flags = os.O_CREAT | os.O_RDWR | os.O_APPEND
+        self._file = above_others(os.open(self.directory / OUTPUT, flags, 0o666))
         for descriptor in filter(os.isatty, (1, 2)):
-            self._held[descriptor] = os.dup(descriptor)
+            self._held[descriptor] = above_others(os.dup(descriptor))
             os.dup2(self._file, descriptor)
         self._watcher = threading.Thread(target=self._watch, daemon=True, name="live view")
         self._watcher.start()

@@ -20,7 +20,7 @@ import numpy as np
 from minidl.events import Kind
 from tracing.trace.event_index import Lane
 from tracing.trace.file_reader import TraceDamage, TraceError
-from tracing.trace.parts import Part, parts, ranks_without_events
+from tracing.trace.parts import Part, parts
 from tracing.trace.trace import Trace
 
 
@@ -83,7 +83,6 @@ class Ranks:
     path: Path
     all: list[Rank]
     together: list[Rank]  # on one clock, those that train one model, by rank; of one that was started again, the last
-    without_events: Sequence[Rank] = ()  # not in `all`: they have come to no loader
 
     @property
     def world_size(self) -> int:
@@ -126,7 +125,6 @@ def open_ranks(path: str | os.PathLike[str]) -> Ranks:
     """The run in `path`. Raises TraceError as `tracing.load` does, if none of its parts can be read; for anything else
     that cannot be read, a TraceDamage warning is issued."""
     every, found, errors = parts(path), [], list[TraceError]()
-    without_events = [Rank(part, Trace(part.path), part.name) for part in ranks_without_events(path)]
     names = [part.name for part in every]
     for part in every:
         name = part.name if names.count(part.name) == 1 else f"{part.name} (pid {part.about.get('pid')})"
@@ -139,6 +137,6 @@ def open_ranks(path: str | os.PathLike[str]) -> Ranks:
         raise errors[0]
     for damage in errors:
         warnings.warn(str(damage), TraceDamage, stacklevel=2)
-    run = Ranks(Path(path), found, [], without_events)
+    run = Ranks(Path(path), found, [])
     last = {each.part.rank: each for each in run.on_one_clock if each.part.rank is not None and each.configs}
     return replace(run, together=list(last.values()))

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
-from tracing.analysis.hang.explain import explain
 from tracing.analysis.measure.waited import Verdict
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.report.report import Report
@@ -18,6 +17,7 @@ from tracing.ranks.check import check_ranks
 from tracing.ranks.hold_up import HoldUp, hold_up
 from tracing.ranks.ranks import Rank, Ranks, open_ranks
 from tracing.ranks.steps import steps_of
+from tracing.trace.lacks import what_it_lacks
 from tracing.trace.trace import Trace
 from tracing.trace.words import duration
 
@@ -36,8 +36,7 @@ class RankReport:
 
     @property
     def troubled(self) -> bool:
-        hangs_before_them = not self.report.loaders and bool(self.report.notes)
-        return hangs_before_them or any(each.hung or each.ended_early for each in self.report.loaders)
+        return any(each.hung or each.ended_early for each in self.report.loaders)
 
     def row(self) -> list[str]:
         total = sum(sum(each.main_ns.values()) for each in self.report.loaders)
@@ -107,12 +106,10 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
     if isinstance(run, Trace):
         return report_of_trace(run)
     ranks = run if isinstance(run, Ranks) else open_ranks(run)
-    hangs = ((each.name, explain(each.trace)) for each in ranks.without_events)
-    notes = [f"{_upper(name)}: {hang.notes()[0]}" for name, hang in hangs if hang is not None]
     if len(ranks.all) == 1:
-        of_one = report_of_trace(ranks.all[0].trace)
-        return replace(of_one, notes=notes + of_one.notes)
-    steps, lacks = steps_of(ranks), list(dict.fromkeys(line for each in ranks.all for line in each.trace.lacks))
+        return report_of_trace(ranks.all[0].trace)
+    steps = steps_of(ranks)
+    lacks = list(dict.fromkeys(line for each in ranks.all for line in what_it_lacks(each.trace)))
     waited = dict(zip(ranks.together, steps.waited.sum(axis=0).tolist(), strict=True))
     reports = []
     for each in ranks.all:
@@ -121,7 +118,7 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
         reports.append(RankReport(each, own, waited.get(each, 0)))
     findings, held = check_ranks(ranks), hold_up(ranks, steps)
     wrong = [finding for finding in findings if finding.wrong is not False]
-    notes += [f"{_upper(each.what)}." for each in wrong]
+    notes = [f"{_upper(each.what)}." for each in wrong]
     if 0 < len(ranks.together) < ranks.world_size:
         compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
         notes.append(f"{compared}: those that one host has recorded here.")

@@ -29,10 +29,9 @@ from tracing.trace.trace import Trace
 from tracing.trace.words import duration
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
-from tracing.views.timeline.figure import LOW_LANE, draw_legend, one_by_one, unit_of, write
+from tracing.views.timeline.figure import LOW_LANE, draw_legend, entries_of_looks, unit_of, write
 from tracing.views.timeline.figure import timeline as timeline_of_trace
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
-from tracing.views.timeline.spans import Look
 from tracing.views.timeline.window import View, select
 
 MOST_LANES = 28  # of workers
@@ -122,13 +121,8 @@ def _draw_waits(axes: Axes, scale: Scale, began: np.ndarray, waited: np.ndarray,
     begin, end = began[waited > 0], (began + waited)[waited > 0]
     seen = np.clip(end, scale.begin, scale.end) - np.clip(begin, scale.begin, scale.end)
     words = f"waits {duration(int(seen.sum()))}\nfor others"
-    look: dict[str, Any] = {
-        "transform": axes.transAxes,
-        "size": colours.NUMBERS - 0.5,
-        "va": "top",
-        "color": colours.FOR_OTHERS,
-    }
-    axes.text(left, 0.45, words, **look)
+    small, colour = colours.NUMBERS - 0.5, colours.FOR_OTHERS
+    axes.text(left, 0.45, words, transform=axes.transAxes, size=small, va="top", color=colour)
     x = scale(begin)
     marks = axes.broken_barh(list(zip(x, scale(end) - x, strict=True)), (0.25, 0.22))  # below the digits
     marks.set(facecolor=colours.FOR_OTHERS, edgecolor="white", linewidth=0.6, zorder=7, gid="waits for other ranks")
@@ -138,10 +132,5 @@ def _legend(views: dict[str, View], lanes: dict[str, list[Row]], synchronised: b
     """What is in the picture."""
     shown = [row.spans.within(views[name].begin, views[name].end) for name, rows in lanes.items() for row in rows]
     seen = {look for spans in shown for look in spans.look.tolist()}
-    entries: list[tuple[object, str]] = [one_by_one()]
-    if any(each.summed for each in views.values()):
-        names = {Look.TRAINING: "training step", Look.FETCH: "fetch", Look.COLLATE: "collate", Look.PIN: "pin"}
-        entries = [(Patch(color=colours.SUMMED[look]), name) for look, name in names.items() if look in seen]
-    flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "starting, shutting down"}
-    entries += [(Patch(color=colours.FLAT[look]), name) for look, name in flat.items() if look in seen]
+    entries = entries_of_looks(seen, any(each.summed for each in views.values()))
     return entries + [(Patch(color=colours.FOR_OTHERS), "waits in its step for another rank")] * synchronised

@@ -27,7 +27,6 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +72,14 @@ class EventWriter:
     Install its method `record`. That can be pickled, and then records in the process that unpickles it.
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], capacity: int = fmt.CAPACITY, first: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
-        self.capacity = capacity
-        self._first = first  # called at the first event of this process, and of no other
         self._closed = False  # stopped, or its files cannot be made, or are just being made: events are dropped
         self._forget_process()
         _writers.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self.directory), self.capacity)
+        return type(self), (str(self.directory),)
 
     def _forget_process(self) -> None:
         """Drop everything that belongs to one process: the next event opens files."""
@@ -102,7 +97,6 @@ class EventWriter:
         """In the child. The open files are the parent's, which goes on writing to them: let go of our copies."""
         if self._files is not None:
             self._files.text.close()
-        self._first = None
         if not self._closed:
             self._forget_process()
 
@@ -126,13 +120,10 @@ class EventWriter:
     def _extend_to(self, offset: int) -> bool:
         """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
         event is dropped."""
-        if self._files is None or self._first is not None:
+        if self._files is None:
             with self._lock:  # other threads wait here until the files are open ...
                 # ... but a signal handler that interrupts its own thread while that opens them drops its event.
                 self.open()
-                first, self._first = self._first, None
-                if first is not None and not self._closed:
-                    first()
         files = self._files
         if files is None or self._closed:
             return False
@@ -155,7 +146,7 @@ class EventWriter:
                 return
             self._closed = True
             try:
-                files = _Files(self.directory, self.capacity)
+                files = _Files(self.directory)
             except OSError as error:  # the load goes on unrecorded
                 self.failure = error
                 return
@@ -197,18 +188,19 @@ class EventWriter:
 class _Files:
     """One process's pair of files, made."""
 
-    def __init__(self, directory: Path, capacity: int) -> None:
+    def __init__(self, directory: Path) -> None:
         """Raises OSError, also if not even a header has a place."""
         self.events = self._create(directory)
         self.text = OwnFile(fmt.text_file(self.events.path))
-        self.memory, self.capacity = self._mapped(capacity)
         # Offsets below it can be written to. Lowered once the disk is full.
-        self.end = fmt.HEADER_SIZE + self.capacity * fmt.RECORD.size
+        self.end = fmt.HEADER_SIZE + fmt.CAPACITY * fmt.RECORD.size
+        with self.events.opened() as file:
+            self.memory = mapped(file, self.end)  # beyond the file's end it cannot be written to
         self._stderr = file_of(2)
         self.limit, failure = self.reserve(fmt.HEADER_SIZE)
         if failure is not None:
             raise failure
-        about = (os.getpid(), os.getppid(), _clock(), time.time_ns(), self.capacity, -1, 0)
+        about = (os.getpid(), _clock(), -1, 0)
         fmt.HEADER.pack_into(self.memory, 0, bytes(len(fmt.MAGIC)), fmt.VERSION, fmt.RECORD.size, *about)
         struct.pack_into("8s", self.memory, 0, fmt.MAGIC)  # last: a reader leaves the file alone until it is there
 
@@ -220,18 +212,6 @@ class _Files:
                 file.let_go()  # a mapping needs no descriptor
                 return file
         raise AssertionError("count() does not end")
-
-    def _mapped(self, capacity: int) -> tuple[Any, int]:
-        """The file as memory, and how many records that holds: fewer where a process may not have so much memory
-        (`ulimit -v`). Beyond the file's end it cannot be written to."""
-        while True:
-            try:
-                with self.events.opened() as file:
-                    return mapped(file, fmt.HEADER_SIZE + capacity * fmt.RECORD.size), capacity
-            except OSError as error:
-                if error.errno != errno.ENOMEM or capacity < 10_000:
-                    raise
-            capacity //= 10
 
     def reserve(self, offset: int) -> tuple[int, OSError | None]:
         """Make the file longer, so that `offset` can be written to; return the limit. If the disk is full, `offset` and
@@ -262,8 +242,8 @@ class _Files:
 
     def say_full(self) -> None:
         line = (
-            f"tracing: process {os.getpid()} has recorded {self.capacity:,} events, as many as it may: what follows is "
-            f"not in the trace (--capacity, or tracing.record(capacity=...), allows more)"
+            f"tracing: process {os.getpid()} has recorded {fmt.CAPACITY:,} events, as many as it may: what follows is "
+            f"not in the trace"
         )
         say(line, self._stderr)
 

@@ -1,14 +1,13 @@
 """The files of a trace, byte by byte: what event_writer writes and tracing.trace.file_reader reads.
 
-A trace is a directory. One file describes it, one names the source lines, and each process adds a pair:
+A trace is a directory. One file describes it, and each process adds a pair, and what it saw of itself:
 
     trace.json             format version, when and where it was recorded
-    sources.json           kind -> the line of minidl that emits it (see tracing.recording.source_lines)
     events-1234-0.bin      process 1234: a header, then fixed-size records; room for more until it is closed
     text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
-    cpu-1234-0.bin         samples of its CPU time: the last one tells how long it lived (see tracing.recording.watch)
+    cpu-1234-0.bin         samples of its CPU time, and of its memory if that was asked for: the last one shows how long
+                           it lived (see tracing.recording.watch)
     stacks-1234-0.jsonl    in which lines its threads were, often at first, and then once a second
-    memory.bin             samples of memory, if they were asked for (see tracing.recording.memory_sampler)
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
 """
@@ -24,12 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
-DESCRIPTION, SOURCES = "trace.json", "sources.json"
+DESCRIPTION = "trace.json"
 OWN_ITERATORS = "own_iterators"  # in trace.json: classes of loaders that make their iterators themselves
-UNSEEN_CHILDREN = "unseen_children"  # in trace.json: [command, why] of processes that were started, and not recorded
-MEMORY = "memory.bin"
+UNSEEN_CHILDREN = "unseen_children"  # in trace.json: commands of processes that were started, and not recorded
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
 # time, epoch_id, value, text, task, actor, worker, queue, kind
@@ -49,16 +47,35 @@ RECORD_DTYPE = np.dtype(
     ]
 )
 MAX_ACTORS = 1 << 16
-CAPACITY = 20_000_000  # records that a file can hold, if nothing else is said
+CAPACITY = 20_000_000  # records that a file can hold
 
-# magic, version, record size, pid, parent's pid, monotonic ns, wall-clock ns, capacity, used, dropped
-HEADER = struct.Struct("<8sIIqqqqqqq")
+# magic, version, record size, pid, monotonic ns, used, dropped
+HEADER = struct.Struct("<8sIIqqqq")
 HEADER_SIZE = 128
 COUNT = struct.Struct("<q")
 USED_AT, DROPPED_AT = HEADER.size - 2 * COUNT.size, HEADER.size - COUNT.size  # where these two are in it
 
-# One of cpu-*.bin: time, pid, then as in tracing.trace.samples
-SAMPLE = struct.Struct("<10q")
+# One of cpu-*.bin.
+SAMPLE_DTYPE = np.dtype(
+    [
+        (name, "<i8")
+        for name in (
+            "time", "pid",  # ns, the clock of the events
+            "cpu",  # ns that all threads of the process have used so far
+            "main_cpu",  # ns of these that its main thread has used; -1: unknown
+            "children",  # ns that its own children have used, of those that it has waited for
+            "processes",  # children that it has started by multiprocessing, and that it has not joined
+            # Of all cores of the machine together, ns since it started; -1: unknown, and for all but the main process
+            "busy", "steal",  # by programs on this machine; taken by other machines on the same host
+            "idle",
+            # If memory was asked for, on Linux; else -1:
+            "rss", "pss", "private",  # bytes: resident; each page shared by n processes counts one n-th; only its own
+            "open_files", "mappings",
+            "most_open_files", "most_mappings",  # how many it may have
+        )
+    ]
+)  # fmt: skip
+SAMPLE = struct.Struct(f"<{SAMPLE_DTYPE.itemsize // 8}q")
 
 
 class Header(NamedTuple):
@@ -68,10 +85,7 @@ class Header(NamedTuple):
     version: int
     record_size: int
     pid: int
-    parent: int
     start: int  # ns, the clock of the events
-    wall: int  # ns since 1970, the same moment: to show a time of day
-    capacity: int  # records the file can hold
     used: int  # records in it; -1 while its process records, and for ever if it was killed
     dropped: int  # events after it was full
 
@@ -135,7 +149,7 @@ def files_of(directory: Path) -> list[Path]:
     """Every file of the trace in `directory` that is known to be one, and no other file that may be there."""
     own = [named(path) for path in headers(directory) for named in (Path, text_file, samples_file, stacks_file)]
     if "recorded_by" in description(directory):
-        own += [directory / name for name in (DESCRIPTION, SOURCES, MEMORY)]
+        own.append(directory / DESCRIPTION)
     return sorted(path for path in own if path.is_file())
 
 

@@ -29,7 +29,7 @@ class OwnFile:
     def __init__(self, path: Path) -> None:
         """Make it. Raises OSError; FileExistsError if there is one."""
         self.path = path
-        self._held = _above_others(os.open(path, FLAGS | os.O_CREAT | os.O_EXCL, 0o644))
+        self._held = above_others(os.open(path, FLAGS | os.O_CREAT | os.O_EXCL, 0o644))
         self._file = file_of(self._held)
 
     @contextlib.contextmanager
@@ -68,14 +68,14 @@ class OwnFile:
         self._file = b"closed"
 
     def _open(self) -> int:
-        descriptor = _above_others(os.open(self.path, FLAGS))
+        descriptor = above_others(os.open(self.path, FLAGS))
         if file_of(descriptor) == self._file:
             return descriptor
         os.close(descriptor)
         raise FileNotFoundError(f"{self.path} is another file now")
 
 
-def _above_others(descriptor: int) -> int:
+def above_others(descriptor: int) -> int:
     """The same file under a number that the program does not use."""
     try:
         above = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST)

@@ -5,79 +5,64 @@ Python finds our sitecustomize through the environment, which -I, -E and -S igno
 starts in such a way is not recorded, and the trace names it.
 
 Legend
-    TRACING_RUN   ["/traces/train", "4711-1764…", 1000000]   in the environment of children: a Child's arguments
+    TRACING_RUN   ["/traces/train", "4711-1764…"]   in the environment of children: a Child's arguments
 """
 
 from __future__ import annotations
 
 import _posixsubprocess
 import contextlib
-import functools
 import json
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from minidl import events
 from tracing.recording import file_format as fmt
-from tracing.recording import process_header, trace_directory
+from tracing.recording import trace_directory
 from tracing.recording.record import Child, record
 
 RUN = "TRACING_RUN"
-HERE = Path(__file__).absolute().parent
-IN_CHILDREN = str(HERE / "in_children")  # with what Python runs as each of them starts
-HIDDEN = re.compile(r"python[\d.]*t?(?: -[a-zA-Z]+)*? -[a-zA-Z]*?([IES])")  # Python with such a flag
+IN_CHILDREN = str(Path(__file__).absolute().parent / "in_children")  # with what Python runs as each of them starts
+HIDDEN = re.compile(r"python[\d.]*t?(?: -[a-zA-Z]+)*? -[a-zA-Z]*?[IES]")  # Python with such a flag
 
 
 class RankRecording(record):
     """The recording of this process as one of the ranks of a launch, which share a trace."""
 
-    is_last = False  # whether it was stopped as the last of them
+    is_last = False  # whether none of the others went on when it was stopped
 
     def _claim(self) -> None:
-        key = process_header.launch()
+        key = trace_directory.launch()
         with trace_directory.claimed(self.path, key) as self.directory:
-            about = fmt.description(self.directory)
-            if not about:
-                nobody = dict.fromkeys(("pid", *process_header.RANKS))
-                trace_directory.describe(self.directory, launch=key, memory=self.memory, **nobody)
-                about = fmt.description(self.directory)
+            nobody = dict.fromkeys(("pid", *trace_directory.RANKS))
+            about = fmt.description(self.directory) or trace_directory.describe(
+                self.directory, launch=key, memory=self.memory, **nobody
+            )
             self.path = trace_directory.new_part(self.directory, about["run"])
 
     def _note_the_stop(self) -> None:
         with contextlib.suppress(OSError), trace_directory.locked(self.directory):
             super()._note_the_stop()
-            self.is_last = trace_directory.is_last(self.directory)
+            self.is_last = not trace_directory.being_recorded(self.directory)
 
 
-@contextlib.contextmanager
-def children_record_into(recording: record) -> Iterator[None]:
-    """Within it every Python process that is started, by this one or by its children, is recorded."""
+def record_children(recording: record) -> None:
+    """From now on every Python process that is started, by this one or by its children, is recorded."""
     directory = trace_directory.whole(recording.path)
-    child = [str(directory), fmt.description(directory).get("run"), recording.capacity]
+    os.environ[RUN] = json.dumps([str(directory), fmt.description(directory).get("run")])
     path = os.environ.get("PYTHONPATH")
-    before = {RUN: os.environ.get(RUN), "PYTHONPATH": path}
-    os.environ[RUN] = json.dumps(child)
     others = [each for each in path.split(os.pathsep) if each != IN_CHILDREN] if path else []
     os.environ["PYTHONPATH"] = os.pathsep.join([IN_CHILDREN, *others])
-    end_notes = note_unseen_children(directory)
-    try:
-        yield
-    finally:
-        end_notes()
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+    note_unseen_children(directory)
 
 
-def note_unseen_children(directory: Path) -> Callable[[], None]:
+def note_unseen_children(directory: Path) -> None:
     """Note in the trace what Python programs this process, or one that it forks, starts in a way that hides us from
-    them. (Not what a shell starts.) What is returned ends that.
+    them. (Not what a shell starts.)
 
     Not by an audit hook: Python calls that for each `id()` and `open()`, too, which slows down the load."""
     start = _posixsubprocess.fork_exec
@@ -87,19 +72,13 @@ def note_unseen_children(directory: Path) -> Callable[[], None]:
             program, *words = map(os.fsdecode, args)
             command = shlex.join([Path(program).name, *words])
             finds_us = any(IN_CHILDREN in os.fsdecode(each) for each in (os.environ.values() if env is None else env))
-            flag, loads_nothing = HIDDEN.match(command), "resource_tracker" in command or str(HERE) in command
-            if command.startswith("python") and (flag or not finds_us) and not loads_nothing:
-                why = f"-{flag[1]}" if flag else "an environment of its own"
-                trace_directory.note(directory, fmt.UNSEEN_CHILDREN, [command[:80], why])
+            if HIDDEN.match(command) or (command.startswith("python") and not finds_us):
+                trace_directory.note(directory, fmt.UNSEEN_CHILDREN, command[:80])
         return start(args, paths, close_fds, pass_fds, cwd, env, *rest)
 
-    def replace(function: Any) -> None:
-        _posixsubprocess.fork_exec = function
-        if hasattr(subprocess, "_fork_exec"):  # from Python 3.11 on
-            subprocess._fork_exec = function
-
-    replace(fork_exec)
-    return functools.partial(replace, start)
+    for module, name in (_posixsubprocess, "fork_exec"), (subprocess, "_fork_exec"):  # the second from Python 3.11 on
+        if hasattr(module, name):
+            setattr(module, name, fork_exec)
 
 
 def record_this_child() -> None:
@@ -107,10 +86,10 @@ def record_this_child() -> None:
     from tracing.recording.torch_loader.attach import attach_everything
 
     if RUN in os.environ and events.installed() is None:
-        directory, run, capacity = json.loads(os.environ[RUN])
-        child = Child(Path(directory), run, capacity)
+        directory, run = json.loads(os.environ[RUN])
+        child = Child(Path(directory), run)
         events.install(child.record)
         attach_everything()
         note_unseen_children(child.directory)
-        if process_header.launch() is not None:  # a rank, which may hang before its first loader
+        if trace_directory.launch() is not None:  # a rank, which may hang before its first loader
             child.become_a_part()

@@ -19,7 +19,6 @@ import os
 import sys
 import threading
 import warnings
-from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
-from tracing.recording.loader_text import configuration
-from tracing.recording.memory_sampler import MemorySampler
 
 LAST = -100  # priority: what multiprocessing does at exit, joining its children say, comes before
 
@@ -39,20 +36,16 @@ class record:  # in lower case because it reads as a function: `with record(path
 
     An earlier trace there is replaced, other files in it are left alone; a directory that holds anything but a trace
     is refused with FileExistsError. While another recording uses the directory, `run.trace-2` is used instead (then
-    `path` and a warning say so).
-    `capacity` is how many events each process can record (40 bytes of disk for each that it does); when it is
-    reached, a line on stderr says so, and later ones are dropped and counted. With `memory` the memory, open files
-    and mappings of this process and its children are sampled too, by a separate process (Linux; see
-    tracing.trace.memory). `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after
-    a `stop()` goes on recording into the same trace."""
+    `path` and a warning say so). Each process can record 20 million events, of 40 bytes; then a line on stderr says so,
+    and later ones are dropped and counted.
 
-    def __init__(self, path: str | os.PathLike[str], *, capacity: int = fmt.CAPACITY, memory: bool = False) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity is how many events a process can record: at least 1, not {capacity}")
+    With `memory` each process samples its memory, open files and mappings, too (Linux; see tracing.trace.memory).
+    `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after a `stop()` goes on
+    recording into the same trace."""
+
+    def __init__(self, path: str | os.PathLike[str], *, memory: bool = False) -> None:
         self.path = Path(path).absolute()
-        self.capacity = capacity
         self.memory = memory
-        self._sampler: MemorySampler | None = None
         self._writer: EventWriter | None = None
         self._previous: events.Recorder | None = None
         self._claimed = False
@@ -69,11 +62,9 @@ class record:  # in lower case because it reads as a function: `with record(path
                 self._claim()
                 self._claimed = True
             self._pid = os.getpid()
-            self._writer = EventWriter(self.path, self.capacity, partial(trace_directory.note_the_rank, self.path))
+            self._writer = EventWriter(self.path)
             self._writer.open()  # now: a program may hang before its first event
             self._previous = events.install(self._writer.record)
-            if self.memory and sys.platform == "linux":
-                self._sampler = MemorySampler(self.path / fmt.MEMORY)
         return self
 
     def _claim(self) -> None:
@@ -97,8 +88,6 @@ class record:  # in lower case because it reads as a function: `with record(path
             events.install(self._previous)
         writer.close()
         self.failure = writer.failure
-        if self._sampler is not None:
-            self._sampler.stop()
         trace_directory.cut_files_of_the_dead(self.path)
 
     def _note_the_stop(self) -> None:
@@ -118,20 +107,20 @@ class record:  # in lower case because it reads as a function: `with record(path
 class PartRecording(record):
     """The recording of this process as a part of the trace in `directory`."""
 
-    def __init__(self, directory: Path, run: Any, capacity: int, loader: Any) -> None:
-        super().__init__(directory, capacity=capacity, memory=fmt.description(directory).get("memory", False))
-        self._run, self._loader = run, loader
+    def __init__(self, directory: Path, run: Any) -> None:
+        super().__init__(directory)
+        self._run = run
 
     def _claim(self) -> None:
         with trace_directory.locked(self.path):
-            self.path = trace_directory.new_part(self.path, self._run, self._loader)
+            self.path = trace_directory.new_part(self.path, self._run)
 
 
 class Child:
     """The recorder of a process that has iterated no loader yet."""
 
-    def __init__(self, directory: Path, run: Any, capacity: int) -> None:
-        self.directory, self.run, self.capacity = directory, run, capacity
+    def __init__(self, directory: Path, run: Any) -> None:
+        self.directory, self.run = directory, run
         self._lock = threading.RLock()  # several threads may each begin to iterate a loader
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
@@ -139,14 +128,13 @@ class Child:
             return
         with self._lock:
             if events.installed() == self.record:
-                self.become_a_part(configuration(text))
+                self.become_a_part()
         if (recorder := events.installed()) is not None:
             recorder(kind, epoch_id, task, worker, queue, value, text)
 
-    def become_a_part(self, loader: object = None) -> None:
-        """`loader` is the configuration of the one that it is about to iterate."""
+    def become_a_part(self) -> None:
         events.install(None)  # also what is put back when the part's recording stops
-        recording = PartRecording(self.directory, self.run, self.capacity, loader)
+        recording = PartRecording(self.directory, self.run)
         try:
             recording.start()
         except OSError as error:
@@ -159,9 +147,9 @@ def _after_fork_in_child() -> None:
     recorder = getattr(events.installed(), "__self__", None)
     if isinstance(recorder, EventWriter):
         directory = trace_directory.whole(recorder.directory)
-        child = Child(directory, fmt.description(directory).get("run"), recorder.capacity)
+        child = Child(directory, fmt.description(directory).get("run"))
     elif isinstance(recorder, Child):  # a new lock, which no other thread holds
-        child = Child(recorder.directory, recorder.run, recorder.capacity)
+        child = Child(recorder.directory, recorder.run)
     else:
         return
     events.install(child.record)

@@ -20,7 +20,6 @@ from minidl.world.simulated.faults import Fault
 from tracing.recording import file_format as fmt
 from tracing.recording.event_writer import render
 from tracing.recording.loader_text import configuration
-from tracing.recording.source_lines import sources_as_json
 
 FOR_EVER = 3_600_000_000_000  # ns
 
@@ -42,7 +41,9 @@ def write_temporary(outcome: Outcome) -> Path:
 
 def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = None) -> None:
     """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run.
-    `replaced` describes functions that were at work in place of minidl's: see Trace.replaced.
+    `replaced` describes functions that were at work in place of minidl's: "file" and "text" that they are in,
+    "functions" (qualified names), and the first event that minidl's own would not have emitted: "departs", -1 if there
+    is none, and "instead", what they emitted there.
 
     The run is repeated, for the events' texts: RuntimeError if it does not do the same again. NoEvent: an event has
     something other than numbers where they belong."""
@@ -70,7 +71,6 @@ def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = N
     if replaced is not None:
         about["replaced"] = replaced
     (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
-    (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
     for pid in repeated.parents:
         _write_process(repeated, pid, directory)
 
@@ -103,8 +103,7 @@ def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
             numbers = {"task": task, "worker": worker, "queue": queue, "value": value}
             raise NoEvent(f"{kind!r} with {numbers} cannot be recorded: {error}") from None
     path = fmt.events_file(directory, pid, 0)
-    start = outcome.events[0][0]
-    header: tuple[Any, ...] = (fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.parents[pid], start, start)
-    data = fmt.HEADER.pack(*header, len(records), len(records), 0).ljust(fmt.HEADER_SIZE, b"\0")
+    header: tuple[Any, ...] = (fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.events[0][0])
+    data = fmt.HEADER.pack(*header, len(records), 0).ljust(fmt.HEADER_SIZE, b"\0")
     path.write_bytes(data + b"".join(records))
     fmt.text_file(path).write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")

@@ -1,5 +1,5 @@
 """Which line of minidl emits which kind of event. Each kind is emitted from one line, so the line is not recorded
-with every event: it is looked up once, in the package's source, when a recording starts.
+with every event: it is looked up in the installed package's source when a view shows the event.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -66,8 +65,3 @@ def _calls(node: ast.AST, file: str, scopes: list[ast.AST]) -> Iterator[tuple[st
 def _name(node: ast.AST) -> str:
     """`emit` of `emit` and of `events.emit`."""
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
-def sources_as_json() -> str:
-    """What `sources.json` holds: kind name -> list of sites, each a mapping of Site's fields."""
-    return json.dumps({kind: [site._asdict() for site in sites] for kind, sites in emit_sites().items()}, indent=1)

@@ -4,6 +4,7 @@ it back the caller may have to wait for a core, or for that thread's turn to end
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
 import mmap
 import os
@@ -42,17 +43,29 @@ def file_of(descriptor: int) -> bytes:
     return about.raw[:16] if _fstat(descriptor, about) == 0 else b""
 
 
-def read(path: str, size: int = 4096) -> bytes:
-    """The beginning of a file that is at hand: one of /proc. Raises OSError."""
-    buffer = ctypes.create_string_buffer(size)
-    file = _libc.open(path.encode(), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        got = _libc.read(file, buffer, size)
-    finally:
-        _libc.close(file)
-    if got < 0:
+def open_above(path: str, least: int) -> int:
+    """A descriptor of a file, to read it: `least` or above. Raises OSError."""
+    descriptor = _libc.open(path.encode(), os.O_RDONLY | os.O_CLOEXEC)
+    above = int(_libc.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least))
+    _libc.close(descriptor)
+    if above < 0:
         raise OSError(f"cannot be read: {path}")
-    return buffer.raw[:got]
+    return above
+
+
+_libc.opendir.restype = _libc.readdir.restype = ctypes.c_void_p
+_libc.readdir.argtypes = _libc.closedir.argtypes = (ctypes.c_void_p,)
+
+
+def entries(folder: str) -> int:
+    """How many there are in a folder. Raises OSError."""
+    stream, count = _libc.opendir(folder.encode()), -2  # "." and ".."
+    if not stream:
+        raise OSError(f"cannot be read: {folder}")
+    while _libc.readdir(stream):
+        count += 1
+    _libc.closedir(stream)
+    return count
 
 
 _libc.mmap.restype = ctypes.c_void_p

@@ -1,9 +1,16 @@
 """The directory of a trace: claimed, emptied, described, closed; and whether a living process still records into it.
 
 Legend
-    run      "4711-1764000000000000000"   one recording, in trace.json; its parts name it as `part_of`
-    launch   "node1/4700/29500"           what started several processes that are each run by `tracing run` into one
+    run          "4711-1764…"             one recording, in trace.json; its parts name it as `part_of`
+    launch       "node1/4700/29500"       what started several processes that are each run by `tracing run` into one
                                           directory, as torchrun does; None for a run of one process
+In trace.json, of the process that records
+    rank         1                        in torch.distributed: of all processes of the training; null outside of it
+    local_rank   1                        of those on this host
+    machine      "6f… time:[4026531834]/pid:[4026531836]"
+                                          what CLOCK_MONOTONIC is valid in, and pids: a boot of a host, and a container
+    wall_clock   1764000000000000000      ns since 1970
+    monotonic    52000000000              ns, the events' clock, at the same moment
 """
 
 from __future__ import annotations
@@ -14,7 +21,6 @@ import itertools
 import json
 import os
 import platform
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -22,14 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
-from tracing.recording.process_header import RANKS, header, machine
-from tracing.recording.source_lines import sources_as_json
 
 
 @contextlib.contextmanager
 def claimed(directory: Path, launch: str | None = None) -> Iterator[Path]:
     """A trace to record into: `directory`, or, while another recording uses that, one beside it with a number. It is
-    empty, unless another process of the same `launch` has begun it.
+    empty, unless another process of the same `launch` records into it.
 
     An earlier trace is replaced, and of it only the files that are known to be its own. Within the context it cannot be
     claimed by another process. Raises FileExistsError if the directory holds anything else, OSError if it cannot be
@@ -40,22 +44,13 @@ def claimed(directory: Path, launch: str | None = None) -> Iterator[Path]:
             raise FileExistsError(f"{used} is a file: a trace is a directory, record into another path")
         used.mkdir(parents=True, exist_ok=True)
         with locked(used):
-            joins = launch is not None and _is_of(launch, used)
-            if not joins and being_recorded(used):
+            goes_on = being_recorded(used)
+            if goes_on and (launch is None or fmt.description(used).get("launch") != launch):
                 continue
-            if not joins:
+            if not goes_on:
                 _empty(used)
             yield used
             return
-
-
-def _is_of(launch: str, directory: Path) -> bool:
-    """Whether a launch has begun this trace, and this process has no part in it yet. (If it has, a shell has launched
-    the same again.)"""
-    me = header()
-    same = (part for part in map(fmt.description, parts_of(directory)) if part.get("rank") == me["rank"])
-    again = any(part.get("restart") == me["restart"] for part in same)
-    return fmt.description(directory).get("launch") == launch and not again
 
 
 @contextlib.contextmanager
@@ -82,8 +77,7 @@ def _records(directory: Path) -> bool:
         return False
     if about.get("machine", machine()) != machine():
         return True  # as far as can be seen from here
-    # An earlier process may have had this pid: in a container they are few.
-    return is_alive(about["pid"]) and not _began_after(about["pid"], about.get("wall_clock", 0))
+    return is_alive(about["pid"])
 
 
 def parts_of(directory: Path) -> list[Path]:
@@ -96,15 +90,6 @@ def parts_of(directory: Path) -> list[Path]:
 MOST_NOTES = 4  # of a kind: a program may start thousands of children
 
 
-def _began_after(pid: int, wall_clock: int) -> bool:
-    """Whether a process began after a time of day (ns since 1970), so that it only has the pid of an earlier one."""
-    with contextlib.suppress(OSError, IndexError, ValueError):  # where there is no /proc
-        ticks = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])  # since boot
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-        return time.time() - age > wall_clock / 1e9 + 1
-    return False
-
-
 def whole(directory: Path) -> Path:
     """The trace that `directory` is a part of; itself if it is none."""
     return directory.parent.parent if "part_of" in fmt.description(directory) else directory
@@ -114,36 +99,31 @@ def _empty(directory: Path) -> None:
     own = set(fmt.files_of(directory))
     parts = parts_of(directory)
     others = [path for path in directory.iterdir() if path not in {*own, *(part.parent for part in parts)}]
-    if others and not own:
+    if (others and not own) or directory / fmt.DESCRIPTION in others:  # torch.profiler's export has that name
         raise FileExistsError(f"{directory} is neither empty nor a trace: record into another directory")
-    for path in others:
-        if path.name in (fmt.DESCRIPTION, fmt.SOURCES, fmt.MEMORY):
-            raise FileExistsError(f"{path} is another program's, and would be replaced: record into another directory")
     # Unlinked, never cut: a worker of an earlier recording may still write to its mapping of such a file.
     for path in (*own, *(path for part in parts for path in fmt.files_of(part))):
         path.unlink(missing_ok=True)
     for folder in (*parts, fmt.parts_directory(directory)):
         with contextlib.suppress(OSError):  # it does not exist, or something of the user's is in it
             folder.rmdir()
-    (directory / fmt.SOURCES).write_text(sources_as_json(), encoding="utf-8")
 
 
-def describe(directory: Path, **more: Any) -> None:
-    """Write trace.json. `stopped` is when the recording was stopped (ns, the events' clock)."""
+def describe(directory: Path, **more: Any) -> dict[str, Any]:
+    """Write trace.json, and return what it says. `stopped`: when the recording was stopped (ns, the events' clock)."""
     process = header()
     description = {
         "format": fmt.VERSION,
         "recorded_by": "minidl",
         "run": f"{process['pid']}-{process['wall_clock']}",
         **process,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "command": sys.argv,
         "stopped": None,
         **more,
     }
     _write(directory, description)
+    return description
 
 
 def _write(directory: Path, description: dict[str, Any]) -> None:
@@ -157,12 +137,13 @@ def _write(directory: Path, description: dict[str, Any]) -> None:
         raise
 
 
-def new_part(directory: Path, run: Any, loader: dict[str, Any] | None = None) -> Path:
-    """Make a part for this process in the trace in `directory`, and describe it. `loader` is the configuration of the
-    loader that it is about to iterate. Raises OSError; FileNotFoundError if another run has replaced the trace."""
-    if fmt.description(directory).get("run") != run:
+def new_part(directory: Path, run: Any) -> Path:
+    """Make a part for this process in the trace in `directory`, and describe it. Raises OSError; FileNotFoundError if
+    another run has replaced the trace."""
+    about = fmt.description(directory)
+    if about.get("run") != run:
         raise FileNotFoundError(f"{directory} is no longer the trace of the run that this process belongs to")
-    process = header(loader)
+    process = header()
     ranked = "" if process["rank"] is None else f"rank{process['rank']}-"
     for number in itertools.count(1):
         name = f"{ranked}{process['pid']}" + (f"-{number}" if number > 1 else "")
@@ -170,8 +151,7 @@ def new_part(directory: Path, run: Any, loader: dict[str, Any] | None = None) ->
         with contextlib.suppress(FileExistsError):  # an earlier process had this pid
             path.mkdir(parents=True)
             break
-    describe(path, **process, part_of=run)
-    shutil.copyfile(directory / fmt.SOURCES, path / fmt.SOURCES)
+    describe(path, part_of=run, memory=about.get("memory"))
     return path
 
 
@@ -187,26 +167,13 @@ def update_own(directory: Path, **entries: Any) -> None:
         update(directory, **entries)
 
 
-def note_the_rank(directory: Path) -> None:
-    """Write down the rank, which a process may have learned since its recording began."""
-    now = header()
-    update_own(directory, **{name: now[name] for name in RANKS if now[name] is not None})
-
-
 def note_the_stop(directory: Path, interrupted: bool = False) -> None:
     """Write down when the recording stopped, and whether by Ctrl-C. From then on half of what happens is missing: an
     iterator that is still open goes on, and its workers still record. `tracing.check` judges what came before."""
-    note_the_rank(directory)
+    now = header()
+    ranks = {name: now[name] for name in RANKS if now[name] is not None}  # learned since the recording began, perhaps
     by_whom = {"interrupted": True} if interrupted else {}
-    update_own(directory, stopped=time.monotonic_ns(), **by_whom)
-
-
-def is_last(directory: Path) -> bool:
-    """Whether every process of a launch has begun and ended its recording, this one included. Within `locked`."""
-    expected = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE") or "1"
-    restart = header()["restart"]
-    parts = [part for part in parts_of(directory) if fmt.description(part).get("restart") == restart]
-    return len(parts) >= int(expected) and not any(_records(part) for part in parts)
+    update_own(directory, stopped=time.monotonic_ns(), **ranks, **by_whom)
 
 
 def note(directory: Path, entry: str, new: Any) -> None:
@@ -241,12 +208,69 @@ def in_progress(directory: Path) -> bool:
 
 def is_alive(pid: int) -> bool:
     """Whether there is a process with this pid, whichever user owns it."""
-    if pid <= 0:
-        return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it lives, and is another user's
+    except PermissionError:  # another user's
         return True
-    return True
+    except (OSError, OverflowError):
+        return False
+    return pid > 0  # others are groups of processes
+
+
+# ---- the process that records
+
+# The process that RANK is the rank of: those that it starts inherit the variable, but are others.
+RANKED = "TRACING_RANKED"
+RANKS = ("rank", "local_rank", "world_size")
+
+
+def header() -> dict[str, Any]:
+    """All of it, as of now."""
+    monotonic, wall_clock = time.monotonic_ns(), time.time_ns()
+    return {
+        **_ranks(),
+        "host": platform.node(),
+        "machine": machine(),
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "wall_clock": wall_clock,
+        "monotonic": monotonic,
+    }
+
+
+def machine() -> str:
+    """Processes with the same one have their pids and CLOCK_MONOTONIC in common."""
+    found = [platform.node()]
+    with contextlib.suppress(OSError):
+        found[0] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        found.append(os.readlink("/proc/self/ns/pid"))
+        found[0] += f" {os.readlink('/proc/self/ns/time')}"  # a container may have a clock of its own, since Linux 5.6
+    return "/".join(found)
+
+
+def launch() -> str | None:
+    """What started this process as one rank of several: the same for all of them on this host, and after a
+    restart. None: nothing did, or it is a rank's child."""
+    if "WORLD_SIZE" not in os.environ or header()["rank"] is None:
+        return None
+    # torchrun may change the port at a restart, and has a name for itself; of a shell's launches the port differs.
+    key = os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("MASTER_PORT", "")
+    return "/".join([platform.node(), str(os.getppid()), os.environ.get("MASTER_ADDR", ""), key])
+
+
+def _ranks() -> dict[str, int | None]:
+    env = {name: _int(os.environ.get(name)) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
+    rank, world_size = env["RANK"], env["WORLD_SIZE"]
+    ranked_by = _int(os.environ.get(RANKED))
+    distributed = sys.modules.get("torch.distributed")
+    if ranked_by not in (None, os.getpid()):
+        rank = world_size = env["LOCAL_RANK"] = None
+    elif distributed is not None and distributed.is_available() and distributed.is_initialized():
+        rank, world_size = distributed.get_rank(), distributed.get_world_size()
+    if rank is not None and ranked_by is None:
+        os.environ[RANKED] = str(os.getpid())
+    return {"rank": rank, "local_rank": env["LOCAL_RANK"], "world_size": world_size}
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,20 +1,19 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time it has used, and, once a second, in which lines its threads are.
+alive, how much CPU time it has used (and memory, if that was asked for), and, once a second, in which lines its threads
+are.
 
 What it guarantees:
 1. It is in no list of threading's, takes no signals, and is not there while the process forks.
 2. It takes at most a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
-   long as a sample has cost, and with the next look 300 times as long as that one.
-3. Any failure ends it, and nothing else. It ends too in a worker whose main is gone.
+   long as a sample has cost, and with the next look 300 times as long as that one. With memory it may take a tenth.
+3. If it fails, only it ends. It also ends in a worker whose main is gone.
 
-It needs Python's lock. While C code holds that, there are no samples; the next one is `late`. A thread that gives the
+It needs Python's lock. While C code holds that, there are no samples. A thread that gives the
 lock up often, and each time for a moment only, as torch's operations do, would keep it for seconds: the one that waits
 is woken each time, and finds it taken again. So whoever emits an event while it is due gives it a turn (`give_turn`).
 tracing.trace.samples and tracing.trace.stacks read what it writes.
 
 Legend
-    late       4_000_000    how much later than it was due a sample was taken (ns): it had to wait for Python's lock,
-                            or for a core
     wanted     8_100_000    since when, on the events' clock, it waits for Python's lock, if it has to (ns)
 """
 
@@ -26,6 +25,7 @@ import gc
 import json
 import linecache
 import os
+import resource
 import signal
 import sys
 import threading
@@ -35,14 +35,15 @@ from pathlib import Path
 
 from tracing.recording import file_format as fmt
 from tracing.recording import system_calls
-from tracing.recording.own_files import OwnFile
+from tracing.recording.own_files import LEAST, OwnFile
 
 _sleep = time.sleep  # a program, or a test of one, may put its own in its place
 
 SECOND = 1_000_000_000
 OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
 RARELY = SECOND  # ... until they come at this distance
-COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above
+COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above ...
+MEMORY_COST = 10  # ... or a sample with memory
 FIRST_LOOK, LOOK = SECOND // 8, SECOND  # ns until the stacks are looked at; later ones are a quarter later, or by LOOK
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file begins anew
@@ -53,6 +54,7 @@ NEVER = 1 << 63
 PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
 
 _TICK = SECOND // os.sysconf("SC_CLK_TCK")  # ns
+_NO_MEMORY = (-1,) * 7
 
 
 class NoWatch:
@@ -77,7 +79,9 @@ class Watch(NoWatch):
         self._stacks: OwnFile | None = None
         self._parent = os.getppid()
         # Only one process of a trace samples the machine.
-        self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
+        about = fmt.description(events.parent)
+        self._is_main = about.get("pid") == os.getpid()
+        self._memory = bool(about.get("memory"))
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
         self._main_clock = _main_threads_clock()
         self._last_stacks = ""
@@ -113,7 +117,7 @@ class Watch(NoWatch):
             if self in _watches:
                 self.pause()
                 with contextlib.suppress(OSError):
-                    self._sample(time.monotonic_ns(), 0)
+                    self._sample(time.monotonic_ns())
                 self.forget()
 
     def forget(self) -> None:
@@ -132,12 +136,12 @@ class Watch(NoWatch):
         self._ended.release()
 
     def _watch(self) -> None:
-        wait, due, spent = 0, time.monotonic_ns(), time.thread_time_ns()
+        wait, spent = 0, time.thread_time_ns()
         while not self._wake.acquire(timeout=wait / SECOND):
             if not self._is_main and os.getppid() != self._parent:
                 return
             now = time.monotonic_ns()
-            self._sample(now, max(0, now - due))
+            self._sample(now)
             age = now - self._begun
             sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if age >= self._look:
@@ -145,16 +149,17 @@ class Watch(NoWatch):
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), LOOK_COST * took)
             often = age < OFTEN_FOR
-            wait = max(OFTEN if often else RARELY, min(COST * sampled, SECOND))
-            due = time.monotonic_ns() + wait
-            self.wanted = due + SWITCH
+            cost = MEMORY_COST * sampled if self._memory else min(COST * sampled, SECOND)
+            wait = max(OFTEN if often else RARELY, cost)
+            self.wanted = time.monotonic_ns() + wait + SWITCH
 
-    def _sample(self, now: int, late: int) -> None:
+    def _sample(self, now: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = _machine() if self._is_main else (-1, -1, -1)
         used = (time.process_time_ns(), main, children, _processes())
-        sample = fmt.SAMPLE.pack(now, os.getpid(), *used, late, *machine)
+        memory = _memory() if self._memory else _NO_MEMORY
+        sample = fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, *memory)
         if not self._samples.append(sample):
             raise OSError("the disk is full, or the file gone")
 
@@ -196,11 +201,32 @@ def _processes() -> int:
 def _machine() -> tuple[int, int, int]:
     """Of all cores together since the machine started (ns): busy; taken by other machines on the same host; idle."""
     try:
-        ticks = [int(each) * _TICK for each in system_calls.read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
+        ticks = [int(each) * _TICK for each in _read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
         user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
     except (OSError, ValueError):
         return -1, -1, -1
     return user + nice + system + irq + softirq, steal, idle + waits
+
+
+def _memory() -> tuple[int, ...]:
+    """Of this process, the fields of SAMPLE_DTYPE that are of memory. (It gives Python's lock up: it may take long.)"""
+    try:
+        lines = [line.split() for line in _read("/proc/self/smaps_rollup").splitlines()]
+        mappings, most_mappings = _read("/proc/self/maps").count(b"\n"), int(_read("/proc/sys/vm/max_map_count"))
+        files, most_files = system_calls.entries("/proc/self/fd"), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except OSError:  # not Linux, or one before 4.14
+        return _NO_MEMORY
+    size = {name: int(number) * 1024 for name, number, unit in (line for line in lines if line[-1] == b"kB")}
+    private = size[b"Private_Clean:"] + size[b"Private_Dirty:"]
+    return size[b"Rss:"], size[b"Pss:"], private, files, mappings, most_files, most_mappings
+
+
+def _read(path: str) -> bytes:
+    descriptor = system_calls.open_above(path, LEAST)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
+    finally:
+        os.close(descriptor)
 
 
 # ---- stacks

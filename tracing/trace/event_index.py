@@ -1,10 +1,10 @@
 """Where in a trace to find what. Kept up to date while the trace grows, at a cost in proportion to what is new.
 
-Four tables, all of positions (of events in `trace.events`):
-    groups       iterator, kind, queue, worker -> the positions of those events, ascending
-    lanes        iterator, lane, worker        -> the positions of all events of one thread that concern the iterator
-    epochs       loader, epoch                 -> for each task and each hop of its way, the position of that event
-    slots        iterator, kind, worker, slot  -> the positions of main's events of one slot
+Three tables, all of positions (of events in `trace.events`):
+    groups       iterator, kind, queue, worker, slot -> the positions of those events, ascending; worker only for kinds
+                 and queues that each worker has of its own, slot only for main's events of one slot, else -1
+    lanes        iterator, lane, worker -> the positions of all events of one thread that concern the iterator
+    epochs       loader, epoch -> for each task and each hop of its way, the position of that event
 
 With them the state after event k is a matter of counting positions <= k: see tracing.trace.state_after_event.
 
@@ -60,15 +60,6 @@ class Role(NamedTuple):
     worker: int = -1
 
 
-class GroupKey(NamedTuple):
-    """Which events are one group."""
-
-    iterator: int
-    kind: int
-    queue: int
-    worker: int  # only for kinds and queues that each worker has of its own, else -1
-
-
 class LaneKey(NamedTuple):
     """Which events are one lane."""
 
@@ -77,22 +68,9 @@ class LaneKey(NamedTuple):
     worker: int  # -1 for main and the pin thread
 
 
-class SlotKey(NamedTuple):
-    """Which events are those of one slot."""
-
-    iterator: int
-    kind: int
-    worker: int
-    slot: int  # or NO_SLOT
-
-
-class MadeHops(NamedTuple):
-    """Hops of the tasks of one epoch: hop hops[i] of task tasks[i] is the event at positions[i]."""
-
-    tasks: np.ndarray
-    hops: np.ndarray
-    positions: np.ndarray
-
+# Hops of the tasks of one epoch: `tasks`, `hops` and `positions`; hop hops[i] of task tasks[i] is the event at
+# positions[i].
+MadeHops = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 # The event that each hop is: (kind, queue), the queue for kinds that concern one.
 HOPS: dict[str, tuple[Kind, Queue]] = {
@@ -225,18 +203,25 @@ class Index:
         self.iterators: list[Iterator] = []
         self.iterator_of: dict[int, int] = {}  # epoch_id -> number of its iterator
         self.epochs: dict[int, Epoch] = {}  # epoch_id -> its tasks
-        self.groups: dict[tuple[int, int, int, int], Positions] = {}  # by GroupKey
-        self.slots: dict[tuple[int, int, int, int], Positions] = {}  # by SlotKey
+        self.groups: dict[tuple[int, ...], Positions] = {}
         self.roles: list[Role] = []  # of each actor
         self._begun: set[int] = set()  # actors whose first event is known
 
-    def group(self, iterator: int, kind: int, queue: int = Queue.NONE, worker: int = -1) -> Positions:
-        """The positions of such events. `worker` only for kinds and queues that each worker has."""
-        return self.groups.get((iterator, kind, queue, worker), NOWHERE)  # a plain tuple is made faster than a GroupKey
+    def group(
+        self, iterator: int, kind: int, queue: int = Queue.NONE, worker: int = -1, slot: int = NO_SLOT
+    ) -> Positions:
+        """The positions of such events. `worker` only for kinds and queues that each worker has, `slot` only for those
+        of slots."""
+        return self.groups.get((iterator, kind, queue, worker, slot), NOWHERE)
 
-    def slot(self, iterator: int, kind: int, worker: int, slot: int) -> Positions:
-        """The positions of main's events of that kind that concern a slot of this worker."""
-        return self.slots.get((iterator, kind, worker, slot), NOWHERE)
+    def iterators_of(self, loader: int | None) -> list[Iterator]:
+        """Those of a loader, by default of the one with the most batches. ValueError: there is none."""
+        numbers = sorted({each.loader for each in self.iterators})
+        if loader is None:
+            loader = max(numbers, key=lambda number: sum(e.length for e in self.epochs.values() if e.loader == number))
+        if loader not in numbers:
+            raise ValueError(f"no loader {loader} in this trace: there are {numbers}")
+        return [each for each in self.iterators if each.loader == loader]
 
     def lane(self, iterator: int, lane: Lane, worker: int = -1) -> Positions:
         """The positions of the events of one thread; `worker` is -1 for main and the pin thread."""
@@ -253,8 +238,6 @@ class Index:
         self._learn_roles(new, actors)
         for group, positions in self._by_group(new, first):
             self.groups.setdefault(group, Positions()).extend(positions)
-        for slot, positions in self._by_slot(new, first):
-            self.slots.setdefault(slot, Positions()).extend(positions)
         for lane, positions in self._by_lane(new, first):
             self.iterators[lane.iterator].lanes.setdefault(lane, Positions()).extend(positions)
         for epoch_id, made in self._by_epoch(new, first):
@@ -268,8 +251,6 @@ class Index:
         new = events[first:]
         for group, _ in self._by_group(new, first):
             self.groups[group].cut(first)
-        for slot, _ in self._by_slot(new, first):
-            self.slots[slot].cut(first)
         for lane, _ in self._by_lane(new, first):
             self.iterators[lane.iterator].lanes[lane].cut(first)
         for epoch_id, made in self._by_epoch(new, first):
@@ -312,19 +293,12 @@ class Index:
 
     # ---- the events from position `first` on, table by table
 
-    def _by_group(self, new: np.ndarray, first: int) -> Stream[tuple[GroupKey, np.ndarray]]:
+    def _by_group(self, new: np.ndarray, first: int) -> Stream[tuple[tuple[int, ...], np.ndarray]]:
         kind, queue = new["kind"], new["queue"]
         worker = np.where(_PER_WORKER[kind, queue], new["worker"], -1)
-        for key, members in _alike(self._iterators(new), kind, queue, worker):
-            yield GroupKey(*key), first + members
-
-    def _by_slot(self, new: np.ndarray, first: int) -> Stream[tuple[SlotKey, np.ndarray]]:
-        at = np.flatnonzero(_OF_SLOTS[new["kind"]])
-        of_slots = new[at]
-        for key, members in _alike(
-            self._iterators(of_slots), *(of_slots[name] for name in ("kind", "worker", "value"))
-        ):
-            yield SlotKey(*key), first + at[members]
+        slot = np.where(_OF_SLOTS[kind], new["value"], NO_SLOT)
+        for key, members in _alike(self._iterators(new), kind, queue, worker, slot):
+            yield key, first + members
 
     def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[LaneKey, np.ndarray]]:
         roles = np.array(self.roles, np.int32).reshape(-1, len(Role._fields))
@@ -348,7 +322,7 @@ class Index:
         epoch_ids, which = _different(_epoch_ids(new[of_tasks]))
         for (number,), members in _alike(which):
             at = of_tasks[members]
-            yield epoch_ids[number], MadeHops(new["task"][at], hops[at], first + at)
+            yield epoch_ids[number], (new["task"][at], hops[at], first + at)
 
 
 def _epoch_ids(events: np.ndarray) -> np.ndarray:

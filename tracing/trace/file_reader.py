@@ -20,7 +20,7 @@ FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records read at once: few at firs
 MAX_HOLES = 64  # records claimed but not yet written that are looked at again: each thread claims one at a time
 MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
 
-GONE = "gone: the trace was removed, or recorded anew"
+GONE = "gone: the trace was removed, or recorded again"
 
 # A line of a text file: a text, a thread's name, or damaged.
 LINE = re.compile(rb"""\[(\d+), (.*)\]\n|\{"actor": (\d+), "name": ("(?:[^"\\]|\\.)*")\}\n|.*\n""")
@@ -39,7 +39,7 @@ class TraceError(ValueError):
 
 def not_ours(version: int) -> str:
     """Of a trace of another version."""
-    how = "newer than this program's" if version > fmt.VERSION else "older than this program's: record it anew"
+    how = "newer than this program's" if version > fmt.VERSION else "older than this program's: record it again"
     return f"format {version} is {how} ({fmt.VERSION})"
 
 
@@ -123,7 +123,7 @@ class ProcessFiles:
             raise TraceError(not_ours(header.version), self.path, 8)
         elif self.header is not None and header.start != self.header.start:
             self._damaged(GONE, 0)
-        elif header.record_size != fmt.RECORD.size or header.capacity < 0:
+        elif header.record_size != fmt.RECORD.size:
             self._damaged("damaged header", 12)
         if not self._broken:
             self.last_time = self.last_time or header.start
@@ -136,9 +136,7 @@ class ProcessFiles:
         Not until there is nothing more: a process that keeps recording would keep its reader here for ever.
         """
         blocks, length = [], FIRST_READ
-        assert self.header is not None
-        while not self._broken and self._next < self.header.capacity:
-            length = min(length, self.header.capacity - self._next)
+        while not self._broken:
             data = os.pread(fd, length * fmt.RECORD.size, fmt.HEADER_SIZE + self._next * fmt.RECORD.size)
             block = np.frombuffer(data, fmt.RECORD_DTYPE, len(data) // fmt.RECORD.size)
             written = np.flatnonzero(block["kind"])
@@ -170,22 +168,20 @@ class ProcessFiles:
 
     def _valid(self, block: np.ndarray, first: int) -> np.ndarray:
         """The written records of a block, up to the first impossible one; `first` is the number of its first record."""
-        reasons = {
-            "an unknown kind of event": ~KNOWN_KINDS[block["kind"]],
-            "an impossible queue": block["queue"] > max(Queue),
-            "an impossible worker": block["worker"] < -1,
+        impossible = (
+            ~KNOWN_KINDS[block["kind"]]
+            | (block["queue"] > max(Queue))
+            | (block["worker"] < -1)
+            | (block["time"] < 0)
+            | (block["actor"] >= fmt.MAX_ACTORS)
             # Task ids count from 0, and each task has several events. Tables are as long as the largest id.
-            "an impossible task": (block["task"] < DIED) | (block["task"] > 8 * (self._known + first) + 8192),
-            "an impossible time": block["time"] < 0,
-            "an impossible number of workers": (block["kind"] == Kind.LOADER)
-            & ((block["value"] < 0) | (block["value"] > MAX_WORKERS)),
-            "not a record": block["actor"] >= fmt.MAX_ACTORS,
-        }
-        wrong = np.logical_or.reduce(list(reasons.values())) & (block["kind"] != 0)
-        if wrong.any():
-            where = int(np.argmax(wrong))
-            what = next(reason for reason, is_wrong in reasons.items() if is_wrong[where])
-            self._damaged(what, fmt.HEADER_SIZE + (first + where) * fmt.RECORD.size)
+            | (block["task"] < DIED)
+            | (block["task"] > 8 * (self._known + first) + 8192)
+            | ((block["kind"] == Kind.LOADER) & ((block["value"] < 0) | (block["value"] > MAX_WORKERS)))
+        ) & (block["kind"] != 0)
+        if impossible.any():
+            where = int(np.argmax(impossible))
+            self._damaged("not a record", fmt.HEADER_SIZE + (first + where) * fmt.RECORD.size)
             block = block[:where]
         return block if block["kind"].all() else block[block["kind"] != 0]
 

@@ -1,7 +1,6 @@
-"""How much memory the processes used while they were recorded: `trace.memory`, and warnings about it.
+"""How much memory the processes used while they were recorded, and warnings about it.
 
-`tracing.record(path, memory=True)` starts tracing.recording.memory_sampler beside the recording; here its file is read.
-Linux only: without /proc there are no samples.
+With `tracing.record(path, memory=True)` it is in `trace.samples`. Linux only: elsewhere there is none.
 
 The warnings, and what separates them from harmless growth:
 growth       a worker's private memory still grows in the second half of its life. (Imports and the first batches'
@@ -14,44 +13,20 @@ open files   them. The warning counts in batches how far the limit is.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from minidl.events import Kind
-from tracing.recording import file_format as fmt
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-MEMORY_DTYPE = np.dtype(
-    [
-        (name, "<i8")
-        for name in (
-            "time", "pid",  # ns, the clock of the events
-            "rss", "pss", "private",  # bytes: resident, proportional, and shared with no other process
-            "open_files", "mappings", "shared_mappings",  # the last: mappings of shared memory, as tensors have
-            "most_open_files", "most_mappings",  # how many it may have
-        )
-    ]
-)  # fmt: skip
 GROWTH = 32 << 20  # bytes of private memory that are worth a warning ...
 STEADY = 0.25  # ... if at least this share of them came in the second half of its life
 KEPT = 0.5  # mappings or open files kept per batch that are worth a warning ...
 ENOUGH = 100  # ... once there are this many
 COPIED = 0.5  # if resident memory grew by less than this share of private memory, the process copied what it shared
-
-
-def read(directory: Path) -> np.ndarray:
-    """The samples so far, shape (n,), MEMORY_DTYPE, in time order; none if memory was not recorded. Half a sample at
-    the end of the file is left out."""
-    try:
-        data = (directory / fmt.MEMORY).read_bytes()
-    except FileNotFoundError:
-        return np.empty(0, MEMORY_DTYPE)
-    samples = np.frombuffer(data, MEMORY_DTYPE, len(data) // MEMORY_DTYPE.itemsize)
-    return samples[np.argsort(samples["time"], kind="stable")]
 
 
 class SampledProcess(NamedTuple):
@@ -65,7 +40,8 @@ class SampledProcess(NamedTuple):
 
 def sampled_processes(trace: Trace) -> list[SampledProcess]:
     """Main first, then the workers in the order in which they began; no other children of main."""
-    samples = trace.memory
+    samples = trace.samples
+    samples = samples[samples["rss"] >= 0]
     begun = trace.events[trace.events["kind"] == Kind.WORKER_BEGIN]
     workers = {int(trace.about.get("pid", -1)): -1}
     workers.update((int(event["value"]), int(event["worker"])) for event in begun)
@@ -82,8 +58,6 @@ def sampled_processes(trace: Trace) -> list[SampledProcess]:
 
 def warnings(trace: Trace) -> list[str]:
     """What a user should know before it becomes a problem, a sentence or two each."""
-    if not len(trace.memory):
-        return []
     everyone = sampled_processes(trace)
     found = [text for each in everyone if each.worker >= 0 and (text := growth_warning(trace, each))]
     more = f" So did {len(found) - 1} other workers." if len(found) > 1 else ""
@@ -93,7 +67,7 @@ def warnings(trace: Trace) -> list[str]:
 
 def growth_warning(trace: Trace, process: SampledProcess) -> str:
     """A warning if a worker's private memory keeps growing, else ""."""
-    samples = process.samples[process.samples["private"] >= 0]
+    samples = process.samples
     ready = trace.events["time"][(trace.events["kind"] == Kind.FETCH_END) & (trace.events["worker"] == process.worker)]
     samples = samples[samples["time"] >= ready[0]] if len(ready) else samples[:0]
     if len(samples) < 3:

@@ -46,18 +46,11 @@ class Part:
 
 
 def parts(path: str | os.PathLike[str]) -> list[Part]:
-    """The parts of the run in `path` that recorded anything: by rank, then by when they began. If torchrun began anew,
-    only those of its last attempt. If none did, the ranks. A trace of one process is its own only part, even if it is
-    empty."""
+    """The parts of the run in `path` that recorded anything: by rank, then by when they began. If none did, the
+    ranks. A trace of one process is its own only part, even if it is empty."""
     every = _every_part(path)
     recorded = [part for part in every if fmt.has_events(part.path)]
-    return _last_attempt(recorded) or _ranks(every) or every[:1]
-
-
-def ranks_without_events(path: str | os.PathLike[str]) -> list[Part]:
-    """The ranks that are none of these, because they have recorded nothing."""
-    found = parts(path)
-    return [part for part in _ranks(_every_part(path)) if part not in found and not fmt.has_events(part.path)]
+    return _in_order(recorded) or _ranks(every) or every[:1]
 
 
 def _every_part(path: str | os.PathLike[str]) -> list[Part]:
@@ -67,13 +60,11 @@ def _every_part(path: str | os.PathLike[str]) -> list[Part]:
 
 
 def _ranks(every: list[Part]) -> list[Part]:
-    return _last_attempt([part for part in every if part.rank is not None])
+    return _in_order([part for part in every if part.rank is not None])
 
 
-def _last_attempt(found: list[Part]) -> list[Part]:
-    attempt = max((part.about.get("restart") or 0 for part in found), default=0)
-    last = [part for part in found if part.about.get("restart") in (attempt, None)]
-    return sorted(last, key=lambda part: (part.rank is None, part.rank or 0, part.about.get("wall_clock") or 0))
+def _in_order(found: list[Part]) -> list[Part]:
+    return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.about.get("wall_clock") or 0))
 
 
 def choose(path: str | os.PathLike[str], part: int | str | None = None) -> Part:

@@ -22,6 +22,7 @@ import numpy as np
 
 from minidl.events import DIED, RESUME, STOP, WAKE, Kind, Queue
 from tracing.trace.event_index import NO_SLOT, Epoch, Index, Lane
+from tracing.trace.positions import Positions
 from tracing.trace.state import (
     Label,
     LoaderState,
@@ -251,7 +252,7 @@ class Snapshot:
         started = max(self.last(kind, worker) for kind in (Kind.WORKER_STARTED, Kind.WORKER_BEGIN))
         state = WorkerState(worker, self.value(started), WorkerStatus.STARTING, -1, 0, None, self.results_put(worker))
         state.slots = list(self.slots(worker))
-        state.own_memory = self.index.slot(self.number, Kind.SLOT_LENT, worker, NO_SLOT).count(self.k)
+        state.own_memory = self.slot_events(Kind.SLOT_LENT, worker, NO_SLOT).count(self.k)
         if now is not None:
             state.status, state.task, state.since = WorkerStatus(now.status), now.task, now.since
             if state.status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
@@ -262,7 +263,7 @@ class Snapshot:
         """Slots are numbered in the order in which they are first granted."""
         for slot in itertools.count():
             granted, lent, free, retired = (
-                self.index.slot(self.number, kind, worker, slot).last(self.k)
+                self.slot_events(kind, worker, slot).last(self.k)
                 for kind in (Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE, Kind.SLOT_RETIRED)
             )
             if granted < 0:
@@ -275,6 +276,9 @@ class Snapshot:
             event = self.events[begin]
             task, epoch = (-1, -1) if status is SlotStatus.FREE else (int(event["task"]), int(event["epoch"]))
             yield SlotState(slot, status, task, epoch, int(event["time"]), retired > max(granted, lent))
+
+    def slot_events(self, kind: Kind, worker: int, slot: int) -> Positions:
+        return self.index.group(self.number, kind, Queue.NONE, worker, slot)
 
     def granted_slot(self, worker: int, granted: int) -> tuple[int, SlotStatus]:
         """Since which event a slot that has not been lent since it was granted has which status. The batch may have

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,80 +26,48 @@ from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-# The status after each kind of event. Any other kind leaves a worker idle, the pin thread waiting, main handling.
-WORKER_STATUS: dict[int, WorkerStatus] = {
-    Kind.WORKER_STARTING: WorkerStatus.STARTING,  # this one and the last two are main's
-    Kind.WORKER_BEGIN: WorkerStatus.STARTING,
-    Kind.WORKER_SEEDED: WorkerStatus.STARTING,
-    Kind.INIT_FN_BEGIN: WorkerStatus.STARTING,
-    Kind.INIT_FN_END: WorkerStatus.STARTING,
-    Kind.WORKER_READY: WorkerStatus.IDLE,
-    Kind.WAIT: WorkerStatus.WAITING,
-    Kind.TIMED_OUT: WorkerStatus.WAITING,
-    Kind.ARRIVED: WorkerStatus.TAKING,
-    Kind.GOT: WorkerStatus.TAKING,
-    Kind.FETCH_BEGIN: WorkerStatus.FETCHING,
-    Kind.FETCH_END: WorkerStatus.FETCHING,
-    Kind.COLLATE_BEGIN: WorkerStatus.COLLATING,
-    Kind.COLLATE_END: WorkerStatus.SENDING,
-    Kind.FETCH_FAILED: WorkerStatus.SENDING,
-    Kind.STREAM_END: WorkerStatus.SENDING,
-    Kind.WORKER_RESUMED: WorkerStatus.RESUMING,
-    Kind.SEND_BEGIN: WorkerStatus.SENDING,  # at once, without a feeder
-    Kind.SLOT_FILLED: WorkerStatus.SENDING,
-    Kind.SLOT_MADE: WorkerStatus.SENDING,
-    Kind.PUT: WorkerStatus.IDLE,
-    Kind.PARENT_DIED: WorkerStatus.STOPPED,
-    Kind.WORKER_END: WorkerStatus.STOPPED,
-    Kind.JOIN_CANCELLED: WorkerStatus.STOPPED,
-    Kind.CLOSED: WorkerStatus.STOPPED,
-    Kind.FEEDER_JOINED: WorkerStatus.STOPPED,
-    Kind.WORKER_DIED: WorkerStatus.DEAD,
-    Kind.WORKER_JOINED: WorkerStatus.REAPED,
+# The events after which a thread has a status. Any other leaves a worker idle, the pin thread waiting, main handling.
+WORKER_STATUS: dict[WorkerStatus, tuple[Kind, ...]] = {
+    WorkerStatus.STARTING: (
+        Kind.WORKER_STARTING, Kind.WORKER_BEGIN, Kind.WORKER_SEEDED, Kind.INIT_FN_BEGIN, Kind.INIT_FN_END,
+    ),
+    WorkerStatus.WAITING: (Kind.WAIT, Kind.TIMED_OUT),
+    WorkerStatus.TAKING: (Kind.ARRIVED, Kind.GOT),
+    WorkerStatus.FETCHING: (Kind.FETCH_BEGIN, Kind.FETCH_END),
+    WorkerStatus.COLLATING: (Kind.COLLATE_BEGIN,),
+    WorkerStatus.SENDING: (
+        Kind.COLLATE_END, Kind.FETCH_FAILED, Kind.STREAM_END, Kind.SLOT_FILLED, Kind.SLOT_MADE,
+        Kind.SEND_BEGIN,  # at once, without a feeder
+    ),
+    WorkerStatus.RESUMING: (Kind.WORKER_RESUMED,),
+    WorkerStatus.STOPPED: (Kind.PARENT_DIED, Kind.WORKER_END, Kind.JOIN_CANCELLED, Kind.CLOSED, Kind.FEEDER_JOINED),
+    WorkerStatus.DEAD: (Kind.WORKER_DIED,),  # main's, as are WORKER_JOINED and WORKER_STARTING
+    WorkerStatus.REAPED: (Kind.WORKER_JOINED,),
+}  # fmt: skip
+PIN_STATUS: dict[PinStatus, tuple[Kind, ...]] = {
+    PinStatus.STARTING: (Kind.PIN_THREAD_BEGIN,),
+    PinStatus.TAKING: (Kind.ARRIVED, Kind.GOT, Kind.SLOT_LENT),
+    PinStatus.PINNING: (Kind.PIN_BEGIN,),
+    PinStatus.PASSING_ON: (Kind.PIN_END, Kind.PIN_FAILED, Kind.PUT),
+    PinStatus.ENDED: (Kind.PIN_THREAD_END,),
 }
-PIN_STATUS: dict[int, PinStatus] = {
-    Kind.PIN_THREAD_BEGIN: PinStatus.STARTING,
-    Kind.WAIT: PinStatus.WAITING,
-    Kind.TIMED_OUT: PinStatus.WAITING,
-    Kind.ARRIVED: PinStatus.TAKING,
-    Kind.GOT: PinStatus.TAKING,
-    Kind.SLOT_LENT: PinStatus.TAKING,
-    Kind.PIN_BEGIN: PinStatus.PINNING,
-    Kind.PIN_END: PinStatus.PASSING_ON,
-    Kind.PIN_FAILED: PinStatus.PASSING_ON,
-    Kind.PUT: PinStatus.PASSING_ON,
-    Kind.PIN_THREAD_END: PinStatus.ENDED,
-}
-MAIN_STATUS: dict[int, MainStatus] = {
-    Kind.LOADER: MainStatus.STARTING,
-    Kind.WORKER_STARTING: MainStatus.STARTING,
-    Kind.WORKER_STARTED: MainStatus.STARTING,
-    Kind.EPOCH_BEGIN: MainStatus.STARTING,
-    Kind.PRIMED: MainStatus.TRAINING,
-    Kind.YIELDED: MainStatus.TRAINING,
-    Kind.KEYS_BEGIN: MainStatus.DRAWING,
-    Kind.KEYS_DRAWN: MainStatus.DISPATCHING,
-    Kind.DISPATCHED: MainStatus.DISPATCHING,
-    Kind.SLOT_FREE: MainStatus.DISPATCHING,
-    Kind.SLOT_GRANTED: MainStatus.DISPATCHING,
-    Kind.PUT: MainStatus.DISPATCHING,
-    Kind.SEND_BEGIN: MainStatus.DISPATCHING,
-    Kind.SENT: MainStatus.DISPATCHING,
-    Kind.WAIT: MainStatus.WAITING,
-    Kind.TIMED_OUT: MainStatus.WAITING,
-    Kind.HEALTH_CHECK: MainStatus.WAITING,
-    Kind.ARRIVED: MainStatus.TAKING,
-    Kind.SLOT_LENT: MainStatus.TAKING,
-    Kind.GOT: MainStatus.TAKING,
-    Kind.FETCH_BEGIN: MainStatus.FETCHING,
-    Kind.FETCH_END: MainStatus.FETCHING,
-    Kind.COLLATE_BEGIN: MainStatus.COLLATING,
-    Kind.PIN_BEGIN: MainStatus.PINNING,
-    Kind.RESUME_ACKNOWLEDGED: MainStatus.RESUMING,
-    Kind.ERROR_RAISED: MainStatus.RAISED,
-    Kind.EPOCH_END: MainStatus.ENDED,
-    Kind.SHUTDOWN_END: MainStatus.CLOSED,
-}
+MAIN_STATUS: dict[MainStatus, tuple[Kind, ...]] = {
+    MainStatus.STARTING: (Kind.LOADER, Kind.WORKER_STARTING, Kind.WORKER_STARTED, Kind.EPOCH_BEGIN),
+    MainStatus.TRAINING: (Kind.PRIMED, Kind.YIELDED),
+    MainStatus.DRAWING: (Kind.KEYS_BEGIN,),
+    MainStatus.DISPATCHING: (
+        Kind.KEYS_DRAWN, Kind.DISPATCHED, Kind.SLOT_FREE, Kind.SLOT_GRANTED, Kind.PUT, Kind.SEND_BEGIN, Kind.SENT,
+    ),
+    MainStatus.WAITING: (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK),
+    MainStatus.TAKING: (Kind.ARRIVED, Kind.SLOT_LENT, Kind.GOT),
+    MainStatus.FETCHING: (Kind.FETCH_BEGIN, Kind.FETCH_END),
+    MainStatus.COLLATING: (Kind.COLLATE_BEGIN,),
+    MainStatus.PINNING: (Kind.PIN_BEGIN,),
+    MainStatus.RESUMING: (Kind.RESUME_ACKNOWLEDGED,),
+    MainStatus.RAISED: (Kind.ERROR_RAISED,),
+    MainStatus.ENDED: (Kind.EPOCH_END,),
+    MainStatus.CLOSED: (Kind.SHUTDOWN_END,),
+}  # fmt: skip
 SHUTDOWN_STEPS = (  # of main, in the order in which they come
     Kind.SHUTDOWN_BEGIN,
     Kind.PIN_STOPPING,
@@ -115,9 +83,10 @@ STATUSES: tuple[enum.Enum, ...] = (*MainStatus, *PinStatus, *WorkerStatus)
 NUMBER = {status: number for number, status in enumerate(STATUSES)}
 
 
-def _by_kind(statuses: Mapping[int, enum.Enum], otherwise: enum.Enum) -> np.ndarray:
+def _by_kind(statuses: Mapping[Any, tuple[Kind, ...]], otherwise: enum.Enum) -> np.ndarray:
     table = np.full(256, NUMBER[otherwise])
-    table[list(statuses)] = [NUMBER[status] for status in statuses.values()]
+    for status, kinds in statuses.items():
+        table[list(kinds)] = NUMBER[status]
     return table
 
 

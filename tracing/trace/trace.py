@@ -22,14 +22,12 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.recording import file_format as fmt
-from tracing.recording.trace_directory import parts_of, whole
 from tracing.trace import state_after_event
-from tracing.trace.event_index import Index, Iterator, Lane
+from tracing.trace.event_index import Index, Lane
 from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError, not_ours
 from tracing.trace.parts import choose
 from tracing.trace.state import State
 from tracing.trace.tasks import TaskTable
-from tracing.trace.words import child_not_seen, not_seen
 
 if TYPE_CHECKING:
     from minidl.world.simulated import Outcome
@@ -93,15 +91,9 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not fmt.is_trace(self.path):
-            raise TraceError(
-                "not a trace: pass the folder that was given to tracing.record()",
-                self.path,
-            )
-        self.about = self._read_json(fmt.DESCRIPTION)  # when and where it was recorded
-        version = self.about.get("format", fmt.VERSION)
-        if not isinstance(version, int):
-            raise TraceError("damaged", self.path / fmt.DESCRIPTION, 0)
-        if version != fmt.VERSION:
+            raise TraceError("not a trace: pass the folder that was given to tracing.record()", self.path)
+        self.about = self._read_description()  # when and where it was recorded
+        if (version := self.about.get("format", fmt.VERSION)) != fmt.VERSION:
             raise TraceError(not_ours(version), self.path / fmt.DESCRIPTION)
         self._files: dict[Path, ProcessFiles] = {}
         self._buffer = np.empty(0, fmt.RECORD_DTYPE)
@@ -114,16 +106,17 @@ class Trace:
         if self._files and all(files.unreadable for files in self._files.values()):
             raise self.damage[0]
 
-    def _read_json(self, name: str) -> dict[str, Any]:
+    def _read_description(self) -> dict[str, Any]:
+        path = self.path / fmt.DESCRIPTION
         try:
-            content = json.loads((self.path / name).read_bytes())
+            about = json.loads(path.read_bytes())
         except FileNotFoundError:
             return {}
         except ValueError as error:
-            raise TraceError("damaged", self.path / name, getattr(error, "pos", 0)) from None
-        if not isinstance(content, dict):
-            raise TraceError("damaged", self.path / name, 0)
-        return content
+            raise TraceError("damaged", path, getattr(error, "pos", 0)) from None
+        if not isinstance(about, dict) or not isinstance(about.get("format", fmt.VERSION), int):
+            raise TraceError("damaged", path, 0)
+        return about
 
     # ---- what is in it
 
@@ -143,16 +136,8 @@ class Trace:
         return self._tasks.up_to_date(self.events, self._index)
 
     @property
-    def memory(self) -> np.ndarray:
-        """Samples of the processes' memory so far, shape (m,), tracing.trace.memory.MEMORY_DTYPE; empty if memory was
-        not recorded."""
-        from tracing.trace import memory
-
-        return memory.read(self.path)
-
-    @property
     def samples(self) -> np.ndarray:
-        """Samples of the processes' CPU time so far, shape (m,), tracing.trace.samples.SAMPLE_DTYPE."""
+        """Samples of the processes' CPU time and memory so far, shape (m,), SAMPLE_DTYPE of the file format."""
         from tracing.trace import samples
 
         return samples.read(self.path)
@@ -192,57 +177,17 @@ class Trace:
             for each in self._index.iterators
         ]
 
-    def iterators_of(self, loader: int | None) -> list[Iterator]:
-        """The iterators of a loader, by default of the one with the most batches. ValueError: there is none."""
-        every = self._index.iterators
-        if loader is None:
-            tasks = self.tasks["loader"]
-            loader = max((each.loader for each in every), key=lambda number: int((tasks == number).sum()))
-        if not (found := [each for each in every if each.loader == loader]):
-            raise ValueError(f"no loader {loader} in this trace: there are {sorted({each.loader for each in every})}")
-        return found
-
     def config(self, iterator: int) -> dict[str, Any]:
         """The configuration that an iterator was built with; {} if it was not recorded."""
         announced = self._index.group(iterator, Kind.LOADER)
         text = self.text(int(announced.array[0])) if len(announced) else None
         return text if isinstance(text, dict) else {}
 
-    @property
-    def unseen(self) -> list[str]:
-        """The classes of loaders that were made in this run, and whose own iterators no process of it recorded."""
-        run = whole(self.path)
-        traces = (self if path == self.path else Trace(path) for path in [self.path, run, *parts_of(run)])
-        unseen: list[str] = fmt.description(run).get(fmt.OWN_ITERATORS, [])
-        while unseen and (trace := next(traces, None)) is not None:
-            seen = {each.config.get("loader") for each in trace.loaders}
-            unseen = [name for name in unseen if name not in seen]
-        return unseen
-
-    @property
-    def lacks(self) -> list[str]:
-        """What was not recorded in this run, and could not be: a sentence each."""
-        children = fmt.description(whole(self.path)).get(fmt.UNSEEN_CHILDREN, [])
-        return [*map(not_seen, self.unseen), *(child_not_seen(*each) for each in children)]
-
     def text(self, event: int | np.void) -> Any:
         """The text of an event (given the event or its position), decoded from JSON. None if it has none."""
         found = self._buffer[: self._length][event] if isinstance(event, (int, np.integer)) else event
         files, _ = self._actors[found["actor"]]
         return files.text(int(found["text"]))
-
-    @property
-    def sources(self) -> dict[str, list[dict[str, Any]]]:
-        """Kind name -> where minidl emits it, as tracing.recording.source_lines.Site: file, line, function, first,
-        last."""
-        return self._read_json(fmt.SOURCES)
-
-    @property
-    def replaced(self) -> dict[str, Any] | None:
-        """Of a simulated run in which other functions were at work than minidl's: "file" and "text" that they are in,
-        "functions" (qualified names), and the first event that minidl's own would not have emitted: "departs", -1 if
-        there is none, and "instead", what they emitted there. None: there are none."""
-        return self.about.get("replaced")
 
     @property
     def start(self) -> int:

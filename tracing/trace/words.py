@@ -9,19 +9,20 @@ from minidl.events import Queue
 QUEUE_NAMES = {Queue.INDEX: "index_queue", Queue.RESULT: "worker_result_queue", Queue.DATA: "data_queue"}
 REORDER_BUFFER = "reorder buffer"
 
-STAGES = {  # stage of a batch's way -> the hops, columns of trace.tasks, that begin and end it
-    "draw keys": ("keys_begin", "keys_drawn"),
-    f"in {QUEUE_NAMES[Queue.INDEX]}": ("index_put", "index_got"),
-    "fetch": ("fetch_begin", "fetch_end"),
-    "collate": ("collate_begin", "collate_end"),
-    "pickle": ("result_sending", "result_sent"),
-    f"in {QUEUE_NAMES[Queue.RESULT]}": ("result_put", "result_got"),
-    "unpickle": ("result_arrived", "result_got"),
-    "pin": ("pin_begin", "pin_end"),
-    f"in {QUEUE_NAMES[Queue.DATA]}": ("data_put", "data_got"),
-    f"in {REORDER_BUFFER}": ("stored", "released"),
-    "training step": ("yielded", "asked"),
+_STAGES = {  # stage of a batch's way -> the hops, columns of trace.tasks, that begin and end it; its gloss
+    "draw keys": ("keys_begin", "keys_drawn", "main asks the sampler"),
+    f"in {QUEUE_NAMES[Queue.INDEX]}": ("index_put", "index_got", "its task waits for a worker"),
+    "fetch": ("fetch_begin", "fetch_end", "dataset[key], for each key"),
+    "collate": ("collate_begin", "collate_end", "samples become a batch"),
+    "pickle": ("result_sending", "result_sent", "by the worker's feeder thread"),
+    f"in {QUEUE_NAMES[Queue.RESULT]}": ("result_put", "result_got", "pickled, sent, waits to be read"),
+    "unpickle": ("result_arrived", "result_got", "read by main or the pin thread"),
+    "pin": ("pin_begin", "pin_end", "copied to page-locked memory"),
+    f"in {QUEUE_NAMES[Queue.DATA]}": ("data_put", "data_got", "pinned, waits for main"),
+    f"in {REORDER_BUFFER}": ("stored", "released", "came early, waits for its turn"),
+    "training step": ("yielded", "asked", "your code has it"),
 }
+STAGES = {name: (begin, end) for name, (begin, end, _) in _STAGES.items()}
 
 GLOSSES = {  # for the rows of the report's tables
     # where main's time went
@@ -45,18 +46,7 @@ GLOSSES = {  # for the rows of the report's tables
     "pinning": "waits for the pin thread",
     "sampler": "draws keys",
     "no workers": "makes batches itself",
-    # stages
-    "draw keys": "main asks the sampler",
-    f"in {QUEUE_NAMES[Queue.INDEX]}": "its task waits for a worker",
-    "fetch": "dataset[key], for each key",
-    "collate": "samples become a batch",
-    "pickle": "by the worker's feeder thread",
-    f"in {QUEUE_NAMES[Queue.RESULT]}": "pickled, sent, waits to be read",
-    "unpickle": "read by main or the pin thread",
-    "pin": "copied to page-locked memory",
-    f"in {QUEUE_NAMES[Queue.DATA]}": "pinned, waits for main",
-    f"in {REORDER_BUFFER}": "came early, waits for its turn",
-    "training step": "your code has it",
+    **{name: gloss for name, (_, _, gloss) in _STAGES.items()},
 }
 
 
@@ -87,13 +77,3 @@ def seconds(begin: int, end: int) -> str:
     """Two times (ns) as "1.204-1.231", in seconds: a part of the trace that contains both, as `timeline --from --to`
     takes it."""
     return f"{math.floor(begin / 1e6) / 1e3:.3f}-{math.ceil(end / 1e6) / 1e3:.3f}"
-
-
-def not_seen(loader: str) -> str:
-    """Of one of trace.unseen: what the trace lacks, as a sentence."""
-    return f"{loader} has iterators of its own: workers that they started were not seen."
-
-
-def child_not_seen(command: str, why: str) -> str:
-    """Of a process that the run started, and that was not recorded."""
-    return f"A child (`{command}`) was started with {why}: if it loaded anything, that was not seen."

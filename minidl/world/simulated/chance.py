@@ -36,7 +36,7 @@ class Chance:
         return cls(random.Random(number).getstate(), TORCHS, MT19937(number))
 
     def forked(self, number: int) -> Chance:
-        """What a forked child begins with: its parent's, except that Python seeds its own anew."""
+        """What a forked child begins with: its parent's, except that Python reseeds its own."""
         copied = type(self.numpy)()
         copied.state = self.numpy.state
         return replace(self, python=random.Random(number).getstate(), numpy=copied)

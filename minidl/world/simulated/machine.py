@@ -55,7 +55,7 @@ class Options:
     capacity: int = 1 << 16  # of a pipe (bytes), as on Linux; a larger message takes several steps to write
     start_method: str = "fork"
     cpus: float = 2  # may be a fraction: other programs have the rest of the last core
-    draws: bool = True  # False: all processes share their random numbers; faster, and the same to who draws none
+    draws: bool = True  # False: all processes share their random numbers; faster, the same if a program draws none
     most_steps: int = 20_000  # a run that takes more is cut short, as endless
     environment: Mapping[str, str] | None = None  # the variables that a program finds there
 
@@ -262,7 +262,7 @@ class Machine:
         # Reference cycles are broken by hand, or Python's collector would have to find them after every run.
         for each in (*self.threads, *self.processes):
             each.__dict__ = {"machine": self}
-        self.__dict__ = {"off": True}  # all that whoever still refers to it may ask
+        self.__dict__ = {"off": True}  # all that is asked of it by what still refers to it
 
     def state(self) -> int:
         """A hash of the state of this run, except for the time."""

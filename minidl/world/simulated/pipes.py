@@ -120,7 +120,7 @@ class SimulatedMemory:
         machine.memories[self.number] = machine.running.process.mapped[self.number] = self.bytes
 
     def forget(self) -> None:
-        """Whoever still looks at it sees a batch that is wrong."""
+        """A batch that still lies in it is wrong from now on."""
         self.give_back(0, self.bytes.nbytes)
 
     def give_back(self, begin: int, end: int) -> None:

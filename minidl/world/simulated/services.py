@@ -152,7 +152,7 @@ class SimulatedProcess(Process):
         self.begin(list(machine.luggage.ends if spawned else parent.ends))
         if not spawned:
             self.inherit(parent)
-        elif machine.options.draws:  # seeded anew, not copied from its parent
+        elif machine.options.draws:  # freshly seeded, not copied from its parent
             self.chance = Chance.spawned(self.number)
         for end in machine.luggage.unpacked:
             end.process = self

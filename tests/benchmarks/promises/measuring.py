@@ -28,7 +28,8 @@ from typing import Any
 
 from rich.console import Console
 
-from tests.benchmarks.table import Table, as_markdown, between_markers, facts, show
+from docs.make.markers import between_markers
+from tests.benchmarks.table import Table, as_markdown, facts, show
 
 COMMAND = "python -m tests.benchmarks promises"
 ROOT = Path(__file__).parents[3]

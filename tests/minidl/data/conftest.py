@@ -35,7 +35,7 @@ def outcome(run: Callable[[], Any]) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def same() -> Callable[..., dict[str, Any]]:
     """same(run, ours, torchs): `run` shows the same with either; returned, for a look at what it was."""
 

@@ -307,7 +307,7 @@ def the_done_event_has_a_lock() -> Any:
         "    self._got(channel, message.task_id)\n",
         "    self._waiting = False\n"
         "    sender = getattr(message, 'worker_id', channel.worker_id)\n"
-        "    emit(GOT, self._epoch_id, message.task_id, sender, self._queue)\n",
+        "    emit(events.GOT, self._epoch_id, message.task_id, sender, self._queue)\n",
     ),
     seen_in="#21554",
     faults=1,

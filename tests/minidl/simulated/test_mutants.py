@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
 
 import pytest
 
 import tracing
+from docs.make.mutants import DOCS, SHOWN, picture
 from minidl import shutdown
 from minidl.events import Kind
 from minidl.world.simulated import simulate
-from tests.minidl.simulated.gallery import SHOWN, picture
 from tests.minidl.simulated.mutants import Edit, Mutant, at_work
 from tests.minidl.simulated.slot_mutants import ALL_MUTANTS
 from tracing.analysis.hang.explain import explain
@@ -53,15 +52,14 @@ def test_a_mutant_changes_the_loader_only_while_it_is_at_work(mutant: Mutant) ->
 @pytest.mark.parametrize("mutant", [mutant.name for mutant in SHOWN], indirect=True)
 def test_the_page_is_up_to_date(mutant: Mutant) -> None:
     """docs/simulation.md, made by `make mutants`: its tokens still show the bugs, and its pictures are there."""
-    docs = Path(__file__).parents[3] / "docs"
-    section = (docs / "simulation.md").read_text(encoding="utf-8").partition(f"{mutant.lesson}\n")[2]
+    section = (DOCS / "simulation.md").read_text(encoding="utf-8").partition(f"{mutant.lesson}\n")[2]
     seen_in, token = re.findall(r"^Seen in (.+); found after .+, by `(.+)`: ", section, re.MULTILINE)[0]
     assert seen_in == mutant.seen_in
     judge = mutant.judge()
     with at_work(mutant):
         shown = simulate(mutant.program, schedule=token, draws=False, **mutant.options)
         assert any(mutant.broken in each for each in judge(shown))
-    assert (docs / picture(mutant)).is_file()
+    assert (DOCS / picture(mutant)).is_file()
 
 
 def test_every_mutant_has_its_own_name() -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import collections
-import copyreg
-import pickle
 from typing import Any
 
 import torch
 
 from minidl.events import Kind
 from minidl.transport import DIRECT
-from minidl.transport.pickling import Pickled
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
-from tests.minidl.samples import BATCHES, base, described
+from tests.minidl.samples import BATCHES, described
 from tests.minidl.simulated.lending import Numbers
-from tests.minidl.simulated.worth import Worth, timed, usual
+from tests.minidl.simulated.worth import Worth, timed
 from tests.minidl.simulated.worth_exploring import Keys, loader, one
 
 # At the borders of what lies in a slot.
@@ -33,17 +30,6 @@ class Odd(Keys):
     def __getitem__(self, key: int) -> Any:
         step()
         return ODD[self.names[key]]()
-
-
-def without_its_memory() -> list[str]:
-    """A pickle alone does not give a tensor."""
-    found = []
-    for thing in (base(), base()[1:3], torch.arange(4.0).untyped_storage()):
-        try:
-            pickle.loads(Pickled(thing, copyreg.dispatch_table).stream.getvalue())
-        except pickle.UnpicklingError as error:
-            found.append(str(error))
-    return found
 
 
 def in_full(batch: Any) -> Any:
@@ -75,7 +61,6 @@ def memory_made(sizes: tuple[int, ...], held: int = 1, epochs: int = 1, **option
 even, mixed = (100,) * 24, (10, 5000, 10, 40_000, 10, 0, 5000, *[10] * 40)
 MOVES: dict[str, Worth] = {
     "odd batches": timed(odd_batches),
-    "a pickle without its memory": usual(without_its_memory),
     "odd batches, torch's way": timed(odd_batches, SLOTS_ONLY, num_workers=1).torchs_way(),
     "odd batches, pinned": timed(odd_batches, SLOTS_ONLY, pin_memory="host"),
     "odd batches, serial, pinned": timed(odd_batches, SLOTS_ONLY, num_workers=0, pin_memory="host"),

@@ -14,6 +14,7 @@ from minidl.events import STOP, Kind, Queue
 from minidl.laws import LAWS
 from tests.tracing.loads import LOADS
 from tests.tracing.traces import copy
+from tracing.recording import file_format
 
 Recorded = Callable[[str], tracing.Trace]
 Edit = Callable[[np.ndarray], np.ndarray]
@@ -176,9 +177,10 @@ def test_an_edit_breaks_a_law(recorded: Recorded, tmp_path: Path, name: str) -> 
         assert all(0 <= position < len(trace) for position in violation.events)
 
 
-def test_missing_events_break_nothing(tmp_path: Path) -> None:
+def test_missing_events_break_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Main's file is full: that RECEIVED is missing does not show that nothing was received."""
-    with tracing.record(tmp_path / "full", capacity=100):
+    monkeypatch.setattr(file_format, "CAPACITY", 100)
+    with tracing.record(tmp_path / "full"):
         LOADS["pinned"](tmp_path / "full")
     trace = tracing.load(tmp_path / "full")
     assert trace.dropped > 0 and 100 <= trace.complete < len(trace)

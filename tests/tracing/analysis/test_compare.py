@@ -82,16 +82,6 @@ def test_cheaper_samples_make_a_run_faster(run: Callable[..., tracing.Trace], pl
     assert back.faster < 1 and "× as slow" in back.sentence()
 
 
-@pytest.mark.slow
-def test_a_slower_training_step_is_named(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
-    found = compare(plain, run(step=0.1)).loaders[0]
-    training = change(found, "training")
-    assert found.real and found.faster < 0.6
-    assert training.real and training.after - training.before == pytest.approx(99e6, rel=0.3)
-    assert str(training) in found.sentence()
-    assert found.before.verdict != found.after.verdict == "the training step is the limit"
-
-
 class Sleeping(minidl.Dataset[int]):
     def __len__(self) -> int:
         return BATCHES

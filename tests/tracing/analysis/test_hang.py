@@ -24,7 +24,7 @@ from tests.tracing.loads import LOADS
 from tests.tracing.traces import copy
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
-from tracing.analysis.hang.hang import LAST, WORKERS, Hang
+from tracing.analysis.hang.hang import Hang
 from tracing.analysis.hang.patience import FLOOR, FLOOR_ENDED
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.recording import file_format as fmt
@@ -51,14 +51,6 @@ HANGS: dict[str, tuple[Cause, list[tuple[str, str]]]] = {
             ("main", f"waits on data_queue for {KEYS}"),
             ("the pin thread", "waits on worker_result_queue, where there is no whole message"),
             ("worker 0", FETCHES),
-        ],
-    ),
-    "nests": (
-        Cause.DATASET,
-        [
-            ("main", WAITS),
-            ("worker 0", FETCHES),
-            ("worker 0", "in a loader of its own is in fetch of batch 3, keys [9, 10, 11]"),
         ],
     ),
     "serial": (Cause.DATASET, [("main", FETCHES)]),
@@ -94,12 +86,8 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
             assert what in link.what and 0 <= link.event < len(trace) and trace.start <= link.since <= hang.until
             assert str(link.pid) in link.who and psutil.Process(link.pid).is_running()
         assert hang.links[0].pid == pid
-        last = "\n".join(hang.beside[LAST])
-        assert f"(pid {pid})" in last and f"(pid {hang.links[-1].pid})" in last
-        for at in map(int, re.findall(r"\[event (\d+)\]", last)):  # the last of its thread, when the hang was seen
-            assert not (trace.events["actor"][at + 1 :] == trace.events["actor"][at]).any()
-        for line in hang.beside[WORKERS]:  # these have done what they were given
-            assert line.startswith("worker") and line.partition(" (pid ")[0] not in names(hang)
+        for other in hang.others:  # these have done what they were given
+            assert other.who.startswith("worker") and other.who.partition(" (pid ")[0] not in names(hang)
 
 
 def test_a_stopped_process_is_to_be_continued(tmp_path: Path) -> None:
@@ -278,12 +266,10 @@ def test_in_words(hung: Recorded, tmp_path: Path) -> None:
   Why   {re.escape(Cause.DATASET.value)}
   Next  See where it is: py-spy dump --pid {found.links[1].pid} \(it was forked: a lock .* stays locked in it forever\)
 Other workers
-  worker 1 \(pid \d+\) waits on index_queue 1, which is empty: nothing will be sent to it: for .*
-Last events
-(  .*\n)*  worker 0 \(pid \d+\) 30\.\d s ago: FETCH_BEGIN: fetches batch 4 \[event \d+\](\n  .*)*"""
+  worker 1 \(pid \d+\) waits on index_queue 1, which is empty: nothing will be sent to it: for .*"""
     assert re.fullmatch(expected, str(found)), str(found)
-    gist, last = found.notes()
-    assert WAITS in gist and FETCHES in gist and last.startswith("Last events: ")
+    [gist] = found.notes()
+    assert WAITS in gist and FETCHES in gist
 
 
 def test_a_death_that_main_has_not_noticed_is_found(hung: Recorded, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import tracing
 from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tests.tracing.attached import ATTACHED
+from tests.tracing.forked import forked
 from tracing.analysis.measure.cores import Work, cores_used, work
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.stages import occupancy
@@ -45,15 +47,6 @@ def report_of_one(trace: tracing.Trace) -> LoaderReport:
     """The report of the only loader of a trace."""
     (loader,) = tracing.report(trace).loaders
     return loader
-
-
-def report_of_failure(
-    path: Path, make: Callable[[int], Any], error: type[Exception], match: str = "", **options: Any
-) -> tracing.Report:
-    """The report of a load whose samples, or workers, raise this error or cause it."""
-    with tracing.record(path), pytest.raises(error, match=match):
-        list(minidl.DataLoader(Samples(30, make), **options))
-    return tracing.report(tracing.load(path))
 
 
 # ---- what moving batches costs
@@ -136,17 +129,6 @@ def test_workers_that_compute_and_wait_can_be_more_than_the_cores(tmp_path: Path
     assert any(advice.startswith("They compute, and wait for the rest") for advice in loader.next)
 
 
-@pytest.mark.slow
-def test_training_that_takes_nearly_all_of_the_time_is_the_limit_whatever_else_costs_some(tmp_path: Path) -> None:
-    options = {"num_workers": 2, "sampler": loads.SlowSampler(30), "collate_fn": list}  # 10 ms a key, 10 % of a step
-    (loader,) = tracing.report(
-        loads.record(tmp_path / "run.trace", Samples(30, loads.quick), step=0.1, **options)
-    ).loaders
-    assert loader.verdict is Verdict.TRAINING and Verdict.SAMPLER in loader.also, str(loader)
-    assert any("make the training step faster" in advice for advice in loader.next)
-    assert any("% of main's time is training, which is all that your loop does" in advice for advice in loader.next)
-
-
 def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> None:
     """Slow to begin, and slow to draw."""
     # Lists: what is moved by shared memory waits for a thread of the worker, however busy the machine makes that.
@@ -167,25 +149,6 @@ def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> No
     assert any(advice.startswith(f"Also, {other.value}: ") for advice in loader.next)
 
 
-@pytest.mark.slow
-def test_a_long_start_up_of_a_healthy_load_is_no_problem_of_one_epoch(tmp_path: Path) -> None:
-    options = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
-    trace = loads.record(tmp_path / "run.trace", Samples(30, loads.quick), **options)
-    loader = report_of_one(trace)
-    assert loader.verdict is Verdict.TRAINING
-    assert not any("persistent_workers" in advice for advice in loader.next)  # of one epoch there is nothing to save
-    trace = loads.record(tmp_path / "two.trace", Samples(30, loads.quick), epochs=2, **options)
-    loader = report_of_one(trace)
-    assert loader.verdict is Verdict.TRAINING
-    assert any(
-        "persistent_workers=True starts the workers once, not in each of 2 epochs" in each for each in loader.next
-    )
-
-
-def _running(measures: Measures) -> int:
-    return measures.total - measures.spent[MainTime.STARTUP] - measures.spent[MainTime.SHUTDOWN]
-
-
 # ---- numbers
 
 
@@ -203,8 +166,8 @@ def test_mains_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) -> 
 
 def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace, found: tracing.Report) -> None:
     events, tasks = trace.events, trace.tasks
-    waiting, held_up, busy = found.loaders[0].why
-    run, step, wait = waiting.spans
+    spent, held_up, busy = found.loaders[0].why
+    run, step, wait = spent.spans
     assert [Kind(events["kind"][position]).name for position in (*run, *step, *wait)] == [
         "LOADER", "SHUTDOWN_END", "YIELDED", "ASKED", "ASKED", "YIELDED",
     ]  # fmt: skip
@@ -212,7 +175,7 @@ def test_a_reason_names_the_events_that_show_it(trace: tracing.Trace, found: tra
     before = {(row["epoch"], row["task"] + 1): row["asked"] for row in tasks}
     requests = [int(row["yielded"] - before[row["epoch"], row["task"]]) for row in following]
     assert int(events["time"][wait[1]] - events["time"][wait[0]]) == max(requests)
-    assert waiting.numbers[2].ns == sum(requests)
+    assert spent.numbers[3].ns == sum(requests)
     assert len(held_up.spans) == 3
     for begin, end in busy.spans[:1]:
         assert (events["kind"][begin], events["kind"][end]) == (Kind.FETCH_BEGIN, Kind.COLLATE_END)
@@ -272,25 +235,42 @@ def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> No
                 assert GLOSSES[row] in text
                 rows.add(row)
     by_chance = {"hold-up", "prefetch", "moving", "pinning", "workers"}
-    assert rows >= set(GLOSSES) - by_chance - {"turns", "shares"}  # the last: see test_culprits
+    assert rows >= set(GLOSSES) - by_chance - {"turns", "shares"}  # the last: see test_findings
 
 
-def test_an_error_comes_before_the_verdict(tmp_path: Path) -> None:
-    found = report_of_failure(tmp_path / "run.trace", loads.fails, ZeroDivisionError, num_workers=1)
-    assert found.loaders[0].named == "no batch was yielded"
-    assert "ZeroDivisionError" in found.first_lines()[0] and found.first_lines()[0].startswith("Note: ")
+FIRST = "Fix that first: batch"
+FAILURES = {  # -> sample, options, the end of the first note, the beginning of what to do, and more of it
+    "at once": (loads.fails, {"num_workers": 1}, "ZeroDivisionError: division by zero$", f"{FIRST} 0 on worker 0", ""),
+    "in a worker": (
+        loads.no_such_image, {"num_workers": 2}, "KeyError: 'no such image'$", f"{FIRST} 9 on worker", "(keys [9])",
+    ),
+    "in main": (
+        loads.no_such_image, {}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main", "(keys [9])",
+    ),
+    "a death": (
+        loads.is_killed, {"num_workers": 2}, "DataLoader worker .*is killed by signal", FIRST,
+        "was with the worker that died (keys [",
+    ),
+    "a death at the start": (
+        loads.quick, {"num_workers": 1, "worker_init_fn": loads.is_killed_at_once}, "about to begin, task 0",
+        "Worker 0 had no batch when it died.", "",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("workers", "error"), [(2, "KeyError: 'no such image'"), (0, "KeyError('no such image')")])
-def test_an_error_is_reported_once_and_in_one_line(tmp_path: Path, workers: int, error: str) -> None:
-    found = report_of_failure(tmp_path / "run.trace", loads.no_such_image, KeyError, num_workers=workers)
-    (note,) = (each for each in found.notes if "no such image" in each)
-    assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ")
-    assert note.endswith(f"]: {error}")
+@pytest.mark.parametrize("name", FAILURES)
+def test_an_error_is_reported_first_once_and_in_one_line(tmp_path: Path, name: str) -> None:
+    make, options, noted, begins, more = FAILURES[name]
+    with tracing.record(tmp_path / "run.trace"), pytest.raises((ArithmeticError, KeyError, RuntimeError)):
+        list(minidl.DataLoader(Samples(30, make), **options))
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    (note,) = (each for each in found.notes if re.search(noted, each))
+    assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ") and "\n" not in note
     (advice,) = found.loaders[0].next
-    where = "on worker" if workers else "in main"
-    assert advice.startswith(f"Fix that first: batch 9 {where}") and "(keys [9])" in advice
-    assert "The run ended early: see the note. Until then, " in " ".join(str(found).split())
+    assert advice.startswith(begins) and more in advice
+    text = " ".join(str(found).split())
+    assert text.startswith("Note: The epoch ended") and "The run ended early: see the note. Until then, " in text
+    assert name != "at once" or found.loaders[0].named == "no batch was yielded"
 
 
 def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:
@@ -303,21 +283,6 @@ def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -
         list(batches)
     found = tracing.report(tracing.load(tmp_path / "run.trace"))
     assert found.notes[0].startswith("The loader raised, and the training went on") and found.loaders[0].next
-
-
-def test_a_death_is_reported_once(tmp_path: Path) -> None:
-    found = report_of_failure(tmp_path / "run.trace", loads.is_killed, RuntimeError, "killed", num_workers=2)
-    (note,) = (each for each in found.notes if "is killed by signal" in each)
-    assert found.notes[0] == note and "]: DataLoader worker (pid " in note
-    (advice,) = found.loaders[0].next
-    assert "was with the worker that died (keys [" in advice
-
-
-def test_no_batch_is_blamed_for_a_worker_that_dies_at_its_start(tmp_path: Path) -> None:
-    options = {"num_workers": 1, "worker_init_fn": loads.is_killed_at_once}
-    found = report_of_failure(tmp_path / "run.trace", loads.quick, RuntimeError, "killed", **options)
-    (advice,) = found.loaders[0].next
-    assert "about to begin, task 0" in found.notes[0] and advice.startswith("Worker 0 had no batch when it died.")
 
 
 def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:
@@ -341,11 +306,28 @@ def test_a_report_can_be_made_at_any_moment_of_a_run(tmp_path: Path) -> None:
             assert loader.batches == number
 
 
-def test_two_loaders_are_judged_apart(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "run.trace"):
-        for _batch in minidl.DataLoader(Samples(40, loads.waits), num_workers=2, collate_fn=list):
-            pass
-        list(minidl.DataLoader(Samples(4, loads.quick)))
-    first, second = tracing.report(tracing.load(tmp_path / "run.trace")).loaders
-    assert first.verdict is Verdict.WORKERS and first.batches == 40
-    assert second.batches == 4 and not second.workers
+WAITS = """
+import time
+from torch.utils.data import DataLoader
+
+class Waits(list):
+    def __getitem__(self, key):
+        time.sleep(0.02)
+        return key
+
+for _ in DataLoader(Waits(range(20)), num_workers=1):
+    pass
+"""
+
+
+def test_what_run_prints_at_its_end_is_how_the_report_of_the_trace_begins(tmp_path: Path) -> None:
+    """And what of main's time was in the loader is one number, wherever it is shown."""
+    (tmp_path / "train.py").write_text(WAITS)
+    _, printed_by_run = forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    printed, _ = forked(tmp_path, "-m", "tracing", "report", "trace")
+    trace = tracing.load(tmp_path / "trace")
+    first = "\n".join(tracing.report(trace).first_lines())
+    assert printed.replace("timeline trace", f"timeline {trace.path}").startswith(first)
+    assert first in printed_by_run.replace("\n         ", "\n")
+    share = f"{tracing.whatif(trace, 1, 2).recorded.in_loader:.0%}"
+    assert f"({share}) in the loader" in " ".join(first.split()) and f"; {share} of it in the loader" in printed

@@ -73,6 +73,7 @@ def judged(found: tracing.Report, name: str) -> LoaderReport:
     (loader,) = found.loaders
     assert loader.verdict is cause.verdict, str(found)
     assert any(cause.next in advice for advice in loader.next[:3]), str(found)
+    assert "turns" not in loader.causes_ns, str(found)
     for words in cause.why:
         assert any(words in reason.text for reason in loader.why), str(found)
     return loader
@@ -81,14 +82,17 @@ def judged(found: tracing.Report, name: str) -> LoaderReport:
 # ---- the right cause, and what to do
 
 
-@pytest.mark.slow  # records each of them
 @EACH_CAUSE
-def test_names_the_cause_and_what_to_do(reported: Callable[[str], tracing.Report], name: str) -> None:
+def test_names_the_cause_and_what_to_do_with_the_right_numbers(
+    caused: Callable[[str], tracing.Trace], reported: Callable[[str], tracing.Report], name: str
+) -> None:
     loader = judged(reported(name), name)
     verdict = CAUSES[name].verdict
     text = " ".join(str(reported(name)).split())
     words = re.escape(f"Verdict {verdict.value[0].upper()}{verdict.value[1:]}")  # and who or what, in a few words
     assert re.match(rf"{words}( \([^)]+\))?: {loader.share:.0%} of the time", text)
+    assert len(loader.why) >= 2
+    check_numbers(caused(name), loader)
 
 
 @pytest.mark.parametrize("name", ["one in ten is slow", "samples that wait", "a slow sampler", "a worker slow to exit"])
@@ -129,17 +133,13 @@ def without(trace: tracing.Trace, kinds: tuple[Kind, ...], directory: Path) -> t
 # ---- the numbers
 
 
-@EACH_CAUSE
-def test_every_number_of_a_reason_is_what_its_events_show(
-    caused: Callable[[str], tracing.Trace], reported: Callable[[str], tracing.Report], name: str
-) -> None:
-    (loader,) = reported(name).loaders
-    assert len(loader.why) >= 2
-    check_numbers(caused(name), loader)
-
-
 def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
+    """They are what their events show, and nothing is counted twice: main's time is no longer than the run, a worker's
+    no longer than its life."""
+    (measures,) = measure(trace)
+    assert sum(loader.causes_ns.values()) + loader.main_ns["training"] <= measures.total
     for reason in loader.why:
+        assert all(number.ns <= measures.total * max(1, measures.num_workers) for number in reason.numbers), reason.text
         assert len(trace) > max((max(span) for span in reason.spans), default=0), reason.text
         lengths = {id(number): lengths_of(trace, number) for number in reason.numbers}
         for shown in DURATION.findall(reason.text):
@@ -175,19 +175,6 @@ def durations(reason: Reason, lengths: dict[int, np.ndarray]) -> set[str]:
 def shares(lengths: dict[int, np.ndarray]) -> set[str]:
     sums = [int(each.sum()) for each in lengths.values()]
     return {f"{one / max(1, other):.0%}" for one in sums for other in sums}
-
-
-@EACH_CAUSE
-def test_stretches_do_not_overlap_within_a_thread(
-    caused: Callable[[str], tracing.Trace], reported: Callable[[str], tracing.Report], name: str
-) -> None:
-    """Nothing is counted twice: main's time is no longer than the run, a worker's no longer than its life."""
-    (measures,) = measure(caused(name))
-    (loader,) = reported(name).loaders
-    for reason in loader.why:
-        for number in reason.numbers:
-            assert number.ns <= measures.total * max(1, measures.num_workers), (number.name, reason.text)
-    assert sum(loader.causes_ns.values()) + loader.main_ns["training"] <= measures.total
 
 
 @EACH_CAUSE

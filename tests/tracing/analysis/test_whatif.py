@@ -30,7 +30,6 @@ from minidl.events import Kind
 from minidl.world.real import RealWorld
 from minidl.world.simulated import Outcome, compute, simulate, sleep
 from minidl.world.simulated.machine import current_machine, is_running
-from tests.benchmarks.whatif import Predicted, Ran
 from tests.tracing import report_loads
 from tests.tracing.attached import ATTACHED
 from tracing.__main__ import main
@@ -199,9 +198,11 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
 
 
 def record_waiting(path: Path, package: Any = minidl) -> tracing.Trace:
-    """In the setting RECORDED."""
+    """In the setting RECORDED, as if on a machine with cores for all."""
     samples = report_loads.Samples(60, report_loads.waits_long)  # many times what a busy machine adds
-    return report_loads.record(path, samples, package=package, num_workers=2, batch_size=2)
+    trace = report_loads.record(path, samples, package=package, num_workers=2, batch_size=2)
+    trace.about["cpus"] = 8
+    return trace
 
 
 # ---- predictions and runs
@@ -215,16 +216,6 @@ def test_other_settings_are_as_predicted(simulated: Callable[[str], tracing.Trac
     assert found.recorded.batches_per_second == pytest.approx(LOADS[name].rate(RECORDED), rel=0.001)
 
 
-@pytest.mark.parametrize("name", ["computes", "sleeps", "one in ten is slow", "slow training"])
-def test_the_setting_called_best_is_the_best(simulated: Callable[[str], tracing.Trace], name: str) -> None:
-    settings = [Setting(*pair) for pair in product((1, 2, 3), (1, 2))]
-    chosen = tracing.whatif(simulated(name), num_workers=(1, 2, 3), prefetch_factor=(1, 2)).best.setting
-    rates = {setting: LOADS[name].rate(setting) for setting in settings}
-    assert rates[chosen] >= 0.95 * max(rates.values())
-    fewer = [rates[setting] for setting in settings if setting.num_workers < chosen.num_workers]
-    assert max(fewer, default=0.0) < 0.97 * rates[chosen]
-
-
 @pytest.mark.parametrize("recorded", [Setting(0), Setting(1, 4), Setting(4, 2)], ids=str)
 @pytest.mark.parametrize("name", ["sleeps", "slow training"])
 def test_any_recorded_setting_predicts_the_others(name: str, recorded: Setting) -> None:
@@ -236,12 +227,12 @@ def test_any_recorded_setting_predicts_the_others(name: str, recorded: Setting) 
 def test_waiting_for_a_core_is_not_taken_for_work() -> None:
     """Four workers on two cores: for half of the time in which it made a batch a worker had no core. With eight cores
     it always has one."""
-    crowded = Load(Samples(60, computes)).trace(Setting(4, 2))
-    found = tracing.whatif(crowded, num_workers=(1, 2, 4), prefetch_factor=2, cpus=8)
+    (crowded,) = measure(Load(Samples(60, computes)).trace(Setting(4, 2)))
+    times = dataclasses.replace(fitted(durations(crowded)), cores=8.0)
     roomy = Load(Samples(60, computes), cpus=8)
     for workers in (1, 2, 4):
-        assert found[Setting(workers)].batches_per_second == pytest.approx(roomy.rate(Setting(workers)), rel=0.04)
-    assert "It was recorded on 2 cores." in found.notes and found.cores == 8
+        rate = len(times) / replay_load(times, Setting(workers)).total
+        assert rate == pytest.approx(roomy.rate(Setting(workers)), rel=0.04)
 
 
 def test_batches_in_any_order() -> None:
@@ -351,28 +342,22 @@ def test_the_best_is_the_cheapest_of_the_fast(rates: dict[str, float], cores: fl
 # ---- real recordings
 
 
-def test_a_real_load_that_waits(waiting: tracing.Trace) -> None:
-    found = tracing.whatif(waiting, num_workers=(2, 4), prefetch_factor=2, cpus=8)
+@pytest.mark.parametrize("package", [minidl, ATTACHED], ids=["minidl", "torch"])
+def test_a_real_load_that_waits(tmp_path: Path, package: Any) -> None:
+    """torch's feeder threads record nothing."""
+    trace = record_waiting(tmp_path / "run.trace", package)
+    assert (trace.events["kind"] == Kind.SENT).any() == (package is minidl)
+    found = tracing.whatif(trace, num_workers=(2, 4), prefetch_factor=2)
     was, twice = found[RECORDED].batches_per_second, found[Setting(4)].batches_per_second
     assert was == pytest.approx(found.recorded.batches_per_second, rel=0.2)
-    assert 1.1 * was < twice < 2.05 * was and found.best.setting == Setting(4)
-
-
-def test_torch_s_own_loader(tmp_path: Path) -> None:
-    """Its feeder threads record nothing."""
-    trace = record_waiting(tmp_path / "run.trace", ATTACHED)
-    assert not (trace.events["kind"] == Kind.SENT).any()
-    found = tracing.whatif(trace, num_workers=(2, 4), prefetch_factor=2, cpus=8)
-    was, twice = found[RECORDED].batches_per_second, found[Setting(4)].batches_per_second
-    assert was == pytest.approx(found.recorded.batches_per_second, rel=0.2)
-    assert 1.1 * was < twice < 2.05 * was  # starting them takes a part of it
+    assert 1.1 * was < twice < 2.05 * was and found.best.setting == Setting(4)  # starting them takes a part of it
 
 
 @pytest.mark.parametrize("name", ["pinned", "not_in_order", "persistent", "two_at_once", "nested", "dying", "serial"])
 def test_any_recording_is_replayed(recorded: Callable[[str], tracing.Trace], name: str) -> None:
     found = tracing.whatif(recorded(name), num_workers=(0, 2), prefetch_factor=2)
     assert found.recorded.setting in [row.setting for row in found.rows]
-    assert all(row.batches_per_second > 0 and 0 <= row.waiting <= 1 for row in found.rows)
+    assert all(row.batches_per_second > 0 and 0 <= row.in_loader <= 1 for row in found.rows)
     assert len(found.rows) == len({row.setting for row in found.rows}) >= 2
 
 
@@ -447,30 +432,16 @@ def test_json_has_the_same_numbers(simulated: Callable[[str], tracing.Trace]) ->
 
 
 def test_without_values_a_few_are_tried(simulated: Callable[[str], tracing.Trace]) -> None:
-    calls: list[tuple[int, int]] = []
-    found = tracing.whatif(simulated("sleeps"), progress=lambda *call: calls.append(call))
+    found = tracing.whatif(simulated("sleeps"))
     assert {row.setting.num_workers for row in found.rows} == {0, 1, 2, 4, 8, 15}  # ten keep up, on average
     assert {row.setting.prefetch_factor for row in found.rows} == {1, 2, 4}
-    assert calls == [(done, 16) for done in range(16)]
+    assert len(found.rows) == 16
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"num_workers": -1},
-        {"num_workers": (1, 2.5)},
-        {"num_workers": "12"},
-        {"prefetch_factor": 0},
-        {"cpus": 0},
-        {"cpus": float("nan")},
-    ],
-    ids=str,
-)
-def test_a_value_that_no_loader_accepts_is_refused(
-    simulated: Callable[[str], tracing.Trace], values: dict[str, Any]
-) -> None:
-    with pytest.raises(ValueError, match=r"^(no loader takes|a machine has)"):
-        tracing.whatif(simulated("sleeps"), **values)
+def test_a_value_that_no_loader_accepts_is_refused(simulated: Callable[[str], tracing.Trace]) -> None:
+    for workers, prefetch in ((-1, 1), ((1, 2.5), 1), ("12", 1), (1, 0)):
+        with pytest.raises(ValueError, match="no loader takes"):
+            tracing.whatif(simulated("sleeps"), workers, prefetch)  # type: ignore[arg-type]
 
 
 def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
@@ -491,7 +462,6 @@ def test_nothing_is_recommended_if_the_recorded_setting_is_far_off(simulated: Ca
     words = " ".join(str(off).split())
     assert "Best unknown: the replay of the recorded setting itself comes out 50% too slow" in words
     assert words.count("best") == 0
-    assert dataclasses.replace(off, cores=64.0).off == 0  # nothing was measured on another machine
 
 
 def test_a_note_says_that_the_run_ended_early(cut_off: tracing.Trace) -> None:
@@ -516,8 +486,8 @@ def test_a_trace_with_nothing_to_replay_is_refused(tmp_path: Path, capsys: pytes
 
 def test_the_command_prints_it(recorded: Callable[[str], tracing.Trace], capsys: pytest.CaptureFixture[str]) -> None:
     path = str(recorded("pinned").path)
-    found = tracing.whatif(tracing.load(path), (0, 2), 1, (True, False), (True, False), cpus=4.0)
-    options = ["--workers", "0,2", "--prefetch", "1", "--in-order", "yes,no", "--persistent", "yes,no", "--cpus", "4"]
+    found = tracing.whatif(tracing.load(path), (0, 2), 1)
+    options = ["--workers", "0,2", "--prefetch", "1"]
     assert main(["whatif", path, *options]) == 0
     assert capsys.readouterr().out == f"{found}\n"
     assert main(["whatif", path, *options, "--json"]) == 0
@@ -577,7 +547,7 @@ def test_the_report_quotes_a_replay(waiting: tracing.Trace) -> None:
     waiting.about["cpus"] = 2
     (loader,) = tracing.report(waiting).loaders
     quoted = re.search(
-        r"num_workers=(\d+) instead of 2, which, if what they wait for can answer so many at a time \(.*\), should "
+        r"num_workers=(\d+) instead of 2, which, if what they wait for can answer that many at a time \(.*\), should "
         r"save about .* \(replayed: (.*) → (.*) b",
         loader.next[0],
     )
@@ -593,9 +563,9 @@ def test_no_more_workers_are_advised_than_pay() -> None:
     """Sixteen could work at the same time, but before the last have started the first few have made all batches."""
     (measures,) = measure(Load(SlowToStart(60, sleeps)).trace())
     first = changes(measures)[0]
-    assert first.promise is not None and first.promise.options == {"num_workers": 4}
+    assert first.saves_ns is not None and first.options == {"num_workers": 4}
     assert first.text.startswith(
-        "num_workers=4 instead of 2, which, if what they wait for can answer so many at a time"
+        "num_workers=4 instead of 2, which, if what they wait for can answer that many at a time"
     )
 
 
@@ -642,24 +612,13 @@ def test_what_cannot_be_replayed_promises_nothing(recorded: Callable[[str], trac
 def test_what_is_promised_is_saved(simulated: Callable[[str], tracing.Trace], name: str) -> None:
     (measures,) = measure(simulated(name))
     for change in changes(measures):
-        assert change.promise is not None
-        rate = LOADS[name].rate(dataclasses.replace(RECORDED, **change.promise.options))
+        assert change.saves_ns is not None
+        rate = LOADS[name].rate(dataclasses.replace(RECORDED, **change.options))
         saved = measures.total * (1 - LOADS[name].rate(RECORDED) / rate)
-        assert change.promise.saves_ns == pytest.approx(saved, rel=0.1), change.text
+        assert change.saves_ns == pytest.approx(saved, rel=0.1), change.text
 
 
 # ---- the benchmark that holds it against real runs
-
-
-def test_what_the_benchmark_makes_of_its_runs() -> None:
-    """The less disturbed half of a setting's runs counts."""
-    runs = {
-        Setting(1): [Ran(0.9, 1.0), Ran(0.0, 10.0), Ran(0.1, 12.0), Ran(0.8, 1.0)],
-        Setting(2): [Ran(0.0, 20.0), Ran(0.2, 5.0)],
-    }
-    result = Predicted("a load", {Setting(1): 12.1, Setting(2): 18.0}, Setting(1), runs)
-    assert result.errors == {Setting(1): pytest.approx(0.1), Setting(2): pytest.approx(0.1)}
-    assert result.missed == pytest.approx(0.45) and result.others == pytest.approx(0.1 / 3)
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.10, False), (0.13, True)])
@@ -672,5 +631,5 @@ def test_a_gain_too_small_to_be_replayed_exactly_has_no_number(
     monkeypatch.setattr(replays, "off", 0.0)
     monkeypatch.setattr(replays, "share_saved", lambda *_: share)
     change = replays.advice(Setting(4))
-    assert (change.promise is not None) == number == ("should save about" in change.text)
+    assert (change.saves_ns is not None) == number == ("should save about" in change.text)
     assert ("should help a little" in change.text) != number

@@ -18,7 +18,6 @@ from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tracing.__main__ import main
-from tracing.cli import progress
 from tracing.cli.commands.live import wait_for_first_event
 from tracing.recording import file_format as fmt
 from tracing.recording.event_writer import EventWriter
@@ -99,26 +98,6 @@ def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize("patience", [0.0, 60.0])
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [("step -o step.html", "stepping through the events"), ("export --format perfetto -o x.json", "writing"),
-     ("export --format jsonl -o x.jsonl", "writing"), ("timeline -o x.png", "drawing"),
-     ("whatif --workers 1", "replaying"), ("report", "reading"), ("check", "checking")],
-)  # fmt: skip
-def test_what_takes_long_shows_in_a_terminal_how_far_it_is(
-    command: str, words: str, patience: float, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr(progress, "PATIENCE", patience)
-    name, *options = command.split()
-    assert main([name, str(path), *options]) == 0
-    shown = capsys.readouterr().err
-    assert shown.startswith(f"\r\x1b[K{words} ") and shown.endswith("\r\x1b[K") if patience == 0 else shown == ""
-
-
 @pytest.mark.timeout(60)
 def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
@@ -129,22 +108,19 @@ def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> Non
     assert forked(tmp_path, *command)[0] == "6 ['--lr', '0.1', '-o', 'mine']\n"
     trace = tracing.load(tmp_path / "traces" / "train")
     assert trace.config(0)["package"] == "torch.utils.data" and tracing.check(trace) == []
-    assert len(trace.memory) or sys.platform != "linux"
+    assert (trace.samples["rss"] > 0).any() or sys.platform != "linux"
 
 
-def test_check_prints_what_is_broken(path: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(path)]) == 0
-    assert "all laws hold" in capsys.readouterr().out
-    swap_two_receives(copy)
-    assert main(["check", str(copy)]) == 1
-    assert "broken laws" in capsys.readouterr().out
-
-
-def test_check_prints_how_the_run_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_what_is_broken_and_how_the_run_ended(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trace = loads.main_is_killed(tmp_path / "run.trace")
     assert main(["check", str(trace.path)]) == 0
     printed = capsys.readouterr().out
     assert "all laws hold" in printed and "Note: Main was killed in the middle of an epoch" in printed
+    swap_two_receives(copy)
+    assert main(["check", str(copy)]) == 1
+    assert "broken laws" in capsys.readouterr().out
 
 
 def swap_two_receives(directory: Path) -> None:
@@ -155,21 +131,15 @@ def swap_two_receives(directory: Path) -> None:
         records.flush()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit:
-        main([command, "--help"])
-    assert exit.value.code == 0
-    assert re.search(rf"examples?:\n  python -m tracing {command} ", capsys.readouterr().out)
-
-
-def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    listed = capsys.readouterr().out
-    assert all(f"    {command} " in listed for command in COMMANDS)
+def test_help_lists_the_commands_and_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0  # without a command, the list is printed
-    assert capsys.readouterr().out == listed
+    listed = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f"    {command} " in listed
+        with pytest.raises(SystemExit) as exit:
+            main([command, "--help"])
+        assert exit.value.code == 0
+        assert re.search(rf"examples?:\n  python -m tracing {command} ", capsys.readouterr().out)
 
 
 # ---- what goes wrong
@@ -184,11 +154,10 @@ WRONG = [  # DIR: a sound trace
     "sequence DIR --loader 70", "sequence DIR --width 10",
     "export DIR -o demo.json", "export DIR --format csv -o demo.csv", "export DIR --format jsonl -o no/such/demo.jsonl",
     "compare DIR", "compare DIR no/such.trace",
-    "whatif DIR --workers 2,-1", "whatif DIR --workers 2,", "whatif DIR --prefetch 0", "whatif DIR --in-order maybe",
-    "whatif DIR --cpus 0", "whatif DIR --loader 70",
+    "whatif DIR --workers 2,-1", "whatif DIR --workers 2,", "whatif DIR --prefetch 0", "whatif DIR --loader 70",
     "run no/such/script.py", "run -m no_such_module", "run",
     "step DIR -o step.png", "step DIR -o step.html --batches 800:900", "step DIR -o step.html --loader 70",
-    "demo --workers -1", "demo --files 0",
+    "demo --files some",
 ]  # fmt: skip
 READING = [
     "live", "timeline -o picture.png", "sequence", "step -o step.html", "report", "check", "whatif",
@@ -217,12 +186,6 @@ def test_nothing_is_judged_without_a_loader(
     assert "No loader was recorded" in failed(capsys, command, *arguments)
 
 
-def test_a_newer_format_is_one_line(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    about = json.loads((copy / fmt.DESCRIPTION).read_text())
-    (copy / fmt.DESCRIPTION).write_text(json.dumps(about | {"format": fmt.VERSION + 1}))
-    assert "newer" in failed(capsys, "report", copy)
-
-
 def test_what_is_left_of_a_damaged_trace_is_reported(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     largest = max(copy.glob("events-*-*.bin"), key=lambda file: file.stat().st_size)
     largest.write_bytes(largest.read_bytes()[: fmt.HEADER_SIZE + 50 * fmt.RECORD.size])
@@ -230,12 +193,6 @@ def test_what_is_left_of_a_damaged_trace_is_reported(copy: Path, capsys: pytest.
     captured = capsys.readouterr()
     assert captured.err.startswith("warning: ") and largest.name in captured.err
     assert "Note: " in captured.out and "Verdict" in captured.out
-
-
-def test_a_trace_with_nothing_left_is_one_line(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for file in copy.glob("events-*-*.bin"):
-        file.write_bytes(b"something else" * 20)
-    assert "not an events file" in failed(capsys, "report", copy)
 
 
 def test_the_demo_overwrites_no_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,16 +233,14 @@ def test_a_recording_has_begun_once_its_header_is_whole(tmp_path: Path, monkeypa
     assert steps == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", '{"pid": null}', '{"pid": "me"}', "dead"])
 @pytest.mark.timeout(30)
-def test_live_does_not_wait_for_an_unknown_or_dead_recorder(content: str, tmp_path: Path) -> None:
+def test_live_does_not_wait_for_an_unknown_or_dead_recorder(tmp_path: Path) -> None:
     """It returns: the error, if it is one, comes when the trace is read."""
-    if content == "dead":
-        with tracing.record(tmp_path):
-            pass
-        process = subprocess.Popen([sys.executable, "-c", ""])
-        process.wait()
-        about = json.loads((tmp_path / fmt.DESCRIPTION).read_text())
-        content = json.dumps(about | {"pid": process.pid})
-    (tmp_path / fmt.DESCRIPTION).write_text(content)
-    wait_for_first_event(tmp_path)
+    with tracing.record(tmp_path):
+        pass
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    dead = json.dumps(json.loads((tmp_path / fmt.DESCRIPTION).read_text()) | {"pid": process.pid})
+    for content in ("", "{", "[1]", "{}", '{"pid": null}', '{"pid": "me"}', dead):
+        (tmp_path / fmt.DESCRIPTION).write_text(content)
+        wait_for_first_event(tmp_path)

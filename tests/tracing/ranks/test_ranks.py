@@ -26,6 +26,7 @@ from tracing.ranks.ranks import open_ranks
 from tracing.ranks.steps import steps_of
 from tracing.recording import file_format as fmt
 from tracing.views.live.live import watch
+from tracing.views.live.playback import Live
 from tracing.views.live.ranks import Processes
 
 pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked")]
@@ -212,27 +213,12 @@ def test_live_has_a_line_for_each_rank_and_one_opened(ranks: Recorded) -> None:
     assert max(map(len, shown(ranks("slow"), width=80).splitlines())) == 80
 
 
-def test_keys_open_another_rank_at_the_same_moment(ranks: Recorded) -> None:
-    now = [0]
-    view = Processes(ranks("slow"), None, 1.0, lambda: now[0])
-    view.look()
-    now[0] = 300_000_000
-    assert view.look()[1] == view.trace.start + now[0]
-    before = view.look()[1]
-    for key, name in (("down", "rank 1"), ("down", "rank 0"), ("1", "rank 1"), ("up", "rank 0")):
-        view.press(key)
-        assert view.opened.name == name and abs(view.look()[1] - before) < 1_000_000
-    view.press("space")
-    view.press("1")
-    assert "‖" in view.mode and view.mode.startswith("rank 1") and view.look()[1] <= before
-
-
 def test_ranks_that_begin_while_it_watches_are_found(ranks: Recorded, tmp_path: Path) -> None:
     """A launcher records nothing itself, and its ranks begin later."""
     (tmp_path / "trace.json").write_text(json.dumps({"format": fmt.VERSION}))
     now = [0]
     view = Processes(tmp_path, None, 1.0, lambda: now[0])
-    view.running = True
+    view.running, view.source = True, Live(view.source.trace, lambda: now[0], lambda: False)
     assert view.look()[0].loaders == [] and view.lines(0) == []
     shutil.copytree(ranks("slow") / "parts", tmp_path / "parts")
     now[0] = 2_000_000_000

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -44,8 +43,7 @@ from tests.tracing.attached import (
     results,
 )
 from tests.tracing.attached import load as record
-from tests.tracing.loads import Numbers, Stream, go_on
-from tracing.__main__ import main
+from tests.tracing.loads import Numbers, go_on
 from tracing.recording.torch_loader.attach import attach, everything
 
 pytestmark = pytest.mark.timeout(60)
@@ -319,16 +317,6 @@ def test_the_queues_of_a_state_hold_what_was_put_and_not_taken(tmp_path: Path) -
     assert not any(queues.values())
 
 
-def test_the_views_accept_torchs_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with tracing.record(tmp_path / "trace"):
-        list(attach(DataLoader(Stream(), 2, num_workers=2)))
-    trace = tracing.load(tmp_path / "trace", strict=True)
-    assert str(tracing.report(trace)).startswith("Verdict")
-    tracing.timeline(trace).savefig(tmp_path / "timeline.png")
-    assert main(["live", "--once", str(tmp_path / "trace")]) == 0
-    assert "index_queue" in capsys.readouterr().out
-
-
 def test_a_loader_in_a_dataset_has_its_own_events(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "trace"):
         batches = [batch.tolist() for batch in attach(DataLoader(Nested(), 2, num_workers=1))]
@@ -344,55 +332,6 @@ def test_every_loader_of_a_program_is_attached_and_none_afterwards(tmp_path: Pat
             list(DataLoader(Numbers(4), 2, num_workers=1))
         list(DataLoader(Numbers(4)))
     assert len(tracing.load(tmp_path / "trace").loaders) == 1
-
-
-@pytest.mark.slow
-def test_torch_may_be_imported_later(tmp_path: Path) -> None:
-    program = f"""
-import sys
-import tracing
-from tracing.recording.torch_loader.attach import everything
-with tracing.record({str(tmp_path / "trace")!r}), everything():
-    assert "torch" not in sys.modules
-    from torch.utils.data import DataLoader
-    list(DataLoader(range(4)))
-assert not hasattr(DataLoader._get_iterator, "__wrapped__")
-"""
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=50)
-    assert tracing.load(tmp_path / "trace").config(0)["package"] == "torch.utils.data"
-
-
-class Slow:
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, index: int) -> int:
-        time.sleep(0.002 if index >= 4 else 0)
-        return index
-
-
-class AllAtOnce(Slow):
-    def __getitems__(self, keys: list[int]) -> list[int]:
-        assert type(keys) is list
-        return [self[key] for key in keys]
-
-
-@pytest.mark.parametrize("dataset", [Slow(), torch.utils.data.Subset(Slow(), range(16)), AllAtOnce()])
-def test_it_is_noted_when_each_slow_sample_was_there(dataset: Any, tmp_path: Path) -> None:
-    """Of the first batch, and from the second slow one on; nothing of a dataset that is asked for all at once."""
-    loader = attach(torch.utils.data.DataLoader(dataset, 4, num_workers=1, multiprocessing_context="fork"))
-    with tracing.record(tmp_path / "run"):
-        assert [batch.tolist() for batch in loader] == [list(range(n, n + 4)) for n in (0, 4, 8, 12)]
-    trace = tracing.load(tmp_path / "run")
-    noted = [trace.text(event) for event in trace.events[trace.events["kind"] == Kind.FETCH_END]]
-    took = (trace.tasks["fetch_end"] - trace.tasks["fetch_begin"]).tolist()
-    if isinstance(dataset, AllAtOnce):
-        assert noted == [None] * 4
-        return
-    assert noted[0] is not None
-    for task in 2, 3:
-        assert len(noted[task]) == 4 and noted[task][-1] * 1000 <= took[task]
-        assert np.diff([0, *noted[task]]).min() >= 2000, "µs"
 
 
 @pytest.mark.cuda

@@ -132,13 +132,14 @@ def test_after_a_kill_a_file_is_at_most_twice_as_long_as_what_is_in_it(tmp_path:
             if (pid := os.fork()) == 0:
                 events.install(recorder)
                 for n in range(count):
-                    emit(Kind.PUT, 0, n)
+                    emit(Kind.PUT, 0, n, text=n if n == count - 1 else None)
                 os.kill(os.getpid(), signal.SIGKILL)
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
             (path,) = (tmp_path / str(count)).glob(f"events-{pid}-*")
             assert path.stat().st_size <= 2 * (fmt.HEADER_SIZE + count * fmt.RECORD.size)
             os.waitpid(pid, 0)
-        assert len(tracing.load(tmp_path / str(count), strict=True)) == count
+        trace = tracing.load(tmp_path / str(count), strict=True)
+        assert trace.events["task"].tolist() == list(range(count)) and trace.text(count - 1) == count - 1
 
 
 def test_what_has_the_name_of_a_file_of_ours_is_not_written_to(tmp_path: Path) -> None:

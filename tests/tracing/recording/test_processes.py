@@ -17,7 +17,8 @@ from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT
 from tests.tracing.forked import forked
 from tracing.recording import file_format as fmt
-from tracing.recording.processes import note_unseen_children
+from tracing.recording.processes import RankRecording, note_unseen_children
+from tracing.trace.lacks import what_it_lacks
 from tracing.trace.parts import Part, parts
 from tracing.trace.trace import Trace
 
@@ -149,12 +150,14 @@ def test_a_child_forked_in_the_middle_of_an_epoch_is_not_mixed_with_its_parent(h
     else:
         record = "import tracing\nfrom tracing.recording.torch_loader.attach import everything\n"
         body = textwrap.indent(textwrap.dedent(FORKS_WHILE_LOADING), "    ")
-        write(tmp_path, f"{record}with everything(), tracing.record('trace'):\n{body}")
+        write(tmp_path, f"{record}with everything(), tracing.record('trace', memory=True):\n{body}")
         forked(tmp_path, "train.py")
     found = parts(tmp_path / "trace")
     assert [yielded(part) for part in found] == [3, 9]
     assert found[0].path == tmp_path / "trace"
     assert [len(fmt.events_files(part.path)) for part in found] == [2, 2], "a process that loads, and its worker"
+    for part in found:
+        assert (tracing.load(part.path).samples["rss"] > 0).any() == (how == "record"), "whose memory is asked for"
 
 
 NESTED = """
@@ -199,29 +202,18 @@ def test_without_a_sitecustomize_of_the_users_none_is_missed(tmp_path: Path) -> 
 # ---- ranks that no torchrun starts (those that it does: test_torchrun.py)
 
 
-def test_two_launches_at_once_have_a_trace_each(tmp_path: Path) -> None:
-    """The first holds its trace until the second has ended."""
-    write(tmp_path, "os.write(1, os.environb[b'RANK'] + b'\\n'); emit(4); sys.stdin.read()")
-    shell = (
-        "for rank in 0 1; do RANK=$rank WORLD_SIZE=2 MASTER_PORT=$1 $0 -m tracing run -o trace train.py & done; wait"
-    )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-    def launch(port: int) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["bash", "-c", f"exec 3<&0; {shell.replace('train.py &', 'train.py <&3 &')}", sys.executable, str(port)],
-            cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    first = launch(1)
-    assert first.stdout is not None
-    assert {first.stdout.readline(), first.stdout.readline()} == {"0\n", "1\n"}
-    second = launch(2)
-    _, errors = second.communicate("", timeout=60)
-    assert second.returncode == 0 and errors.count("this one goes to trace-2") == 2
-    assert first.communicate("", timeout=60)[1].count("Verdict") == errors.count("Verdict") == 1
-    for directory in ("trace", "trace-2"):
-        assert [(part.rank, size_of(part)) for part in parts(tmp_path / directory)] == [(0, 4), (1, 4)]
+def test_two_launches_at_once_have_a_trace_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("TRACING_RANKED", str(os.getpid()))
+    launched = []
+    for port, folder in ("1", "trace"), ("2", "trace-2"):
+        monkeypatch.setenv("MASTER_PORT", port)
+        launched.append(RankRecording(tmp_path / "trace"))
+        assert launched[-1].start().path.parents[1] == tmp_path / folder
+    for recording in launched[::-1]:
+        recording.stop()
+        assert recording.is_last and [part.rank for part in parts(recording.directory)] == [0]
 
 
 # ---- what is never touched
@@ -271,16 +263,16 @@ def test_what_another_machine_records_into_is_left_alone(tmp_path: Path) -> None
 # ---- children that Python's flags or an environment of their own keep from us
 
 UNSEEN = {  # how a Python program is started -> how the report names it
-    "[sys.executable, '-sE', 'nil.py']": " -sE nil.py`) was started with -E",
-    "[sys.executable, '-B', '-I', './nil.py']": " -B -I ./nil.py`) was started with -I",
-    "[sys.executable, 'nil.py'], env={'PATH': '/nowhere'}": " nil.py`) was started with an environment of its own",
-    "[sys.executable, 'nil.py', '-I'], env={**os.environ, 'PYTHONPATH': '.'}": " nil.py -I`) was started with an env",
+    "[sys.executable, '-sE', 'nil.py']": " -sE nil.py`)",
+    "[sys.executable, '-B', '-I', './nil.py']": " -B -I ./nil.py`)",
+    "[sys.executable, 'nil.py'], env={'PATH': '/nowhere'}": " nil.py`)",
+    "[sys.executable, 'nil.py', '-I'], env={**os.environ, 'PYTHONPATH': '.'}": " nil.py -I`)",
 }
 SEEN = ["[sys.executable, 'nil.py', '-I']", "[sys.executable, '-c', 'print(\"ran\")', '-E']", "['echo', 'ran', '-S']"]
 
 
 def test_children_that_cannot_be_seen_are_named(tmp_path: Path) -> None:
-    """At most four; not the processes of the tracer's own, nor those of multiprocessing that load nothing."""
+    """At most four; not those of multiprocessing that load nothing."""
     programs = [*SEEN, *UNSEEN, "[sys.executable, '-I', 'nil.py', 'a fifth']"]
     starts = [f"subprocess.run({each}, check=True)" for each in programs]
     starts += [IN_PROCESS.format("spawn", "emit", 3), "emit(3)"]
@@ -288,7 +280,7 @@ def test_children_that_cannot_be_seen_are_named(tmp_path: Path) -> None:
     (tmp_path / "nil.py").write_text("print('ran', flush=True)")
     done = run(tmp_path, "-m", "tracing", "run", "--memory", "-o", "trace", "train.py")
     assert done.stdout == "".join("ran -S\n" if "echo" in each else "ran\n" for each in programs)
-    lacks = tracing.load(tmp_path / "trace").lacks
+    lacks = what_it_lacks(tracing.load(tmp_path / "trace"))
     report = " ".join(str(tracing.report(tmp_path / "trace")).split())
     for sentence, words in zip(lacks, UNSEEN.values(), strict=True):
         assert words in sentence and report.count(sentence) == 1
@@ -297,18 +289,14 @@ def test_children_that_cannot_be_seen_are_named(tmp_path: Path) -> None:
 def test_a_trace_without_loaders_names_the_children_that_may_have_had_some(tmp_path: Path) -> None:
     write(tmp_path, "subprocess.run([sys.executable, '-I', '-c', 'print(1)'], check=True)")
     done = run(tmp_path, *TRACED, "train.py")
-    assert "trace is empty. A child (" in done.stderr and done.stderr.count("was started with -I") == 1
+    assert "trace is empty. A child (" in done.stderr and done.stderr.count("was started in a way that hides it") == 1
 
 
-def test_what_starts_processes_is_as_before_once_a_run_has_ended(tmp_path: Path) -> None:
-    before = _posixsubprocess.fork_exec
-    end = note_unseen_children(tmp_path)
-    try:
-        assert _posixsubprocess.fork_exec is not before
-        with pytest.raises(FileNotFoundError, match="not here"):
-            subprocess.run([tmp_path / "not here"], check=True)
-        done = subprocess.run([b"echo", b"\xff"], env={b"PATH": os.environ["PATH"]}, capture_output=True, check=True)
-        assert done.stdout == b"\xff\n"
-    finally:
-        end()
-    assert before is _posixsubprocess.fork_exec
+def test_whatever_is_started_starts_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_posixsubprocess, "fork_exec", _posixsubprocess.fork_exec)
+    monkeypatch.setattr(subprocess, "_fork_exec", _posixsubprocess.fork_exec, raising=False)
+    note_unseen_children(tmp_path)
+    with pytest.raises(FileNotFoundError, match="not here"):
+        subprocess.run([tmp_path / "not here"], check=True)
+    done = subprocess.run([b"echo", b"\xff"], env={b"PATH": os.environ["PATH"]}, capture_output=True, check=True)
+    assert done.stdout == b"\xff\n"

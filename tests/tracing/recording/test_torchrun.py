@@ -14,7 +14,6 @@ import pytest
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import in_terminal, read_all, read_until
-from tests.tracing.forked import forked
 from tracing.__main__ import main
 from tracing.trace.parts import parts
 
@@ -56,7 +55,6 @@ TRAINING = """
         dist.barrier()
         dist.destroy_process_group()
 """
-OLD = "import os\nfrom minidl.events import Kind, emit\nos.fork() or emit(Kind.LOADER, text={})"
 BOTH_LOAD = re.compile(rb"(?s)rank 0[^\n]* [1-9]\d* batches.*rank 1[^\n]* [1-9]\d* batches")
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 LIVE = ["-m", "tracing", "run", "--live", "-o", "trace"]
@@ -65,13 +63,10 @@ WAYS = {"in each rank": [*TORCHRUN, *LIVE], "outside": [*LIVE, *TORCHRUN]}
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[bytes, Path]]:
-    """What the terminal showed of each launch, and a copy of its trace. The first launch replaces the trace of another
-    program, with a part, and the second one that of the first."""
+    """What the terminal showed of each launch, and a copy of its trace. The second launch replaces the trace of the
+    first."""
     folder = tmp_path_factory.mktemp("launched")
-    (folder / "old.py").write_text(OLD)
     (folder / "train.py").write_text(textwrap.dedent(TRAINING))
-    forked(folder, "-m", "tracing", "run", "-o", "trace", "old.py")
-    assert (folder / "trace" / "parts").exists()
     found = {}
     for way, command in WAYS.items():
         with in_terminal([sys.executable, *command, "train.py"], folder) as (process, terminal):
@@ -99,7 +94,7 @@ def test_ranks_are_parts_of_one_trace(
         assert tracing.check(trace) == [] and (trace.events["kind"] == Kind.YIELDED).sum() == batches
     for rank, part in enumerate((first, second)):
         about = part.about
-        assert (about["rank"], about["local_rank"], about["world_size"], about["restart"]) == (rank, rank, 2, 0)
+        assert (about["rank"], about["local_rank"], about["world_size"]) == (rank, rank, 2)
         assert part.path.name == f"rank{rank}-{about['pid']}" and about["stopped"] is not None
     assert child.rank is None and child.about["parent"] == second.about["pid"]
     assert tracing.load(directory).path == first.path

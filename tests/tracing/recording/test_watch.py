@@ -75,7 +75,7 @@ def test_each_process_is_sampled_from_its_first_event_to_its_end(tmp_path: Path)
     trace = tracing.load(tmp_path / "run")
     samples = trace.samples
     assert set(samples["pid"].tolist()) == {actor.pid for actor in trace.actors}
-    assert (np.diff(samples["time"]) >= 0).all() and (samples["late"] >= 0).all()
+    assert (np.diff(samples["time"]) >= 0).all()
     for pid in set(samples["pid"].tolist()):
         own = samples[samples["pid"] == pid]
         for name in ("cpu", "main_cpu", "children"):
@@ -228,27 +228,17 @@ def test_a_thread_that_gives_the_lock_up_often_does_not_keep_the_watch_waiting(
                 pass
             emit(Kind.ASKED)
     samples = tracing.load(tmp_path / "run").samples
-    assert np.median(samples["late"][1:-1]) < 100_000_000
+    assert np.median(np.diff(samples["time"])[1:-1]) < 200_000_000
 
 
-def test_its_files_are_replaced_with_their_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_LOOK", 1)
-    with tracing.record(tmp_path):
-        emit(Kind.ASKED)
-        until(lambda: tracing.load(tmp_path).stacks)
-    assert set(fmt.files_of(tmp_path)) == set(tmp_path.iterdir())
-    monkeypatch.undo()
-    with tracing.record(tmp_path):
-        pass
-    assert set(fmt.files_of(tmp_path)) == set(tmp_path.iterdir())
-    assert tracing.load(tmp_path).stacks == []
-
-
-def test_half_a_line_and_half_a_sample_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_LOOK", 1)
-    with tracing.record(tmp_path):
-        emit(Kind.ASKED)
-        until(lambda: tracing.load(tmp_path).stacks)
+def test_half_a_line_and_half_a_sample_are_left_out_and_all_is_replaced_with_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as soon:
+        soon.setattr(watch, "FIRST_LOOK", 1)
+        with tracing.record(tmp_path):
+            emit(Kind.ASKED)
+            until(lambda: tracing.load(tmp_path).stacks)
     (events,) = fmt.events_files(tmp_path)
     trace = tracing.load(tmp_path)
     whole = trace.samples.tolist(), trace.stacks
@@ -256,3 +246,8 @@ def test_half_a_line_and_half_a_sample_are_left_out(tmp_path: Path, monkeypatch:
         with open(path, "ab") as file:
             file.write(path.read_bytes()[:30])
     assert (trace.samples.tolist(), trace.stacks) == whole
+    assert set(fmt.files_of(tmp_path)) == set(tmp_path.iterdir())
+    with tracing.record(tmp_path):
+        pass
+    assert set(fmt.files_of(tmp_path)) == set(tmp_path.iterdir())
+    assert tracing.load(tmp_path).stacks == []

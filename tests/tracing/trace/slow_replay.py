@@ -11,6 +11,7 @@ from typing import Any
 
 import tracing
 from minidl.events import Kind, Queue
+from tracing.trace.event_index import Lane
 from tracing.trace.state import (
     LoaderState,
     MainState,
@@ -26,18 +27,18 @@ from tracing.trace.state import (
     WorkerStatus,
 )
 from tracing.trace.state_after_event import LABELS
-from tracing.trace.thread_activity import MAIN_STATUS, PIN_STATUS, SHUTDOWN_STEPS, WORKER_STATUS
+from tracing.trace.thread_activity import SHUTDOWN_STEPS, STATUS_AFTER, STATUSES
 
 
 class Thread:
     """What a thread does, and since when."""
 
-    def __init__(self, statuses: dict[int, Any], otherwise: Any, first: Any) -> None:
-        self.statuses, self.otherwise, self.status = statuses, otherwise, first
+    def __init__(self, lane: Lane, first: Any) -> None:
+        self.lane, self.status = lane, first
         self.since, self.task, self.actor, self.kind = 0, -1, -1, 0
 
     def says(self, kind: int, event: Any) -> None:
-        status = self.statuses.get(kind, self.otherwise)
+        status = STATUSES[STATUS_AFTER[self.lane][kind]]
         if status is not self.status or self.kind == 0:
             self.status, self.since = status, int(event["time"])
         self.task, self.actor, self.kind = max(-1, int(event["task"])), int(event["actor"]), kind
@@ -48,9 +49,9 @@ class Replay:
 
     def __init__(self, number: int) -> None:
         self.number, self.loader, self.num_workers = number, 0, 0
-        self.main = Thread(MAIN_STATUS, MainStatus.HANDLING, MainStatus.STARTING)
-        self.pin = Thread(PIN_STATUS, PinStatus.WAITING, PinStatus.NONE)
-        self.workers: dict[int, Thread] = defaultdict(lambda: Thread(WORKER_STATUS, WorkerStatus.IDLE, None))
+        self.main = Thread(Lane.MAIN, MainStatus.STARTING)
+        self.pin = Thread(Lane.PIN, PinStatus.NONE)
+        self.workers: dict[int, Thread] = defaultdict(lambda: Thread(Lane.WORKER, None))
         self.asked_for: dict[int, int] = {}  # worker -> time
         self.pids: dict[int, int] = {}
         self.ended: dict[int, int] = {}  # worker whose stream has ended -> when it told main, 0 before

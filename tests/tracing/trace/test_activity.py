@@ -21,7 +21,7 @@ def test_a_window_shows_what_the_whole_trace_shows(recorded: Callable[[str], tra
     for loader, lane, worker in lanes:
         if lane is Lane.FEEDER:  # feeders have no statuses
             continue
-        iterators = trace.iterators_of(loader)
+        iterators = trace.index.iterators_of(loader)
         whole = activity(trace, iterators, lane, worker)
         assert (whole.begin[1:] == whole.end[:-1]).all() and (whole.first[1:] == whole.last[:-1]).all()
         for first, k in ((0, len(trace) // 2), (len(trace) // 3, len(trace) // 2), (len(trace) // 2, len(trace) - 1)):

@@ -15,7 +15,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path
-from matplotlib.text import Annotation, Text
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 import tracing
@@ -291,25 +291,3 @@ def test_the_legend_names_only_what_can_be_seen() -> None:
     words = [text.get_text() for text in drawn("slots").legends[0].get_texts()]
     assert words == ["a batch: 7 colours in turn", "waiting", "in a slot, on its way", "way of batch 7"]
     assert "collate" in [text.get_text() for text in drawn("pinned").legends[0].get_texts()]
-
-
-def test_a_killed_process_does_nothing_from_then_on() -> None:
-    """No event shows its death; the simulated world knows of it."""
-    killed = [simulate(one_late, schedule=f"60.k{n}", draws=False, environment=TORCHS_WAY) for n in (0, 1)]
-    main, worker = map(tracing.load, killed)
-    for trace, lane in (main, "main"), (worker, "worker 0"):
-        figure = timeline(trace)
-        [time] = trace.about["killed"].values()
-        unit = {"µs": 1e3, "ms": 1e6}[figure.axes[-1].get_xlabel()[-3:-1]]
-        ends = [
-            path.get_extents().x1
-            for each in figure.axes[0].collections if str(each.get_gid()).startswith(lane) for path in each.get_paths()
-        ]  # fmt: skip
-        assert max(ends) == pytest.approx((time - trace.start) / unit), lane
-    assert any("after main was killed" in text for text, _ in words_of(timeline(main)))
-
-
-def test_an_arrow_is_an_annotation_without_words() -> None:
-    """So the checks above see its path, and no text of it."""
-    arrows = [each for each in drawn("slots").findobj(Annotation) if each.get_gid() == "way"]
-    assert len(arrows) == 4 and not any(each.get_text() for each in arrows)

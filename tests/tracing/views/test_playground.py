@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import playing
-from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
 from tests.tracing.views.playground_world import compare, random_setting
 from tracing.views.html_page import file_text
@@ -64,26 +62,6 @@ def test_the_model_takes_the_loaders_steps_in_the_same_order_at_the_same_times(c
         assert not found.difference, (seed, setting)
         ties += found.ties
     assert ties > 500  # so the rule for ties is compared, too
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("(running + turn) % count", "turn % count"),  # ties: after a thread comes the first one, not the next
-        ("moments.indexOf(", "moments.lastIndexOf("),  # ... and of those that wake, the last one
-        ("this.turn = (worker + 1) % workers;", "this.turn = 0;"),  # the pipes are not served in turn
-        ("< this.setting.prefetch) return", "<= this.setting.prefetch) return"),  # one worker too many tasks
-        ("setting.prefetch * setting.workers", "setting.workers"),
-        ("setting.in_order && task !== this.received", "task !== this.received"),
-        ("yield* machine.spend(this.times.move); // packs it", ""),
-        ("yield* this.pin(task, worker);\n      this.machine", "this.machine"),  # the pin thread does not pin
-        ("YIELDED\", task);", "YIELDED\", task); if (setting.workers) this.putIndex();"),  # two tasks for one batch
-    ],
-)  # fmt: skip
-def test_a_model_with_another_rule_is_told_apart(right: str, wrong: str, chromium: Browser, tmp_path: Path):
-    assert MODEL.count(right) == 1
-    page = with_model(chromium.page, MODEL.replace(right, wrong), tmp_path)
-    assert any(compare(page, random_setting(random.Random(seed))).difference for seed in range(SETTINGS))
 
 
 def places(events: list[list[Any]], time: int) -> dict[str, list[int]]:
@@ -300,19 +278,6 @@ def test_each_control_has_a_name_and_what_changes_is_read_out(open_page: OpenPag
     assert page.evaluate("$('sample').getAttribute('aria-valuetext')") == "8 ms"
 
 
-def test_tab_reaches_every_control_that_is_in_use(open_page: OpenPage):
-    page = open_page("#pin=1")
-    controls = "[...document.querySelectorAll('input, select, button')].filter((each) => WHICH)"
-    used = controls.replace("WHICH", "!each.disabled && each.checkVisibility()")
-    wanted = set(page.evaluate(f"{used}.map((each) => each.id || each.textContent)"))
-    reached = set()
-    page.evaluate("document.activeElement.blur()")
-    for _ in range(len(wanted) + 2):
-        page.press("Tab")
-        reached.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    assert wanted <= reached
-
-
 @pytest.mark.parametrize("link", ["", "#workers=16&prefetch=8&pin=1&shape=slow_worker", "#workers=0"])
 @pytest.mark.parametrize("width", [360, 700, 1280])
 def test_nothing_is_wider_than_the_screen(width: int, link: str, open_page: OpenPage):
@@ -332,13 +297,6 @@ def test_light_and_dark_are_drawn_in_colours_of_their_own(open_page: OpenPage):
     assert drawn(page) != light and page.evaluate(ground) != was
     page.click("#theme")
     assert drawn(page) == light and page.evaluate(ground) == was
-
-
-@pytest.mark.slow
-def test_the_benchmark_plays_the_page(chromium: Browser, tmp_path: Path):
-    """No test judges its speed. (`chromium` has run by now, or this test is skipped with it.)"""
-    taken = playing.measure(browser.find() or "", tmp_path, frames=20, workers=2)
-    assert 0 < taken.picture <= taken.worst and taken.frame > 0
 
 
 def test_the_scripts_are_short():

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,12 +94,6 @@ def test_an_arrow_tells_in_which_slot_its_batch_lies(recorded: Recorded) -> None
     assert {arrow.where for arrow in arrows_of(found) if arrow.source == "main"} == {"index_queue"}
 
 
-def test_columns_are_the_threads_of_the_load(recorded: Recorded) -> None:
-    assert sequence.select(recorded("pinned")).columns == ["main", "pin thread", "worker 0", "worker 1"]
-    assert sequence.select(recorded("in_order")).columns == ["main", "worker 0", "worker 1", "worker 2"]
-    assert sequence.select(recorded("serial")).columns == ["main"]
-
-
 def test_deaths_errors_and_the_shutdown_are_noted(recorded: Recorded) -> None:
     trace = recorded("dying")
     found = sequence.select(trace, most=None)
@@ -128,69 +123,80 @@ def test_a_message_in_a_queue_when_the_trace_ends_is_still_there(recorded: Recor
 # ---- a part
 
 
-def test_only_some_batches(recorded: Recorded) -> None:
-    found = sequence.select(recorded("pinned"), batches=(2, 4))
-    assert {arrow.label for arrow in arrows_of(found)} == {2, 3}
-    assert len(arrows_of(found)) == 2 * 3  # index, result and data queue
-    assert {note.words.batch for note in notes_of(found) if note.kind == Kind.YIELDED} == {2, 3}
+def begins(found: sequence.Sequence) -> list[int]:
+    return [row.begin for row in found.rows]
 
 
-def test_only_the_start_up_and_only_the_shutdown(recorded: Recorded) -> None:
-    trace = recorded("pinned")
-    kinds = trace.events["kind"]
-    start = sequence.select(trace, phase=Phase.START_UP)
-    assert start.rows[0].kind == Kind.LOADER
-    assert start.rows[-1].begin == np.flatnonzero(kinds == Kind.YIELDED)[0]
-    end = sequence.select(trace, phase=Phase.SHUTDOWN)
-    assert {arrow.label for arrow in arrows_of(end)} == {"STOP"}
-    assert min(row.begin for row in end.rows) == np.flatnonzero(kinds == Kind.SHUTDOWN_BEGIN)[0]
+@pytest.mark.parametrize(
+    ("name", "selection"),
+    [
+        ("pinned", {"batches": (2, 4)}), ("persistent", {"epoch": 1}), ("persistent", {"epoch": 2, "batches": (0, 3)}),
+        ("in_order", {"end": 0.5}), ("in_order", {"start": 0.5}), ("pinned", {"phase": Phase.START_UP}),
+        ("pinned", {"phase": Phase.SHUTDOWN}), ("pinned", {"most": 20}),
+    ],
+)  # fmt: skip
+def test_a_part_has_those_rows_of_the_whole_that_were_asked_for(
+    recorded: Recorded, name: str, selection: dict[str, Any]
+) -> None:
+    trace = recorded(name)
+    events, kinds = trace.events, trace.events["kind"]
+    chosen = {each: value * trace.duration / 1e9 for each, value in selection.items() if each in ("start", "end")}
+    found = sequence.select(trace, **{"most": None, **selection, **chosen})
+    whole = sequence.select(trace, most=None)
+
+    def wanted(row: Arrow | Note) -> bool:
+        end = max(row.begin, row.end if isinstance(row, Arrow) else -1)
+        end = len(trace) if isinstance(row, Arrow) and row.end < 0 else end
+        first, last = selection.get("batches", (-(10**9), 10**9))
+        first_yield = np.flatnonzero(kinds == Kind.YIELDED)[0]
+        return (
+            first <= events["task"][row.begin] < last
+            and events["epoch"][row.begin] == selection.get("epoch", events["epoch"][row.begin])
+            and ("end" not in selection or found.time(row.begin) <= chosen["end"] * 1e9)
+            and ("start" not in selection or end == len(trace) or found.time(end) >= chosen["start"] * 1e9)
+            and (selection.get("phase") is not Phase.START_UP or row.begin <= first_yield)
+            and (selection.get("phase") is not Phase.SHUTDOWN or end >= np.flatnonzero(kinds == Kind.SHUTDOWN_BEGIN)[0])
+        )
+
+    expected = [row.begin for row in whole.rows if wanted(row)][: selection.get("most")]
+    assert begins(found) == expected and 0 < len(expected) < len(whole.rows)
 
 
-def test_only_some_time(recorded: Recorded) -> None:
-    trace = recorded("in_order")
-    middle = trace.duration / 2e9
-    before, after = sequence.select(trace, end=middle, most=None), sequence.select(trace, start=middle, most=None)
-    assert all(before.time(row.begin) <= middle * 1e9 for row in before.rows)
-    assert all(max(after.time(row.begin), after.time(getattr(row, "end", -1))) >= middle * 1e9 for row in after.rows)
-    whole = {row.begin for row in sequence.select(trace, most=None).rows}
-    assert {row.begin for row in before.rows} | {row.begin for row in after.rows} == whole
+def test_of_a_long_trace_only_what_is_shown_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is left out is named, once."""
+    steady(tmp_path / "long", 3000, workers=2)
+    trace = tracing.load(tmp_path / "long")
+    every = rows.select(trace, most=None)
+    labelled: list[int] = []
 
+    def counting(task: int) -> Label:
+        labelled.append(task)
+        return label(task)
 
-def test_an_epoch_of_a_persistent_loader(recorded: Recorded) -> None:
-    trace = recorded("persistent")
-    parts = [{row.begin for row in sequence.select(trace, epoch=epoch, most=None).rows} for epoch in range(3)]
-    assert set.union(*parts) == {row.begin for row in sequence.select(trace, most=None).rows}
-    assert sum(map(len, parts)) == len(set.union(*parts))
-
-
-def test_a_long_diagram_names_what_it_leaves_out(tmp_path: Path) -> None:
-    steady(tmp_path / "long.trace", tasks=300)
-    trace = tracing.load(tmp_path / "long.trace")
-    whole, part = sequence.select(trace, most=None), sequence.select(trace)
-    assert part.rows == whole.rows[:200]
-    assert f"the last {len(whole.rows) - 200:,} of {len(whole.rows):,} rows" in part.left_out
+    monkeypatch.setattr(rows, "label", counting)
+    some = rows.select(trace, most=20)
+    assert some.rows == every.rows[:20] and len(labelled) < 500 < len(every.rows)
     for drawn in (str(sequence.as_text(trace)).replace("\n", " "), sequence.as_mermaid(trace)):
-        assert drawn.count(f"--most {len(whole.rows)}") == 1
-    assert sequence.select(trace, most=len(whole.rows)).left_out == ""
+        assert drawn.count("Left out: all from ") == drawn.count("--most 400") == 1
+    assert every.left_out == ""
+    labelled.clear()
+    part = rows.select(trace, batches=(2500, 2504)).rows
+    assert len(labelled) < 100
+    assert part == [row for row in every.rows if 2500 <= trace.events["task"][row.begin] < 2504]
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"loader": 77}, "no loader 77"),
-        ({"epoch": 9}, "no epoch 9"),
-        ({"batches": (50, 60)}, "no batches 50 to 59 of epoch 0"),
-        ({"start": 1e6}, "nothing"),
-        ({"most": 0}, "at most 0 rows"),
-        ({"phase": Phase.SHUTDOWN}, "does not start to shut down"),
-        ({"width": 39}, "40 columns"),
+        ({"loader": 77}, "no loader 77"), ({"epoch": 9}, "no epoch 9"), ({"start": 1e6}, "nothing"),
+        ({"batches": (50, 60)}, "no batches 50 to 59 of epoch 0"), ({"most": 0}, "at most 0 rows"),
+        ({"phase": Phase.SHUTDOWN}, "does not start to shut down"), ({"width": 39}, "40 columns"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_drawn_is_one_clear_line(recorded: Recorded, options: dict, words: str, tmp_path: Path) -> None:
-    for draw in (sequence.as_text, sequence.as_mermaid) if "width" not in options else (sequence.as_text,):
-        with pytest.raises(ValueError, match=words) as raised:
-            draw(recorded("serial" if "phase" in options else "pinned"), **options)
-        assert "\n" not in str(raised.value)
+    with pytest.raises(ValueError, match=words) as raised:
+        sequence.as_text(recorded("serial" if "phase" in options else "pinned"), **options)
+    assert "\n" not in str(raised.value)
     with pytest.raises(ValueError, match="no events"):
         sequence.as_text(tracing.load(begin(tmp_path / "empty.trace")))
 
@@ -237,8 +243,7 @@ def test_the_text_fits_its_width_or_names_what_does_not(recorded: Recorded, widt
         assert ("No room for" in str(text)) == (hidden > 0)
         if hidden:
             needed = int(re.search(r"rows\):\s+--width\s+(\d+)", str(text)).group(1))
-            wide = sequence.as_text(recorded(name), width=needed, most=None)
-            assert "No room" not in str(wide)
+            assert "No room" not in str(sequence.as_text(recorded(name), width=needed, most=None))
 
 
 def test_a_terminal_with_colours_gets_them_and_an_ascii_one_gets_ascii(recorded: Recorded) -> None:
@@ -288,23 +293,3 @@ def test_mermaid_texts_are_escaped() -> None:
     assert not set(re.sub(r"#\d+;", "", escaped)) & set(";#<>%&\n")
     assert re.sub(r"#(\d+);", lambda code: chr(int(code[1])), escaped) == "a; b #35; <br> %% c & d"
     assert len(escape("x" * 500)) == 120
-
-
-def test_of_a_long_trace_only_what_is_shown_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    length = steady(tmp_path / "long", 3000, workers=2)
-    trace = tracing.load(tmp_path / "long")
-    every = rows.select(trace, most=None).rows
-    labelled: list[int] = []
-
-    def counting(task: int) -> Label:
-        labelled.append(task)
-        return label(task)
-
-    monkeypatch.setattr(rows, "label", counting)
-    some = rows.select(trace, most=20)
-    assert some.rows == every[:20] and len(labelled) < 500 < len(every)
-    assert "Left out: all from " in some.left_out and length > 50_000
-    labelled.clear()
-    part = rows.select(trace, batches=(2500, 2504)).rows
-    assert len(labelled) < 100
-    assert part == [row for row in every if 2500 <= trace.events["task"][row.begin] < 2504]

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.timeout(60)
 Recorded = Callable[[str], tracing.Trace]
 LOADS = (
     "in_order", "not_in_order", "pinned", "stream", "persistent", "persistent_stream", "serial", "two_at_once",
-    "failing", "dying",
+    "failing", "dying", "slots",
 )  # fmt: skip
 LOOKS = [look for look in Look if look is not Look.NOTHING]
 
@@ -111,13 +111,16 @@ def test_every_lane_and_queue_shows_what_the_state_says(recorded: Recorded, name
     trace = recorded(name)
     view = window.select(trace, None, None, None, None, None)
     drawn = Drawn(timeline(trace), trace)
-    seen, deepest = set(), 0
+    seen, deepest = set[Any](), 0
     for time_, state in sampled_states(trace, [each.number for each in view.iterators]):
         seen |= check_lanes(drawn, time_, state)
         if state.alive and state.workers:  # else it has no queues, or they are gone
             check_queues(drawn, time_, state)
             deepest = max(deepest, *map(len, state.index_queues))
+            seen |= check_slots(drawn, time_, state)
     assert len(seen) >= 3 and (deepest >= 1 or name == "serial")
+    assert name != "slots" or {(SlotStatus.LENT, 4), (SlotStatus.FILLED, 1)} <= seen
+    assert name != "serial" or (len(drawn.figure.axes) == 1 and "no workers" in all_text(drawn.figure))
 
 
 def check_lanes(drawn: Drawn, time_: float, state: LoaderState) -> set[Look]:
@@ -153,20 +156,17 @@ def check_queues(drawn: Drawn, time_: float, state: LoaderState) -> None:
     assert stored == {to_rgba(colours.of_batch(task)) for task in state.reorder_buffer}
 
 
-def test_every_slot_shows_what_the_state_says(recorded: Recorded) -> None:
-    trace = recorded("slots")
-    [view] = [window.select(trace, None, None, None, None, None)]
-    drawn = Drawn(timeline(trace), trace)
+def check_slots(drawn: Drawn, time_: float, state: LoaderState) -> set[tuple[SlotStatus, int]]:
+    """How many slots of a worker are in which status."""
     seen = set()
-    for time_, state in sampled_states(trace, [each.number for each in view.iterators]):
-        for worker in state.workers if state.alive else ():
-            for words, status, alpha in ("filled", SlotStatus.FILLED, 0.35), ("lent", SlotStatus.LENT, 1.0):
-                batches = {slot.slot: slot.task for slot in worker.slots if slot.status is status}
-                shown = drawn.at(f"slots of worker {worker.worker} {words}", time_)
-                expected = {slot: to_rgba(colours.of_batch(task), alpha) for slot, task in batches.items()}
-                assert dict(shown) == expected and len(shown) == len(expected), (status, state)
-                seen |= {(status, len(batches))}
-    assert (SlotStatus.LENT, 4) in seen and any(status is SlotStatus.FILLED and n for status, n in seen)
+    for worker in state.workers:
+        for words, status, alpha in ("filled", SlotStatus.FILLED, 0.35), ("lent", SlotStatus.LENT, 1.0):
+            batches = {slot.slot: slot.task for slot in worker.slots if slot.status is status}
+            shown = drawn.at(f"slots of worker {worker.worker} {words}", time_)
+            expected = {slot: to_rgba(colours.of_batch(task), alpha) for slot, task in batches.items()}
+            assert dict(shown) == expected and len(shown) == len(expected), (status, state)
+            seen |= {(status, len(batches))}
+    return seen
 
 
 def test_slots_are_drawn_where_there_are_any_and_not_where_there_are_many(
@@ -220,11 +220,11 @@ def area(figure: Figure, gid: str) -> float:
 
 
 def test_a_bin_has_the_lowest_mean_and_highest_depth() -> None:
-    times, depths = np.array([10, 14, 25]), np.array([1, 3, 0])
+    times, depths = np.array([10, 14, 25]), np.array([1, 3, 2])
     low, mean, high = queue_contents.binned(times, depths, np.array([0, 10, 20, 30]))
-    assert low.tolist() == [0, 1, 0]
+    assert low.tolist() == [0, 1, 2]
     assert high.tolist() == [1, 3, 3]  # an edge belongs to both of its bins
-    assert mean == pytest.approx([0, (4 * 1 + 6 * 3) / 10, 5 * 3 / 10])
+    assert mean == pytest.approx([0, (4 * 1 + 6 * 3) / 10, (5 * 3 + 5 * 2) / 10])
 
 
 def test_a_message_moves_up_when_one_before_it_leaves() -> None:
@@ -269,17 +269,15 @@ def test_an_arrow_that_leads_out_of_the_window_is_clipped(recorded: Recorded) ->
         assert not isinstance(each, Annotation) or each.arrow_patch.get_clip_box().bounds == pytest.approx(edge)
 
 
-def test_a_batch_that_came_early_is_followed(recorded: Recorded) -> None:
+def test_the_batch_that_waited_longest_is_followed(recorded: Recorded) -> None:
+    """In the reorder buffer; or where all come in order, for its turn."""
     trace = recorded("in_order")
-    tasks = trace.tasks
-    early = tasks[tasks["stored"] >= 0]
+    early = trace.tasks[trace.tasks["stored"] >= 0]
     longest = early[np.argmax(early["released"] - early["stored"])]
-    assert f"Batch {longest['task']}:" in all_text(timeline(trace))
-    assert f"way of batch {longest['task']}" in all_text(timeline(trace))
+    assert {f"Batch {longest['task']}:", f"way of batch {longest['task']}"} <= set(
+        re.findall(r"Batch \d+:|way of batch \d+", all_text(timeline(trace)))
+    )
     assert not arrows(timeline(trace, follow=False))
-
-
-def test_in_order_the_batch_that_waited_longest_is_followed() -> None:
     tasks = np.full(3, -1, TASK_DTYPE)
     tasks["task"], tasks["index_put"] = [0, 1, 2], [0, 10, 20]
     tasks["fetch_begin"], tasks["yielded"] = [5, 12, 21], [50, 90, 60]
@@ -290,43 +288,35 @@ def test_in_order_the_batch_that_waited_longest_is_followed() -> None:
     assert followed_batch.most_instructive(followed_batch.whole(tasks, 30, 40)) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "marked", "named"),
-    [
-        ("dying", ["worker 1 died (SIGKILL)", "RuntimeError raised"], ["worker 1 died (SIGKILL)"]),
-        ("persistent", ["pin thread joined", "done event set", "worker 0 joined", "worker 1 joined",
-                        "shutdown complete"], ["epoch 0", "epoch 1", "epoch 2"]),
-    ],
-)  # fmt: skip
-def test_deaths_errors_epochs_and_the_shutdown_are_marked(
-    recorded: Recorded, name: str, marked: list[str], named: list[str]
-) -> None:
-    figure = timeline(recorded(name))
-    assert all(find(figure, f"mark {words}") for words in marked)
-    assert all(find(figure, f"name {words}") for words in named)
-
-
-def test_a_death_is_marked_where_and_when_it_was_noticed(recorded: Recorded) -> None:
+def test_deaths_errors_epochs_and_the_shutdown_are_marked(recorded: Recorded) -> None:
+    figure = timeline(recorded("persistent"))
+    for words in ("pin thread joined", "done event set", "worker 0 joined", "worker 1 joined", "shutdown complete"):
+        assert find(figure, f"mark {words}")
+    assert all(find(figure, f"name epoch {number}") for number in range(3))
     trace = recorded("dying")
     figure = timeline(trace)
     [died] = trace.events[trace.events["kind"] == Kind.WORKER_DIED]
-    [mark] = find(figure, f"mark worker {died['worker']} died (SIGKILL)")
+    [mark] = find(figure, "mark worker 1 died (SIGKILL)")
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert mark.get_xdata()[0] == pytest.approx(Drawn(figure, trace).x(died["time"]))
-    assert mark.get_ydata()[0] == labels.index(f"worker {died['worker']}") and mark.get_marker() == "X"
+    assert mark.get_ydata()[0] == labels.index("worker 1") and mark.get_marker() == "X"
+    assert find(figure, "name worker 1 died (SIGKILL)") and find(figure, "mark RuntimeError raised")
 
 
-def test_an_unnoticed_kill_is_marked_if_the_simulated_world_knows_of_it() -> None:
-    """Main dies, and no event shows it."""
-    outcome = simulate(load, schedule="60.k0", draws=False, environment=TORCHS_WAY)
-    figure, killed_at = timeline(tracing.load(outcome)), outcome.ended[outcome.threads[0][0]]
-    [mark] = find(figure, "mark main is killed")
-    assert mark.get_xdata()[0] == pytest.approx(Drawn(figure, tracing.load(outcome)).x(killed_at * 1e9))
-    drawn = Drawn(figure, tracing.load(outcome))
-    bars = [edges for gid, (edges, _) in drawn.bars.items() if "main" in gid and len(edges)]
-    assert bars and all((edges[:, 1] <= drawn.x(killed_at * 1e9) + 0.001).all() for edges in bars)
-    noticed = timeline(tracing.load(simulate(load, schedule="60.k1", draws=False, environment=TORCHS_WAY)))
-    assert find(noticed, "mark worker 0 died (SIGKILL)") and not find(noticed, "mark worker 0 is killed")
+@pytest.mark.parametrize(
+    ("process", "lane", "words"), [(0, "main", "main is killed"), (1, "worker 0", "worker 0 died")]
+)
+def test_a_killed_process_does_nothing_from_then_on(process: int, lane: str, words: str) -> None:
+    """No event shows its death; the simulated world knows of it. It is marked as killed, or as died if main notices."""
+    trace = tracing.load(simulate(load, schedule=f"60.k{process}", draws=False, environment=TORCHS_WAY))
+    figure, [killed_at] = timeline(trace), trace.about["killed"].values()
+    drawn = Drawn(figure, trace)
+    marked = [mark for mark in figure.findobj(Line2D) if str(mark.get_gid()).startswith(f"mark {words}")]
+    assert len(marked) == 1 and not (process and find(figure, "mark worker 0 is killed"))
+    assert process or marked[0].get_xdata()[0] == pytest.approx(drawn.x(killed_at))
+    bars = [edges for gid, (edges, _) in drawn.bars.items() if gid.startswith(lane) and len(edges)]
+    assert max(edges[:, 1].max() for edges in bars) == pytest.approx(drawn.x(killed_at))
+    assert ("after main was killed" in all_text(figure)) == (lane == "main")
 
 
 def test_a_stop_and_the_going_on_are_marked() -> None:
@@ -400,21 +390,6 @@ def test_title_report_and_live_view_mean_the_same_by_mains_time(recorded: Record
     assert f"main's time: {words}" in out.getvalue().splitlines()[-1]
 
 
-@pytest.mark.parametrize("name", ["pinned", "dying"])
-def test_the_parts_of_mains_time_are_those_of_the_state(recorded: Recorded, name: str) -> None:
-    trace = recorded(name)
-    shares = {what: int(number) for number, what in re.findall(r"(\d+)% ([a-z' -]+)", all_text(timeline(trace)))}
-    known = {MainStatus.SHUTTING_DOWN: "shutdown", MainStatus.TRAINING: "in the training step"}
-    known[MainStatus.WAITING] = "waiting for batches"
-    times = trace.events["time"]
-    expected = dict.fromkeys(known.values(), 0.0)
-    for k, took in enumerate(np.diff(times).tolist()):
-        [loader] = trace.state(k).loaders
-        if loader.main.status in known and loader.yielded > 0:  # before that it is start-up
-            expected[known[loader.main.status]] += 100 * took / float(times[-1] - times[0])
-    assert {what: shares.get(what, 0) for what in expected} == pytest.approx(expected, abs=1)
-
-
 def test_a_stretch_of_time_can_be_drawn(recorded: Recorded) -> None:
     trace = recorded("pinned")
     begin, end = trace.tasks["fetch_begin"][1], trace.tasks["yielded"][4]
@@ -478,22 +453,13 @@ def test_iterators_that_run_at_once_are_not_mixed(recorded: Recorded) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"start": 2.0, "end": 1.0}, "window"),
-        ({"start": 1e6}, "window"),
-        ({"loader": 10**6}, "no loader 1000000"),
-        ({"batches": (500, 600)}, "no batches 500 to 599"),
-        ({"epoch": 7}, "epoch 7"),
-        ({"follow": 500}, "batch 500"),
+        ({"start": 2.0, "end": 1.0}, "window"), ({"start": 1e6}, "window"), ({"loader": 10**6}, "no loader 1000000"),
+        ({"batches": (500, 600)}, "no batches 500 to 599"), ({"epoch": 7}, "epoch 7"), ({"follow": 500}, "batch 500"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_drawn_is_a_value_error(recorded: Recorded, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         timeline(recorded("in_order"), **arguments)  # type: ignore[arg-type]
-
-
-def test_without_workers_there_are_no_queues(recorded: Recorded) -> None:
-    figure = timeline(recorded("serial"))
-    assert len(figure.axes) == 1 and "no workers" in all_text(figure)
 
 
 def test_a_long_trace_is_drawn_in_seconds(tmp_path: Path) -> None:

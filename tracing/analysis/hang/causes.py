@@ -19,7 +19,6 @@ class Cause(enum.Enum):
     INIT_FN = "It is in worker_init_fn: the loader can only wait until that returns."
     START = "It has not reached its task loop: it is importing, unpickling the dataset, or calling its __iter__."
     TRAINING = "No batch is asked for: the training step, or whatever the program does instead, has not returned."
-    BEFORE = "No loader can be the reason: none has begun."
     # Processes
     STOPPED = "Its process is stopped (SIGSTOP, Ctrl-Z, a debugger) and does nothing until it is continued."
     DEAD = "It is dead, and the thread that waits for it has not noticed."

@@ -12,19 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracing.analysis.hang.before_loaders import explain_before_loaders
 from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.hang import BESIDE, LAST, WORKERS, Hang, Link, in_words
+from tracing.analysis.hang.hang import Hang, Link
 from tracing.analysis.hang.lines import Lines
 from tracing.analysis.hang.patience import patience
 from tracing.analysis.hang.stuck_moments import Ending, Moment, moments
 from tracing.analysis.hang.wait_chain import ThreadId, WaitChain
 from tracing.trace.event_index import Lane
-from tracing.trace.event_words import KINDS, sentence
 from tracing.trace.process_liveness import processes, processes_of_a_simulation
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
-from tracing.trace.words import duration
 
 LOCKS = re.compile("lock|acquire", re.IGNORECASE)  # source that may wait for a lock
 
@@ -36,18 +33,15 @@ def explain(trace: Trace, now: int | None = None) -> Hang | None:
     it is still going on, or else until its last event. Where events are missing (a file was full, cut off or damaged),
     only what came before is judged.
     """
-    if not len(trace):
-        return explain_before_loaders(trace, now)
     simulated = processes_of_a_simulation(trace.about)
     found = moments(trace, simulated or processes(trace.path), now)
     if simulated:
         found = [replace(moment, known=simulated) for moment in found]
-    hangs = [_judge(trace, moment, now is None) for moment in found]
+    hangs = [_judge(trace, moment) for moment in found]
     return max((hang for hang in hangs if hang is not None), key=lambda hang: hang.age, default=None)
 
 
-def _judge(trace: Trace, moment: Moment, present: bool) -> Hang | None:
-    """`present`: the moment's time was read from the clock."""
+def _judge(trace: Trace, moment: Moment) -> Hang | None:
     state, events = trace.state(moment.k), trace.events[: moment.k + 1]
     last = int(np.flatnonzero(events["actor"] == moment.actor).max(initial=-1))  # of the thread that iterates
     loader = _loader_of(trace, state, moment.actor, last) if last >= 0 else None
@@ -57,8 +51,7 @@ def _judge(trace: Trace, moment: Moment, present: bool) -> Hang | None:
     outside = loader.main.status in OUTSIDE
     if outside and not _may_be_stuck_outside(trace, moment, last, loader.main.status, lines):
         return None
-    asked_now = present and moment.ending is Ending.ONGOING
-    waits = WaitChain(trace, state, moment.known, lambda pid: lines.silence(pid, asked_now) > 0)
+    waits = WaitChain(trace, state, moment.known)
     links, cause = waits.chain(ThreadId(Lane.MAIN, loader.iterator))
     age = moment.until - (int(events["time"][last]) if outside else links[0].since)
     usual, patient = patience(trace, moment, loader, last, lines)
@@ -72,13 +65,9 @@ def _judge(trace: Trace, moment: Moment, present: bool) -> Hang | None:
         usual=usual,
         links=links,
         cause=cause,
-        silence=lines.silence(blamed.pid, asked_now),
         advice=_advice(cause, blamed, loader, moment),
-        beside={
-            BESIDE: lines.beside(blamed.pid, blamed.thread, blamed.since),
-            WORKERS: [in_words(link, trace.start, moment.until) for link in _others(waits, state, links, lines)],
-            LAST: _last_events(trace, state, moment),
-        },
+        beside=lines.beside(blamed.pid, blamed.thread, blamed.since),
+        others=_others(waits, state, links, lines),
         until=moment.until,
         start=trace.start,
     )
@@ -136,21 +125,3 @@ def _others(waits: WaitChain, state: State, links: list[Link], lines: Lines) -> 
     ]
     every = [_with_line(waits.step(thread)[0], lines, waits=True) for thread in threads]
     return [link for link in every if link.who not in {each.who for each in links}]
-
-
-def _last_events(trace: Trace, state: State, moment: Moment) -> list[str]:
-    """The last event of each thread of living loaders, and of the stuck thread, the oldest first. (A feeder thread that
-    is to blame is a link of the chain.)"""
-    alive, found = {each.iterator for each in state.loaders}, []
-    last = np.full(len(trace.actors), -1)
-    last[trace.events["actor"][: moment.k + 1]] = np.arange(moment.k + 1)
-    for position in np.sort(last[last >= 0]).tolist():
-        event = trace.events[position]
-        actor = trace.actors[event["actor"]]
-        if event["actor"] == moment.actor or (_iterator_of(trace, position) in alive and actor.role != "feeder"):
-            name = {"worker": f"worker {actor.worker}", "pin": "pin thread"}.get(actor.role, actor.role)
-            age = duration(max(0, moment.until - int(event["time"])))
-            words = sentence(event).text("batch {}" if event["task"] >= 0 else "{}")
-            what = f"{KINDS[int(event['kind'])].name}: {words} [event {position}]"
-            found.append(f"{name} (pid {actor.pid}) {age} ago: {what}")
-    return found

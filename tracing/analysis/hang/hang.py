@@ -9,12 +9,7 @@ from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.stacks import Line
 from tracing.trace.words import duration
 
-SILENT = (
-    " Its process has given no sign of life for {age}: C code holds Python's lock, or the process is stopped, or gets "
-    "no core."
-)
-
-BESIDE, WORKERS, LAST = "Other threads of its process", "Other workers", "Last events"
+THREADS = "Other threads of its process"
 
 
 @dataclass(frozen=True)
@@ -39,42 +34,36 @@ class Hang:
     usual: int  # ns; the longest that it took before, -1 if it never happened before
     links: list[Link]  # from the thread that iterates to the one that is to blame; each waits for the next
     cause: Cause  # why the last of them delivers nothing
-    silence: int  # ns; for how long its process had given no sign of life, 0 if it did to the end
     advice: str
-    beside: dict[str, list[str]]  # what else is known: BESIDE, WORKERS or LAST -> a line for each
+    beside: list[str]  # the lines that other threads of its process are in
+    others: list[Link]  # what the workers that are not in the chain do
     until: int  # ns; ages are counted back from here
     start: int  # ns; of the trace
 
     @property
     def headline(self) -> str:
         who, age = self.links[0].who, duration(self.age)
-        if self.cause is Cause.BEFORE:
-            what = "been in the same function" if self.links[0].line else "given no sign of life"
-            return self.ending.value.format(who=who, what=f"begun no loader, and {what},", age=age) + "."
         usual = f"before, it took at most {duration(self.usual)}" if self.usual >= 0 else "it is the first time"
         return self.ending.value.format(who=who, what="made no progress", age=age) + f" ({usual})."
 
-    @property
-    def why(self) -> str:
-        """Why the last of `links` delivers nothing."""
-        return self.cause.value + SILENT.format(age=duration(self.silence)) * bool(self.silence)
-
     def notes(self) -> list[str]:
-        """Paragraphs: the chain, what runs beside its end, and the last event of each thread."""
-        lines = (in_words(link, self.start, self.until) for link in self.links)
-        chain = " ".join(f"{line[0].upper()}{line[1:]}." for line in lines)
-        beside = [f"{name}: {'; '.join(self.beside[name])}." for name in (BESIDE, LAST) if self.beside.get(name)]
-        return [f"{self.headline} {chain} {self.why} {self.advice}.", *beside]
+        """Paragraphs: the chain, and what runs beside its end."""
+        chain = " ".join(f"{line[0].upper()}{line[1:]}." for line in self._in_words(self.links))
+        beside = [f"{THREADS}: {'; '.join(self.beside)}."] if self.beside else []
+        return [f"{self.headline} {chain} {self.cause.value} {self.advice}.", *beside]
 
     def __str__(self) -> str:
-        lines = [self.headline, *(f"  {in_words(link, self.start, self.until)}" for link in self.links)]
-        lines += [f"  Why   {self.why}", f"  Next  {self.advice}"]
-        for name, those in self.beside.items():
+        lines = [self.headline, *(f"  {each}" for each in self._in_words(self.links))]
+        lines += [f"  Why   {self.cause.value}", f"  Next  {self.advice}"]
+        for name, those in ((THREADS, self.beside), ("Other workers", self._in_words(self.others))):
             lines += [name, *(f"  {each}" for each in those)] if those else []
         return "\n".join(lines)
 
-
-def in_words(link: Link, start: int, until: int) -> str:
-    since = f"for {duration(until - link.since)}, since {(link.since - start) / 1e9:.3f} s"
-    shown_by = f" [event {link.event}]" if link.event >= 0 else ""
-    return f"{link.who} {link.what}: {since}{shown_by}" + (f", at {link.line}" if link.line else "")
+    def _in_words(self, links: list[Link]) -> list[str]:
+        found = []
+        for link in links:
+            since = f"for {duration(self.until - link.since)}, since {(link.since - self.start) / 1e9:.3f} s"
+            shown_by = f" [event {link.event}]" if link.event >= 0 else ""
+            at = f", at {link.line}" if link.line else ""
+            found.append(f"{link.who} {link.what}: {since}{shown_by}{at}")
+        return found

@@ -34,16 +34,6 @@ class Lines:
         """The last of a process, if it is not from before."""
         return next((each for each in reversed(self._stacks) if each.pid == pid and each.time > since), None)
 
-    def same_function(self, pid: int) -> int:
-        """Just before it was first seen in the function of the program that its main thread is in (ns); 0: in none."""
-        since, function = 0, None
-        for stack in reversed([each for each in self._stacks if each.pid == pid]):
-            own = stack.own_line()
-            if own is None or function not in (None, (own.file, own.function)):
-                break
-            since, function = stack.time - 1, (own.file, own.function)
-        return since
-
     def line(self, pid: int, thread: str, since: int, own: bool) -> Line | None:
         """The line that a thread has been in since then, if that is known; `own`: only a line of the program."""
         stack = self.stack(pid, since)
@@ -65,13 +55,3 @@ class Lines:
             return bool((self._samples["pid"] == pid).any())
         used, lasted = (int(own[name][-1] - own[name][0]) for name in ("main_cpu", "time"))
         return used < WAITS * lasted
-
-    def silence(self, pid: int, present: bool) -> int:
-        """For how long a process had given no sign of life (ns), 0 if it did or was never sampled. `present`: the time
-        is the present; otherwise the other processes' signs of life are the measure."""
-        if not len(own := self._samples[self._samples["pid"] == pid]):
-            return 0
-        until = self.until if present else min(self.until, int(self._samples["time"].max()))
-        times = own["time"][own["time"] <= until - SLACK]  # without the last of all, which Ctrl-C lets it take
-        silent = until - int(times.max(initial=int(own["time"][0])))
-        return silent if silent > SILENT else 0

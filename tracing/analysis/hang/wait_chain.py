@@ -1,6 +1,6 @@
 """Who waits for whom: from the thread that iterates, link by link, to the one that delivers nothing.
 
-    main -> pin thread -> the feeder thread, or the worker, that has the batch -> its dataset, or its own loader -> ...
+    main -> pin thread -> the feeder thread, or the worker, that has the batch -> its dataset
 
 The state shows what each thread does. If it waits, another thread owes it something, and the chain goes on there. It
 ends at a thread that waits for nothing a trace can show (a Cause), or where it has been before: a circle.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import enum
 import textwrap
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -65,12 +64,9 @@ STARTS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what it doe
 class WaitChain:
     """The threads after event `state.k`, and which of them waits for which."""
 
-    def __init__(
-        self, trace: Trace, state: State, known: dict[int, ProcessStatus], is_silent: Callable[[int], bool]
-    ) -> None:
-        """`known`: how processes are, as far as that is known; `is_silent`: whether one (its pid) gave no sign of
-        life."""
-        self.trace, self.state, self.known, self.is_silent = trace, state, known, is_silent
+    def __init__(self, trace: Trace, state: State, known: dict[int, ProcessStatus]) -> None:
+        """`known`: how processes are, as far as that is known."""
+        self.trace, self.state, self.known = trace, state, known
         self.loaders = {each.iterator: each for each in state.loaders}
         self.kind, self._actors = trace.events["kind"], trace.actors
 
@@ -143,11 +139,10 @@ class WaitChain:
         return self._link(thread, f"shuts the loader down (last step: {kind.name})"), Cause.LOADER
 
     def _works(self, thread: ThreadId, status: MainStatus | WorkerStatus | PinStatus, task: int = -1) -> Step:
-        """It waits for no message. What it makes may come from a loader of its own."""
+        """It waits for no message."""
         if status in MAKES:
             words, cause = MAKES[status]
-            link = self._link(thread, words.format(self._batch(self.loaders[thread.iterator], task)))
-            return link, self._nested(thread, link.since) or cause
+            return self._link(thread, words.format(self._batch(self.loaders[thread.iterator], task))), cause
         if self.kind[self._last(thread)] == Kind.ARRIVED:
             return self._link(thread, "unpickles a message"), Cause.UNPICKLING
         return self._link(thread, f"is in the loader ({status.value})"), Cause.LOADER
@@ -224,10 +219,6 @@ class WaitChain:
             what = f"writes {_message(queue.pipe[-1])} ({self._value(sent, 'value'):,} bytes) to {name}"
             return self._link(thread, what, event=sent), self._reader(thread, loader)
         link = self._link(thread, f"has {what} to send on {name}", event=put)
-        worker = thread._replace(lane=Lane.WORKER, queue=Queue.NONE)
-        makes = thread.queue == Queue.RESULT and loader.workers[thread.worker].status in MAKES
-        if makes and self.is_silent(link.pid):
-            return link, worker  # which keeps Python's lock
         if self._last(thread) < 0:
             return link, Cause.UNSEEN
         if queue.pickling:
@@ -255,27 +246,11 @@ class WaitChain:
             return loader.workers[thread.worker].pid
         return self._actors[loader.main.actor].pid if loader.main.actor >= 0 else 0
 
-    def _nested(self, outer: ThreadId, since: int) -> ThreadId | None:
-        """The thread of its process that iterates over another loader, and has done something since then (ns)."""
-        for number, loader in self.loaders.items():
-            thread = ThreadId(Lane.MAIN, number)
-            inside = loader.main.status not in (MainStatus.ENDED, MainStatus.CLOSED) and outer.lane is not Lane.PIN
-            active = self._pid(thread) == self._pid(outer) and self._value(self._last(thread), "time") >= since
-            if inside and active and number != outer.iterator:
-                return thread
-        return None
-
-    def _owner(self, iterator: int) -> str:
-        """The thread that iterates: "main", or the worker in whose dataset its loader is nested."""
-        pid = self._pid(ThreadId(Lane.MAIN, iterator))
-        workers = [each for number, loader in self.loaders.items() if number != iterator for each in loader.workers]
-        return next((f"worker {each.worker}" for each in workers if pid and each.pid == pid), "main")
-
     def _name(self, thread: ThreadId) -> str:
         """ "worker 1 (pid 123)"."""
-        owner, worker = self._owner(thread.iterator), f"worker {thread.worker}"
-        feeder = f"the feeder thread of {owner if thread.queue == Queue.INDEX else worker}"
-        names = {Lane.MAIN: owner, Lane.PIN: "the pin thread", Lane.WORKER: worker, Lane.FEEDER: feeder}
+        worker = f"worker {thread.worker}"
+        feeder = f"the feeder thread of {'main' if thread.queue == Queue.INDEX else worker}"
+        names = {Lane.MAIN: "main", Lane.PIN: "the pin thread", Lane.WORKER: worker, Lane.FEEDER: feeder}
         return f"{names[thread.lane]} (pid {self._pid(thread)})"
 
     def _batch(self, loader: LoaderState, task: int) -> str:
@@ -308,8 +283,6 @@ class WaitChain:
         since = {Lane.MAIN: loader.main.since, Lane.PIN: loader.pin_thread.since}.get(thread.lane, 0)
         since = loader.workers[thread.worker].since if thread.lane is Lane.WORKER else since
         since = self._value(event, "time") if thread.lane is Lane.FEEDER else since
-        if thread.lane is Lane.MAIN and self._owner(thread.iterator) != "main":
-            what = f"in a loader of its own {what}"
         name = self._actors[self._value(own, "actor")].thread if own >= 0 else "MainThread"
         return Link(self._name(thread), what, since, event, self._pid(thread), name)
 

@@ -21,7 +21,7 @@ from minidl.events import Kind, Queue
 from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures
 from tracing.trace.event_index import Iterator as IteratorInTrace
-from tracing.trace.intervals import Grid, Intervals, depth
+from tracing.trace.intervals import Intervals, depth
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
@@ -30,12 +30,6 @@ SLOWER = 1.5  # times as long as the other workers: a slow one
 FEWEST = 3  # batches of a worker, or looks at it, to judge it
 MOST_OF_IT = 0.5  # a stage, a line or a lock that takes this share of making a batch is named
 ONE_GOES_ON = 1.5  # workers, at most, that do not wait for a lock, of those at work: looks are a little off
-FEW, MANY = 0.7, 0.9  # of the workers that are at work at most times
-MOST_NOTED = 400  # batches whose samples are looked at
-FEWEST_GAPS = 30  # between samples of all workers together
-APART = 0.4  # of the mean gap: at most a tenth of the gaps are shorter; chance makes that 0.1
-DRIFTED = 1.5  # sample lengths that workers have drifted apart: their distances are not those of the beginning
-QUICKER = 0.75  # of the median: a sample that takes no longer than this is quicker
 
 # Where a thread is that waits for a lock which processes share: multiprocessing's, or a file's. (A thread's lock keeps
 # no other worker waiting.)
@@ -117,90 +111,31 @@ def seen_at(measures: Measures) -> tuple[Line, int, int] | None:
 
 @dataclass
 class Turns:
-    """Workers that wait for each other."""
+    """Workers that wait for each other: for a lock."""
 
     made: Intervals  # the making of all batches
-    in_lock: tuple[int, int] | None = None  # they were seen in a lock: in how many looks, of how many
-    gap: float | None = None  # ... or the samples of all workers come one after the other, at this distance (ns)
+    in_lock: int  # in how many looks they were seen waiting for a lock, ...
+    looks: int  # ... of how many
 
 
 def turns(measures: Measures) -> Turns | None:
-    """Whether workers wait for each other: for a lock, or a server that answers one at a time."""
+    """Workers that were seen to wait for a lock: most of the time, or so often that only one of them goes on, on
+    average."""
     rows = _made(measures)
     if measures.num_workers < 2 or len(rows) < FEWEST:
         return None
-    return _in_a_lock(measures, rows) or _served_in_turn(measures, rows)
-
-
-def _in_a_lock(measures: Measures, rows: np.ndarray) -> Turns | None:
-    """They were seen to wait for a lock: most of the time, or so often that only one of them goes on, on average."""
     made, seen = measures.between(rows, "fetch_begin", "collate_end"), looks(measures)
     waits = sum(_is_in_lock(each) for each in seen)
     at_work = made.total / max(1, measures.length(measures.grid.depth(made.begin, made.end) > 0))
     goes_on = (1 - waits / max(1, len(seen))) * at_work
     if waits < FEWEST or (waits < MOST_OF_IT * len(seen) and goes_on > ONE_GOES_ON):
         return None
-    return Turns(made, in_lock=(waits, len(seen)))
+    return Turns(made, waits, len(seen))
 
 
 def _is_in_lock(look: Stack) -> bool:
     innermost = next(iter(look.threads.values()), [])[:1]
     return any(_LOCK_FILE.search(line.file) or _LOCK_CALL.search(line.source) for line in innermost)
-
-
-def _served_in_turn(measures: Measures, rows: np.ndarray) -> Turns | None:
-    """Whatever they ask serves one request at a time: then their samples are there one after another, at distances that
-    are seldom much shorter than the mean. (Of workers that do not wait for each other any two may finish at once.)
-
-    Workers whose samples all take about the same time keep their distances, which may be equal by chance: then a sample
-    that was begun while few workers were at work must have been quicker."""
-    begin, end = _samples(measures, rows)
-    if len(end) < FEWEST_GAPS:
-        return None
-    length = end - begin
-    most, workers = _at_work(begin, end)
-    busy = workers >= MANY * most
-    gap, together = np.diff(end)[busy[1:] & busy[:-1]], length[busy]
-    if most < SLOWER or len(gap) < FEWEST_GAPS:
-        return None
-    few = length[depth(begin, end, begin) <= FEW * most].min(initial=length.max())
-    by_chance = not _drifted(together, measures.num_workers) and few > QUICKER * np.median(together)
-    if by_chance or np.percentile(gap, 10) < APART * gap.mean():
-        return None
-    return Turns(measures.between(rows, "fetch_begin", "collate_end"), gap=float(gap.mean()))
-
-
-def _drifted(length: np.ndarray, workers: int) -> bool:
-    """Whether workers that do not wait for each other would have lost the distances that they began with: they drift
-    apart as a random walk does, by the root of the samples that each has made."""
-    quickest, middle, slowest = np.percentile(length, [10, 50, 90])
-    drift = (slowest - quickest) / 2 * np.sqrt(len(length) / workers)
-    return bool(drift > DRIFTED * middle)
-
-
-def _samples(measures: Measures, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """When workers began to make each sample, and when it was there, in that order: of the last batches of which that
-    was noted, or of batches of one sample."""
-    single = (measures.config.get("batch_size") or 1) == 1
-    begin, end = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for row in rows[np.argsort(rows["fetch_begin"])][-MOST_NOTED:]:
-        noted = measures.trace.text(int(measures.positions(row["fetch_end"], "fetch_end")))
-        ends = np.array([row["fetch_end"]] if single else [], np.int64)
-        if isinstance(noted, list):
-            ends = row["fetch_begin"] + np.array(noted, np.int64) * 1000
-        begin.append(np.append(row["fetch_begin"], ends)[: len(ends)])
-        end.append(ends)
-    ends, begins = np.concatenate(end), np.concatenate(begin)
-    order = np.argsort(ends)
-    return begins[order], ends[order]
-
-
-def _at_work(begin: np.ndarray, end: np.ndarray) -> tuple[float, np.ndarray]:
-    """How many of these were under way during each of them, on average; and before it the most, but for a tenth."""
-    grid = Grid(begin, end)
-    work = np.append(0, np.cumsum(grid.length * grid.depth(begin, end)))
-    workers = np.diff(np.interp([begin, end], grid.edges, work), axis=0)[0] / np.maximum(1, end - begin)
-    return float(np.percentile(workers, 90)), workers
 
 
 # ---- what they make
@@ -252,4 +187,5 @@ def _noted(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[
     """What was noted of batches, once in each worker and epoch, and where."""
     positions = trace.index.group(iterator.number, Kind.COLLATE_END).array
     for position in positions[trace.events["text"][positions] > 0].tolist():
-        yield position, trace.text(position)
+        if isinstance(noted := trace.text(position), dict):  # else it is lost: the file is damaged
+            yield position, noted

@@ -43,6 +43,8 @@ PLACES = {  # what main's time goes to, in words: the same in every view
     MainTime.ELSEWHERE: "elsewhere",
 }
 
+AWAY = (MainTime.TRAINING, MainTime.ELSEWHERE)
+
 # Of a loader's configuration: what those built at one line have in common.
 ALIKE = ("iterated_at", "loader", "dataset", "dataset_size", "sampler", "batch_size", "num_workers", "collate_fn")
 
@@ -127,8 +129,8 @@ class Measures:
 
     @property
     def away(self) -> Intervals:
-        """When main is not in this loader: in the training step, or elsewhere."""
-        return self.main_in(MainTime.TRAINING, MainTime.ELSEWHERE).joined()
+        """When main is not in this loader."""
+        return self.main_in(*AWAY).joined()
 
     @property
     def run(self) -> Intervals:
@@ -148,9 +150,9 @@ class Measures:
         return max(1, sum(self.spent.values()))
 
     @property
-    def in_loader(self) -> int:
-        """What the loader costs the program: main waits for it, or works in it (ns)."""
-        return sum(self.spent.values()) - self.spent[MainTime.TRAINING] - self.spent[MainTime.ELSEWHERE]
+    def in_loader(self) -> Intervals:
+        """When the loader costs the program time: main waits for it, or works in it."""
+        return self.main_in(*(use for use in MainTime if use not in AWAY)).joined()
 
     @cached_property
     def program(self) -> int:
@@ -368,4 +370,4 @@ def _built_anew(iterators: list[Iterator]) -> list[list[Iterator]]:
 
 def costliest_first(trace: Trace) -> list[Measures]:
     """The same, the one first that costs the program most: main waits for it, or works in it, for longest."""
-    return sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader)) if len(trace) else []
+    return sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader.total)) if len(trace) else []

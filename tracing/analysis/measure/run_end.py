@@ -6,9 +6,8 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures
-from tracing.recording import file_format as fmt
-from tracing.recording.trace_directory import is_alive
 from tracing.trace.event_index import Iterator, Lane
+from tracing.trace.process_liveness import ProcessStatus, processes
 from tracing.trace.trace import Trace
 
 # Main's last event of these kinds shows how far its iterator got.
@@ -45,8 +44,7 @@ def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
     lanes = (trace.index.lane(iterator.number, Lane.WORKER, worker).array for worker in range(iterator.num_workers))
     if any((trace.events["kind"][lane] == Kind.PARENT_DIED).any() for lane in lanes):
         return True
-    unclosed = {header.pid for header in fmt.headers(trace.path).values() if header.used < 0}
-    return actor.pid in unclosed and not is_alive(actor.pid)
+    return processes(trace.path).get(actor.pid) is ProcessStatus.GONE
 
 
 def _last_mark(trace: Trace, iterator: Iterator, kinds: tuple[Kind, ...]) -> int:

@@ -185,7 +185,7 @@ def _shares(measures: Measures, found: Costs) -> None:
     ended = sum(measures.grid.depth(each.begin, each.end) for each in culprits.ended_streams(measures))
     cost = (measures.grid.length * measures.during("made") * ended).sum() / max(1, measures.num_workers)
     if is_undivided(measures):
-        cost = measures.in_loader * (1 - 1 / measures.num_workers)
+        cost = measures.in_loader.total * (1 - 1 / measures.num_workers)
     _takes(found, Verdict.SHARES, cost, Verdict.PREFETCH, Verdict.HOLD_UP, Verdict.WORKERS)
 
 

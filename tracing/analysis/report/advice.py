@@ -10,10 +10,10 @@ import numpy as np
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import failed
 from tracing.analysis.measure.waited import Judgement, Verdict
-from tracing.analysis.report.evidence import WHY, Reason, costs_of_moving, moves_as_torch, waiting
+from tracing.analysis.report.evidence import WHY, Reason, costs_of_moving, moves_as_torch, time_of_main
 from tracing.analysis.report.verdicts import advice, facts, named
 from tracing.analysis.task_events import keys_of
-from tracing.analysis.whatif.promises import Promise, changes, lacking
+from tracing.analysis.whatif.promises import Change, changes, lacking
 from tracing.trace.intervals import Span
 from tracing.trace.words import duration
 
@@ -28,14 +28,14 @@ class Explanation:
     named: str  # who or what it is about: "worker 1, pid 4711"
     why: list[Reason]
     next: list[str] = field(default_factory=list)
-    promises: list[Promise] = field(default_factory=list)  # of `next`, in that order
-    look_at: Span | None = None  # the part of the trace that shows it best
+    promises: list[Change] = field(default_factory=list)  # of `next`, in that order
+    look: Span | None = None  # the part of the trace that shows it best
 
 
 def explain(measures: Measures, judgement: Judgement) -> Explanation:
     """The reasons for a verdict, and what to do next about it and about the causes that come close to it."""
     verdict, began = judgement.verdict, bool((measures.tasks["yielded"] >= 0).any())
-    first, own = waiting(measures), WHY[verdict](measures)
+    first, own = time_of_main(measures), WHY[verdict](measures)
     known = facts(measures, judgement.cost)
     found = Explanation(named(verdict, known), [first, *own] if began else own)
     if verdict is not Verdict.TRAINING:
@@ -43,14 +43,14 @@ def explain(measures: Measures, judgement: Judgement) -> Explanation:
         most = measures.waits.longest(1)
         stretch = own[0].numbers[0].stretches.longest(1) if verdict is not Verdict.WORKERS else most
         shown = most if most.total > WORSE * stretch.total else stretch
-        found.look_at = shown.spans[0] if len(shown.begin) else None
+        found.look = shown.spans[0] if len(shown.begin) else None
     if failed(measures):
         found.next = advice_after_error(measures)
         return found
     if began:
         found.why += costs_of_moving(measures) if verdict is not Verdict.MOVING else []
         options = changes(measures, judgement)
-        found.promises = [each.promise for each in options if each.promise is not None]
+        found.promises = [each for each in options if each.saves_ns is not None]
         found.next = [each.text for each in options]
         changed = {name for each in options for name in each.options}
         for fact, option in SAID_BY_OPTIONS.items():  # the same is not said twice

@@ -10,9 +10,9 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
-from tracing.analysis.task_events import keys_of
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
+from tracing.trace.lacks import what_it_lacks
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
@@ -27,7 +27,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
         if text.partition(": ")[2] not in reported:
             found.append(f"{text} [event {position}]")
-    found += trace.lacks
+    found += what_it_lacks(trace)
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
@@ -38,22 +38,14 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
 
 
 def _death(trace: Trace, position: int) -> str:
-    """torch reports only the pid of a dead worker. Here: which worker, killed by what, working on which batch."""
+    """torch reports only the pid of a dead worker. Here: which worker, killed by what. (Its batch is in *Next*.)"""
     event = trace.events[position]
     worker, code = int(event["worker"]), int(event["value"])
     by = f"exit code {code}"
     if code < 0:
         with contextlib.suppress(ValueError):
             by = f"signal {signal.Signals(-code).name}"
-    text, tasks = f"Worker {worker} died: {by}", trace.tasks
-    for name in ("loader", "epoch", "worker"):
-        tasks = tasks[tasks[name] == event[name]]
-    last = tasks[np.argsort(tasks["index_got"])][-1:]
-    if not len(last) or last["index_got"] < 0 or last["result_put"] >= 0:
-        return f"{text}. It had no task."
-    task = int(last["task"][0])
-    keys = keys_of(trace, event["loader"], event["epoch"], task)
-    return f"{text}. It was working on batch {task}{f', keys {keys}' if keys is not None else ''}."
+    return f"Worker {worker} died: {by}."
 
 
 def _ending(trace: Trace, iterator: Iterator) -> list[str]:

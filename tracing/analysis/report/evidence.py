@@ -88,15 +88,17 @@ def median(measures: Measures, name: str, begin: str, end: str) -> Number:
     return Number(name, measures.between(measures.tasks, begin, end).median())
 
 
-def waiting(measures: Measures) -> Reason:
+def time_of_main(measures: Measures) -> Reason:
     """What main's time went to, with its longest requests."""
     whole, steps = run(measures), Number("longest step", measures.main_in(MainTime.TRAINING))
     elsewhere = Number("longest elsewhere", measures.main_in(MainTime.ELSEWHERE).joined())
-    waits = Number("longest wait", measures.waits)
-    numbers = [whole, steps, elsewhere, waits] if elsewhere.ns > ELSEWHERE * whole.ns else [whole, steps, waits]
-    also = f", {elsewhere} in other loaders and their steps," if elsewhere in numbers else ""
-    text = f"of {whole}, main spent {steps} in the training step{also} and {waits} ({waits.share_of(whole)}) waiting "
-    text += "for batches"
+    inside, waits = Number("in the loader", measures.in_loader, most=0), Number("longest wait", measures.waits)
+    numbers = [whole, steps, elsewhere, inside, waits]
+    if elsewhere.ns <= ELSEWHERE * whole.ns:
+        numbers.remove(elsewhere)
+    also = f", {elsewhere} elsewhere," if elsewhere in numbers else ""
+    text = f"of {whole}, main spent {steps} in the training step{also} and {inside} ({inside.share_of(whole)}) in the "
+    text += "loader"
     if waits.longest:
         longest = measures.waits.longest(1)
         text += f", longest for batch {measures.events['task'][longest.last[0]]} ({duration(longest.total)})"
@@ -169,14 +171,10 @@ def turns(measures: Measures) -> list[Reason]:
     found = culprits.turns(measures)
     assert found is not None
     one = Number("median", found.made.median())
-    if found.in_lock is not None:
-        text = f"the median batch takes {one}; in {found.in_lock[0]} of {found.in_lock[1]} looks at the workers, they "
-        text += "waited for a lock: one goes on, and the others wait for it"
-    else:
-        text = (
-            f"the median batch takes {one}, and the samples of all workers come one after the other, "
-            f"{duration(found.gap or 0)} apart, seldom much less: what they ask serves one request at a time"
-        )
+    text = (
+        f"the median batch takes {one}; in {found.in_lock} of {found.looks} looks at the workers, they waited for a "
+        "lock: one goes on, and the others wait for it"
+    )
     return [Reason(text, [one]), *seen(measures), busy(measures)]
 
 

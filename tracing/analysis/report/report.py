@@ -29,7 +29,7 @@ from tracing.analysis.report import text as report_text
 from tracing.analysis.report.advice import explain
 from tracing.analysis.report.caveats import caveats
 from tracing.analysis.report.evidence import Number, Reason
-from tracing.analysis.whatif.promises import Promise
+from tracing.analysis.whatif.promises import Change
 from tracing.trace.intervals import Span
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
@@ -56,7 +56,7 @@ class LoaderReport:
     also: dict[Verdict, int]  # causes that cost nearly as much, and what they cost (ns)
     why: list[Reason]
     next: list[str]
-    promises: list[Promise]  # of `next`, in that order: options to change, and what that saves
+    promises: list[Change]  # of `next`, in that order: those that save a known time
     look: Span | None  # events that begin and end the part of the trace to look at
     look_batch: tuple[int, int] | None  # (epoch, batch) that this part is about, where it is about one
     nested: bool  # it is iterated in another loader's worker
@@ -151,6 +151,8 @@ def report(trace: Trace) -> Report:
 def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
     judgement = judge(measures)
     explanation = explain(measures, judgement)
+    if hang is not None:  # speed comes later
+        explanation.next, explanation.promises = [f"Solve that first. {hang.advice}."], []
     stages = {name: percentiles(measures.stage(*hops)) for name, hops in STAGES.items()}
     queues = {name: occupancy(measures, *hops) for name, hops in QUEUES.items()}
     queues = {name: found for name, found in queues.items() if found["max"]}
@@ -163,15 +165,11 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         ended_early=ended_early(measures),
         hung=hang is not None,
         verdict=judgement.verdict,
-        named=explanation.named,
         share=judgement.cost / measures.total,
         cost_ns=judgement.cost,
         also=judgement.close,
-        why=explanation.why,
-        next=explanation.next if hang is None else [f"Solve that first. {hang.advice}."],  # speed comes later
-        promises=explanation.promises if hang is None else [],
-        look=explanation.look_at,
-        look_batch=batch_of(measures, explanation.look_at),
+        **vars(explanation),
+        look_batch=batch_of(measures, explanation.look),
         nested=measures.nested,
         program_ns=measures.program,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},

@@ -129,10 +129,11 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], glos
 
 def _tables(each: LoaderReport) -> list[str]:
     total = max(1, sum(each.main_ns.values()))
+    inside = f"{each.in_loader_ns / total:.0%} of it in the loader"
     lost = dict(sorted(each.causes_ns.items(), key=lambda item: -item[1]))
     lines = []
     for title, times in (
-        (f"Where main's time went: {each.batches} batches, epochs: {each.epochs}", each.main_ns),
+        (f"Where main's time went: {each.batches} batches, epochs: {each.epochs}; {inside}", each.main_ns),
         ("What it was lost to", lost),
     ):
         names = LOST if times is lost else NAMES

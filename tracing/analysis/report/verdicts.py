@@ -48,7 +48,6 @@ WORKERS: main waits for batches that they make: they compute (cores, or cheaper 
                             More workers would only share what is left.
     cores_busy & not others More workers would not help: they compute, and there are {cores} cores. Make {slow}
                             cheaper, prepare them once and store the result, or use more cores.
-    crowded                 num_workers={cores} would do as well as {workers}, with less memory.
     waits                   They hardly compute: they wait. If what they wait for can answer several at a time, more
                             workers help, even beyond the number of cores.
     mixed & not cores_busy  They compute, and wait for the rest: more workers help until the cores are busy.
@@ -56,12 +55,10 @@ WORKERS: main waits for batches that they make: they compute (cores, or cheaper 
                             They compute, and there are {cores} cores: more workers can help, one for each core.
     not waits & not cores_busy
                             Make {slow} cheaper, or prepare them once and store the result.
-    line & not collate_fn   Look at {line}. What it opens or reads anew for every sample, a worker could open once.
-TURNS: they were seen in a lock, or their samples come one after the other, as from what serves one at a time
-    in_lock                 They wait for a lock: more workers do not help, and fewer do as well. Give each worker a
+    line & not collate_fn   Look at {line}. What it opens or reads for every sample, a worker could open once.
+TURNS: they were seen waiting for a lock
+    -                       They wait for a lock: more workers do not help, and fewer do as well. Give each worker a
                             file, a connection, a copy of its own. {could_save}
-    not in_lock             What they ask serves one at a time: more workers do not help, and fewer do as well. Look
-                            for what they share: a server, a database, a limit on requests. {could_save}
 HOLD_UP: finished batches wait in the reorder buffer for a slow one, or one worker is slower than all others
     in_order                in_order=False, if the order of batches need not be the same in every run: main then takes
                             whichever is finished.
@@ -80,7 +77,7 @@ NO_WORKERS: num_workers=0: main makes every batch between two steps
                             may have no children. Otherwise workers make batches while main trains.
     not starts_processes    Workers make batches while main trains: worth it where making one takes longer than moving
                             it to main. {could_save}
-    line & not collate_fn   Look at {line}. What it opens or reads anew for every sample could be opened once.
+    line & not collate_fn   Look at {line}. What it opens or reads for every sample could be opened once.
 MOVING: getting batches from a worker to main takes longer than making them
     pythons_lock            A thread of main computes in Python and keeps its lock, so that main gets it only every few
                             milliseconds, for one step. Move what that thread does to a process of its own, or into
@@ -207,7 +204,7 @@ def facts(measures: Measures, cost: int) -> dict[str, Any]:
     }
     known |= _of_cores(measures, int(making.sum())) | _of_workers(measures) | _of_start_and_end(measures, making)
     quickly = int(np.median(making) if len(making) else 0) * known["batches"]
-    return known | {"quickly_made": 0 < quickly < measures.in_loader}
+    return known | {"quickly_made": 0 < quickly < measures.in_loader.total}
 
 
 def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
@@ -219,7 +216,6 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
         "cores": there,
         "cores_busy": busy,
         "others": others,
-        "crowded": busy and not others and measures.num_workers > there,
         "threads": threads / max(1, making) * measures.num_workers if many else 0.0,
         "waits": work is Work.WAITS,
         "mixed": work is Work.MIXED,
@@ -228,10 +224,9 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
 
 
 def _of_workers(measures: Measures) -> dict[str, Any]:
-    turns, made_of = culprits.turns(measures), culprits.contents(measures) or {"tensors": 0, "bytes": 0}
+    made_of = culprits.contents(measures) or {"tensors": 0, "bytes": 0}
     made_by = measures.tasks["worker"][measures.tasks["collate_end"] >= 0]
     return {
-        "in_lock": turns is not None and turns.in_lock is not None,
         "undivided": is_undivided(measures),
         "made_most": int(np.bincount(1 + made_by, minlength=1).argmax()) - 1,
         "pythons_lock": measures.num_workers and pythons_lock_is_kept(measures),

@@ -42,25 +42,17 @@ CURES: dict[str, tuple[Verdict, ...]] = {  # an option -> what costs less if it 
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What a change of options saves."""
-
-    options: dict[str, Any]  # of the DataLoader: those to change
-    saves_ns: int
-
-
-@dataclass(frozen=True)
 class Change:
-    """Options to change: advice in words, and what it promises. None: no number can be relied on."""
+    """Options to change, and what that saves."""
 
-    text: str
+    text: str  # advice, in words
     options: dict[str, Any]
-    promise: Promise | None
+    saves_ns: int | None  # what is promised; None: no number can be relied on
 
 
 def changes(measures: Measures, judgement: Judgement) -> list[Change]:
     """What to change, the most useful first; empty if nothing helps, or nothing can be replayed."""
-    if measures.in_loader < MATTERS * measures.total or events.installed() is not None or lacking():
+    if measures.in_loader.total < MATTERS * measures.total or events.installed() is not None or lacking():
         return []  # (while this program records, what it loads must not run on the simulated machine)
     try:
         replays = Replays(measures, judgement)
@@ -192,7 +184,7 @@ class Replays:
         before, after = self.batches / self.taken(self.was), self.batches / self.taken(setting)
         rates = f"replayed: {before:,.1f} → {after:,.1f} batches a second; `whatif` tries more"
         about = "about" if self.was.num_workers or not setting.num_workers else "up to"
-        return Change(f"{words} should save {about} {duration(saves)} ({rates}).", new, Promise(new, saves))
+        return Change(f"{words} should save {about} {duration(saves)} ({rates}).", new, saves)
 
     def _name(self, name: str, value: Any) -> str:
         """ "num_workers=4 instead of 2"."""
@@ -219,7 +211,7 @@ class Replays:
         if work(self.measures) is not Work.WAITS:
             return ", which"
         warning = workers > cores(self.measures) > 0
-        return f", which, if what they wait for can answer so many at a time{IGNORE * warning},"
+        return f", which, if what they wait for can answer that many at a time{IGNORE * warning},"
 
 
 IGNORE = " (ignore torch's warning about too many workers: these wait, they do not compute)"

@@ -130,8 +130,8 @@ class ReplayTimes:
     training: float  # of a step on average
 
 
-def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTimes:
-    """Load all the batches of `times` in this setting, on a machine with `cpus` cores (0: as many as recorded)."""
+def replay_load(times: Durations, setting: Setting) -> ReplayTimes:
+    """Load all the batches of `times` in this setting, on a machine with as many cores as recorded."""
     times = times.in_setting(setting.num_workers)
     epochs = min(times.epochs, 2) if setting.persistent_workers else 1  # the others are like the last one
     dataset: Any = ReplayedDataset(times)
@@ -159,7 +159,7 @@ def replay_load(times: Durations, setting: Setting, cpus: float = 0) -> ReplayTi
 
     steps = STEPS * epochs * (len(times) + 100)
     with ctrl_c_deferred():
-        outcome = simulate(program, cpus=cpus or times.cores, draws=False, most_steps=steps)
+        outcome = simulate(program, cpus=times.cores, draws=False, most_steps=steps)
     if outcome.deadlock or outcome.endless or outcome.error is not None:
         raise RuntimeError("the replay did not reach its end") from outcome.error
     return _result(np.array([event[:6] for event in outcome.events], np.int64), times, setting, epochs)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
@@ -43,7 +43,7 @@ class Prediction:
 
     setting: Setting
     batches_per_second: float  # all epochs, start-up and shutdown included
-    waiting: float  # the share of that time in which main does not train, 0 to 1
+    in_loader: float  # the share of that time in which main is not in the training step, 0 to 1
     busy: float  # cores, on average
 
 
@@ -56,8 +56,7 @@ class WhatIf:
     rows: list[Prediction]
     recorded: Prediction  # as measured
     best: Prediction
-    cores: float  # of the machine that it is replayed on
-    recorded_cores: float  # of the machine that it was recorded on
+    cores: float  # of the machine
     replayed: int  # batches, of ...
     batches: int  # ... those recorded
     notes: list[str] = field(default_factory=list)  # what is not known, or was chosen
@@ -71,10 +70,7 @@ class WhatIf:
 
     @property
     def off(self) -> float:
-        """By how much the prediction for the recorded setting is too fast, or (below 0) too slow: 0.1 is 10 %. 0 for
-        another machine, on which nothing was measured."""
-        if self.cores != self.recorded_cores:
-            return 0.0
+        """By how much the prediction for the recorded setting is too fast, or (below 0) too slow: 0.1 is 10 %."""
         return self[self.recorded.setting].batches_per_second / self.recorded.batches_per_second - 1
 
     def __str__(self) -> str:
@@ -93,23 +89,17 @@ def whatif(
     persistent_workers: bool | Iterable[bool] | None = None,
     *,
     loader: int | None = None,
-    cpus: float | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> WhatIf:
     """Predict the throughput of a recorded load in other settings: one value for each option, or several.
 
     Without values for `num_workers` and `prefetch_factor`, those that are likely to be the best are tried; the other
     options stay as recorded. `loader` is a loader's number; by default it is the one that costs the program most, as in
-    the report. `cpus` is the number of cores, if not that of the recording's machine. `progress(done, all)` is called
-    before each setting. ValueError: the trace has nothing to replay, or no such loader, or a loader would not accept a
-    value.
+    the report. ValueError: the trace has nothing to replay, or no such loader, or a loader would not accept a value.
     """
-    if cpus is not None and not cpus > 0:
-        raise ValueError(f"a machine has at least a part of a core, not {cpus}")
     measured = costliest_first(trace)
     others = len(measured) - 1 if loader is None else 0
     if measured and loader is not None:
-        trace.iterators_of(loader)  # ValueError: there is none
+        trace.index.iterators_of(loader)  # ValueError: there is none
         measured = [each for each in measured if loader in each.loaders]
     if not measured:
         raise ValueError(NO_LOADER)
@@ -122,7 +112,7 @@ def whatif(
         [was.in_order] if in_order is None else _values(in_order),
         [was.persistent_workers] if persistent_workers is None else _values(persistent_workers),
     )
-    found = predict(measures, whole, [was, *(each for each in grid if each != was)], cpus, progress)
+    found = predict(measures, whole, [was, *(each for each in grid if each != was)])
     found.notes += _notes(found, measures, judgement)
     if others:
         found.notes.append(f"Of {others + 1} loaders this is number {found.loader}, which costs main most.")
@@ -150,21 +140,15 @@ def predict(
     measures: Measures,
     whole: Durations,
     settings: list[Setting],
-    cpus: float | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    most: int = MOST,
 ) -> WhatIf:
-    """The first of `settings` is the recorded one. At most `most` batches are replayed, or four for each that may be
+    """The first of `settings` is the recorded one. At most `MOST` batches are replayed, or four for each that may be
     outstanding."""
     from tracing.analysis.whatif.simulated_replay import fitted, replay_load  # imports minidl's loader: a second
 
-    times = fitted(whole.excerpt(max(most, *(4 * each.num_workers * each.prefetch_factor for each in settings))))
-    cores = cpus or times.cores
+    times = fitted(whole.excerpt(max(MOST, *(4 * each.num_workers * each.prefetch_factor for each in settings))))
     rows = []
-    for done, setting in enumerate(settings):
-        if progress is not None:
-            progress(done, len(settings))
-        run = replay_load(times, setting, cores)
+    for setting in settings:
+        run = replay_load(times, setting)
         rate = whole.batches * whole.epochs / run.total
         rows.append(Prediction(setting, rate, 1 - run.trained / run.total, times.cpu * rate))
     rate = len(whole) * 1e9 / measures.total
@@ -172,10 +156,9 @@ def predict(
         path=str(measures.trace.path),
         loader=measures.loader,
         rows=sorted(rows, key=lambda row: row.setting),
-        recorded=Prediction(settings[0], rate, 1 - measures.away.total / measures.total, times.cpu * rate),
-        best=best(rows, cores),
-        cores=cores,
-        recorded_cores=times.cores,
+        recorded=Prediction(settings[0], rate, measures.in_loader.total / measures.total, times.cpu * rate),
+        best=best(rows, times.cores),
+        cores=times.cores,
         replayed=len(times),
         batches=len(whole),
     )
@@ -215,7 +198,6 @@ def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]
         "The dataset is iterable: it is assumed to divide the same batches among any number of workers.": (
             bool((measures.tasks["stream_end"] >= 0).any())
         ),
-        f"It was recorded on {_cores(found.recorded_cores)}.": found.cores != found.recorded_cores,
     }
     return [note for note, holds in notes.items() if holds]
 
@@ -240,14 +222,11 @@ def options(setting: Setting, beside: Setting | None = None) -> str:
     )
 
 
-def _cores(number: float) -> str:
-    return f"{number:g} core{'s' if number != 1 else ''}"
-
-
 def text(found: WhatIf) -> str:
     recorded, chosen = found.recorded, found.best
     what = f"{found.replayed:,} of {found.batches:,}" if found.replayed < found.batches else f"{found.batches:,}"
-    replayed = f"{what} batches of {found.path}, replayed in virtual time on {_cores(found.cores)}"
+    cores = f"{found.cores:g} core{'s' * (found.cores != 1)}"
+    replayed = f"{what} batches of {found.path}, replayed in virtual time on {cores}"
     if abs(found.off) > BELIEVED:
         choice = f"unknown: the replay of the recorded setting itself comes out {_off(found)}"
     elif chosen.setting == recorded.setting:
@@ -270,17 +249,17 @@ def _table(found: WhatIf) -> list[str]:
         for name in COLUMNS
         if name in ("num_workers", "prefetch_factor") or len({vars(row.setting)[name] for row in found.rows}) > 1
     ]
-    heads = [*(COLUMNS[name] for name in shown), "batches/s", "main waits", "cores"]
+    heads = [*(COLUMNS[name] for name in shown), "batches/s", "in loader", "cores"]
     lines = ["".join(f"{head:>11}" for head in heads)]
     for row in found.rows:
         cells = [vars(row.setting)[name] for name in shown]
         words = [str(cell) if type(cell) is int else "yes" if cell else "no" for cell in cells]
         if not row.setting.num_workers:
             words[1:] = ["-"] * (len(words) - 1)
-        words += [f"{row.batches_per_second:,.1f}", f"{row.waiting:.0%}", f"{row.busy:.1f}"]
+        words += [f"{row.batches_per_second:,.1f}", f"{row.in_loader:.0%}", f"{row.busy:.1f}"]
         mark = "best" if row is found.best and abs(found.off) <= BELIEVED else ""
         if row.setting == found.recorded.setting:
-            measured = f"measured: {found.recorded.batches_per_second:,.1f}, {found.recorded.waiting:.0%}"
+            measured = f"measured: {found.recorded.batches_per_second:,.1f}, {found.recorded.in_loader:.0%}"
             mark = ", ".join(filter(None, (mark, f"recorded ({measured})")))
         lines.append(f"{''.join(f'{word:>11}' for word in words)}   {mark}".rstrip())
     return lines

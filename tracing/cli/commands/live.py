@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracing.cli.arguments import add_command, add_trace, positive, process_of
+from tracing.cli.arguments import add_command, add_trace, process_of, usage_errors
 from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import being_recorded
 from tracing.trace.parts import parts
@@ -18,9 +18,9 @@ def add_to(commands: Any) -> None:
     text = "watch a run that is being recorded, or replay a finished one"
     live = add_command(commands, "live", run, text, "traces/demo --speed 0.5")
     add_trace(live)
-    live.add_argument("--speed", type=positive, default=1.0, help="replay at N times the speed (1)", metavar="N")
+    live.add_argument("--speed", type=float, default=1.0, help="replay at N times the speed (1)", metavar="N")
     live.add_argument("--once", action="store_true", help="print one frame and exit")
-    live.add_argument("--record", type=Path, metavar="FILE.svg", help="save a frame as a picture")
+    live.add_argument("--record", type=Path, metavar="FILE.svg", help="the same, and save it as a picture")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -28,7 +28,8 @@ def run(args: argparse.Namespace) -> None:
 
     wait_for_first_event(args.trace)
     part = None if args.process is None else process_of(args).path.name
-    watch(args.trace, speed=args.speed, once=args.once, record=args.record, part=part)
+    with usage_errors():
+        watch(args.trace, speed=args.speed, once=args.once, record=args.record, part=part)
 
 
 def wait_for_first_event(directory: Path) -> None:

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tracing.cli.arguments import add_command, positive_count
-from tracing.recording.file_format import CAPACITY
+from tracing.cli.arguments import add_command
 
 
 def add_to(commands: Any) -> None:
@@ -28,13 +27,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--try", dest="tries", action="store_true", help="measure other settings of its loader, too")
     parser.add_argument("--try-only", action="store_true", help="the same, and then end the script")
     parser.add_argument("--minidl", action="store_true", help="give it minidl's DataLoader in place of torch's")
-    parser.add_argument(
-        "--capacity",
-        type=positive_count,
-        default=CAPACITY,
-        metavar="N",
-        help=f"events a process may record ({CAPACITY:,}; a batch makes about twenty)",
-    )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as in python -m")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     own = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its own arguments")
@@ -53,7 +45,6 @@ def run(args: argparse.Namespace) -> int:
         live=args.live,
         memory=args.memory,
         minidl=args.minidl,
-        capacity=args.capacity,
         tries=args.tries or args.try_only,
         ends=args.try_only,
     )

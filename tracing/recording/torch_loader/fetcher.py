@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch.utils.data
@@ -47,13 +46,11 @@ def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int =
 
 
 FIRST = 4  # samples of a stream, of which a digest is noted
-SLOW = 500_000  # ns a sample: from there on it is noted when each was there (that takes some 0.3 µs)
 
 
 class TracedFetcher(Behind):
     """torch's fetcher."""
 
-    samples_are_slow = True  # those of the last batch, or it is the first
     iterable: bool
     progress: Progress
     worker: int
@@ -62,12 +59,8 @@ class TracedFetcher(Behind):
     def fetch(self, keys: Any) -> Any:
         progress, worker = self.progress, self.worker
         emit(events.FETCH_BEGIN, progress.epoch_id, progress.task, worker)
-        begin, count = time.monotonic_ns(), len(keys) if type(keys) is list else 1
         try:
-            several = worker != NO_WORKER and count > 1
-            noted = several and self.samples_are_slow and one_by_one(getattr(self, "dataset", None))
-            batch = super().fetch(NotedKeys(keys, progress) if noted else keys)
-            self.samples_are_slow = time.monotonic_ns() - begin > SLOW * count
+            batch = super().fetch(keys)
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
                 emit(
@@ -85,28 +78,6 @@ class TracedFetcher(Behind):
         return batch
 
 
-def one_by_one(dataset: Any) -> bool:
-    """Whether torch asks the dataset for one sample after the other."""
-    while type(dataset) is torch.utils.data.Subset:  # it passes the keys on
-        dataset = dataset.dataset
-    return not hasattr(dataset, "__getitems__")
-
-
-class NotedKeys(list[Any]):
-    """The keys of a batch, which note when torch asks for the next: then the sample before is there."""
-
-    def __init__(self, keys: list[Any], progress: Progress) -> None:
-        super().__init__(keys)
-        self.progress = progress
-
-    def __iter__(self) -> Iterator[Any]:
-        begin, samples = time.monotonic_ns(), list[int]()
-        self.progress.samples = samples
-        for key in super().__iter__():
-            yield key
-            samples.append((time.monotonic_ns() - begin) // 1000)
-
-
 class TracedCollate:
     """collate_fn. When it is called the samples are there, so the fetch has ended."""
 
@@ -116,8 +87,7 @@ class TracedCollate:
 
     def __call__(self, samples: Any) -> Any:
         epoch_id, task, worker = self.progress.epoch_id, self.progress.task, self.worker
-        emit(events.FETCH_END, epoch_id, task, worker, text=self.progress.samples)
-        self.progress.samples = None
+        emit(events.FETCH_END, epoch_id, task, worker)
         emit(events.COLLATE_BEGIN, epoch_id, task, worker)
         batch = self.function(samples)
         emit(events.COLLATE_END, epoch_id, task, worker, text=self._note(samples, batch))

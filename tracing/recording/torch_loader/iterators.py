@@ -104,10 +104,6 @@ class Emitting(Behind):
         emit(events.YIELDED, progress.epoch_id, task, value=self._num_yielded + 1)
         return batch
 
-    def _task_in_hand(self) -> int:
-        """The task whose batch `_next_data` returns."""
-        raise NotImplementedError
-
     def _notice_deaths(self, text: str) -> None:
         """Without workers there are none."""
 
@@ -134,6 +130,7 @@ class Serial(Emitting):
         return super()._next_index()
 
     def _task_in_hand(self) -> int:
+        """The task whose batch `_next_data` returns."""
         return self._progress.task
 
 

@@ -9,6 +9,4 @@ class Progress:
     def __init__(self, epoch_id: int) -> None:
         self.epoch_id = epoch_id  # of the last message; events that concern no message belong to it
         self.task = NO_TASK  # what this side works on: a worker, or main if it has no workers
-        # Of the fetch under way: after how many µs each sample was there, if that is noted.
-        self.samples: list[int] | None = None
         self.outstanding = 0  # main: tasks sent, less the results received

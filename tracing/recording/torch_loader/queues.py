@@ -123,9 +123,7 @@ class TracedQueue(Wrapper):
             if tap.arrived:  # it could not be unpickled. (Else a signal's handler raised, and nothing was taken.)
                 emit(events.GOT, progress.epoch_id, worker=tap.sender, queue=name, text=repr(error))
             raise
-        task = message[0] if type(message) is tuple else NO_TASK  # most are tasks, and a call costs more
-        if type(task) is not int or task < 0:
-            task = label(message)
+        task = label(message)
         if self.leads:
             progress.epoch_id, progress.task = self.epoch_id, task
         emit(events.GOT, self.epoch_id, task, self.sender, name)

@@ -6,14 +6,14 @@ something else, VERSION goes up.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from minidl.events import CLOCKED, Kind, Queue
+from tracing.recording.source_lines import emit_sites
 from tracing.trace.event_words import thread_name
 from tracing.trace.state_after_event import LABELS
 from tracing.views.export import open_for_writing
@@ -28,22 +28,14 @@ CHUNK = 1 << 13  # events that are held as Python objects at a time
 FIELDS = ("k", "time", "kind", "loader", "epoch", "task", "worker", "queue", "value", "actor", "who", "text")
 
 
-def write(
-    trace: Trace, target: str | os.PathLike[str] | IO[str], progress: Callable[[int, int], None] | None = None
-) -> None:
-    """Write `trace` into a file, which is replaced, or a text stream, which stays open. The file is compressed if its
-    name ends in `.gz`. Of a growing trace it writes what has been read so far.
-
-    progress: called with how many events are written, and of how many. Raises OSError when the file cannot be written.
-    """
+def write(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write `trace` into the file `path`, which is replaced; compressed if its name ends in `.gz`. Of a growing trace
+    it writes what has been read so far. Raises OSError when the file cannot be written."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
-    with contextlib.ExitStack() as opened:
-        file = opened.enter_context(open_for_writing(target)) if isinstance(target, (str, os.PathLike)) else target
+    with open_for_writing(path) as file:
         file.write(encode(header(trace)) + "\n")
         for event in lines(trace):
             file.write(encode(event) + "\n")
-            if progress is not None and event["k"] % CHUNK == 0:
-                progress(event["k"], len(trace))
 
 
 def header(trace: Trace) -> dict[str, Any]:
@@ -64,7 +56,7 @@ def header(trace: Trace) -> dict[str, Any]:
         "messages": {str(task): name for task, name in LABELS.items()},
         "actors": [dataclasses.asdict(actor) for actor in trace.actors],
         "loaders": [dataclasses.asdict(loader) for loader in loaders],
-        "sources": trace.sources,
+        "sources": {kind: [site._asdict() for site in sites] for kind, sites in emit_sites().items()},
     }
 
 

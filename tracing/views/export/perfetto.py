@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -60,24 +60,23 @@ _OF_WORKER = np.isin(np.arange(256), [kind for kind, words in WORDS.items() if "
 THREAD_IDS = 1 << 23  # above every pid; a process's first thread has its pid, as Linux does it
 
 
-def write(trace: Trace, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
+def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write `trace` for Perfetto into the file `path`, which is replaced; compressed if its name ends in `.gz`.
 
     The events are written a few at a time: a long trace needs little more memory than it has already.
-    progress: called after each thread, with how many events are written, and of how many.
     Raises OSError when the file cannot be written.
     """
     with open_for_writing(path) as file:
-        about = {"package": _package(trace), "events": len(trace), "clock": "time.monotonic_ns", "start": trace.start}
+        about = {"events": len(trace), "clock": "time.monotonic_ns", "start": trace.start}
         file.write(f'{{"displayTimeUnit":"ms","otherData":{_json(about)},"traceEvents":[\n')
-        found, separator = records(trace, progress), ""
+        found, separator = records(trace), ""
         while some := list(itertools.islice(found, AT_ONCE)):
             file.write(separator + ",\n".join(some))
             separator = ",\n"
         file.write("\n]}\n")
 
 
-def records(trace: Trace, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
+def records(trace: Trace) -> Iterator[str]:
     """All trace events of the file, in JSON. Those that are many are made as text at once: by way of dicts they would
     take twice as long."""
     yield from map(_json, names(trace))
@@ -90,8 +89,6 @@ def records(trace: Trace, progress: Callable[[int, int], None] | None = None) ->
         thread = Thread(_json(track)[1:-1], positions, times_of(trace, positions))
         yield from instants(trace, thread)
         yield from slices(trace, thread, max(_end_of(trace, actor), int(thread.times[-1]) + LAST), flow)
-        if progress is not None:
-            progress(int(bounds[actor + 1]), len(trace))
     yield from counters(trace)
 
 
@@ -302,8 +299,3 @@ def _depths(
     if closed >= 0 and len(depths) and depths[-1]:
         positions, depths = np.append(positions, closed), np.append(depths, 0)
     return trace.events["time"][positions] - trace.start, depths
-
-
-def _package(trace: Trace) -> str:
-    """The package whose loader was traced."""
-    return next((each.config["package"] for each in trace.loaders if "package" in each.config), "unknown")

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from tracing.analysis.hang.hang import Hang
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.event_words import sentence, thread_name
-from tracing.views.live.recent import RecentEvent
+from tracing.trace.trace import Actor
 from tracing.views.terminal.batch_cells import cell
 from tracing.views.terminal.layout import DIM, Line, text
 
 
-def event_line(recent: RecentEvent, start: int) -> Line:
+def event_line(event: np.void, actor: Actor, start: int) -> Line:
     """When, after `start` (ns), which thread did what."""
-    event, words = recent.event, sentence(recent.event)
-    thread = "feeder" if recent.actor.role == "feeder" else thread_name(recent.actor)
+    words, thread = sentence(event), "feeder" if actor.role == "feeder" else thread_name(actor)
     batch = [] if words.batch is None else [cell(words.batch)]
     time = (int(event["time"]) - start) / 1e9
     return [text(f"{time:8.3f} s ", DIM), text(f"{thread:11}"), text(words.before), *batch, text(words.after)]

@@ -20,15 +20,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.console import Console
 
-from tracing.analysis.hang.explain import explain
-from tracing.views.live.event_lines import stuck_in_words
-from tracing.views.live.moment import BusiestMoment, Moment
+from tracing.views.live.one_moment import one_moment, save
 from tracing.views.live.outputs import SLOWEST_PERIOD, FullScreen, PlainLines
-from tracing.views.live.panels import plain
-from tracing.views.live.playback import Clock
+from tracing.views.live.panels import Moment, plain, render
+from tracing.views.live.playback import Clock, Live, Replay
 from tracing.views.live.ranks import Processes
 from tracing.views.live.recent import Recent, choose, recent
 from tracing.views.main_time import main_in_words
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from tracing.trace.state import State
     from tracing.trace.trace import Trace
 
-MOMENTS = 64  # of a finished trace, among which a busy one is looked for
+PERIOD = 1 / 8  # s between two frames, if they are cheap
 
 
 def watch(
@@ -48,16 +45,15 @@ def watch(
     console: Console | None = None,
     speed: float = 1.0,
     once: bool = False,
-    refresh_per_second: float = 8,
     record: str | os.PathLike[str] | None = None,
     clock: Clock = time.monotonic_ns,
     part: int | str | None = None,
 ) -> None:
     """Show the run that is recorded into `path` until it ends; a finished one is replayed, `speed` times as fast.
 
-    `once` prints one frame: the present one, or a busy one of a finished run. `record` saves the busiest frame as SVG.
-    Of several processes the first is opened, or `part`, a rank or a name, and of the others there is a line each.
-    Returns when the run has ended, that is, when no process records any more, or q is pressed.
+    `once` prints one frame: the present one, or a busy one of a finished run. `record` saves that as SVG, too. Of
+    several processes the first is opened, or `part`, a rank or a name, and of the others there is a line each. Returns
+    when the run has ended, that is, when no process records any more, or q is pressed.
 
     Raises LookupError if there is no such part, TraceError if there is no trace in `path`, ValueError for a `speed` of
     0 or less, KeyboardInterrupt at Ctrl-C and SystemExit at SIGTERM: the terminal is restored by then.
@@ -66,44 +62,40 @@ def watch(
         raise ValueError(f"speed is how many times as fast as it happened: more than 0, not {speed}")
     console = console or Console()
     source = Processes(path, part, speed, clock)
-    busiest = BusiestMoment(console, Path(path).name)
-    try:
-        if once:
-            _look_once(source, clock, busiest)
-            if busiest.moment is not None:
-                console.print(busiest.moment.frame(busiest.title, *console.size), soft_wrap=True)
-                console.line()
-        else:
-            with exit_on_sigterm(), Keyboard() as keyboard:
-                _run(source, console, keyboard, busiest, 1 / refresh_per_second)
-    finally:
+    if once or record is not None:
+        moment = one_moment(source, clock)
+        console.print(render(moment, *console.size), soft_wrap=True)
+        console.line()
         if record is not None:
-            busiest.save(Path(record))
+            save(moment, Path(record), *(console.size if console.is_terminal else (110, 28)))
+        return
+    with exit_on_sigterm(), Keyboard() as keyboard:
+        _run(source, console, keyboard)
 
 
 # ---- the loop
 
 
-def _run(source: Processes, console: Console, keyboard: Keyboard, busiest: BusiestMoment, period: float) -> None:
-    """Show one frame after another until the run has ended or q is pressed."""
-    source.interactive = keyboard.active
+def _run(processes: Processes, console: Console, keyboard: Keyboard) -> None:
+    """Show one frame after another until the run has ended or q is pressed. A replay waits for keys at its end."""
     picture = console.is_terminal and not console.is_dumb_terminal
     screen = FullScreen(console) if picture else PlainLines(console)
     shown, help, quit = -1, False, False
     with screen:
         while not quit:
-            ended = source.ended()
+            ended = processes.source.ended() and (processes.running or not keyboard.active)
             begin, cpu = time.monotonic(), time.thread_time()
-            state, now = source.look()
+            state, now = processes.look()
+            source = processes.source
             facts = recent(source.trace, state, now, shown)
             shown, facts.stuck = facts.loader, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
-            screen.show(Moment(state, facts, source.mode, keys, help, source.lines(now)), busiest)
-            if picture or len(source.parts) == 1:  # else each process has had its line
+            screen.show(Moment(state, facts, processes.path.name, processes.mode, keys, help, processes.lines(now)))
+            if picture or len(processes.parts) == 1:  # else each process has had its line
                 screen.last_words = functools.partial(_last_words, source.trace, state, facts)
             if ended:
                 break
-            wait = screen.wait(period, time.thread_time() - cpu) - (time.monotonic() - begin)
+            wait = screen.wait(PERIOD, time.thread_time() - cpu) - (time.monotonic() - begin)
             for key in _keys(source, keyboard, wait):
                 quit, help = quit or key in ("q", "Q"), help != (key == "h")
                 source.press(key)
@@ -118,7 +110,7 @@ def _last_words(trace: Trace, state: State, facts: Recent) -> str:
     return plain(state, facts, main_in_words(trace, iterators, begin, state.time))
 
 
-def _keys(source: Processes, keyboard: Keyboard, wait: float) -> list[str]:
+def _keys(source: Live | Replay, keyboard: Keyboard, wait: float) -> list[str]:
     """Wait for the next frame, the next key or the end of the run."""
     while wait > SLOWEST_PERIOD:
         keys = keyboard.read(SLOWEST_PERIOD)
@@ -126,19 +118,3 @@ def _keys(source: Processes, keyboard: Keyboard, wait: float) -> list[str]:
             return keys
         wait -= SLOWEST_PERIOD
     return keyboard.read(wait)
-
-
-def _look_once(source: Processes, clock: Clock, busiest: BusiestMoment) -> None:
-    """Choose one moment: the present one; or of a finished run a busy one, but the last if it failed or was stuck."""
-    trace, running = source.trace, source.running
-    state = trace.state(-1)
-    now = max(state.time, clock()) if running else state.time
-    stuck = stuck_in_words(explain(trace, now if running else None), trace.path)
-    if running or stuck or len(trace) == 0 or any(loader.error is not None for loader in state.loaders):
-        facts = recent(trace, state, now)
-        facts.stuck = stuck
-        busiest.add(Moment(state, facts, "● live" if running else "ended", processes=source.lines(now)))
-    else:
-        for k in np.unique(np.linspace(0, len(trace) - 1, MOMENTS, dtype=int)).tolist():
-            state, mode = trace.state(k), f"event {k + 1} of {len(trace)}"
-            busiest.add(Moment(state, recent(trace, state, state.time), mode, processes=source.lines(state.time)))

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.control import Control
 
-from tracing.views.live.moment import BusiestMoment, Moment
-from tracing.views.live.panels import plain
+from tracing.views.live.panels import Moment, plain, render
 from tracing.views.terminal.restore import other_screen
 
 PLAIN_PERIOD = 2.0  # s between two plain lines
@@ -38,12 +37,11 @@ class PlainLines:
         if self.last_words is not None:
             print_line(self.console, self.last_words())
 
-    def show(self, moment: Moment, busiest: BusiestMoment) -> None:
-        busiest.add(moment)
+    def show(self, moment: Moment) -> None:
         for line in moment.processes:
             print_line(self.console, "".join(segment.text for segment in line).rstrip())
         if not moment.processes:
-            print_line(self.console, plain(moment.state, moment.facts))
+            print_line(self.console, plain(moment.state, moment.recent))
 
     def wait(self, period: float, cost: float) -> float:
         """Until the next time, of a frame that took `cost` s."""
@@ -59,8 +57,7 @@ class FullScreen(PlainLines):
         self._restore.enter_context(other_screen(self.console))
         return self
 
-    def show(self, moment: Moment, busiest: BusiestMoment) -> None:
-        busiest.add(moment)
+    def show(self, moment: Moment) -> None:
         size = self.console.width, self.console.height  # looked up for every frame: windows change
         if size != self._size:
             self._size = size
@@ -68,7 +65,7 @@ class FullScreen(PlainLines):
         # Over the previous frame: lines are as long as the window, so nothing of it remains and nothing flickers. Not
         # with rich's Live, which cuts every line to size once more, and that takes most of a frame's time.
         self.console.control(Control.home())
-        self.console.print(moment.frame(busiest.title, *size), end="", soft_wrap=True)
+        self.console.print(render(moment, *size), end="", soft_wrap=True)
 
     def wait(self, period: float, cost: float) -> float:
         return max(period, min(SLOWEST_PERIOD, cost / SHARE_OF_CORE))

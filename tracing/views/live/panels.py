@@ -10,7 +10,7 @@ In a queue, what is taken next is at the right, nearest to the thread that takes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from rich.segment import Segment
 
@@ -26,7 +26,7 @@ from tracing.trace.state import (
 )
 from tracing.trace.words import duration
 from tracing.views.live.event_lines import event_line
-from tracing.views.live.recent import Recent, choose
+from tracing.views.live.recent import Recent, choose, strip_of
 from tracing.views.terminal.batch_cells import bar, cell, row_of_cells, strip
 from tracing.views.terminal.layout import (
     BAD,
@@ -59,30 +59,40 @@ STYLES = {
 }
 NUMBERS_WIDTH = 30
 PASSES_HEIGHT = 5  # the second row of boxes
-MOST_EVENTS = 20  # a higher window has lanes below them
 
 
-def render(
-    state: State, recent: Recent, width: int, height: int, *, title: str = "", mode: str = "", keys: str = "",
-    help: bool = False, above: Sequence[Line] = (),
-) -> Frame:  # fmt: skip
-    """The loader that `recent` is about, in `width` columns and at most `height` lines.
+@dataclass
+class Moment:
+    """Everything that a frame is made of, except the size of the terminal."""
 
-    `title` and `mode` go to the two ends of the first line, `keys` to the end of the last. A hang adds a line, and so
-    do the processes `above`, up to a third of the height.
+    state: State
+    recent: Recent
+    title: str = ""
+    mode: str = ""
+    keys: str = ""
+    help: bool = False
+    processes: list[Line] = field(default_factory=list)  # a line for each, where there are several
+
+
+def render(moment: Moment, width: int, height: int) -> Frame:
+    """The loader that `moment.recent` is about, in `width` columns and at most `height` lines.
+
+    Title and mode go to the two ends of the first line, keys to the end of the last. A hang adds a line, and so do the
+    processes, up to a third of the height.
     """
-    loader = choose(state, recent.loader)
+    recent, loader = moment.recent, choose(moment.state, moment.recent.loader)
     alarm = [fit([text(f" ▸ {line} ", BAD)], width) for line in recent.stuck[:1]]
-    above = list(above)[: height // 3]
+    above = moment.processes[: height // 3]
     room = max(0, height - 2 - len(alarm) - len(above))
-    if help:
+    if moment.help:
         body = box("what you see", HELP, width, room)
     elif loader is None:
         body = box("no loader yet", [[text(" It appears here when it is first iterated.")]], width, room)
     else:
         body = _body(loader, recent, width, room)
-    first = ends([text(f" {title} ", BOLD), *_about(state, loader)], [text(f" {mode} ", BOLD)], width)
-    last = ends(_verdict(recent, width - len(keys) - 1), [text(f" {keys}", DIM)], width)
+    mode = text(f" {moment.mode}  {recent.seconds:.1f} s ", BOLD)
+    first = ends([text(f" {moment.title} ", BOLD), *_about(moment.state, loader)], [mode], width)
+    last = ends(_verdict(recent, width - len(moment.keys) - 1), [text(f" {moment.keys}", DIM)], width)
     return Frame([first, *above, *body, *alarm, last][:height], width)
 
 
@@ -97,11 +107,6 @@ def plain(state: State, recent: Recent, so_far: str = "") -> str:
         return "; ".join([*parts, f"{loader.yielded} batches yielded; main's time: {so_far}", *recent.stuck])
     parts.append(f"{loader.yielded} batches yielded, {recent.batches_per_second:.1f} a second")
     parts.append(f"main {loader.main.status.value}, in the loader {recent.in_loader:.0%} {recent.of_window}")
-    if loader.workers:
-        parts.append("index_queues " + "+".join(str(len(queue)) for queue in loader.index_queues))
-        parts.append("worker_result_queue " + "+".join(str(len(queue)) for queue in loader.result_queues))
-        parts.append(f"reorder buffer {len(loader.reorder_buffer)}")
-        parts += [f"slots {words}" for words in [_slots(loader)] if words]
     return "; ".join([*parts, *(recent.stuck or filter(None, [recent.limit]))])
 
 
@@ -138,14 +143,11 @@ def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[
     lines += _passes(loader, recent, width, passes)
     if left > passes:
         numbers = NUMBERS_WIDTH if width >= 2 * NUMBERS_WIDTH else 0
-        tall = min(left - passes, MOST_EVENTS + 2)
+        tall = left - passes
         events = box("last events", _events(recent, tall - 2), width - numbers, tall)
         boxes = [box("numbers", _numbers(loader, recent), numbers - 1, tall)] if numbers else []
         lines += beside([events, *boxes])
-    tall = len(recent.workers) + 3
-    if height - len(lines) >= tall:
-        lines += box(recent.of_window[3:], _lanes(recent, width - 2), width, tall)
-    return lines + [[]] * (height - len(lines))
+    return lines
 
 
 # ---- the first row: a line for each worker
@@ -190,7 +192,7 @@ def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int
     line += [text(f"{duration(recent.now - worker.since):>8}", BAD if holds_up else PLAIN)]
     room = width - length(line) - 6
     if room >= 4 and worker.worker < len(recent.workers):
-        load = recent.workers[worker.worker].strip(recent.since, recent.now, room)
+        load = strip_of(recent.workers[worker.worker], recent.since, recent.now, room)
         line += [text(" "), *strip(load)]
         line += [text(f"{recent.busy[worker.worker]:5.0%}")]
     return line
@@ -261,7 +263,7 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
     elif main.waits_for >= 0:
         what += [text(" for "), text(f"{main.waits_for}?", BOLD)]
     share = f"trained {recent.trained:.0%}, in the loader {recent.in_loader:.0%}"
-    load = recent.training.strip(recent.since, recent.now, max(1, width))
+    load = strip_of(recent.training, recent.since, recent.now, max(1, width))
     since = text(f" {duration(recent.now - main.since)}")
     return [
         ends(what if length([*what, since]) <= width else what[:1], [since], width),
@@ -270,18 +272,11 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
     ]
 
 
-# ---- the third row, and a fourth
+# ---- the third row
 
 
 def _events(recent: Recent, count: int) -> list[Line]:
-    return [event_line(each, recent.start) for each in recent.said[-count:]] if count > 0 else []
-
-
-def _lanes(recent: Recent, width: int) -> list[Line]:
-    """Main's training steps and each worker's work, one below the other on one axis of time."""
-    lanes = {"training": recent.training} | {f"worker {number}": lane for number, lane in enumerate(recent.workers)}
-    room = width - 11
-    return [[text(f"{name:11}"), *strip(lane.strip(recent.since, recent.now, room))] for name, lane in lanes.items()]
+    return [event_line(*each, recent.start) for each in recent.said[-count:]] if count > 0 else []
 
 
 def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
@@ -329,7 +324,5 @@ HELP: list[Line] = [
     [text(" send_idx, rcvd_idx ", BOLD), text("the batch that main asks for next; that training gets next")],
     [],
     [text(" q  space  h ", BOLD), text("quits, the watched run goes on; pauses and resumes; this page")],
-    [text(" ← → ", BOLD), text("one event back or forward (replay); PgUp, PgDn: ten; Home, End")],
-    [text(" ↓ ↑ ", BOLD), text("half as fast, twice as fast (replay; of several ranks: - +)")],
-    [text(" ↓ ↑ 0 ", BOLD), text("open another rank, or that number, where there are several")],
+    [text(" ← → ", BOLD), text("one event back or forward (replay)")],
 ]

@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable
 
 from tracing.analysis.hang.explain import explain
-from tracing.recording.trace_directory import in_progress
 from tracing.trace.state import State
 from tracing.trace.trace import Trace
 from tracing.views.live.event_lines import stuck_in_words
@@ -19,7 +18,7 @@ from tracing.views.live.event_lines import stuck_in_words
 CHECK_PERIOD = 1_000_000_000  # ns between two checks whether the run is still in progress
 STILL = 10_000_000_000  # ns without a batch: then it may hang ...
 ASK_PERIOD = 5_000_000_000  # ... and is examined this often
-STEPS = {"left": -1, "right": 1, "page up": -10, "page down": 10}  # key -> events
+STEPS = {"left": -1, "right": 1}  # key -> events
 
 Clock = Callable[[], int]  # ns
 
@@ -29,10 +28,10 @@ class Live:
 
     keys = "space pause"  # that move it
 
-    def __init__(self, trace: Trace, clock: Clock, over: Callable[[], bool] | None = None) -> None:
-        """`over` returns whether nobody records any more; by default whether nobody does so into this trace."""
+    def __init__(self, trace: Trace, clock: Clock, over: Callable[[], bool]) -> None:
+        """`over` returns whether nobody records any more."""
         self.trace = trace
-        self._recorded = over or (lambda: not in_progress(trace.path))
+        self._recorded = over
         self._clock = clock
         self._checked = clock()
         self._over = False
@@ -82,7 +81,7 @@ class Live:
 class Replay:
     """A finished run: the time in the trace is wall time, times `speed`."""
 
-    keys = "space pause  ← → step  ↓ ↑ speed"
+    keys = "space pause  ← → step"
 
     def __init__(self, trace: Trace, speed: float, clock: Clock) -> None:
         self.trace = trace
@@ -91,7 +90,6 @@ class Replay:
         self._times = trace.events["time"]
         self._from = trace.start, clock()  # a time in the trace, and the wall time when it was shown
         self._k: int | None = None  # paused here
-        self.interactive = False  # whether there are keys to go back with, at the end
 
     def _now(self) -> int:
         shown, wall = self._from
@@ -111,31 +109,16 @@ class Replay:
         return state, state.time
 
     def ended(self) -> bool:
-        over = self._now() >= self.trace.start + self.trace.duration if self._k is None else self._k == self._last()
-        return over and not self.interactive
+        return self._now() >= self.trace.start + self.trace.duration if self._k is None else self._k == self._last()
 
     def press(self, key: str) -> None:
-        if key in STEPS or key in ("home", "end"):
-            k = {"home": 0, "end": self._last()}.get(key, self.look()[0].k + STEPS.get(key, 0))
-            self._k = min(max(k, 0), self._last())
+        if key in STEPS:
+            self._k = min(max(self.look()[0].k + STEPS[key], 0), self._last())
         elif key == "space" and self._k is None:
             self._k = self.look()[0].k
         elif key == "space":
-            self._go_on(self.trace.start if self._k == self._last() else int(self._times[self._k]))
-        elif key in ("up", "down"):
-            now = self._now()
-            self.speed *= 2 if key == "up" else 0.5
-            self._from = now, self._clock()
-
-    def go_to(self, now: int, other: Replay) -> None:
-        """Show the same moment as another replay, on the same clock: paused, if that is."""
-        self.speed = other.speed
-        self._go_on(now)
-        if other._k is not None:
-            self._k = min(max(bisect.bisect_right(self._times, now) - 1, 0), self._last())
-
-    def _go_on(self, now: int) -> None:
-        self._from, self._k = (now, self._clock()), None
+            begin = self.trace.start if self._k == self._last() else int(self._times[self._k])
+            self._from, self._k = (begin, self._clock()), None
 
     @functools.cached_property
     def _stuck_at_the_end(self) -> tuple[str, ...]:
@@ -150,6 +133,3 @@ class Replay:
         if self._k is None:
             return f"replay ×{self.speed:g}"
         return f"‖ ×{self.speed:g}  event {self._k + 1} of {len(self._times)}"
-
-
-Source = Live | Replay  # decides which moment of the trace is shown

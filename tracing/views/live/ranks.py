@@ -16,12 +16,13 @@ from tracing.recording.trace_directory import in_progress
 from tracing.trace.file_reader import TraceDamage
 from tracing.trace.parts import Part, parts
 from tracing.trace.parts import choose as choose_part
-from tracing.trace.state import MainStatus, State
+from tracing.trace.state import State
 from tracing.trace.trace import Trace
 from tracing.trace.words import duration
-from tracing.views.live.playback import CHECK_PERIOD, STILL, Clock, Live, Replay, Source
+from tracing.views.live.panels import STYLES
+from tracing.views.live.playback import CHECK_PERIOD, STILL, Clock, Live, Replay
 from tracing.views.live.recent import choose, recent
-from tracing.views.terminal.layout import BAD, BOLD, DIM, GOOD, PLAIN, WAITS, Line, fit, text
+from tracing.views.terminal.layout import BAD, BOLD, DIM, PLAIN, Line, fit, text
 
 LINE_PERIOD = 500_000_000  # ns between two looks at a process that is not opened
 
@@ -33,35 +34,23 @@ class Processes:
         """The arguments are those of tracing.views.live.live.watch."""
         self.path, self._speed, self._clock = Path(path), speed, clock
         self.parts = parts(path)
-        self.opened = self.parts[0] if part is None else choose_part(path, part)
-        self.interactive = False  # as of a replay
         self.running = not self._over()
         self._looked = clock()
-        self._sources: dict[Path, Source] = {}  # of each part that was opened so far
         self._traces: dict[Path, Trace] = {}
         self._lines: dict[Path, tuple[int, Line]] = {}  # of each part: when it was last looked at, and its line
+        self._open(self.parts[0] if part is None else choose_part(path, part))
 
     def _over(self) -> bool:
         """Whether no process records any more."""
         return not any(in_progress(part.path) for part in self.parts)
 
-    # ---- which process
+    def _open(self, part: Part) -> None:
+        self.opened, trace = part, self._trace_of(part)
+        self.source: Live | Replay = Replay(trace, self._speed, self._clock)
+        if self.running:
+            self.source = Live(trace, self._clock, self._over)
 
-    def open(self, part: Part) -> None:
-        """Show it, at the same moment."""
-        _, now = self.source.look()
-        before, self.opened = self.source, part
-        if isinstance(before, Replay) and isinstance(self.source, Replay):
-            self.source.go_to(now, before)
-
-    def find_new(self) -> None:
-        """Look for processes that have begun since; while the opened one has nothing to show, open the first."""
-        if self._clock() - self._looked >= CHECK_PERIOD:
-            self._looked, self.parts = self._clock(), parts(self.path)
-            if self.opened not in self.parts:
-                self.opened = self.parts[0]
-
-    def trace_of(self, part: Part) -> Trace:
+    def _trace_of(self, part: Part) -> Trace:
         if part.path not in self._traces:
             self._traces[part.path] = Trace(part.path)
             for damage in self._traces[part.path].damage:
@@ -71,53 +60,16 @@ class Processes:
     # ---- a source of frames
 
     @property
-    def source(self) -> Source:
-        if self.opened.path not in self._sources:
-            trace = self.trace_of(self.opened)
-            if self.running:
-                source: Source = Live(trace, self._clock, self._over)
-            else:
-                source = Replay(trace, self._speed, self._clock)
-                source.interactive = self.interactive
-            self._sources[self.opened.path] = source
-        return self._sources[self.opened.path]
-
-    @property
-    def trace(self) -> Trace:
-        return self.source.trace
-
-    @property
-    def stuck(self) -> tuple[str, ...]:
-        return self.source.stuck
-
-    @property
     def mode(self) -> str:
         return self.source.mode if len(self.parts) == 1 else f"{self.opened.name}  {self.source.mode}"
 
-    @property
-    def keys(self) -> str:
-        if len(self.parts) == 1:
-            return self.source.keys
-        return f"{self.source.keys.replace('↓ ↑', '- +')}  ↓ ↑ 0-9 rank"
-
     def look(self) -> tuple[State, int]:
-        if isinstance(self.source, Live):
-            self.find_new()
+        """Look for processes that have begun since, too; while the opened one has nothing to show, open the first."""
+        if self.running and self._clock() - self._looked >= CHECK_PERIOD:
+            self._looked, self.parts = self._clock(), parts(self.path)
+            if self.opened not in self.parts:
+                self._open(self.parts[0])
         return self.source.look()
-
-    def ended(self) -> bool:
-        return self.source.ended()
-
-    def press(self, key: str) -> None:
-        """↑, ↓ and numbers open another process, where there are several."""
-        at = self.parts.index(self.opened)
-        chosen = [part for part in self.parts if str(part.rank) == key]
-        if len(self.parts) > 1 and key in ("up", "down"):
-            chosen = [self.parts[(at + (1 if key == "down" else -1)) % len(self.parts)]]
-        if chosen:
-            self.open(chosen[0])
-        else:
-            self.source.press({"+": "up", "-": "down"}.get(key, key))
 
     # ---- a line for each
 
@@ -128,12 +80,9 @@ class Processes:
     def _line(self, part: Part, now: int) -> Line:
         known = self._lines.get(part.path)
         if part == self.opened or known is None or not 0 <= now - known[0] < LINE_PERIOD:
-            self._lines[part.path] = known = now, _in_words(self.trace_of(part), now, isinstance(self.source, Live))
+            self._lines[part.path] = known = now, _in_words(self._trace_of(part), now, self.running)
         mark = text("▸" if part == self.opened else " ", BOLD)
         return [mark, *fit([text(part.name, BOLD if part == self.opened else PLAIN)], 14), *known[1]]
-
-
-STYLES = {MainStatus.TRAINING: GOOD, MainStatus.WAITING: WAITS, MainStatus.RAISED: BAD}
 
 
 def _in_words(trace: Trace, now: int, live: bool) -> Line:

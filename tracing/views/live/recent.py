@@ -6,13 +6,12 @@ its start. What a loader *is* comes from `trace.state(k)`; here is only what it 
 Legend
     now       81_234_000_000   ns; events after it have not happened yet
     window    5 s              how far back "lately" reaches
-    stretch   12.1 to 14.9 ms  one thread was busy without a break, with one task
     load      [0.2, 1, ...]    the window in equal pieces: of each the share in which a thread was busy
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,55 +34,30 @@ MOST_SAID = 60  # events
 AT_WORK = (WorkerStatus.FETCHING, WorkerStatus.COLLATING, WorkerStatus.SENDING)
 
 
-def _table(*kinds: Kind) -> np.ndarray:
-    """Kind -> whether it is one of these, for a whole array of kinds at once."""
-    table = np.zeros(256, bool)
-    table[list(kinds)] = True
-    return table
-
-
 # The events that are shown in words: those that a sequence diagram notes, and a batch's way from thread to thread.
-_SAID = _table(
-    *NOTED, Kind.ASKED, Kind.DISPATCHED, Kind.FETCH_BEGIN, Kind.PIN_BEGIN, Kind.PUT, Kind.RELEASED, Kind.WORKER_STARTED,
+SAID = NOTED | {
+    Kind.ASKED, Kind.DISPATCHED, Kind.FETCH_BEGIN, Kind.PIN_BEGIN, Kind.PUT, Kind.RELEASED, Kind.WORKER_STARTED,
     Kind.RESUME_ACKNOWLEDGED, Kind.SAMPLER_END, Kind.SEND_FAILED, Kind.STATE_TAKEN, Kind.GOES_ON,
-)  # fmt: skip
-_MOVES = _table(Kind.STORED, Kind.RELEASED)
+}  # fmt: skip
+_IS_SAID = np.isin(np.arange(256), list(SAID))  # [kind]
+_MOVES = np.isin(np.arange(256), [Kind.STORED, Kind.RELEASED])
 
 
-@dataclass
-class Stretches:
-    """What one thread was busy with, in ascending order."""
-
-    begins: np.ndarray  # int64 (n,), ns
-    ends: np.ndarray  # int64 (n,), ns
-    tasks: np.ndarray  # int64 (n,); -1: not known
-
-    @classmethod
-    def of(cls, spans: Activity) -> Stretches:
-        return cls(spans.begin, spans.end, spans.task)
-
-    def total(self, at: np.ndarray) -> np.ndarray:
-        """How long it had been busy at each of these times: float64, ns."""
-        return spent(self.begins, self.ends, at)
-
-    def strip(self, since: int, now: int, width: int) -> list[tuple[float, int]]:
-        """The time in `width` equal pieces: of each its load, 0 to 1, and the task that was last in it."""
-        edges = np.linspace(since, now, width + 1)
-        load = np.diff(self.total(edges)) * width / max(1, now - since)
-        which = np.searchsorted(self.begins, edges[1:]) - 1
-        tasks = self.tasks[which] if len(self.tasks) else which
-        return list(zip(load.tolist(), tasks.tolist(), strict=True))
+def busy(did: Activity, at: np.ndarray) -> np.ndarray:
+    """How long a thread had been at it at each of these times: float64, ns."""
+    return spent(did.begin, did.end, at)
 
 
-NEVER_BUSY = Stretches(*(np.empty(0, np.int64) for _ in range(3)))
+def strip_of(did: Activity, since: int, now: int, width: int) -> list[tuple[float, int]]:
+    """The time in `width` equal pieces: of each its load, 0 to 1, and the task that was last in it."""
+    edges = np.linspace(since, now, width + 1)
+    load = np.diff(busy(did, edges)) * width / max(1, now - since)
+    which = np.searchsorted(did.begin, edges[1:]) - 1
+    tasks = did.task[which] if len(did.task) else which
+    return list(zip(load.tolist(), tasks.tolist(), strict=True))
 
 
-@dataclass
-class RecentEvent:
-    """An event worth showing."""
-
-    event: np.void  # one of trace.events
-    actor: Actor  # the thread that emitted it
+NEVER = Activity(*(np.empty(0, np.int64) for _ in fields(Activity)))
 
 
 @dataclass
@@ -102,10 +76,10 @@ class Recent:
     held: float = 0.0  # of that, the share while finished batches lay in the reorder buffer
     busy: list[float] = field(default_factory=list)  # of each worker: its share of the window
     pin_busy: float = 0.0
-    training: Stretches = field(default_factory=lambda: NEVER_BUSY)  # main, outside the loader
-    workers: list[Stretches] = field(default_factory=list)
+    training: Activity = field(default_factory=lambda: NEVER)  # main's training steps
+    workers: list[Activity] = field(default_factory=list)  # at work
     training_on: int = -1  # the task whose batch was yielded last
-    said: list[RecentEvent] = field(default_factory=list)  # the newest last
+    said: list[tuple[np.void, Actor]] = field(default_factory=list)  # events worth showing, the newest last; by whom
     limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
     stuck: tuple[str, ...] = ()  # if it hangs, which thread keeps which waiting, and the command that explains it
 
@@ -155,16 +129,18 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1) -> Recent:
     # The last words of a run that stands still are older than the window.
     latest = of_this(events[min(first, max(0, len(events) - 20 * MOST_SAID)) :])[-20 * MOST_SAID :]
     sent = (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)  # DISPATCHED says that
-    said = _SAID[latest["kind"]] & ~sent
+    said = _IS_SAID[latest["kind"]] & ~sent
     actors = trace.actors
-    result.said = [RecentEvent(event, actors[event["actor"]]) for event in latest[said][-MOST_SAID:]]
+    result.said = [(event, actors[event["actor"]]) for event in latest[said][-MOST_SAID:]]
     moves = first + np.flatnonzero(_MOVES[events["kind"][first:]])
-    _add_stretches(result, trace, loader, first, state.k, of_this(events[moves]))
+    _add_what_was_done(result, trace, loader, first, state.k, of_this(events[moves]))
     result.limit = _limit(result, loader)
     return result
 
 
-def _add_stretches(result: Recent, trace: Trace, loader: LoaderState, first: int, k: int, moves: np.ndarray) -> None:
+def _add_what_was_done(
+    result: Recent, trace: Trace, loader: LoaderState, first: int, k: int, moves: np.ndarray
+) -> None:
     """What each thread was busy with between events `first` and `k`. `moves`: into the reorder buffer and out of it."""
     of_loader = (each for each in trace.index.iterators if each.loader == loader.loader)
     iterators = [each for each in of_loader if each.last(k) >= first or each.number == loader.iterator]
@@ -178,39 +154,39 @@ def _add_stretches(result: Recent, trace: Trace, loader: LoaderState, first: int
     main = did(Lane.MAIN)
     trained = main.where(main.is_any(MainStatus.TRAINING) & (main.task >= 0))
     inside = main.where(~main.is_any(*OUTSIDE))
-    result.training, loading = Stretches.of(trained), Stretches.of(inside)
+    result.training = trained
     result.training_on = int(trained.task[-1]) if len(trained.task) else loader.rcvd_idx - 1
     # A run that began inside the window is measured from its beginning.
     begun = inside.begin[(inside.first >= first) & (trace.events["kind"][inside.first] == Kind.LOADER)][:1]
     begins_here = len(begun) > 0 and not (np.append(trained.begin, inside.begin) < begun).any()
     span = max(1, result.now - (int(begun[0]) if begins_here else result.since))
 
-    def share(of: Stretches) -> float:
-        since, now = of.total(np.array([result.since, result.now])).tolist()
+    def share(of: Activity) -> float:
+        since, now = busy(of, np.array([result.since, result.now])).tolist()
         return min(1.0, (now - since) / span)
 
     yielded = trained.begin[trained.first >= first]
     result.batches_per_second = len(yielded) * 1e9 / span
-    result.in_loader, result.trained = share(loading), share(result.training)
+    result.in_loader, result.trained = share(inside), share(trained)
     whole = max(1.0, result.in_loader * span)
     if begins_here and len(yielded):
-        result.started = float(loading.total(yielded[:1])[0]) / whole
-    result.held = _held(result, loader, moves, loading) / whole
+        result.started = float(busy(inside, yielded[:1])[0]) / whole
+    result.held = _held(result, loader, moves, inside) / whole
     for worker in loader.workers:
         work = did(Lane.WORKER, worker.worker)
-        result.workers.append(Stretches.of(work.where(work.is_any(*AT_WORK))))
+        result.workers.append(work.where(work.is_any(*AT_WORK)))
         result.busy.append(share(result.workers[-1]))
     pin = did(Lane.PIN)
-    result.pin_busy = share(Stretches.of(pin.where(pin.is_any(PinStatus.PINNING))))
+    result.pin_busy = share(pin.where(pin.is_any(PinStatus.PINNING)))
 
 
-def _held(result: Recent, loader: LoaderState, moves: np.ndarray, loading: Stretches) -> float:
+def _held(result: Recent, loader: LoaderState, moves: np.ndarray, loading: Activity) -> float:
     """How long main was in the loader while the reorder buffer held a batch (ns)."""
     steps = np.where(moves["kind"] == Kind.STORED, 1, -1)
     # Counted back from what lies in it now.
     depth = len(loader.reorder_buffer) - np.append(np.cumsum(steps[::-1])[::-1], 0)
     corners = np.concatenate([[result.since], moves["time"], [result.now]])
-    return float((np.diff(loading.total(corners)) * (depth > 0)).sum())
+    return float((np.diff(busy(loading, corners)) * (depth > 0)).sum())
 
 
 def _limit(result: Recent, loader: LoaderState) -> str:

@@ -142,10 +142,10 @@ def select(
     until = last if most is None else min(last, first + AT_ONCE * most)
     while True:  # of a long trace only what is shown is looked at
         rows = list(iterator.rows(first, until))
-        if epoch is not None:
-            rows = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
+        if epoch is not None or batches is not None:
+            rows = [row for row in rows if trace.events["epoch"][row.begin] == own]
         if batches is not None:
-            rows = _of_batches(trace, rows, batches, own, whole=until == last)
+            rows = [row for row in rows if batches[0] <= trace.events["task"][row.begin] < batches[1]]
         if until == last or most is None or len(rows) > most:
             break
         until = min(last, first + 4 * (until - first))
@@ -154,13 +154,12 @@ def select(
     rows.sort(key=lambda row: row.begin)
     shown = rows if most is None else rows[:most]
     title = _title(trace, number, phase, batches)
-    left_out = _left_out(trace, rows, len(shown), batches, whole=until == last)
-    return Sequence(trace, title, iterator.columns, shown, left_out)
+    return Sequence(trace, title, iterator.columns, shown, _left_out(trace, rows, len(shown), batches))
 
 
 def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float | None) -> int:
     """The number of the first one that fits."""
-    found = trace.iterators_of(loader)
+    found = trace.index.iterators_of(loader)
     if epoch is not None:
         loader, found = found[0].loader, [each for each in found if epoch in each.epochs]
         if not found:
@@ -195,19 +194,10 @@ def _where(trace: Trace, batches: tuple[int, int], epoch: int, first: int, last:
     """The positions, from `first` to `last`, of the first and the last event that concerns these batches."""
     events = trace.events[first : last + 1]
     in_range = (events["task"] >= batches[0]) & (events["task"] < batches[1])
-    found = np.flatnonzero(in_range & (events["epoch"] == epoch))
-    return (first + int(found[0]), first + int(found[-1])) if len(found) else (first, last)
-
-
-def _of_batches(
-    trace: Trace, rows: list[Arrow | Note], batches: tuple[int, int], epoch: int, whole: bool
-) -> list[Arrow | Note]:
-    """Only what concerns these batches of this epoch. whole: there are no more rows."""
-    of_epoch = [row for row in rows if trace.events["epoch"][row.begin] == epoch]
-    found = [row for row in of_epoch if batches[0] <= trace.events["task"][row.begin] < batches[1]]
-    if not found and whole:
+    found = first + np.flatnonzero(in_range & (events["epoch"] == epoch))
+    if len(found) == 0:
         raise ValueError(f"nothing to draw: no batches {batches[0]} to {batches[1] - 1} of epoch {epoch} in this part")
-    return found
+    return int(found[0]), int(found[-1])
 
 
 def _title(trace: Trace, number: int, phase: Phase, batches: tuple[int, int] | None) -> str:
@@ -221,14 +211,11 @@ def _title(trace: Trace, number: int, phase: Phase, batches: tuple[int, int] | N
     return title[0].upper() + title[1:]
 
 
-def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple[int, int] | None, whole: bool) -> str:
-    """whole: `rows` are all that there are."""
+def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple[int, int] | None) -> str:
     if shown == len(rows):
         return ""
-    line = f"Left out: the last {len(rows) - shown:,} of {len(rows):,} rows. All of them: --most {len(rows)}"
-    if not whole:
-        begin = (int(trace.events["time"][rows[shown].begin]) - trace.start) / 1e9
-        line = f"Left out: all from {begin:.3f} s on, of {trace.duration / 1e9:.3f} s. More rows: --most {2 * shown}"
+    begin = (int(trace.events["time"][rows[shown].begin]) - trace.start) / 1e9
+    line = f"Left out: all from {begin:.3f} s on, of {trace.duration / 1e9:.3f} s. More rows: --most {2 * shown}"
     after = [int(trace.events["task"][row.begin]) for row in rows[shown:]]
     task = next((task for task in after if task >= 0), -1)
     return line + (f"; a part: --batches {task}:{task + 4}." if task >= 0 and batches is None else ".")

@@ -9,7 +9,6 @@ page            all of it in one HTML file, with page.html, page.css, and board.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,18 +44,11 @@ class Step:
         Path(path).write_text(self.html, encoding="utf-8")
 
 
-def step(
-    trace: Trace,
-    *,
-    title: str | None = None,
-    height: int = 820,
-    progress: Callable[[int, int], None] | None = None,
-    **selection: Any,
-) -> Step:
+def step(trace: Trace, *, title: str | None = None, height: int = 820, **selection: Any) -> Step:
     """The step-through of a trace: one self-contained page, in a notebook in a frame of `height` pixels.
 
-    selection: the keywords of `page.choose`, which choose a part of the trace. progress: called with how many events
-    are done, and of how many. Raises ValueError if no events are chosen.
+    selection: the keywords of `page.choose`, which choose a part of the trace. Raises ValueError if no events are
+    chosen.
     """
     chosen = choose(trace, **selection)
-    return Step(render(trace, chosen, title or f"{trace.path.name}: step by step", progress), chosen, height)
+    return Step(render(trace, chosen, title or f"{trace.path.name}: step by step"), chosen, height)

@@ -37,7 +37,8 @@ class EventColumns:
     """Events `first` to `last`."""
 
     def __init__(self, trace: Trace, first: int, last: int) -> None:
-        self.trace, self.code = trace, EmittingLines(trace.sources, trace.replaced)
+        self.trace, self.replaced = trace, trace.about.get("replaced")  # as tracing.recording.simulated_run has it
+        self.code = EmittingLines(self.replaced)
         self.events = trace.events[first : last + 1]
         self.first = first
         self.names = [thread_name(actor) for actor in trace.actors]
@@ -68,12 +69,12 @@ class EventColumns:
         kinds = {"errors": ERRORS, "early": {Kind.STORED}, "epochs": {Kind.EPOCH_BEGIN}}
         of = self.events["kind"].tolist()
         found = {name: [self.first + n for n, kind in enumerate(of) if kind in some] for name, some in kinds.items()}
-        departs = (self.trace.replaced or {}).get("departs", -1)
+        departs = (self.replaced or {}).get("departs", -1)
         return found | {"departs": [departs] if self.first <= departs < self.first + len(of) else []}
 
     def _meanings(self) -> Iterator[str]:
         """Each event's value in words, and where a run departs from another, how."""
-        about = self.trace.replaced or {"departs": -1}
+        about = self.replaced or {"departs": -1}
         for number, value in enumerate(self._values()):
             departs = about["departs"] == self.first + number
             another = [f"here minidl's own functions go another way: {about['instead']}"] if departs else []

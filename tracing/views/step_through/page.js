@@ -201,11 +201,10 @@ function source(at) {
     title.textContent = "the source of minidl is not available";
     return;
   }
-  const [number, line, moved] = DATA.sites[site], { file, name, first } = DATA.functions[number];
+  const [number, line] = DATA.sites[site], { file, name, first } = DATA.functions[number];
   title.replaceChildren(element("code", "", `${file}:${line}`), ` in ${name}`);
   const add = (words) => title.append(element("small", "", words));
   if (foreign) add("torch's own loader did this: here is the line of minidl that does the same");
-  if (moved) add("recorded with another version of minidl: here is the line that emits this event today");
   const code = (source[number] ??= paneOf(DATA.functions[number], panes)), emitting = code.children[line - first];
   code.classList.add("shown");
   emitting.classList.add("emits");

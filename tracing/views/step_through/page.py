@@ -7,7 +7,6 @@ page.css    the looks             board.js      draws one state
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -36,8 +35,7 @@ class Excerpt:
     first: int
     last: int
     at: int  # the one to begin with
-    note: str = ""  # one line that says which events these are; "" if all are shown
-    cut: bool = False  # more were asked for: the note says how to get them
+    note: str = ""  # one line that says which events these are, and how to get others; "" if all are shown
 
 
 def choose(
@@ -83,7 +81,7 @@ def choose(
     shown = until + 1 - begin if most is None else min(most, until + 1 - begin)
     first = min(max(begin, k - shown // 2), until + 1 - shown)
     last, asked = first + shown - 1, until + 1 - begin
-    return Excerpt(first, last, k, _note(trace, first, last, asked), shown < asked)
+    return Excerpt(first, last, k, _note(trace, first, last, asked))
 
 
 def _concerns(trace: Trace, batches: tuple[int, int] | None, epoch: int | None, loader: int | None) -> np.ndarray:
@@ -112,13 +110,11 @@ def _note(trace: Trace, first: int, last: int, asked: int) -> str:
     return note
 
 
-def render(trace: Trace, excerpt: Excerpt, title: str, progress: Callable[[int, int], None] | None = None) -> str:
+def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
     """The page as HTML."""
     columns, changes = EventColumns(trace, excerpt.first, excerpt.last), StateChanges(trace)
     for state in states(trace, excerpt.first, excerpt.last):
         changes.add(state)
-        if progress is not None:
-            progress(state.k - excerpt.first, excerpt.last - excerpt.first)
     data = {
         "first": excerpt.first,
         "length": len(trace),

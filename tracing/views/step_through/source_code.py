@@ -27,12 +27,11 @@ IN_ONE_PROCESS = "ThreadQueue."  # data_queue, which has no pipe, has lines of i
 class EmittingLines:
     """Finds the line that emitted an event, and keeps the functions that are needed."""
 
-    def __init__(self, recorded: dict[str, list[dict[str, Any]]], replaced: dict[str, Any] | None = None) -> None:
-        self.recorded = recorded  # trace.sources
-        # trace.replaced: the file whose functions were at work in place of minidl's of the same names
+    def __init__(self, replaced: dict[str, Any] | None = None) -> None:
+        # of a simulated run: the file whose functions were at work in place of minidl's of the same names
         self.file, self.text = (replaced[name] if replaced else "" for name in ("file", "text"))
         self.functions_of_file = set(replaced["functions"]) if replaced else set()
-        self.sites: list[list[Any]] = []  # [function, line, whether it has moved since the recording]
+        self.sites: list[list[int]] = []  # [function, line]
         self.functions: list[dict[str, Any]] = []
         self._sites: dict[tuple[Kind, bool], int] = {}
         self._functions: dict[tuple[str, int], int] = {}
@@ -49,12 +48,10 @@ class EmittingLines:
         of_queue = [site for site in sites if site.function.startswith(IN_ONE_PROCESS) == in_one_process]
         for site in of_queue or sites:
             if site.function in self.functions_of_file and (own := self._own(kind)) is not None:
-                self.sites.append([self._function(own), own.line, False])
+                self.sites.append([self._function(own), own.line])
                 return len(self.sites) - 1
-            if _still_emits(site, kind):
-                recorded = [(each["file"], each["line"]) for each in self.recorded.get(kind.name, [site._asdict()])]
-                self.sites.append([self._function(site), site.line, (site.file, site.line) not in recorded])
-                return len(self.sites) - 1
+            self.sites.append([self._function(site), site.line])
+            return len(self.sites) - 1
         return -1
 
     def _own(self, kind: Kind) -> Site | None:
@@ -70,12 +67,6 @@ class EmittingLines:
             text = self.text if site.file == self.file else text_of(site.file)
             self.functions.append({**about, "lines": coloured(text)[site.first - 1 : site.last]})
         return self._functions[key]
-
-
-def _still_emits(site: Site, kind: Kind) -> bool:
-    """The sites were looked up when this process began to record, and the file may have been edited since."""
-    lines = text_of(site.file).splitlines()[site.line - 1 : site.line + 2]
-    return bool(lines) and "emit(" in lines[0] and any(kind.name in line for line in lines)
 
 
 @functools.cache

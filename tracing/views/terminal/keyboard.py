@@ -1,6 +1,6 @@
 """Single keys from a terminal, without waiting for the end of a line; then the terminal as it was, whatever happens.
 
-Where there are no single keys (standard input is not a terminal, or the system is not POSIX) `read` only waits.
+Where there are no single keys (standard input is not a terminal) `read` only waits.
 """
 
 from __future__ import annotations
@@ -10,29 +10,21 @@ import os
 import re
 import select
 import sys
+import termios
 import time
-from typing import Any, TextIO
-
-try:
-    import termios
-    import tty
-except ImportError:  # Windows
-    termios = tty = None  # type: ignore[assignment]
+import tty
+from typing import Any
 
 # What a terminal sends after ESC [ for keys without a character; in application mode with O in place of [.
-KEYS = {
-    b"A": "up", b"B": "down", b"C": "right", b"D": "left", b"H": "home", b"F": "end",
-    b"1~": "home", b"4~": "end", b"5~": "page up", b"6~": "page down",
-}  # fmt: skip
+KEYS = {b"C": "right", b"D": "left"}
 NAMES = {b" ": "space", b"\x1b": "escape"}
 _KEY = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\xff]", re.DOTALL)
 
 
 class Keyboard:
-    """The keys of the terminal that `stream`, standard input if None, is connected to."""
+    """The keys of the terminal that standard input is connected to."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stdin
+    def __init__(self) -> None:
         self._fd = -1  # -1: no keys
         self._before: list[Any] = []  # the terminal's settings
 
@@ -43,11 +35,11 @@ class Keyboard:
 
     def __enter__(self) -> Keyboard:
         """Get every key as soon as it is pressed. Ctrl-C still interrupts."""
-        if not self.active and termios is not None and self._stream is not None and not self._stream.closed:
+        if sys.stdin is not None:
             # A background process may not change the terminal: the system would stop it.
             with contextlib.suppress(termios.error, OSError, ValueError):
-                fd = self._stream.fileno()
-                if self._stream.isatty() and os.tcgetpgrp(fd) == os.getpgrp():
+                fd = sys.stdin.fileno()
+                if sys.stdin.isatty() and os.tcgetpgrp(fd) == os.getpgrp():
                     self._before = termios.tcgetattr(fd)
                     self._fd = fd
                     tty.setcbreak(fd)
@@ -77,7 +69,4 @@ class Keyboard:
 def names_of(data: bytes) -> list[str]:
     """The keys that a terminal sent as these bytes."""
     keys = _KEY.findall(data)
-    return [
-        NAMES.get(key, key.decode("latin-1")) if len(key) == 1 else KEYS.get(key[2:], KEYS.get(key[-1:], ""))
-        for key in keys
-    ]
+    return [NAMES.get(key, key.decode("latin-1")) if len(key) == 1 else KEYS.get(key[2:], "") for key in keys]

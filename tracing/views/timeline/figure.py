@@ -34,7 +34,7 @@ from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.followed_batch import choose, crossings, draw_leg, in_words, legs
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
 from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, note
-from tracing.views.timeline.memory_strips import draw_memory, memory_strips
+from tracing.views.timeline.memory_strips import draw_memory, sampled_in
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, Strip, draw_strip, queues_of
 from tracing.views.timeline.slot_strips import ON_ITS_WAY, draw_slots, slot_strips
 from tracing.views.timeline.spans import NO_BATCH, Look, killed_at
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 LEFT, RIGHT, TITLE, LINES, RULER, GAP, BOTTOM = 1.6, 0.2, 0.3, 0.3, 0.36, 0.07, 0.8  # inches
-MEMORY, LANE, LOW_LANE = 0.68, 0.3, 0.22  # their heights
+MEMORY, LANE, LOW_LANE = 0.68, 0.3, 0.22  # heights
 MARGIN = 0.12  # of the words, from the left
 SEEN = 0.01  # inches: of a bar, to be worth a place in the legend
 PART = 0.01  # of a trace: the title of a picture that shows less says so
@@ -66,9 +66,9 @@ def timeline(
 
     start, end: seconds after the trace's first event. batches: (10, 30) is what happened while batches 10 to 29 were
     sent, made and trained on; of `epoch`, by default the first. follow: the batch whose way is drawn; by default one
-    that a note is about, or the most instructive one; False for none. loader: the number of a DataLoader; by default
-    the one with the most batches. width: inches. notes: (event, words) each, pointed at through all lanes. Returns a
-    Figure of 200 dots per inch; `savefig` writes png, svg or pdf.
+    that a note is about, or if they are few the most instructive one; False for none. loader: the number of a
+    DataLoader; by default the one with the most batches. width: inches. notes: (event, words) each, pointed at through
+    all lanes. Returns a Figure of 200 dots per inch; `savefig` writes png, svg or pdf.
 
     Raises ValueError when there is nothing to draw: no such loader, epoch or batch, or an empty window; IndexError for
     a note at an event that does not exist.
@@ -77,13 +77,12 @@ def timeline(
     noted = [note(trace, event, words) for event, words in notes]
     followed = choose(view, follow, epoch, [event for event, _ in notes])
     seen = sorted([*marks(view), *noted], key=lambda mark: mark.time)
-    rows, strips, slots, memory = lanes_of(view), queues_of(view), slot_strips(view), memory_strips(view)
-    heights = [strip.height(view) for strip in strips] + [strip.height for strip in slots] + [MEMORY] * len(memory)
+    rows, strips, slots, memory = lanes_of(view), queues_of(view), slot_strips(view), sampled_in(view)
+    heights = [strip.height(view) for strip in strips] + [strip.height for strip in slots] + [MEMORY] * bool(memory)
     asked = batches if start is None and end is None else None
     title, words = in_words_all(view, asked, followed)
     figure, scale, (lanes, *under) = blank(view, width, len(rows), heights)
-    drawn = followed if follow is not None or not view.summed else None  # in a sum only a batch that was asked for
-    way = [] if drawn is None else legs(rows, drawn)
+    way = [] if followed is None else legs(rows, followed)
     across = [(float(mark.time), float(mark.time)) for mark in noted]
     draw_lanes(lanes, scale, view, rows, seen, [[*crossings(way, row), *across] for row in range(len(rows))])
     for leg in way:
@@ -93,12 +92,12 @@ def timeline(
         draw_strip(next(free), scale, view, strip, followed, across)
     for of_worker in slots:
         draw_slots(next(free), scale, view, of_worker)
-    for lines in memory:
-        draw_memory(next(free), scale, view, lines)
+    if memory:
+        draw_memory(next(free), scale, view, memory)
     draw_regions([lanes, *under], scale, seen, view.end)
     draw_notes([lanes, *under], scale, noted)
     write(figure, title, words)
-    draw_legend(figure, entries_of(view, scale, rows, strips, drawn, seen, bool(slots)))
+    draw_legend(figure, entries_of(view, scale, rows, strips, followed, seen, bool(slots)))
     return figure
 
 
@@ -150,9 +149,8 @@ def in_words_all(view: View, asked: tuple[int, int] | None, followed: np.void | 
         words[0] += f" Not drawn: {view.left_out} iterator{'s' * (view.left_out > 1)} that ran at the same time."
     if followed is not None:
         task = int(followed["task"])
-        closer = f" (drawn with batches=({max(0, task - 5)}, {task + 5}))" if view.summed else ""
         of_epoch = f" of epoch {int(followed['epoch'])}" if len(view.epochs) > 1 else ""
-        words.append(f"Batch {task}{of_epoch}{closer}: {in_words(followed)}")
+        words.append(f"Batch {task}{of_epoch}: {in_words(followed)}")
     return title, words
 
 
@@ -183,16 +181,7 @@ def entries_of(
     shown = [row.spans.within(view.begin, view.end) for row in rows]
     least = 0.0 if view.summed else SEEN
     looks = {look for each in shown for look in each.look[seen_for(each.begin, each.end, scale) >= least].tolist()}
-    entries: list[tuple[object, str]] = []
-    if view.summed:
-        words = {Look.TRAINING: "training step", Look.FETCH: "fetch", Look.COLLATE: "collate", Look.PIN: "pin"}
-        entries += [(Patch(color=colours.SUMMED[look]), word) for look, word in words.items() if look in looks]
-    else:
-        entries.append(one_by_one())
-        if Look.COLLATE in looks:
-            entries.append((Patch(facecolor=ON_PAPER[0], hatch="//////", edgecolor="white", linewidth=0), "collate"))
-    flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "starting, shutting down"}
-    entries += [(Patch(color=colours.FLAT[look]), word) for look, word in flat.items() if look in looks]
+    entries = entries_of_looks(looks, view.summed)
     if view.num_workers > (0 if view.summed else MOST_SINGLE_QUEUES):
         mean = Line2D([], [], color=colours.MEAN, linewidth=1.0)
         entries.append(((Patch(color=colours.RANGE), mean), "queue: range and mean"))
@@ -208,8 +197,19 @@ def entries_of(
     return entries
 
 
-def one_by_one() -> tuple[object, str]:
-    return tuple(Patch(color=colour) for colour in ON_PAPER), f"a batch: {len(ON_PAPER)} colours in turn"
+def entries_of_looks(looks: set[Look], summed: bool) -> list[tuple[object, str]]:
+    """What the lanes show. summed: are batches too many to be drawn one by one?"""
+    entries: list[tuple[object, str]] = []
+    if summed:
+        words = {Look.TRAINING: "training step", Look.FETCH: "fetch", Look.COLLATE: "collate", Look.PIN: "pin"}
+        entries += [(Patch(color=colours.SUMMED[look]), word) for look, word in words.items() if look in looks]
+    else:
+        colours_in_turn = tuple(Patch(color=colour) for colour in ON_PAPER)
+        entries.append((colours_in_turn, f"a batch: {len(ON_PAPER)} colours in turn"))
+        if Look.COLLATE in looks:
+            entries.append((Patch(facecolor=ON_PAPER[0], hatch="//////", edgecolor="white", linewidth=0), "collate"))
+    flat = {Look.BUSY: "other work", Look.WAITING: "waiting", Look.SETUP: "starting, shutting down"}
+    return entries + [(Patch(color=colours.FLAT[look]), word) for look, word in flat.items() if look in looks]
 
 
 def seen_for(begin: np.ndarray, end: np.ndarray, scale: Scale) -> np.ndarray:

@@ -72,17 +72,15 @@ def binned(times: np.ndarray, depths: np.ndarray, edges: np.ndarray) -> np.ndarr
     """A stepped curve summed up: (3, n) lowest, mean and highest depth in each of the n bins between `edges`."""
     if len(times) == 0:
         return np.zeros((3, len(edges) - 1))
+    until = np.append(times, max(times[-1], edges[-1]))
+    filled = np.append(0, np.cumsum(depths * np.diff(until)))  # the integral of the curve
     depths = np.append(0, depths)  # before the first change
     at = np.searchsorted(times, edges, "right")  # depths[at] holds at an edge
-    filled = np.append(np.append(0, np.cumsum(depths[1:-1] * np.diff(times))), 0)
-    filled[-1] = filled[-2]
-    integral = filled[np.maximum(at - 1, 0)] + depths[at] * (edges - times[np.maximum(at - 1, 0)])
-    integral[at == 0] = 0
     low, high = depths[at[:-1]].copy(), depths[at[:-1]].copy()
     for bin_ in np.flatnonzero(at[1:] > at[:-1]):
         inside = depths[at[bin_] : at[bin_ + 1] + 1]
         low[bin_], high[bin_] = inside.min(), inside.max()
-    return np.stack([low, np.diff(integral) / np.diff(edges), high])
+    return np.stack([low, np.diff(np.interp(edges, until, filled)) / np.diff(edges), high])
 
 
 def queue_stays(trace: Trace, iterators: list[Iterator], queue: Queue, workers: list[int], name: str) -> Stays:

@@ -57,7 +57,7 @@ def select(
     """The loader, the window and what is in it. `timeline` describes the arguments."""
     if len(trace) == 0:
         raise ValueError("nothing to draw: the trace has no events")
-    found = trace.iterators_of(loader)
+    found = trace.index.iterators_of(loader)
     loader = found[0].loader
     tasks = trace.tasks[trace.tasks["loader"] == loader]
     iterators = _one_at_a_time(found, tasks, epoch)

@@ -7,8 +7,6 @@ from __future__ import annotations
 import copy
 import pickle
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +25,9 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.forked import forked
 from tests.tracing.loads import Numbers
+from tracing.__main__ import main
 from tracing.recording.torch_loader.attach import attach, everything
+from tracing.trace.lacks import unseen_loaders
 
 pytestmark = pytest.mark.timeout(60)
 ROOT = Path(__file__).parents[4]
@@ -145,7 +145,7 @@ def test_it_is_recorded_and_yields_what_it_yields_alone(name: str, workers: int,
     count = {kind.name: int((trace.events["kind"] == kind).sum()) for kind in Kind}
     assert count["YIELDED"] == count["FETCH_END"] == count["COLLATE_END"] == len(alone) >= 3
     assert count["WORKER_BEGIN"] == trace.loaders[0].num_workers == workers
-    assert trace.unseen == []
+    assert unseen_loaders(trace) == []
 
 
 def test_batches_taken_while_it_is_made_are_of_the_epoch(tmp_path: Path) -> None:
@@ -201,20 +201,19 @@ def test_what_was_not_seen_is_named(loader: Any, tmp_path: Path) -> None:
         assert list(loader(Numbers(3))) == alone
         list(DataLoader(Numbers(2)))
     trace = tracing.load(tmp_path / "trace", strict=True)
-    assert trace.unseen == [loader.__name__] and len(trace.loaders) == 1
+    assert unseen_loaders(trace) == [loader.__name__] and len(trace.loaders) == 1
     sentence = f"{loader.__name__} has iterators of its own: workers that they started were not seen."
     assert tracing.report(trace).notes == [sentence]
 
 
-def test_no_loader_is_denied(tmp_path: Path) -> None:
+def test_no_loader_is_denied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is said of a trace with nothing else in it."""
     with tracing.record(tmp_path / "trace") as recording, everything():
         list(Threaded(Numbers(3)))
     text = str(tracing.report(tracing.load(recording.path)))
     assert text.startswith("Note: Threaded has iterators of its own") and "No loader" not in text
-    check = [sys.executable, "-m", "tracing", "check", str(recording.path)]
-    checked = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, timeout=50)
-    assert checked.returncode == 2 and "Threaded has iterators of its own" in checked.stderr
+    assert main(["check", str(recording.path)]) == 2
+    assert "Threaded has iterators of its own" in capsys.readouterr().err
 
 
 def test_children_name_what_was_not_seen(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""The programs of `make wild`, where their frameworks are installed. (What is special about each framework's loader is
+tried without it in tests/tracing/recording/torch_loader/test_any_loader.py.)"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracing
+from docs.make.frameworks import ROOT, Program, programs
+from docs.make.stops import SAME, Case, cases, compared, tried
+from minidl.events import Kind
+from tracing.trace.lacks import unseen_loaders
+
+PYTHON = ROOT / ".venv-wild" / "bin" / "python"
+SAMPLE = "with_torchdata", "accelerate: registered, 15"  # of the programs, and of what is stopped
+
+
+def each(found: Sequence[Any], name: Callable[[Any], str]) -> list[Any]:
+    """Parameters of a test; all but the sample are for `make full` (and `make wild`)."""
+    return [pytest.param(one, id=name(one), marks=() if name(one) in SAMPLE else pytest.mark.full) for one in found]
+
+
+def test_every_program_says_what_is_true_of_it() -> None:
+    assert len(programs()) >= 10
+    assert all(program.truth and program.verdicts for program in programs())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason="the frameworks are not installed: `make wild` installs them")
+@pytest.mark.parametrize("program", each(programs(), lambda program: program.path.stem))
+def test_every_loader_and_worker_of_a_framework_is_recorded(program: Program, tmp_path: Path) -> None:
+    run = [str(PYTHON), "-m", "tracing", "run", "-o", str(tmp_path / "trace"), str(program.path)]
+    ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    assert ended.returncode == 0, ended.stderr
+    trace = tracing.load(tmp_path / "trace", strict=True)
+    assert trace.loaders and unseen_loaders(trace) == [] and tracing.check(trace) == []
+    began = int((trace.events["kind"] == Kind.WORKER_BEGIN).sum())
+    assert began == sum(loader.num_workers for loader in trace.loaders)
+    assert (trace.events["kind"] == Kind.YIELDED).sum() == (trace.tasks["yielded"] >= 0).sum() >= 60
+
+
+def test_what_differs_from_a_run_that_was_not_stopped() -> None:
+    wanted = [[[key], [0.5], 0.1] for key in range(20)]  # two epochs
+    assert compared(wanted, wanted, 5) == SAME
+    assert compared(wanted, [*wanted[:5], *([*batch[:2], 0.2] for batch in wanted[5:])], 5) == (
+        "the same batches, a different dropout"
+    )
+    assert compared(wanted, [*wanted[:5], *([batch[0], [0.6], 0.1] for batch in wanted[5:])], 5) == (
+        "the same samples, different random numbers"
+    )
+    assert compared(wanted, wanted[:10], 10) == "10 batches are missing"
+    assert compared(wanted, [*wanted[:5], *wanted[:15]], 5) == (
+        "different samples: 5 of the epoch's 10 are lost, and 5 come twice"
+    )
+    reordered = [*wanted[:10], *wanted[19:9:-1]]
+    assert compared(wanted, reordered, 15) == "different samples: those of the epoch are complete"
+
+
+def test_something_is_tried_of_each_framework_that_goes_on() -> None:
+    assert {case.framework for case in cases()} == {"accelerate", "lightning", "transformers"}
+    assert len({case.id for case in cases()}) == len(cases())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason="the frameworks are not installed: `make wild` installs them")
+@pytest.mark.parametrize("case", each([case for case in cases() if case.expected == SAME], lambda case: case.id))
+def test_a_training_with_minidls_loader_goes_on_as_if_it_had_not_been_stopped(case: Case) -> None:
+    assert tried(case, workers=2, python=str(PYTHON)) == SAME

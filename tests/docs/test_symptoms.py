@@ -1,0 +1,149 @@
+"""docs/symptoms.md is true: each script shows its symptom, the tool names the cause, and the cure cures it."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.minidl.mains import Mains
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(sys.platform != "linux", reason="the limits and /proc are Linux's"),
+]
+
+Run = Callable[..., tuple[str, str]]
+DOCS = Path(__file__).parents[2] / "docs"
+SCRIPTS, PAGE = DOCS / "symptoms", DOCS / "symptoms.md"
+TRACED = """
+import gc, sys
+from tracing.__main__ import main
+status = main(["run", "--memory", "-o", {trace!r}, {script!r}])
+gc.freeze()  # what the forker had frozen, and the run has not left so
+sys.exit(status)
+"""
+CURED = """
+import runpy, sys
+sys.argv = [{script!r}, "cured"]
+runpy.run_path({script!r}, run_name="__main__")
+"""
+
+# Script -> what it prints as it is; the cause that `tracing run --memory` reports, if it can; what it prints cured.
+PRINTED = {
+    "killed": (
+        "RuntimeError: DataLoader worker (pid",
+        "batch 5 on worker 1 was with the worker that died (keys [20, 21, 22, 23])",
+        "10 batches",
+    ),
+    "open_files": ("RuntimeError: Too many open files.", "more open files with every batch", "300 batches kept"),
+    "ancdata": ("received 0 items of ancdata", "", "100 batches kept, 100 samples to validate with"),
+    "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),
+    "stops": ("KeyboardInterrupt", "is in collate_fn with batch 4, keys [16, 17, 18, 19]", "10 batches"),
+    "same_numbers": ("8 samples, 4 different", "", "8 samples, 8 different"),
+    "duplicated": ("24 samples, 12 different", "each has all of it", "12 samples, 12 different"),
+}
+
+
+@pytest.fixture(scope="module")
+def mains() -> Iterator[Mains]:
+    mains = Mains("tests.tracing.ready")
+    yield mains
+    assert mains.forker.stdin is not None
+    mains.forker.stdin.close()
+    mains.forker.wait()
+
+
+@pytest.fixture
+def run(mains: Mains, tmp_path: Path) -> Run:
+    """Runs a script: what it prints, and what the tool reports of it, in one line."""
+
+    def run(name: str, program: str = TRACED) -> tuple[str, str]:
+        folder = tmp_path / ("cured" if program is CURED else "traced")
+        folder.mkdir()
+        mains.start(program.format(script=str(SCRIPTS / f"{name}.py"), trace=str(folder / "run.trace")), folder)
+        _, errors = mains.end(limit=50, leftover_limit=10)
+        errors, _, reported = f"\n{errors}".partition("\ntracing: ")
+        return (folder / "stdout").read_text() + errors.lstrip("\n"), " ".join(reported.split())
+
+    return run
+
+
+def numbers(printed: str) -> list[float]:
+    return [float(word) for word in printed.split() if word.replace(".", "").isdigit()]
+
+
+SLOW = {"open_files", "mappings", "stops"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PRINTED])
+def test_the_symptom_shows_and_is_cured(run: Run, name: str) -> None:
+    symptom, cause, cured = PRINTED[name]
+    printed, reported = run(name)
+    assert symptom in printed and cause in reported
+    assert run(name, CURED)[0].rstrip() == cured
+
+
+@pytest.mark.slow
+def test_a_first_batch_that_is_slow_in_every_epoch(run: Run) -> None:
+    """The wait for the first batch is the last number of each line."""
+    printed, reported = run("first_batch")
+    assert [numbers(line)[-1] >= 0.5 for line in printed.splitlines()] == [True] * 3
+    assert "Start-up is the limit" in reported and "persistent_workers=True" in reported
+    cured, _ = run("first_batch", CURED)
+    assert [numbers(line)[-1] >= 0.5 for line in cured.splitlines()] == [True, False, False]
+
+
+@pytest.mark.slow
+def test_every_fourth_batch_is_slow(run: Run) -> None:
+    printed, reported = run("every_nth")
+    epochs = [numbers(line) for line in printed.splitlines()]
+    assert [len(waits) for waits in epochs] == [16] * 5
+    by_place = [statistics.median(waits) for waits in zip(*epochs, strict=True)]
+    quick = max(wait for place, wait in enumerate(by_place) if place % 4)
+    assert min(by_place[::4]) > 3 * quick
+    assert "The workers are the limit" in reported and "num_workers=" in reported
+    cured = numbers(run("every_nth", CURED)[0])
+    assert len(cured) == 16 * 5 and sum(cured) < sum(numbers(printed)) / 2
+
+
+QUICKER = {  # Script -> what the tool reports of it; cured, it takes half of the time, or less.
+    "turns": "The workers wait for each other",
+    "without_workers": "Moving batches is the limit",
+    "pythons_lock": "another thread of main keeps Python's lock",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICKER)
+def test_it_is_quick_once_cured(run: Run, name: str) -> None:
+    printed, reported = run(name)
+    batches, seconds = numbers(printed)
+    assert QUICKER[name] in reported
+    cured_batches, cured_seconds = numbers(run(name, CURED)[0])
+    assert cured_batches == batches and cured_seconds < seconds / 2
+
+
+@pytest.mark.slow
+def test_an_exit_that_takes_five_seconds(run: Run) -> None:
+    printed, reported = run("slow_exit")
+    assert numbers(printed)[-1] >= 5
+    assert "Shutdown is slow" in reported and "waiting for worker 0 to exit" in reported
+    assert numbers(run("slow_exit", CURED)[0])[-1] < 5
+
+
+@pytest.mark.slow
+def test_memory_that_grows(run: Run) -> None:
+    printed, reported = run("growing")
+    assert numbers(printed)[-1] > 100  # MB
+    assert "Worker 0's private memory grew by" in reported and "reference count" in reported
+    assert numbers(run("growing", CURED)[0])[-1] < 20
+
+
+def test_every_script_is_tested_and_on_the_page() -> None:
+    scripts = {path.stem for path in SCRIPTS.glob("*.py")}
+    assert scripts == {*PRINTED, *QUICKER, "first_batch", "every_nth", "slow_exit", "growing"}
+    assert all(f"(symptoms/{name}.py)" in PAGE.read_text() for name in scripts)

@@ -1,0 +1,115 @@
+"""`timeline`, `sequence`, `step` and `export`: a trace, or a part of it, drawn or written into a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tracing
+from tracing.cli.arguments import (
+    add_command,
+    add_part,
+    add_trace,
+    at_work,
+    load,
+    part_of,
+    suffix_of,
+    usage_errors,
+)
+from tracing.ranks.ranks import open_ranks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("perfetto", "jsonl")
+
+
+def add_to(commands: Any) -> None:
+    text = "draw what each thread did when, and how full the queues were"
+    parser = add_command(commands, "timeline", timeline, text, "traces/demo -o timeline.svg --batches 10:30")
+    add_trace(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="a png, svg or pdf file")
+    parser.add_argument("--follow", type=int, metavar="N", help="draw arrows along the way of batch N")
+    add_part(parser)
+
+    text = "which thread sent what to which, as text or mermaid"
+    parser = add_command(commands, "sequence", sequence, text, "traces/demo", "traces/demo --batches 28:32 -o demo.mmd")
+    add_trace(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="an mmd (mermaid) or txt file")
+    parser.add_argument("--width", type=int, metavar="N", help="columns of the text (the terminal's)")
+    parser.add_argument("--most", type=int, default=200, metavar="N", help="rows to show at most (200)")
+    add_part(parser)
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--start-up", dest="only", action="store_const", const="START_UP", help="only the start-up")
+    only.add_argument("--shutdown", dest="only", action="store_const", const="SHUTDOWN", help="only the shutdown")
+
+    text = "write a page on which to step through the events, forwards and backwards"
+    parser = add_command(commands, "step", step, text, "traces/demo", "traces/demo --batches 28:32 -o step.html")
+    add_trace(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="the page (step.html)")
+    add_part(parser)
+    parser.add_argument("--at", type=float, metavar="S", help="begin at this moment: seconds after the first event")
+
+    text = "write a trace for ui.perfetto.dev, or as lines of JSON"
+    parser = add_command(commands, "export", export, text, "traces/demo --format perfetto -o demo.json.gz")
+    add_trace(parser)
+    parser.add_argument("--format", choices=FORMATS, required=True, help="see docs/exports.md")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="compressed if it ends in .gz")
+
+
+def timeline(args: argparse.Namespace) -> None:
+    suffix_of(args.output, ".png", ".svg", ".pdf")
+    with usage_errors(), at_work("drawing the timeline"):
+        draw_timeline(args).savefig(args.output)
+
+
+def draw_timeline(args: argparse.Namespace) -> Figure:
+    """One process, or all of them."""
+    ranks = None if args.process is not None else open_ranks(args.trace)
+    if ranks is not None and len(ranks.all) > 1:
+        return tracing.timeline(ranks, **part_of(args))
+    return tracing.timeline(load(args), **part_of(args), follow=args.follow)
+
+
+def sequence(args: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from tracing.views.sequence import Phase, as_mermaid, as_text
+
+    kind = suffix_of(args.output, ".mmd", ".txt") if args.output else ""
+    trace = load(args)
+    part = part_of(args) | {"phase": Phase[args.only or "ALL"], "most": args.most}
+    console = Console()
+    with usage_errors():
+        if kind == ".mmd":
+            args.output.write_text(as_mermaid(trace, **part), encoding="utf-8")
+            return
+        text = as_text(trace, width=args.width or (console.width if console.is_terminal else 100), **part)
+    if kind == ".txt":
+        args.output.write_text(f"{text}\n", encoding="utf-8")
+    elif console.is_terminal:
+        console.print(text)
+    else:
+        print(text)
+
+
+def step(args: argparse.Namespace) -> None:
+    output = args.output or Path("step.html")
+    suffix_of(output, ".html", ".htm")
+    with usage_errors(), at_work("writing the page"):
+        page = tracing.step(load(args), at=args.at, **part_of(args))
+        page.save(output)
+    if page.excerpt.note:
+        print(page.excerpt.note, file=sys.stderr)
+    if args.output is None:
+        print(f"{output}: open it in a browser")
+
+
+def export(args: argparse.Namespace) -> None:
+    from tracing.views.export import jsonl, perfetto
+
+    write = {"perfetto": perfetto.write, "jsonl": jsonl.write}[args.format]
+    with at_work("writing the events"):
+        write(load(args), args.output)
