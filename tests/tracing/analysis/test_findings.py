@@ -85,18 +85,20 @@ class Shards(minidl.IterableDataset):
             yield sample
 
 
-class Stream(torch.utils.data.IterableDataset[int]):
-    """`shared`: every worker reads all of it."""
+class Stream(torch.utils.data.IterableDataset[torch.Tensor]):
+    """`shared`: every worker reads all of it. A tensor lies at another address in each worker."""
 
     def __init__(self, shared: bool) -> None:
         self.shared = shared
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[torch.Tensor]:
         info = torch.utils.data.get_worker_info()
+        elsewhere = [torch.zeros(100) for _ in range(0 if info is None else info.id)]
         every = (0, 1) if info is None or self.shared else (info.id, info.num_workers)
         for sample in itertools.islice(range(90), every[0], None, every[1]):
             time.sleep(0.005)
-            yield sample
+            elsewhere.append(torch.full((8,), sample))
+            yield elsewhere[-1]
 
 
 class AtOnce(torch.utils.data.Sampler[int]):

@@ -4,6 +4,7 @@ are none."""
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int =
     return fetcher
 
 
-FIRST = 4  # samples of a stream, of which a digest is noted
+FIRST, NUMBERS = 4, 256  # samples of a stream, and numbers of each of their tensors, of which a digest is noted
 
 
 class TracedFetcher(Behind):
@@ -63,13 +64,8 @@ class TracedFetcher(Behind):
             batch = super().fetch(keys)
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
-                emit(
-                    events.FETCH_FAILED,
-                    progress.epoch_id,
-                    progress.task,
-                    worker,
-                    text=describe(error, as_repr=False),
-                )
+                words = describe(error, as_repr=False)
+                emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=words)
             elif worker != NO_WORKER:
                 emit(events.STREAM_END, progress.epoch_id, progress.task, worker)
             raise
@@ -102,12 +98,25 @@ class TracedCollate:
         count_contents(batch, noted)
         if self.iterable and self.worker != NO_WORKER:
             try:
-                noted["first"] = hashlib.blake2b(
-                    pickle.dumps(samples[:FIRST] if isinstance(samples, list) else samples), digest_size=8
-                ).hexdigest()
+                noted["first"] = digest_of(samples[:FIRST] if isinstance(samples, list) else samples)
             except Exception:  # what cannot be pickled cannot be compared
                 noted["first"] = f"worker {self.worker}"
         return noted
+
+
+class NumbersPickler(pickle.Pickler):
+    """Pickles a tensor as its first numbers: torch pickles the address of its memory, too, which differs by process."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, torch.Tensor):
+            return list, (thing.flatten()[:NUMBERS].tolist(),)
+        return NotImplemented
+
+
+def digest_of(samples: Any) -> str:
+    file = io.BytesIO()
+    NumbersPickler(file).dump(samples)
+    return hashlib.blake2b(file.getvalue(), digest_size=8).hexdigest()
 
 
 def count_contents(value: Any, noted: dict[str, Any], depth: int = 0) -> None:
