@@ -26,11 +26,12 @@ status = main(["run", "--memory", "-o", {trace!r}, {script!r}])
 gc.freeze()  # what the forker had frozen, and the run has not left so
 sys.exit(status)
 """
-CURED = """
+PLAIN = """
 import runpy, sys
-sys.argv = [{script!r}, "cured"]
+sys.argv = [{script!r}]
 runpy.run_path({script!r}, run_name="__main__")
 """
+CURED = PLAIN.replace("]", ', "cured"]')
 
 # Script -> what it prints as it is; the cause that `tracing run --memory` reports, if it can; what it prints cured.
 PRINTED = {
@@ -62,7 +63,7 @@ def run(mains: Mains, tmp_path: Path) -> Run:
     """Runs a script: what it prints, and what the tool reports of it, in one line."""
 
     def run(name: str, program: str = TRACED) -> tuple[str, str]:
-        folder = tmp_path / ("cured" if program is CURED else "traced")
+        folder = tmp_path / ("cured" if program is CURED else "symptom")
         folder.mkdir()
         mains.start(program.format(script=str(SCRIPTS / f"{name}.py"), trace=str(folder / "run.trace")), folder)
         _, errors = mains.end(limit=50, leftover_limit=10)
@@ -82,7 +83,8 @@ SLOW = {"open_files", "mappings", "stops"}
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PRINTED])
 def test_the_symptom_shows_and_is_cured(run: Run, name: str) -> None:
     symptom, cause, cured = PRINTED[name]
-    printed, reported = run(name)
+    # Where the tool names no cause, it does not run: a sample of it would take the descriptors that ancdata.py counts.
+    printed, reported = run(name, TRACED if cause else PLAIN)
     assert symptom in printed and cause in reported
     assert run(name, CURED)[0].rstrip() == cured
 
@@ -98,6 +100,7 @@ def test_a_first_batch_that_is_slow_in_every_epoch(run: Run) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_every_fourth_batch_is_slow(run: Run) -> None:
     printed, reported = run("every_nth")
     epochs = [numbers(line) for line in printed.splitlines()]
@@ -118,6 +121,7 @@ QUICKER = {  # Script -> what the tool reports of it; cured, it takes half of th
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("name", QUICKER)
 def test_it_is_quick_once_cured(run: Run, name: str) -> None:
     printed, reported = run(name)

@@ -96,22 +96,25 @@ def test_where_a_process_is_that_makes_no_progress(tmp_path: Path, monkeypatch: 
         for _ in minidl.DataLoader(Waits(go), num_workers=1, multiprocessing_context="fork"):
             pass
 
-    def lines() -> dict[int, str]:
-        return {stack.pid: str(stack.line()) for stack in tracing.load(path).stacks}
+    def seen(thread: str | None, line: str) -> list[Stack]:
+        """The stacks in which this thread (None: the main one) is in this line."""
+        stacks = tracing.load(path).stacks if path.exists() else []
+        return [stack for stack in stacks if str(stack.line(thread)).endswith(line)]
 
     name = "Waits.__getitem__" if sys.version_info >= (3, 11) else "__getitem__"
     wanted = f"test_watch.py:{Waits.LINE}, {name}: time.sleep(0.01)  # here"
+    asks = 'train: for _ in minidl.DataLoader(Waits(go), num_workers=1, multiprocessing_context="fork"):'
     with tracing.record(path):
         thread = threading.Thread(target=train, name="trains")
         thread.start()
-        until(lambda: path.exists() and wanted in lines().values())
-        stack = next(each for each in tracing.load(path).stacks[::-1] if each.pid == os.getpid())
-        assert next(iter(stack.threads)) == "MainThread" and "test_watch.py" in str(stack.line())
-        assert str(stack.line("trains")).endswith(
-            'train: for _ in minidl.DataLoader(Waits(go), num_workers=1, multiprocessing_context="fork"):'
-        )
-        go.touch()
-        thread.join()
+        try:
+            until(lambda: seen(None, wanted) and seen("trains", asks))
+        finally:
+            go.touch()
+            thread.join()
+    stack = seen("trains", asks)[-1]
+    assert stack.pid == os.getpid() and next(iter(stack.threads)) == "MainThread"
+    assert "test_watch.py" in str(stack.line())
     many = tracing.load(path).stacks
     assert [each.time for each in many] == sorted(each.time for each in many)
 
