@@ -16,7 +16,7 @@ ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 VERSIONS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check full lint types pytest docs format explore course lab notebooks mutants bench wild pictures score setup clean distclean versions
+.PHONY: help demo test check full lint types pytest docs format explore course lab notebooks mutants bench wild pictures score dist setup clean distclean versions
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -88,6 +88,9 @@ wild: setup ## ten frameworks under the tracer, three of them stopped in the mid
 
 versions: setup ## other versions of torch and Python: what holds beside each; large downloads, 40 min
 	@$(BIN)/python -m docs.make.versions $(VERSIONS_ARGS)
+
+dist: setup ## the wheel and the source distribution in dist/, each tried in an environment of its own; large downloads, 6 min
+	@$(BIN)/python -m docs.make.dist
 
 PICTURES := docs/pictures
 # Batch 31 is followed since README.md tells its story: which one is followed by default differs from run to run.

@@ -1,8 +1,6 @@
 """The public names: those of `torch.utils.data`. Import them from `minidl`."""
 
-# ruff: noqa: F401
-
-from torch.utils.data import _DatasetKind as _DatasetKind  # torch lists it among its public names
+from torch.utils.data import _DatasetKind  # torch lists it among its public names
 
 from minidl.data.collate import default_collate, default_convert
 from minidl.data.dataset import (
@@ -27,4 +25,8 @@ from minidl.data.sampler import (
 from minidl.loader import DataLoader
 from minidl.worker import get_worker_info
 
-__all__ = sorted(name for name in globals() if not name.startswith("__"))
+__all__ = [
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",
+    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "_DatasetKind", "default_collate", "default_convert", "get_worker_info", "random_split",
+]  # fmt: skip
