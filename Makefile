@@ -97,7 +97,7 @@ PICTURES := docs/pictures
 # The event that the step-through shows: the first of these batches to come too early.
 define BUSY
 import tracing
-for k, event in enumerate(tracing.load("traces/pictures").events):
+for k, event in enumerate(tracing.load("traces/pictures/demo").events):
     if event["kind"] == 38 and 12 <= event["task"] < 20:
         print(k)
         break
@@ -108,12 +108,13 @@ BROWSER ?= $(shell command -v chromium chromium-browser google-chrome | head -n 
 pictures: setup ## the other pictures in docs/, made by the tool itself; those of the step-through need Chromium
 	@mkdir -p $(PICTURES)
 	@$(BIN)/python -m docs.make.moving_picture $(PICTURES)/demo.gif
-	@$(BIN)/python -m tracing demo --no-live -o traces/pictures
-	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.png --batches 10:34 --follow 31
-	@$(BIN)/python -m tracing timeline traces/pictures -o $(PICTURES)/demo-timeline.svg --batches 10:34 --follow 31
-	@$(BIN)/python -m tracing live traces/pictures --once --record $(PICTURES)/demo-live.svg >/dev/null
-	@$(BIN)/python -m tracing step traces/pictures --batches 10:34 -o docs/demo.html
-	@$(BIN)/python -m tracing step traces/pictures --batches 10:20 -o traces/step.html
+	@$(BIN)/python -m tracing demo --no-live -o traces/pictures/demo
+	@$(BIN)/python -m tracing timeline traces/pictures/demo -o $(PICTURES)/demo-timeline.png --batches 10:34 --follow 31
+	@$(BIN)/python -m tracing timeline traces/pictures/demo -o $(PICTURES)/demo-timeline.svg --batches 10:34 --follow 31
+	@$(BIN)/python -m tracing live traces/pictures/demo --once --record $(PICTURES)/demo-live.svg >/dev/null
+	@$(BIN)/python -m tracing step traces/pictures/demo --batches 10:34 -o docs/demo.html
+	@$(BIN)/python -m docs.make.story
+	@$(BIN)/python -m tracing step traces/pictures/demo --batches 10:20 -o traces/step.html
 	@$(BROWSER) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,860 \
 	    --user-data-dir=traces/browser --virtual-time-budget=3000 --screenshot=$(PICTURES)/demo-step.png \
 	    "file://$(CURDIR)/traces/step.html#k=$$($(BIN)/python -c "$$BUSY")" 2>/dev/null

@@ -1,4 +1,5 @@
-"""What travels on the queues, as small frozen dataclasses.
+"""What travels on the queues, as small dataclasses. (All are frozen but the two that every batch needs: making a frozen
+one takes three times as long.)
 
 torch tells these apart by their shape: `(idx, index)`, `(idx, data)`, `(r, None)`, `None`, `(None, None)`.
 Here each has a name. All of them have an `epoch_id` and a `task_id`, so that a queue can report which message it moves
@@ -20,7 +21,7 @@ def _with_traceback(error: Exception) -> tuple[Any, Any, Any]:
     return type(error), error, error.__traceback__
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
     """index_queue: make a batch of these keys. torch: `(idx, index)`"""
 
@@ -51,7 +52,7 @@ class Stop:
     task_id = STOP
 
 
-@dataclass(frozen=True)
+@dataclass
 class Result:
     """worker_result_queue, data_queue: what became of a task. torch: `(idx, data)`
 

@@ -58,7 +58,6 @@ class ParallelIterator(BaseIterator):
         self._workers: list[worlds.Process] = []
         self._workers_status = [WorkerState.ACTIVE] * self._num_workers
         self._index_queues: list[Producer] = []
-        self._transport = loader.transport
         self._transports: list[Handles | Unpacker] = []
         self._pin_memory_thread: worlds.Thread | None = None
         self._workers_done_event = self._world.flag()
@@ -177,7 +176,7 @@ class ParallelIterator(BaseIterator):
         if self._shutdown:
             self._halfway = False
             raise AssertionError("Invalid iterator state: shutdown when fetching next data")
-        deadline = self._world.now() + timeout if timeout else None
+        deadline = self._world.now() + timeout if timeout > 0 else None  # (nan is no limit, as in torch)
         while True:
             try:
                 message = self._data_queue.take()
@@ -199,7 +198,7 @@ class ParallelIterator(BaseIterator):
         left = STATUS_CHECK_INTERVAL if deadline is None else max(0.0, deadline - self._world.now())
         if not self._data_queue.wait(left):
             check_health(self)
-            if timeout:
+            if deadline is not None:
                 raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
         self._halfway = before
 

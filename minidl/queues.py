@@ -150,10 +150,11 @@ class Producer:
                 pieces, memory = self._transport.pack(message.unsendable(named))
         length = sum(map(len, pieces))
         emit(events.SENT, message.epoch_id, message.task_id, self._worker_id, self._queue, length)
-        return [LENGTH.pack(length, memory is not None), *pieces], memory
+        pieces = [LENGTH.pack(length, memory is not None), *pieces]
+        return [b"".join(pieces)] if length < ONE_WRITE else pieces, memory
 
     def _write(self, pieces: list[Any], memory: Memory | None) -> None:
-        for piece in [b"".join(pieces)] if sum(map(len, pieces)) < ONE_WRITE else pieces:
+        for piece in pieces:
             rest = memoryview(piece)
             while rest:
                 rest = rest[self._writer.write(rest, memory) :]

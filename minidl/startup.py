@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
     """One worker after another. Each joins the iterator's lists once it runs, so that after a failure halfway they
     hold exactly what must be shut down."""
-    world, epoch_id, slots = iterator._world, iterator._epoch_id, iterator._transport == "slots"
+    world, epoch_id, slots = iterator._world, iterator._epoch_id, loader.transport == "slots"
     kind = DirectProducer if slots else Producer
     for worker_id in range(loader.num_workers):
         index_reader, index_writer = world.pipe()
@@ -47,7 +47,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
             auto_collation=iterator._auto_collation,
             collate_fn=iterator._collate_fn,
             drop_last=loader.drop_last,
-            transport=iterator._transport,
+            transport=loader.transport,
             index_reader=index_reader,
             result_writer=result_writer,
             done=iterator._workers_done_event,
@@ -70,7 +70,7 @@ def start_workers(iterator: ParallelIterator, loader: DataLoader) -> None:
         # The caller usually has two batches: the one in the loop's variable, and the one that it asks for.
         transport = Unpacker(world, worker_id, iterator._prefetch_factor + 2) if slots else Handles(world)
         iterator._transports.append(transport)
-        iterator._worker_result_queue.add(worker_id, result_reader, ending, iterator._transports[-1])
+        iterator._worker_result_queue.add(worker_id, result_reader, ending, transport)
 
 
 def start(worker: Process) -> None:

@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,8 +139,8 @@ def after_signal(number: int, loader: Any, group: bool, patience: float = 5) -> 
         begun = fork.Semaphore(0)
         main = fork.Process(target=_iterate, args=(loader, begun, errors))
         main.start()
-        for _ in range(2 * loader.num_workers):  # then all workers are at work
-            begun.acquire(timeout=30)
+        begun.acquire(timeout=30)
+        time.sleep(0.2)  # until each worker waits: a signal just before a read that blocks would be noted after it only
         workers = psutil.Process(main.pid).children()
         (os.killpg if group else os.kill)(main.pid or 0, number)
         left = psutil.wait_procs(workers, timeout=patience)[1]
@@ -155,8 +156,11 @@ def _iterate(loader: Any, begun: Any, errors: Any) -> None:
     os.setsid()  # as a terminal starts it: with a group of its own
     sys.stderr = errors
     try:
-        for _ in loader:
-            begun.release()
+        for number, _ in enumerate(loader, 1):
+            if number == 2 * loader.num_workers:  # all workers have been at work: a long training step
+                begun.release()
+                while True:
+                    time.sleep(0.01)
     finally:  # main would end its workers before they have printed all
         for worker in multiprocessing.active_children():
             worker.join()

@@ -57,6 +57,8 @@ def children() -> list[psutil.Process]:
 def is_over(process: psutil.Process) -> bool:
     try:
         command = " ".join(process.cmdline())
+        if "--type=" in command:
+            return True  # of the browser, which starts and ends its helpers when it likes, and ends them all with it
         helper = any(name in command for name in HELPERS) and "spawn_main" not in command
         # A worker forked from the forkserver has its command line; unlike the forkserver it is a helper's child.
         parent = process.parent()

@@ -40,9 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except ModuleNotFoundError as error:
-        print(f"error: {error.name} is not installed: use .venv/bin/python, which `make demo` makes", file=sys.stderr)
-        return 2
     except (UsageError, TraceError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -25,5 +25,6 @@ class Noise(Dataset):
 
 
 if __name__ == "__main__":
-    drawn = [int(batch) for batch in DataLoader(Noise("cured" in sys.argv), num_workers=2)]
+    loader = DataLoader(Noise("cured" in sys.argv), batch_size=2, num_workers=2)
+    drawn = [int(number) for batch in loader for number in batch]
     print(f"{len(drawn)} samples, {len(set(drawn))} different")

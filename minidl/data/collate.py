@@ -172,16 +172,10 @@ def stack_for_torch_too() -> None:
 def _to_be_sent(elem: torch.Tensor, batch: Sequence[torch.Tensor]) -> torch.Tensor:
     """An empty tensor with room for the batch, in memory that main will see. Made anywhere else, it would have to be
     copied there."""
-    size = sum(sample.numel() for sample in batch) * elem.element_size()  # bytes
-    storage = reserve(size, elem.device)
+    storage = reserve(len(batch) * elem.nbytes, elem.device)
     if storage is None:
         return elem.new_empty((len(batch), *elem.shape))
-    out = elem.new_empty(0).set_(storage)
-    try:
-        return out.resize_(len(batch), *elem.shape)
-    except RuntimeError as error:  # shared memory does not grow: some sample is smaller than the first
-        shapes = sorted({tuple(sample.shape) for sample in batch})
-        raise RuntimeError(f"{error}: the samples of the batch have different shapes, {shapes}") from None
+    return elem.new_empty(0).set_(storage).resize_(len(batch), *elem.shape)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:

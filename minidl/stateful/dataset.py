@@ -101,7 +101,7 @@ class Ready:
     task_id = RESUME
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlacedResult(Result):
     """worker_result_queue: with the dataset's place after this task."""
 

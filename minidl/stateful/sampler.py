@@ -42,7 +42,7 @@ class Draws:
         self.generators = Generators(loader)
         self.tasks: dict[int, Any] = {}
         self.asked = self.drawn = self.sum = 0
-        self.told: tuple[int, Any] = (0, None)  # after so many draws
+        self.told: tuple[int, Any] = (0, None)  # the state after this many draws
         # Some samplers draw their random numbers when they are iterated over, others when they are first asked.
         self.begun_with = [self.generators.read()]
         self.iterator = iter(self.index_sampler)

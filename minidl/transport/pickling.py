@@ -78,7 +78,7 @@ class Pickled(pickle.Pickler):
         nbytes, count = storage.nbytes(), len(self._storages)
         number = self._number(storage, *(_extent(thing) if thing.nbytes < nbytes else (0, nbytes)))
         shape = tuple(thing.shape)
-        if number == count and thing.nbytes == nbytes and thing.dtype in CODES and _is_row_major(thing, shape):
+        if number == count and thing.nbytes == nbytes and thing.dtype in CODES and thing.stride() == _strides(shape):
             return Region.whole, (number, CODES[thing.dtype], shape)
         return Region.part, (number, thing.dtype, thing.storage_offset(), shape, thing.stride())
 
@@ -101,16 +101,9 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return not (tensor.is_conj() or tensor.is_neg() or tensor.is_nested or tensor._is_zerotensor())
 
 
-def _is_row_major(tensor: torch.Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether its strides are those that `resize_` gives. A single channel, say, may have any stride in a contiguous
-    tensor."""
-    if not tensor.is_contiguous():
-        return False
-    return (1 not in shape and 0 not in shape) or tensor.stride() == _strides(shape)
-
-
 @functools.lru_cache(1024)
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that `resize_` gives. (A contiguous tensor may have others: a single channel, say, may have any stride.)"""
     return torch.empty(shape, device="meta").stride()
 
 

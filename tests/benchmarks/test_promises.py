@@ -21,7 +21,7 @@ class Waits(list):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--options", type=json.loads, default={})
-    list(DataLoader(Waits(range(20)), **{"num_workers": 1} | parser.parse_args().options))
+    list(DataLoader(Waits(range(20)), **{"num_workers": 0} | parser.parse_args().options))
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Samples of every kind, with what can be told of one; and what fails on purpose."""
+"""Samples of every kind, with what can be said of one; and what fails on purpose."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ BATCHES: dict[str, Callable[[], Any]] = {
 
 
 def described(thing: Any) -> Any:
-    """What can be told of a batch: types, values, and how they lie. What is equal is alike."""
+    """What can be compared of a batch: types, values, and how they lie. What is equal is alike."""
     if isinstance(thing, torch.Tensor):
         strided = thing.layout is torch.strided and not thing.is_nested
         flags = thing.layout, thing.device, thing.requires_grad, thing.is_conj(), thing.is_neg(), thing.is_quantized

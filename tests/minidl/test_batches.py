@@ -81,6 +81,12 @@ def test_a_timeout_loses_nothing(package: ModuleType, pin_memory: Any) -> Any:
     return shown
 
 
+@alike
+def test_a_timeout_that_is_not_a_number_never_comes(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("minidl.parallel.STATUS_CHECK_INTERVAL", 0.001)  # it looks often, and goes on waiting
+    return [int(batch) for batch in package.DataLoader(range(3), None, num_workers=1, timeout=float("nan"))]
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 def test_a_sampler_that_raises_half_way_loses_no_batch(in_order: bool) -> None:
     """The error comes up in place of a batch, and the batch comes next. In torch it is lost."""

@@ -45,7 +45,7 @@ DRAWING = ["noise", "noisy stream"]
 # Whatever raises in the middle: the iteration goes on afterwards, and all of it is compared.
 FAILING = ["broken stream", "value error", "key error", "needy error", "stop iteration", "missing file"]
 ANY_ORDER = {"in_order": False}
-# Everything is imported anew, so there are few of these.
+# Everything is imported again, so there are few of these.
 SPAWN = {"multiprocessing_context": "spawn", **PERSISTENT}
 FORKSERVER = {"multiprocessing_context": "forkserver", **PERSISTENT}
 
@@ -72,7 +72,7 @@ EVERY = [
     *grid(DRAWING, ["by 4", "unbatched"], [0, 1, 3], options=OPTIONS),
     *grid(["squares", "shared"], "by 4", options=ANY_ORDER),
     *grid(["squares", "shared"], "by 4", [2, 3], any_order=True, options=[ANY_ORDER, {**ANY_ORDER, **PERSISTENT}]),
-    # The first epoch is left in the middle, and its iterator dropped, or with persistent workers begun anew.
+    # The first epoch is left in the middle, and its iterator dropped, or with persistent workers begun again.
     *grid(DRAWING, "by 1", [0, 1, 3], stop_after=[1, 3]),
     *grid(DRAWING, "by 1", [1, 3], stop_after=[1, 3], epochs=3, options=PERSISTENT),
     # How far the sampler has drawn from a shared generator by then shows in the next epoch.

@@ -259,7 +259,7 @@ class Interrupted(BaseException):
 
 @pytest.fixture
 def interrupt() -> Iterator[Callable[[float], None]]:
-    """interrupt(seconds): Interrupted is raised after so many, or with 0 not any more."""
+    """interrupt(seconds): Interrupted is raised after that time; 0 calls it off."""
 
     def handler(number: int, frame: Any) -> None:
         raise Interrupted

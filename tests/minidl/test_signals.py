@@ -126,7 +126,7 @@ def test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader() -> No
 
 class Raises:
     """Within it an error is raised in a line of minidl that next() leads to, the n-th that is run; or as the function
-    `caller` calls its n-th `callee`. `came` tells whether there were that many."""
+    `caller` calls its n-th `callee`. `came` says whether there were that many."""
 
     def __init__(self, number: int, caller: str = "__next__", callee: str = "", error: Any = KeyboardInterrupt) -> None:
         self.left, self.caller, self.callee, self.came, self.error = number, caller, callee, False, error

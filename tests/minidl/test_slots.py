@@ -31,7 +31,7 @@ ROWS = 10_000  # a batch: 40 KB
 
 
 class Full(minidl.Dataset):
-    """The sample of key k is so many numbers k; if it `varies`, they grow and shrink from one to the next."""
+    """The sample of key k consists of numbers k; if it `varies`, they grow and shrink from one to the next."""
 
     def __init__(self, length: int, rows: int = ROWS, varies: bool = False) -> None:
         self.length, self.rows, self.varies = length, rows, varies

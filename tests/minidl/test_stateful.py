@@ -74,7 +74,7 @@ def share() -> list[int]:
 
 
 class Stream(IterableDataset[int]):
-    """It tells no place."""
+    """It has no place to save."""
 
     def __iter__(self) -> Iterator[int]:
         yield from share()
@@ -90,7 +90,7 @@ class Shuffled(IterableDataset[int]):
 
 
 class OwnIterator(IterableDataset[int]):
-    """Its own iterator, and it tells its place."""
+    """Its own iterator, and it can save its place."""
 
     at = 0
 
@@ -151,7 +151,7 @@ class Lazy(Python):
 
 
 class OwnPlace(Python):
-    """It tells its place, and counts its epochs."""
+    """It can save its place, and counts its epochs."""
 
     at = epoch = 0
 
@@ -168,7 +168,7 @@ class OwnPlace(Python):
 
 
 class Batches(OwnPlace):
-    """It tells the place of its batches."""
+    """It can save the place of its batches."""
 
     def __iter__(self) -> Iterator[Any]:
         return ([key] for key in super().__iter__())

@@ -115,8 +115,8 @@ def bytes_of(part: Any) -> bytes:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Whoever may look at memory sees what it saw first: main at what it holds, the worker at what its collate_fn has
-    kept, and a child that main has forked at all that was lent by then."""
+    """A process that may look at memory sees what it saw first: main at what it holds, the worker at what its
+    collate_fn has kept, and a child that main has forked at all that was lent by then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ def test_only_the_thread_that_makes_a_batch_has_its_memory(line, who):
 
 
 def test_a_batch_of_small_tensors_needs_no_memory(line):
-    """It follows its pickle: whoever keeps many of them keeps no pages, of which a system maps only so many."""
+    """It follows its pickle: a program that keeps many of them keeps no pages; a system maps only a certain number."""
     room = line.begin()
     assert reserve(DIRECT - 1, torch.device("cpu")) is None, "it is collated anywhere"
     assert line.unpacker.unpack(*line.finish(room, torch.ones(2))).data.tolist() == [1, 1]
@@ -310,26 +310,26 @@ def test_a_slot_that_is_given_back_is_not_granted_to_two_tasks(line):
 
 def test_what_is_lent_at_a_fork_is_retired_once(line):
     """A batch in memory of its own lies in no slot."""
-    told: list[tuple[Any, ...]] = []
+    reported: list[tuple[Any, ...]] = []
     kept = [line.send(large(value)) for value in range(4)]
-    previous = events.install(lambda *event: told.append(event))
+    previous = events.install(lambda *event: reported.append(event))
     try:
         line.unpacker.before_fork()
         line.unpacker.before_fork()
     finally:
         events.install(previous)
-    retired = [value for kind, _, _, _, _, value, _ in told if kind == events.SLOT_RETIRED]
+    retired = [value for kind, _, _, _, _, value, _ in reported if kind == events.SLOT_RETIRED]
     assert sorted(retired) == [0, 1, 2] and len(kept) == 4
 
 
 def test_a_fork_while_a_batch_is_unpacked_retires_no_slot_that_is_not_lent_yet(line):
-    """The pin thread unpacks, and main forks: what is told of a slot is told in its order."""
-    told: list[int] = []
+    """The pin thread unpacks, and main forks: what is reported of a slot comes in its order."""
+    reported: list[int] = []
 
     def record(kind: int, *_: Any) -> None:
         if kind == events.SLOT_LENT:
             in_a_fork(gc.isenabled)
-        told.append(kind)
+        reported.append(kind)
 
     previous = events.install(record)
     try:
@@ -337,7 +337,7 @@ def test_a_fork_while_a_batch_is_unpacked_retires_no_slot_that_is_not_lent_yet(l
         in_a_fork(gc.isenabled)
     finally:
         events.install(previous)
-    assert told[-2:] == [events.SLOT_LENT, events.SLOT_RETIRED] and told.count(events.SLOT_RETIRED) == 1
+    assert reported[-2:] == [events.SLOT_LENT, events.SLOT_RETIRED] and reported.count(events.SLOT_RETIRED) == 1
     assert kept[0] == 1
 
 
@@ -345,12 +345,12 @@ def test_a_forked_child_retires_nothing_when_it_forks(line):
     """Whose slots these are is main's business, also if the pin thread lends one between main's look and its fork."""
     _before_fork.discard(line.unpacker)  # it has looked
     kept = line.send(large(1.0))
-    told: list[int] = []
+    reported: list[int] = []
 
     def child() -> None:
-        events.install(lambda kind, *_: told.append(kind))
+        events.install(lambda kind, *_: reported.append(kind))
         line.unpacker.before_fork()
-        assert not told
+        assert not reported
 
     in_a_fork(child)
     assert kept[0] == 1

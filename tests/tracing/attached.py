@@ -115,24 +115,26 @@ SAMPLINGS = ["by 4", "shuffled, drop", "weighted", "unbatched", "batch sampler",
 
 
 def map_style() -> Iterator[Config]:
-    for number, (dataset, sampling, workers) in enumerate(itertools.product(MAPS, SAMPLINGS, range(4))):
-        turn = number // 4 + workers  # so that num_workers and the other options do not go in step
+    """Each sampling with each number of workers, and in turn each of their options and each dataset."""
+    for (place, sampling), workers in itertools.product(enumerate(SAMPLINGS), range(4)):
+        turn = place + workers  # so that num_workers and the other options do not go in step
         options: dict[str, Any] = {}
         if workers:
             options = {"prefetch_factor": 1 + turn % 3, "persistent_workers": turn % 2 == 0}
         if workers == 1 and turn % 4 == 0:
             options["in_order"] = False
         epochs = 3 if options.get("persistent_workers") else 1 + turn % 2
-        yield Config(dataset, sampling, workers, stop_after=(None, 1, 2)[turn % 3], epochs=epochs, options=options)
-    for workers, persistent in itertools.product([2, 3], [False, True]):
-        options = {"in_order": False, "persistent_workers": persistent}
+        dataset, stop_after = MAPS[(turn + 2) % 3], (None, 1, 2)[turn % 3]
+        yield Config(dataset, sampling, workers, stop_after=stop_after, epochs=epochs, options=options)
+    for workers in 2, 3:
+        options = {"in_order": False, "persistent_workers": workers == 3}
         yield Config("tensors", "by 4", workers, any_order=True, options=options)
 
 
 def streams() -> Iterator[Config]:
-    for number, (dataset, sampling, workers) in enumerate(itertools.product(STREAMS, ["by 4", "unbatched"], range(4))):
-        options = {"persistent_workers": number // 4 % 2 == 1} if workers else {}
-        yield Config(dataset, sampling, workers, epochs=2, options=options)
+    for sampling, workers in itertools.product(["by 4", "unbatched"], range(4)):
+        options = {"persistent_workers": sampling == "unbatched"} if workers else {}
+        yield Config(STREAMS[(workers + 2) % 3], sampling, workers, epochs=2, options=options)
     for workers in 0, 1:
         yield Config("stream", "by 4", workers, stop_after=1)
 
@@ -141,18 +143,6 @@ def other_starts() -> Iterator[Config]:
     for start in "spawn", "forkserver":
         options = {"multiprocessing_context": start, "persistent_workers": True}
         yield Config("noise", "shuffled", 1, options=options)
-
-
-def is_sample(config: Config) -> bool:
-    """Whether `make test` tries it: each sampling with each number of workers once, and so each of their options, with
-    another dataset in turn."""
-    if config.any_order:
-        return config.options["persistent_workers"] == (config.workers == 3)
-    for datasets in MAPS, STREAMS:
-        if config.dataset in datasets and config.sampling in SAMPLINGS:
-            turn = SAMPLINGS.index(config.sampling) + config.workers
-            return datasets.index(config.dataset) == (turn + 2) % 3
-    return True
 
 
 GRID = list(grid())

@@ -1,16 +1,27 @@
-"""Programs that need no Python of their own: run in a fork of this process, which has imported torch."""
+"""Programs, run in a Python of their own; or, where that is not needed, in a fork of this process, which has imported
+torch."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
 import torch.utils.data  # noqa: F401  # for all that are forked
 
+from tests.tracing.cli.terminal import ROOT
 from tracing.__main__ import main as main_of_tracing
+
+
+def run(folder: Path, *command: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python *command` in `folder`; it must exit with `status`."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == status, done.stderr
+    return done
 
 
 def forked(folder: Path, *command: str, status: int = 0) -> tuple[str, str]:

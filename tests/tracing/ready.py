@@ -6,8 +6,7 @@ import multiprocessing.queues  # noqa: F401
 import numpy.ma  # noqa: F401
 
 import tracing.__main__
-import tracing.analysis.whatif.simulated_replay
 import tracing.cli.commands.run
 import tracing.cli.run_script
 import tracing.ranks.report
-import tracing.recording.torch_loader.wrapper  # noqa: F401
+import tracing.recording.torch_loader.common  # noqa: F401

@@ -139,10 +139,6 @@ def is_killed(index: int) -> int:
     return index
 
 
-def is_killed_at_once(worker_id: int) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def main_is_killed(path: Path) -> tracing.Trace:
     """The trace of a process that is killed after six batches, in mid-epoch."""
     main = multiprocessing.get_context("fork").Process(target=_kills_itself, args=(path,))

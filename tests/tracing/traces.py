@@ -38,7 +38,7 @@ def records_of(events: np.ndarray, actors: np.ndarray | int = 0) -> np.ndarray:
 
 
 def copy(trace: tracing.Trace, events: np.ndarray, directory: Path) -> tracing.Trace:
-    """A trace with `events` in place of those of `trace`, emitted by the same threads; times are made anew, so the
+    """A trace with `events` in place of those of `trace`, emitted by the same threads; it has times of its own, so the
     order of `events` is the order of the copy."""
     begin(directory)
     events = events.copy()

@@ -25,7 +25,7 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.measures import PLACES, Measures, epoch_ids, measure
 from tracing.analysis.measure.waited import judge
-from tracing.analysis.plain_text import WIDTH, wrap
+from tracing.analysis.plain_text import wrap
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
@@ -59,11 +59,6 @@ class Change:
     def __str__(self) -> str:
         return f"{self.name} {duration(self.before)} → {duration(self.after)}"
 
-    @property
-    def size(self) -> float:
-        """How much it explains: nothing if it is not real."""
-        return abs(self.before - self.after) if self.real else 0.0
-
 
 @dataclass
 class LoaderComparison:
@@ -87,8 +82,10 @@ class LoaderComparison:
         found = f"B is {times:.2f}× as {'fast' if self.faster >= 1 else 'slow'}: {was} → {is_} a batch"
         work = [change for change in self.stages if not change.name.startswith("in ")]
         reasons = [f"{name} {was} → {is_}" for name, (was, is_) in self.configs.items() if len(f"{was}{is_}") < 40]
-        most = (max(each, key=lambda change: change.size, default=None) for each in (self.places, work))
-        reasons += [str(change) for change in most if change is not None and change.real]
+        for each in (self.places, work):
+            real = [change for change in each if change.real]
+            real.sort(key=lambda change: abs(change.before - change.after))
+            reasons += map(str, real[-1:])
         found += f" ({'; '.join(reasons)})" if reasons else ""
         found = found if self.real else f"No real difference: {was} and {is_} a batch"
         keys = "the two drew different keys" if self.differ else "the same keys in the same order"
@@ -102,27 +99,22 @@ class Comparison:
     before: str  # path of the trace
     after: str
     loaders: list[LoaderComparison]
-    alone: list[str]  # a line for each loader without a counterpart
+    note: str  # if loaders have no counterpart
 
     def __str__(self) -> str:
         lines = [f"A  {self.before}", f"B  {self.after}"]
         for number, each in enumerate(self.loaders, 1):
             lines += ["", *[f"Loader {number} of {len(self.loaders)}"] * (len(self.loaders) > 1), *_text(each)]
-        return "\n".join(line.rstrip() for line in [*lines, *self.alone])
+        return "\n".join(line.rstrip() for line in [*lines, self.note]).rstrip()
 
 
 def compare(before: Trace, after: Trace) -> Comparison:
     """Compare two traces, finished or not. A loader that yielded nothing counts as missing."""
     sides = [_sides(before), _sides(after)]
     found = [_compare(one, other) for one, other in zip(*sides, strict=False)]
-    alone = [
-        f"Only {name} has a loader number {number + 1} that yielded batches."
-        for name, own in zip("AB", sides, strict=True)
-        for number in range(len(found), len(own))
-    ]
-    if not found and not alone:
-        alone = ["Neither run yielded a batch: there is nothing to compare."]
-    return Comparison(str(before.path), str(after.path), found, alone)
+    numbers = "A has {} loaders that yielded batches, and B has {}.".format(*map(len, sides))
+    note = numbers if not found or len(sides[0]) != len(sides[1]) else ""
+    return Comparison(str(before.path), str(after.path), found, note)
 
 
 def _compare(before: Side, after: Side) -> LoaderComparison:
@@ -210,13 +202,10 @@ def _text(each: LoaderComparison) -> list[str]:
     lines += ["", f"Main's time per batch (* changed by {MATTERS:.0%} of it or more)", *map(_change, each.places)]
     lines += ["", "Stages of a batch, medians", *map(_change, each.stages)]
     lines += ["", *wrap("Verdict of A  ", before.verdict), *wrap("Verdict of B  ", after.verdict)]
-    if each.differ is None:
-        return lines + wrap("Keys          ", f"the same in the {each.compared:,} batches that both have drawn")
-    epoch, batch = each.differ
-    lines += wrap("Keys          ", f"they differ from batch {batch} of epoch {epoch} on:")
-    for name, side in (("A", before), ("B", after)):
-        lines += [f"{'':14}{name} {textwrap.shorten(str(side.keys[each.differ]), WIDTH - 16, placeholder=' ...]')}"]
-    return lines
+    keys = f"the same in the {each.compared:,} batches that both have drawn"
+    if each.differ is not None:
+        keys = "they differ from batch {1} of epoch {0} on".format(*each.differ)
+    return lines + wrap("Keys          ", keys)
 
 
 def _row(name: str, one: str, other: str, note: str = "") -> str:

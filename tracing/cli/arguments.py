@@ -32,13 +32,6 @@ def usage_errors(of: str = "") -> Iterator[None]:
         raise UsageError(f"{of}{error}") from None
 
 
-def at_work(on: str) -> contextlib.AbstractContextManager[Any]:
-    """A line in the terminal while a command takes its time; gone at its end. In a pipe there is none."""
-    from rich.console import Console
-
-    return Console(stderr=True).status(on)
-
-
 class Parser(argparse.ArgumentParser):
     """Reports an error in one line."""
 
@@ -71,15 +64,12 @@ def add_path(parser: Parser, name: str, text: str) -> None:
 
 
 def add_process(parser: Parser) -> None:
-    process = parser.add_mutually_exclusive_group()
-    process.add_argument("--rank", dest="process", type=int, metavar="N", help="of several processes, that of rank N")
-    process.add_argument(
-        "--part", dest="process", metavar="NAME", help="of several processes, this folder of DIR/parts"
-    )
+    text = "of several processes, that of rank N, or this folder of DIR/parts"
+    parser.add_argument("--rank", "--part", dest="process", metavar="N|NAME", help=text)
 
 
 def load(args: argparse.Namespace, name: str = "trace") -> Trace:
-    """The trace that the arguments name. Of several processes it is one, and stderr tells the others."""
+    """The trace that the arguments name. Of several processes it is one, and stderr names the others."""
     return tracing.load(process_of(args, name).path)
 
 
@@ -98,8 +88,7 @@ def process_of(args: argparse.Namespace, name: str = "trace") -> Part:
 def load_loaders(args: argparse.Namespace, name: str = "trace") -> Trace:
     """A trace with at least one loader to judge. UsageError: it has none."""
     trace = load(args, name)
-    if not trace.loaders:
-        raise UsageError(f"{getattr(args, name)}: {' '.join(what_it_lacks(trace)) or NO_LOADER}")
+    must_have_a_loader(getattr(args, name), trace)
     return trace
 
 
@@ -107,10 +96,14 @@ def load_ranks(args: argparse.Namespace) -> Ranks:
     """The processes of a run, or the one asked for. UsageError: none has a loader to judge."""
     path = args.trace if args.process is None else process_of(args).path
     ranks = open_ranks(path)
-    if not any(each.trace.loaders for each in ranks.all):
-        unseen = dict.fromkeys(line for each in ranks.all for line in what_it_lacks(each.trace))
-        raise UsageError(f"{path}: {' '.join(unseen) or NO_LOADER}")
+    must_have_a_loader(path, *(each.trace for each in ranks.all))
     return ranks
+
+
+def must_have_a_loader(path: Path, *traces: Trace) -> None:
+    if not any(trace.loaders for trace in traces):
+        unseen = dict.fromkeys(line for trace in traces for line in what_it_lacks(trace))
+        raise UsageError(f"{path}: {' '.join(unseen) or NO_LOADER}")
 
 
 def add_part(parser: Parser) -> None:

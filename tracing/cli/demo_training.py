@@ -1,13 +1,11 @@
-"""The demo: a real load on this machine, watched live, then its timeline and its report.
+"""The program that the demo runs: a real load on this machine.
 
 The data: the source files of the Python that runs this, some 1,500 files of 0 bytes to hundreds of kilobytes.
 The work: a worker reads a file and tokenises all of it, which takes from microseconds to half a second, so
 batches really finish out of order. The model predicts from the bytes around it what each byte belongs to (a name, a
 string, a comment, ...), which is what an editor needs to colour code. It learns on the CPU, in seconds.
 
-This is a user's program: it takes the loader from minidl, and nothing in it knows that it is recorded, except
-`run_demo()`, which starts the recording. The live view is a process of its own, `python -m tracing live`: it reads the
-trace while that grows, and disturbs nothing.
+This is a user's program: it takes the loader from minidl, and nothing in it knows that it is recorded.
 
 Legend
     source   uint8 (1024,)    bytes of one file: a window cut at random, padded with zeros
@@ -32,10 +30,6 @@ import torch
 from torch import Tensor, nn
 
 import minidl
-import tracing
-from tracing.cli.run_script import shown
-from tracing.cli.terminal_handover import OUTPUT, TerminalHandover
-from tracing.recording import file_format as fmt
 
 WINDOW = 1024  # bytes of a file that the model sees
 BATCH_SIZE = 8  # files
@@ -44,7 +38,6 @@ SECONDS = 25.0  # then it stops, whether or not the epoch is over
 CLASSES = len(tokenize.tok_name)  # Python's own kinds of token: a name, a number, a string, an operator, ...
 PADDING = -100  # a class that cross_entropy ignores
 WIDTH = 78  # characters of a line of text
-TIMELINE, REPORT = "timeline.png", "report.txt"  # written beside the trace
 
 
 # ---- the data
@@ -140,89 +133,36 @@ def train(loader: minidl.DataLoader[Any], seconds: float) -> Generator[float, No
             return
 
 
-# ---- the demo
+# ---- the program
 
 
-def run_demo(directory: Path, *, files: int | None, live: bool) -> int:
-    """Load, train, record, show, explain. Returns the exit status: 130 after Ctrl-C, otherwise 0.
-
-    files: only the first so many. Raises FileExistsError if `directory` holds something that is not a trace.
-    """
-    recording = tracing.record(directory).start()
-    directory = recording.path
-    for name in (TIMELINE, REPORT, OUTPUT):
-        (directory / name).unlink(missing_ok=True)  # of an earlier run: after Ctrl-C they would pass for this one's
+def main(files: int | None) -> None:
+    """Load and train. files: only the first ones, as many as this. Exits with 130 after Ctrl-C."""
     paths = find_sources()[:files]
-    announce(paths, directory)
+    size = sum(path.stat().st_size for path in paths)
+    text = (
+        f"Loading {len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB), "
+        f"{BATCH_SIZE} to a batch, with {WORKERS} worker processes, and training a model to tell names from "
+        "numbers, strings and comments."
+    )
+    print(textwrap.fill(text, WIDTH), flush=True)
     loader: minidl.DataLoader[Any] = minidl.DataLoader(
         SourceFiles(paths), BATCH_SIZE, shuffle=True, num_workers=WORKERS
     )
-    terminal, losses, interrupted = TerminalHandover(directory), list[float](), False
-    try:
-        if live:
-            terminal.start()
-        follow(loader, losses)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        recording.stop()
-        terminal.end()
-    print_result(losses, len(loader), interrupted)
-    explain(directory)
-    return 130 if interrupted else 0
-
-
-def follow(loader: minidl.DataLoader[Any], losses: list[float]) -> None:
-    """Train, and print every two seconds how far it has got."""
     begin = printed = time.monotonic()
-    with contextlib.closing(train(loader, SECONDS)) as steps:  # after Ctrl-C: the loader is shut down here and now
-        for loss in steps:
-            losses.append(loss)
-            now, done = time.monotonic(), len(losses)
-            if now - printed >= 2 or done in (1, len(loader)):
-                printed = now
-                print(f"{now - begin:5.1f} s   batch {done:3} of {len(loader)}   loss {loss:.3f}", flush=True)
+    done, status = 0, 0
+    try:
+        with contextlib.closing(train(loader, SECONDS)) as steps:  # after Ctrl-C: the loader is shut down here and now
+            for done, loss in enumerate(steps, start=1):
+                now = time.monotonic()
+                if now - printed >= 2 or done in (1, len(loader)):
+                    printed = now
+                    print(f"{now - begin:5.1f} s   batch {done:3} of {len(loader)}   loss {loss:.3f}", flush=True)
+    except KeyboardInterrupt:
+        status = 130
+    print(f"\nTrained on {done} of {len(loader)} batches{', interrupted' if status else ''}.", flush=True)
+    sys.exit(status)
 
 
-def announce(paths: list[Path], directory: Path) -> None:
-    size = sum(path.stat().st_size for path in paths)
-    print_wrapped(
-        f"Loading {len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB), "
-        f"{BATCH_SIZE} to a batch, with {WORKERS} worker processes, and training a model to tell names from "
-        f"numbers, strings and comments. Recording into {shown(directory)}."
-    )
-
-
-def print_result(losses: list[float], batches: int, interrupted: bool) -> None:
-    text = f"Trained on {len(losses)} of {batches} batches{', interrupted' if interrupted else ''}."
-    if len(losses) >= 20:
-        first, last = (sum(part) / len(part) for part in (losses[:10], losses[-10:]))
-        text += f" Loss {first:.2f} -> {last:.2f}."
-    print()
-    print_wrapped(text)
-
-
-def print_wrapped(text: str) -> None:
-    print(textwrap.fill(text, WIDTH), flush=True)
-
-
-def explain(directory: Path) -> None:
-    """Write the timeline and the report beside the trace; print where, and the report's first lines."""
-    trace = tracing.load(directory)
-    if not trace.loaders:
-        return  # interrupted before the loader emitted anything
-    report = tracing.report(trace)
-    (directory / REPORT).write_text(f"{report}\n", encoding="utf-8")
-    tracing.timeline(trace).savefig(directory / TIMELINE)
-    size = sum(path.stat().st_size for path in fmt.files_of(directory))
-    print(f"\n  trace     {shown(directory)}   ({len(trace):,} events, {size / 1e6:.1f} MB)")
-    print(f"  timeline  {shown(directory / TIMELINE)}")
-    print(f"  report    {shown(directory / REPORT)}, which begins:\n")
-    print("\n".join(f"    {line}".rstrip() for line in report.first_lines()))
-    print("\nTo look again:")
-    print(f"  {command('live')} {shown(directory)} --speed 0.5")
-    print(f"  {command('timeline')} {shown(directory)} -o picture.svg")
-
-
-def command(name: str) -> str:
-    return f"{'python' if sys.prefix == sys.base_prefix else shown(Path(sys.executable))} -m tracing {name}"
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1:] else None)

@@ -7,7 +7,7 @@ attached (tracing.attach) as soon as it is iterated.
 Not by runpy: when the script raises, SystemExit included, that lets go of its globals, and so of iterators that should
 live until Python exits. Its frames would also be in the script's tracebacks.
 
-    run_script("train.py", ["--lr", "0.1"], module=False, directory=Path("traces/train"))
+    run_script(recording_into(Path("traces/train")), "train.py", ["--lr", "0.1"])
 """
 
 from __future__ import annotations
@@ -41,32 +41,35 @@ HERE = Path(tracing.__file__).parent
 OURS = (__file__, str(HERE / "recording" / "torch_loader"))  # their frames are left out of tracebacks
 
 
+def recording_into(directory: str | os.PathLike[str], memory: bool = False) -> tracing.record:
+    """Of this process, or of a rank of several. memory: that of tracing.record."""
+    kind = tracing.record if launch() is None else RankRecording
+    return kind(directory, memory=memory)
+
+
 def run_script(
+    recording: tracing.record,
     target: str,
     args: list[str],
     *,
-    module: bool,
-    directory: str | os.PathLike[str],
+    module: bool = False,
     live: bool = False,
-    memory: bool = False,
     minidl: bool = False,
     tries: bool = False,
     ends: bool = False,
 ) -> int:
-    """Run the script `target`, or the module of that name, with the arguments `args`, and record its loaders into
-    `directory`. Prints on stderr what was found. Returns the script's exit status.
+    """Run the script `target`, or the module of that name, with the arguments `args`, and record its loaders. Prints on
+    stderr what was found. Returns the script's exit status.
 
     With `live` the live view has the terminal meanwhile; the script's output goes to `output.txt` beside the trace, and
-    is shown when the view ends. `memory` is that of tracing.record. With `minidl` the script gets
-    minidl's DataLoader where it asks for torch's. With `tries` other settings of its loader are measured, too; then it
-    goes on, or `ends`.
+    is shown when the view ends. With `minidl` the script gets minidl's DataLoader where it asks for torch's. With
+    `tries` other settings of its loader are measured, too; then it goes on, or `ends`.
 
-    Raises FileNotFoundError: there is no such script or module; FileExistsError: `directory` holds something else.
-    Where nothing can be written, the script runs unrecorded.
+    Raises FileNotFoundError: there is no such script or module; FileExistsError: the recording's directory holds
+    something else. Where nothing can be written, the script runs unrecorded.
     """
-    target, stderr = find_target(target, module), file_of(2)
-    kind = tracing.record if launch() is None else RankRecording
-    recording = kind(directory, memory=memory)
+    must_exist(target, module)
+    stderr = file_of(2)
     if not begin(recording):
         return execute(target, args, module, minidl)
     pid = os.getpid()
@@ -96,16 +99,12 @@ def run_script(
     return status
 
 
-def find_target(target: str, module: bool) -> str:
-    """The script or module to run: a script may be a command, such as torchrun. FileNotFoundError if there is none.
-    Errors inside the script are left to the script."""
+def must_exist(target: str, module: bool) -> None:
+    """The script or module: else FileNotFoundError. Errors inside the script are left to the script."""
     if not module and not os.path.isfile(target):
-        if os.path.dirname(target) or (found := shutil.which(target)) is None:
-            raise FileNotFoundError(f"{target} is not a file: run takes a Python script, or with -m a module")
-        target = found
+        raise FileNotFoundError(f"{target} is not a file: run takes a Python script, or with -m a module")
     if module and importlib.util.find_spec(target.partition(".")[0]) is None:
         raise FileNotFoundError(f"there is no module named {target.partition('.')[0]}")
-    return target
 
 
 def begin(recording: tracing.record) -> bool:
@@ -258,11 +257,12 @@ def print_findings(recording: tracing.record, stderr: bytes) -> None:
         elif len(ranks.all) > 1:
             lines += [f"{len(ranks.all)} processes in {path}: {', '.join(each.name for each in ranks.all)}"]
         else:
-            lines += [f"{len(trace):,} events of {count(trace)} in {path}"]
+            loaders = len({each.loader for each in trace.loaders})
+            lines += [f"{len(trace):,} events of {loaders} loader{'s' * (loaders != 1)} in {path}"]
         if trace.loaders:
             lines += tracing.report(ranks).first_lines()
-            lines += [f"look further: python -m tracing report {path}"]
-            lines += [f"              python -m tracing timeline {path} -o timeline.svg"]
+            lines += [f"look further: {python()} -m tracing report {path}"]
+            lines += [f"              {python()} -m tracing timeline {path} -o timeline.svg"]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {path}, but there is no report: {error!r}"]
     text = "\n         ".join(lines)
@@ -271,8 +271,8 @@ def print_findings(recording: tracing.record, stderr: bytes) -> None:
 
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.
 NOTHING = (
-    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or in its children (what a "
-    "child that loads nothing starts with -I, -E or -S, or with an environment of its own, is not seen): nothing is in"
+    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or in its children (what is "
+    "started with -I, -E or -S, or with an environment of its own, is not seen): nothing is in"
 )
 
 
@@ -283,6 +283,6 @@ def shown(path: Path) -> str:
     return str(path)
 
 
-def count(trace: tracing.Trace) -> str:
-    loaders = len({loader.loader for loader in trace.loaders})
-    return f"{loaders} loader{'s' * (loaders != 1)}"
+def python() -> str:
+    """This one, as short as it can be typed: `make demo` makes an environment and activates none."""
+    return "python" if shutil.which("python") == sys.executable else shown(Path(sys.executable))

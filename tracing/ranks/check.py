@@ -22,7 +22,7 @@ from tracing.analysis.check import Violation
 from tracing.analysis.check import check as check_trace
 from tracing.ranks.ranks import Loaders, Rank, Ranks, open_ranks
 from tracing.ranks.steps import steps_of
-from tracing.recording.trace_directory import in_progress
+from tracing.recording.trace_directory import being_recorded
 from tracing.trace.trace import Trace
 
 FEWEST = 8  # keys: fewer may be in the same order by chance
@@ -132,8 +132,8 @@ class Pass(NamedTuple):
 
 
 def _passes(ranks: Ranks) -> list[dict[Rank, list[Pass]]]:
-    """Of each distributed loader, and rank: those that are long enough to compare. A loader that is made anew for each
-    epoch is one."""
+    """Of each distributed loader, and rank: those that are long enough to compare. A loader that is built again for
+    each epoch is one."""
     found: dict[str, dict[Rank, list[Pass]]] = {}
     for same in filter(is_distributed, ranks.loaders):
         first, own = next(iter(same.items()))
@@ -218,7 +218,7 @@ def equal_numbers(ranks: Ranks) -> Broken:
             if count == more:
                 continue
             # Wrong if it waited there for the others. (Or they waited for it with their next epoch, as Join does.)
-            hung = not ends[many] and not in_progress(many.part.path)
+            hung = not ends[many] and not being_recorded(many.part.path, elsewhere=False)
             wrong = hung and steps_of(ranks).synchronised
             result = "where ranks exchange gradients in every step, the longer epoch hangs, unless Join is used"
             result = "it waited for the others in vain" if wrong else result

@@ -1,4 +1,4 @@
-"""When each rank took its n-th step, and who waited in it for whom.
+"""When each rank took its n-th step, and which of them waited in it.
 
 In distributed training the ranks exchange gradients in every step, so all wait for the last to begin it. No rank's own
 trace shows that: the waiting is in what it takes for its training step.

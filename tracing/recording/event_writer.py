@@ -34,8 +34,8 @@ from minidl.events import CLOCKED, LOADER
 from tracing.recording import file_format as fmt
 from tracing.recording import watch
 from tracing.recording.loader_text import configuration
-from tracing.recording.own_files import OwnFile, say
-from tracing.recording.system_calls import file_of, mapped
+from tracing.recording.own_files import OwnFile
+from tracing.recording.system_calls import mapped
 
 PAGE, CHUNK = 1 << 12, 1 << 20  # a file grows by as much again as it has, but by no less and no more (bytes)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -133,8 +133,6 @@ class EventWriter:
                     self._limit, self.failure = files.reserve(offset)
             if offset < self._limit:
                 return True
-        if offset == files.end and self.failure is None:  # only one thread has this offset
-            files.say_full()
         fmt.COUNT.pack_into(files.memory, fmt.DROPPED_AT, (offset - files.end) // fmt.RECORD.size + 1)
         return False
 
@@ -196,7 +194,6 @@ class _Files:
         self.end = fmt.HEADER_SIZE + fmt.CAPACITY * fmt.RECORD.size
         with self.events.opened() as file:
             self.memory = mapped(file, self.end)  # beyond the file's end it cannot be written to
-        self._stderr = file_of(2)
         self.limit, failure = self.reserve(fmt.HEADER_SIZE)
         if failure is not None:
             raise failure
@@ -219,19 +216,29 @@ class _Files:
 
         Reserved, since a full disk would else show as SIGBUS at a write to the mapping, which kills the process."""
         end = min(offset + min(max(offset, PAGE), CHUNK), self.end)
-        self.text.let_go()  # a place for the other file, where the process may open no more
         try:
-            with self.events.opened() as file:
-                try:
-                    os.posix_fallocate(file, offset, end - offset)
-                except (AttributeError, OSError) as error:  # a system, or a disk, that reserves nothing
-                    if getattr(error, "errno", None) in FULL:
-                        raise
-                    os.ftruncate(file, end)
+            try:
+                self._allocate(offset, end)
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+                # Not before: another thread that is about to write a text would write it to the file that is opened
+                # here, under the same number.
+                self.text.let_go()
+                self._allocate(offset, end)
         except OSError as error:
             self.end = min(self.end, offset)
             return offset, error
         return end - (end - fmt.HEADER_SIZE) % fmt.RECORD.size, None  # no record lies across the end
+
+    def _allocate(self, offset: int, end: int) -> None:
+        with self.events.opened() as file:
+            try:
+                os.posix_fallocate(file, offset, end - offset)
+            except (AttributeError, OSError) as error:  # a system, or a disk, that reserves nothing
+                if getattr(error, "errno", None) in FULL:
+                    raise
+                os.ftruncate(file, end)
 
     def cut(self, end: int) -> None:
         """Write down the number of records, and end the file after the last."""
@@ -239,13 +246,6 @@ class _Files:
         self.text.close()
         with contextlib.suppress(OSError), self.events.opened() as file:  # unless it is gone
             os.ftruncate(file, end)
-
-    def say_full(self) -> None:
-        line = (
-            f"tracing: process {os.getpid()} has recorded {fmt.CAPACITY:,} events, as many as it may: what follows is "
-            f"not in the trace"
-        )
-        say(line, self._stderr)
 
 
 _writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()

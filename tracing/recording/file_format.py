@@ -27,7 +27,6 @@ VERSION = 3
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
 OWN_ITERATORS = "own_iterators"  # in trace.json: classes of loaders that make their iterators themselves
-UNSEEN_CHILDREN = "unseen_children"  # in trace.json: commands of processes that were started, and not recorded
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
 # time, epoch_id, value, text, task, actor, worker, queue, kind
@@ -91,7 +90,7 @@ class Header(NamedTuple):
 
 
 def events_file(directory: Path, pid: int, number: int) -> Path:
-    """The events file of a process; `number` tells apart its recordings, and processes that shared a pid."""
+    """The events file of a process; `number` distinguishes its recordings, and processes that shared a pid."""
     return directory / f"events-{pid}-{number}.bin"
 
 
@@ -159,7 +158,7 @@ def has_events(directory: Path) -> bool:
 
 
 def count_records(path: Path, among: int = -1) -> int:
-    """How many records are in an events file, up to the last that was written (of so many; -1: of all). Raises
-    OSError."""
+    """How many records are in an events file, up to the last that was written; of the first `among`, -1: of all.
+    Raises OSError."""
     written = np.flatnonzero(np.fromfile(path, RECORD_DTYPE, among, offset=HEADER_SIZE)["kind"])
     return int(written[-1]) + 1 if len(written) else 0

@@ -2,7 +2,7 @@
 find each other's trace.
 
 Python finds our sitecustomize through the environment, which -I, -E and -S ignore, and a program may replace: what it
-starts in such a way is not recorded, and the trace names it.
+starts in such a way is not recorded.
 
 Legend
     TRACING_RUN   ["/traces/train", "4711-1764…"]   in the environment of children: a Child's arguments
@@ -10,15 +10,10 @@ Legend
 
 from __future__ import annotations
 
-import _posixsubprocess
 import contextlib
 import json
 import os
-import re
-import shlex
-import subprocess
 from pathlib import Path
-from typing import Any
 
 from minidl import events
 from tracing.recording import file_format as fmt
@@ -27,7 +22,6 @@ from tracing.recording.record import Child, record
 
 RUN = "TRACING_RUN"
 IN_CHILDREN = str(Path(__file__).absolute().parent / "in_children")  # with what Python runs as each of them starts
-HIDDEN = re.compile(r"python[\d.]*t?(?: -[a-zA-Z]+)*? -[a-zA-Z]*?[IES]")  # Python with such a flag
 
 
 class RankRecording(record):
@@ -57,28 +51,6 @@ def record_children(recording: record) -> None:
     path = os.environ.get("PYTHONPATH")
     others = [each for each in path.split(os.pathsep) if each != IN_CHILDREN] if path else []
     os.environ["PYTHONPATH"] = os.pathsep.join([IN_CHILDREN, *others])
-    note_unseen_children(directory)
-
-
-def note_unseen_children(directory: Path) -> None:
-    """Note in the trace what Python programs this process, or one that it forks, starts in a way that hides us from
-    them. (Not what a shell starts.)
-
-    Not by an audit hook: Python calls that for each `id()` and `open()`, too, which slows down the load."""
-    start = _posixsubprocess.fork_exec
-
-    def fork_exec(args: Any, paths: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any, *rest: Any) -> int:
-        with contextlib.suppress(Exception):  # whatever is special about it, the child starts
-            program, *words = map(os.fsdecode, args)
-            command = shlex.join([Path(program).name, *words])
-            finds_us = any(IN_CHILDREN in os.fsdecode(each) for each in (os.environ.values() if env is None else env))
-            if HIDDEN.match(command) or (command.startswith("python") and not finds_us):
-                trace_directory.note(directory, fmt.UNSEEN_CHILDREN, command[:80])
-        return start(args, paths, close_fds, pass_fds, cwd, env, *rest)
-
-    for module, name in (_posixsubprocess, "fork_exec"), (subprocess, "_fork_exec"):  # the second from Python 3.11 on
-        if hasattr(module, name):
-            setattr(module, name, fork_exec)
 
 
 def record_this_child() -> None:
@@ -90,6 +62,5 @@ def record_this_child() -> None:
         child = Child(Path(directory), run)
         events.install(child.record)
         attach_everything()
-        note_unseen_children(child.directory)
         if trace_directory.launch() is not None:  # a rank, which may hang before its first loader
             child.become_a_part()

@@ -36,8 +36,8 @@ class record:  # in lower case because it reads as a function: `with record(path
 
     An earlier trace there is replaced, other files in it are left alone; a directory that holds anything but a trace
     is refused with FileExistsError. While another recording uses the directory, `run.trace-2` is used instead (then
-    `path` and a warning say so). Each process can record 20 million events, of 40 bytes; then a line on stderr says so,
-    and later ones are dropped and counted.
+    `path` and a warning say so). Each process can record 20 million events, of 40 bytes; later ones are dropped and
+    counted.
 
     With `memory` each process samples its memory, open files and mappings, too (Linux; see tracing.trace.memory).
     `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after a `stop()` goes on
@@ -50,7 +50,7 @@ class record:  # in lower case because it reads as a function: `with record(path
         self._previous: events.Recorder | None = None
         self._claimed = False
         self._pid = os.getpid()
-        self.interrupted = False  # whether Ctrl-C ends it: a hang is told apart from an end by that
+        self.interrupted = False  # whether Ctrl-C ends it: it may have hung
         self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
 
     def start(self) -> record:

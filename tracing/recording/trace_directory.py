@@ -65,18 +65,19 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def being_recorded(directory: Path) -> bool:
-    """Whether a recording of a living process into it or one of its parts goes on. (After its stop, workers that live
-    on may still write: nothing that is read again.)"""
-    return any(_records(each) for each in (directory, *parts_of(directory)))
+def being_recorded(directory: Path, elsewhere: bool = True) -> bool:
+    """Whether a recording of a living process into it or one of its parts goes on; `elsewhere` if it began on another
+    machine, whose processes cannot be seen from here. (After its stop, workers that live on may still write: nothing
+    that is read again.)"""
+    return any(_records(each, elsewhere) for each in (directory, *parts_of(directory)))
 
 
-def _records(directory: Path) -> bool:
+def _records(directory: Path, elsewhere: bool) -> bool:
     about = fmt.description(directory)
     if not isinstance(about.get("pid"), int) or about.get("stopped") is not None:
         return False
     if about.get("machine", machine()) != machine():
-        return True  # as far as can be seen from here
+        return elsewhere
     return is_alive(about["pid"])
 
 
@@ -85,9 +86,6 @@ def parts_of(directory: Path) -> list[Path]:
     run = fmt.description(directory).get("run")
     found = sorted(fmt.parts_directory(directory).glob("*")) if run is not None else []
     return [part for part in found if fmt.description(part).get("part_of") == run]
-
-
-MOST_NOTES = 4  # of a kind: a program may start thousands of children
 
 
 def whole(directory: Path) -> Path:
@@ -127,7 +125,7 @@ def describe(directory: Path, **more: Any) -> dict[str, Any]:
 
 
 def _write(directory: Path, description: dict[str, Any]) -> None:
-    """Replace trace.json: whoever reads it finds the old or the new one, whole."""
+    """Replace trace.json: a reader finds the old one or the new one, whole."""
     new = directory / f"{fmt.DESCRIPTION}.{os.getpid()}"
     try:
         new.write_text(json.dumps(description, indent=1), encoding="utf-8")
@@ -155,16 +153,12 @@ def new_part(directory: Path, run: Any) -> Path:
     return path
 
 
-def update(directory: Path, **entries: Any) -> None:
-    """Change entries of trace.json."""
-    with contextlib.suppress(OSError, ValueError):  # the directory is gone, or the file is damaged
-        _write(directory, {**json.loads((directory / fmt.DESCRIPTION).read_bytes()), **entries})
-
-
 def update_own(directory: Path, **entries: Any) -> None:
-    """The same, unless another process has recorded anew into this directory."""
-    if fmt.description(directory).get("pid") == os.getpid():
-        update(directory, **entries)
+    """Change entries of trace.json, unless another process records into this directory now."""
+    about = fmt.description(directory)
+    if about.get("pid") == os.getpid():
+        with contextlib.suppress(OSError):  # the directory is gone
+            _write(directory, {**about, **entries})
 
 
 def note_the_stop(directory: Path, interrupted: bool = False) -> None:
@@ -176,13 +170,14 @@ def note_the_stop(directory: Path, interrupted: bool = False) -> None:
     update_own(directory, stopped=time.monotonic_ns(), **ranks, **by_whom)
 
 
-def note(directory: Path, entry: str, new: Any) -> None:
-    """Write down, for the whole run, one more of OWN_ITERATORS or UNSEEN_CHILDREN (see file_format)."""
+def note_own_iterators(directory: Path, loader: str) -> None:
+    """Write down, for the whole run, one more class of OWN_ITERATORS (see file_format)."""
     run = whole(directory)
     with contextlib.suppress(OSError), locked(run):
-        known = fmt.description(run).get(entry, [])
-        if new not in known and len(known) < MOST_NOTES:
-            update(run, **{entry: [*known, new]})
+        about = fmt.description(run)
+        known = about.get(fmt.OWN_ITERATORS, [])
+        if about and loader not in known:
+            _write(run, {**about, fmt.OWN_ITERATORS: [*known, loader]})
 
 
 def cut_files_of_the_dead(directory: Path) -> None:
@@ -195,15 +190,6 @@ def cut_files_of_the_dead(directory: Path) -> None:
                 file.seek(fmt.USED_AT)
                 file.write(fmt.COUNT.pack(used))
                 file.truncate(fmt.HEADER_SIZE + used * fmt.RECORD.size)
-
-
-def in_progress(directory: Path) -> bool:
-    """Whether a living process records into the trace in `directory`."""
-    headers = fmt.headers(directory).values()
-    recording = [each.pid for each in headers if each.used < 0]
-    if not headers and isinstance(pid := fmt.description(directory).get("pid"), int):
-        recording = [pid]  # it is about to make its file
-    return any(map(is_alive, recording))
 
 
 def is_alive(pid: int) -> bool:

@@ -8,9 +8,9 @@ What it guarantees:
    long as a sample has cost, and with the next look 300 times as long as that one. With memory it may take a tenth.
 3. If it fails, only it ends. It also ends in a worker whose main is gone.
 
-It needs Python's lock. While C code holds that, there are no samples. A thread that gives the
-lock up often, and each time for a moment only, as torch's operations do, would keep it for seconds: the one that waits
-is woken each time, and finds it taken again. So whoever emits an event while it is due gives it a turn (`give_turn`).
+It needs Python's lock. While C code holds that, there are no samples. A thread that gives the lock up often, and each
+time for a moment only, as torch's operations do, would keep it for seconds: the one that waits is woken each time, and
+finds it taken again. So a thread that emits an event while it is due gives it a turn (`give_turn`).
 tracing.trace.samples and tracing.trace.stacks read what it writes.
 
 Legend
@@ -44,10 +44,13 @@ OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for 
 RARELY = SECOND  # ... until they come at this distance
 COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above ...
 MEMORY_COST = 10  # ... or a sample with memory
-FIRST_LOOK, LOOK = SECOND // 8, SECOND  # ns until the stacks are looked at; later ones are a quarter later, or by LOOK
+FIRST_LOOK, LOOK = (
+    SECOND // 8,
+    SECOND // 2,
+)  # ns until the stacks are looked at; later a quarter later, at most LOOK
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
-MOST = 1 << 20  # bytes of stacks: then the file begins anew
-SWITCH = 6_000_000  # ns: who computes in Python gives up the lock after 5 ms, if somebody has waited for it undisturbed
+MOST = 1 << 20  # bytes of stacks: then the file is begun again
+SWITCH = 6_000_000  # ns: a thread that computes in Python gives the lock up once another has waited for 5 ms
 AGAIN = 1_000_000  # ns between two turns
 TURN = 2e-5  # seconds, 90 us with what the system adds: long enough for a thread that waits to wake
 NEVER = 1 << 63

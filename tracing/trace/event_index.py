@@ -230,7 +230,7 @@ class Index:
     # ---- keeping it up to date
 
     def add(self, events: np.ndarray, first: int, actors: int) -> bool:
-        """Add the events from position `first` on. False if the index must be built anew: an epoch turned out to
+        """Add the events from position `first` on. False if the index must be rebuilt: an epoch turned out to
         continue an iterator, and was thought to begin one."""
         new = events[first:]
         if not self._learn_iterators(new):

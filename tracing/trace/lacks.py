@@ -20,7 +20,5 @@ def unseen_loaders(trace: Trace) -> list[str]:
 
 def what_it_lacks(trace: Trace) -> list[str]:
     """A sentence each."""
-    own, hidden = unseen_loaders(trace), fmt.description(whole(trace.path)).get(fmt.UNSEEN_CHILDREN, [])
-    found = [f"{loader} has iterators of its own: workers that they started were not seen." for loader in own]
-    how = "was started in a way that hides it (-I, -E, -S, or an environment of its own)"
-    return found + [f"A child (`{command}`) {how}: if it loaded anything, that was not seen." for command in hidden]
+    lacking = "has iterators of its own: workers that they started were not seen."
+    return [f"{loader} {lacking}" for loader in unseen_loaders(trace)]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from minidl.events import Kind
+from tracing.trace.words import size
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -78,7 +79,7 @@ def growth_warning(trace: Trace, process: SampledProcess) -> str:
         return ""
     held = int(samples["rss"][-1] - samples["rss"][0])
     seconds = [(int(at) - trace.start) / 1e9 for at in (samples["time"][0], samples["time"][-1])]
-    text = f"Worker {process.worker}'s private memory grew by {_megabytes(end - begin)} between {seconds[0]:.1f} and "
+    text = f"Worker {process.worker}'s private memory grew by {size(end - begin)} between {seconds[0]:.1f} and "
     text += f"{seconds[1]:.1f} s, and was still growing at the end. "
     if held < COPIED * (end - begin):
         text += "It copies memory that it shared with main: reading a Python object writes its reference count. "
@@ -107,7 +108,3 @@ def leak_warning(trace: Trace, main: SampledProcess) -> str:
         text += f": after {left:,} more batches it reaches the limit of {most:,}" if most > 0 else ""
         found.append((left, f"{text}. It keeps its batches: keep copies instead (batch.clone(), loss.item())."))
     return min(found)[1] if found else ""
-
-
-def _megabytes(size: float) -> str:
-    return f"{size / (1 << 20):,.0f} MB"

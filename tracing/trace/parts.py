@@ -48,23 +48,12 @@ class Part:
 def parts(path: str | os.PathLike[str]) -> list[Part]:
     """The parts of the run in `path` that recorded anything: by rank, then by when they began. If none did, the
     ranks. A trace of one process is its own only part, even if it is empty."""
-    every = _every_part(path)
+    root = Part(Path(path))  # of the process that was run
+    every = [root, *(Part(each) for each in sorted(fmt.parts_directory(root.path).glob("*")) if fmt.is_trace(each))]
     recorded = [part for part in every if fmt.has_events(part.path)]
-    return _in_order(recorded) or _ranks(every) or every[:1]
-
-
-def _every_part(path: str | os.PathLike[str]) -> list[Part]:
-    """The process that was run is the first."""
-    root = Part(Path(path))
-    return [root, *(Part(each) for each in sorted(fmt.parts_directory(root.path).glob("*")) if fmt.is_trace(each))]
-
-
-def _ranks(every: list[Part]) -> list[Part]:
-    return _in_order([part for part in every if part.rank is not None])
-
-
-def _in_order(found: list[Part]) -> list[Part]:
-    return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.about.get("wall_clock") or 0))
+    found = recorded or [part for part in every if part.rank is not None]
+    found.sort(key=lambda part: (part.rank is None, part.rank or 0, part.about.get("wall_clock") or 0))
+    return found or [root]
 
 
 def choose(path: str | os.PathLike[str], part: int | str | None = None) -> Part:
@@ -72,6 +61,6 @@ def choose(path: str | os.PathLike[str], part: int | str | None = None) -> Part:
     is none."""
     found = parts(path)
     for each in found:
-        if part is None or part in (each.rank, each.name, each.path.name):
+        if part is None or str(part) in (str(each.rank), each.name, each.path.name):
             return each
     raise LookupError(f"{os.fspath(path)}: there is no part {part!r}, but {', '.join(each.name for each in found)}")

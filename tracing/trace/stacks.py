@@ -52,6 +52,11 @@ class Stack:
         """The same; if it is in none, the innermost line of all."""
         return self.own_line(thread) or next(iter(self._lines(thread)), None)
 
+    def called_by(self, line: Line) -> str:
+        """The function that the main thread called in this line: "ZipFile.__init__"; "" if it called none."""
+        called = [each.function for each in itertools.takewhile(lambda each: each != line, self._lines(None))]
+        return called[-1] if called else ""
+
     def _lines(self, thread: str | None) -> list[Line]:
         return next(iter(self.threads.values()), []) if thread is None else self.threads.get(thread, [])
 

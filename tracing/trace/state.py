@@ -101,12 +101,8 @@ class SlotStatus(enum.Enum):
 class SlotState:
     """One slot of a worker."""
 
-    slot: int  # counts from 0 for each worker
     status: SlotStatus
-    task: int  # that it is granted to, or whose batch lies there, else -1
-    epoch: int  # ... of which epoch: a batch may be kept longer than its own; else -1
-    since: int  # when the status began (ns)
-    retired: bool  # main has forked while it was lent: its memory will not be used again
+    task: int  # that it is granted to, or whose batch lies there (perhaps of an earlier epoch), else -1
 
 
 @dataclass
@@ -138,7 +134,6 @@ class WorkerState:
     exit_code: int | None = None  # None until it is known; negative for a signal
     done: int = 0  # results it has put in this epoch
     slots: list[SlotState] = field(default_factory=list)  # those that it has been granted so far
-    own_memory: int = 0  # batches so far, in all epochs, that lie in memory of their own: no slot was free
 
 
 @dataclass

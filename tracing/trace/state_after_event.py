@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from minidl.events import DIED, RESUME, STOP, WAKE, Kind, Queue
-from tracing.trace.event_index import NO_SLOT, Epoch, Index, Lane
-from tracing.trace.positions import Positions
+from tracing.trace.event_index import Epoch, Index, Lane
+from tracing.trace.kinds import SHUTDOWN_STEPS
 from tracing.trace.state import (
     Label,
     LoaderState,
@@ -39,7 +38,7 @@ from tracing.trace.state import (
     WorkerState,
     WorkerStatus,
 )
-from tracing.trace.thread_activity import SHUTDOWN_STEPS, Doing, doing
+from tracing.trace.thread_activity import Doing, doing
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -54,8 +53,7 @@ def label(task: int) -> Label:
 
 def states(trace: Trace, first: int, last: int) -> Iterator[State]:
     """The states after events `first` to `last`. A worker and its queues change only by events with its worker_id and
-    where an epoch begins: else they are those of the state before, and not found anew, which would take most of the
-    time."""
+    where an epoch begins: else they are those of the state before. To look them up would take most of the time."""
     before: dict[int, LoaderState] = {}
     for k in range(first, last + 1):
         found = state(trace, k, before)
@@ -252,7 +250,6 @@ class Snapshot:
         started = max(self.last(kind, worker) for kind in (Kind.WORKER_STARTED, Kind.WORKER_BEGIN))
         state = WorkerState(worker, self.value(started), WorkerStatus.STARTING, -1, 0, None, self.results_put(worker))
         state.slots = list(self.slots(worker))
-        state.own_memory = self.slot_events(Kind.SLOT_LENT, worker, NO_SLOT).count(self.k)
         if now is not None:
             state.status, state.task, state.since = WorkerStatus(now.status), now.task, now.since
             if state.status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
@@ -262,34 +259,28 @@ class Snapshot:
     def slots(self, worker: int) -> Iterator[SlotState]:
         """Slots are numbered in the order in which they are first granted."""
         for slot in itertools.count():
-            granted, lent, free, retired = (
-                self.slot_events(kind, worker, slot).last(self.k)
-                for kind in (Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE, Kind.SLOT_RETIRED)
+            granted, lent, free = (
+                self.index.group(self.number, kind, Queue.NONE, worker, slot).last(self.k)
+                for kind in (Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE)
             )
             if granted < 0:
                 return
-            begin, status = max(
-                (granted, SlotStatus.GRANTED), (lent, SlotStatus.LENT), (free, SlotStatus.FREE), key=itemgetter(0)
-            )
-            if status is SlotStatus.GRANTED:
-                begin, status = self.granted_slot(worker, granted)
-            event = self.events[begin]
-            task, epoch = (-1, -1) if status is SlotStatus.FREE else (int(event["task"]), int(event["epoch"]))
-            yield SlotState(slot, status, task, epoch, int(event["time"]), retired > max(granted, lent))
+            status = SlotStatus.LENT if lent > free else SlotStatus.FREE
+            if granted > lent:
+                status = self.granted_slot(worker, granted)
+            batch = int(self.events["task"][max(granted, lent)])
+            yield SlotState(status, -1 if status is SlotStatus.FREE else batch)
 
-    def slot_events(self, kind: Kind, worker: int, slot: int) -> Positions:
-        return self.index.group(self.number, kind, Queue.NONE, worker, slot)
-
-    def granted_slot(self, worker: int, granted: int) -> tuple[int, SlotStatus]:
-        """Since which event a slot that has not been lent since it was granted has which status. The batch may have
-        needed none, or there was none: then the slot comes back with the task's result, or at the next epoch."""
+    def granted_slot(self, worker: int, granted: int) -> SlotStatus:
+        """The status of a slot that has not been lent since it was granted. The batch may have needed none, or there
+        was none: then the slot comes back with the task's result, or at the next epoch."""
         event = self.events[granted]
         tasks = self.index.epochs[int(event["loader"]) << 32 | int(event["epoch"])]
         filled, got = (int(hop[event["task"]]) for hop in tasks.hops("slot_filled", "result_got"))
-        resumed = self.last(Kind.RESUME_ACKNOWLEDGED, worker)
         if min(filled, got) > self.k:
-            return (resumed, SlotStatus.FREE) if resumed > granted else (granted, SlotStatus.GRANTED)
-        return (got, SlotStatus.FREE) if got < filled else (filled, SlotStatus.FILLED)
+            resumed = self.last(Kind.RESUME_ACKNOWLEDGED, worker)
+            return SlotStatus.FREE if resumed > granted else SlotStatus.GRANTED
+        return SlotStatus.FREE if got < filled else SlotStatus.FILLED
 
     def results_put(self, worker: int) -> int:
         puts = self.index.group(self.number, Kind.PUT, Queue.RESULT, worker)

@@ -7,29 +7,18 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.trace.event_index import HOP, HOPS, NEVER, Epoch, Index
 
-TASK_DTYPE = np.dtype(
-    [
-        (name, "<i8")
-        for name in (
-            # Every time is in ns on the clock of the events; -1: it has not happened, or was not recorded.
-            "loader", "epoch", "task", "worker",  # worker: -1 without workers, or not yet sent
-            "keys_begin", "keys_drawn", "dispatched",
-            "index_put", "index_sending", "index_sent", "index_arrived", "index_got",
-            "fetch_begin", "fetch_end", "collate_begin", "collate_end",
-            "result_put", "result_sending", "result_sent", "result_arrived", "result_got",
-            "pin_begin", "pin_end", "data_put", "data_got",
-            "received", "stored", "released", "yielded",
-            "asked",  # when the training loop asked for the batch after this one: the end of its training step
-            "failed", "pin_failed", "stream_end", "skipped", "lost",
-            "slot_granted", "slot_filled", "slot_lent", "slot_free",  # see minidl.transport
-            # CPU time (ns) of the thread that did it, and size (bytes) of the pickled message; -1: not known.
-            "fetch_cpu", "collate_cpu", "pin_cpu", "index_bytes", "result_bytes",
-            "slot", "slot_bytes",  # the one that was granted, -1: none; bytes laid there, or into memory of its own
-        )
-    ]
+# Every time is in ns on the clock of the events; -1: it has not happened, or was not recorded.
+OF_TASK = ("loader", "epoch", "task", "worker")  # worker: -1 without workers, or not yet sent
+OTHERS = (
+    "index_arrived", "result_arrived",
+    "asked",  # when the training loop asked for the batch after this one: the end of its training step
+    # CPU time (ns) of the thread that did it, and size (bytes) of the pickled message; -1: not known.
+    "fetch_cpu", "collate_cpu", "pin_cpu", "index_bytes", "result_bytes",
+    "slot", "slot_bytes",  # the one that was granted, -1: none; bytes laid there, or into memory of its own
 )  # fmt: skip
-FIELDS: tuple[str, ...] = TASK_DTYPE.names or ()
-_TIMES = [(HOP[name], FIELDS.index(name)) for name in HOPS]
+FIELDS = (*OF_TASK, *HOPS, *OTHERS)  # of a hop: its time
+TASK_DTYPE = np.dtype([(name, "<i8") for name in FIELDS])
+_HOPS = slice(len(OF_TASK), len(OF_TASK) + len(HOPS))  # the columns of the hops
 _VALUES = {
     "index_bytes": "index_sent",
     "result_bytes": "result_sent",
@@ -93,9 +82,7 @@ def _fill(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray) -> Non
     table = np.where(happened, table, 0)
     times = np.where(happened, events["time"][table], -1)
     values = events["value"]
-    plain = rows.view("<i8").reshape(len(rows), len(FIELDS))
-    for hop, column in _TIMES:
-        plain[:, column] = times[hop]
+    rows.view("<i8").reshape(len(rows), len(FIELDS))[:, _HOPS] = times.T
     for name, hop_name in _VALUES.items():
         hop = HOP[hop_name]
         rows[name] = np.where(happened[hop], values[table[hop]], -1)

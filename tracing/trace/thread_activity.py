@@ -1,4 +1,5 @@
-"""What each thread does, from each of its events to the next. This is decided here and nowhere else.
+"""What each thread does, from each of its events to the next: its status after an event is in tracing.trace.kinds, and
+what else decides is here and nowhere else.
 
 `trace.state(k)`, main's time in the report, the timeline and the live view all read `activity()`, so they cannot
 disagree.
@@ -11,90 +12,32 @@ Legend
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.intervals import Intervals
+from tracing.trace.kinds import TRAITS
 from tracing.trace.positions import NOWHERE, Positions
 from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-# The events after which a thread has a status. Any other leaves a worker idle, the pin thread waiting, main handling.
-WORKER_STATUS: dict[WorkerStatus, tuple[Kind, ...]] = {
-    WorkerStatus.STARTING: (
-        Kind.WORKER_STARTING, Kind.WORKER_BEGIN, Kind.WORKER_SEEDED, Kind.INIT_FN_BEGIN, Kind.INIT_FN_END,
-    ),
-    WorkerStatus.WAITING: (Kind.WAIT, Kind.TIMED_OUT),
-    WorkerStatus.TAKING: (Kind.ARRIVED, Kind.GOT),
-    WorkerStatus.FETCHING: (Kind.FETCH_BEGIN, Kind.FETCH_END),
-    WorkerStatus.COLLATING: (Kind.COLLATE_BEGIN,),
-    WorkerStatus.SENDING: (
-        Kind.COLLATE_END, Kind.FETCH_FAILED, Kind.STREAM_END, Kind.SLOT_FILLED, Kind.SLOT_MADE,
-        Kind.SEND_BEGIN,  # at once, without a feeder
-    ),
-    WorkerStatus.RESUMING: (Kind.WORKER_RESUMED,),
-    WorkerStatus.STOPPED: (Kind.PARENT_DIED, Kind.WORKER_END, Kind.JOIN_CANCELLED, Kind.CLOSED, Kind.FEEDER_JOINED),
-    WorkerStatus.DEAD: (Kind.WORKER_DIED,),  # main's, as are WORKER_JOINED and WORKER_STARTING
-    WorkerStatus.REAPED: (Kind.WORKER_JOINED,),
-}  # fmt: skip
-PIN_STATUS: dict[PinStatus, tuple[Kind, ...]] = {
-    PinStatus.STARTING: (Kind.PIN_THREAD_BEGIN,),
-    PinStatus.TAKING: (Kind.ARRIVED, Kind.GOT, Kind.SLOT_LENT),
-    PinStatus.PINNING: (Kind.PIN_BEGIN,),
-    PinStatus.PASSING_ON: (Kind.PIN_END, Kind.PIN_FAILED, Kind.PUT),
-    PinStatus.ENDED: (Kind.PIN_THREAD_END,),
-}
-MAIN_STATUS: dict[MainStatus, tuple[Kind, ...]] = {
-    MainStatus.STARTING: (Kind.LOADER, Kind.WORKER_STARTING, Kind.WORKER_STARTED, Kind.EPOCH_BEGIN),
-    MainStatus.TRAINING: (Kind.PRIMED, Kind.YIELDED),
-    MainStatus.DRAWING: (Kind.KEYS_BEGIN,),
-    MainStatus.DISPATCHING: (
-        Kind.KEYS_DRAWN, Kind.DISPATCHED, Kind.SLOT_FREE, Kind.SLOT_GRANTED, Kind.PUT, Kind.SEND_BEGIN, Kind.SENT,
-    ),
-    MainStatus.WAITING: (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK),
-    MainStatus.TAKING: (Kind.ARRIVED, Kind.SLOT_LENT, Kind.GOT),
-    MainStatus.FETCHING: (Kind.FETCH_BEGIN, Kind.FETCH_END),
-    MainStatus.COLLATING: (Kind.COLLATE_BEGIN,),
-    MainStatus.PINNING: (Kind.PIN_BEGIN,),
-    MainStatus.RESUMING: (Kind.RESUME_ACKNOWLEDGED,),
-    MainStatus.RAISED: (Kind.ERROR_RAISED,),
-    MainStatus.ENDED: (Kind.EPOCH_END,),
-    MainStatus.CLOSED: (Kind.SHUTDOWN_END,),
-}  # fmt: skip
-SHUTDOWN_STEPS = (  # of main, in the order in which they come
-    Kind.SHUTDOWN_BEGIN,
-    Kind.PIN_STOPPING,
-    Kind.PIN_JOINED,
-    Kind.DONE_SET,
-    Kind.JOIN_BEGIN,
-    Kind.WORKER_JOINED,
-    Kind.WORKER_TERMINATED,
-    Kind.WORKER_KILLED,
-    Kind.SHUTDOWN_END,
-)
 STATUSES: tuple[enum.Enum, ...] = (*MainStatus, *PinStatus, *WorkerStatus)
 NUMBER = {status: number for number, status in enumerate(STATUSES)}
 
 
-def _by_kind(statuses: Mapping[Any, tuple[Kind, ...]], otherwise: enum.Enum) -> np.ndarray:
-    table = np.full(256, NUMBER[otherwise])
-    for status, kinds in statuses.items():
-        table[list(kinds)] = NUMBER[status]
-    return table
+def _by_kind(lane: str) -> np.ndarray:
+    """[kind] -> number of the status that an event gives a thread of this lane."""
+    return np.array([NUMBER[getattr(TRAITS[kind], lane)] for kind in range(256)])
 
 
-STATUS_AFTER = {  # [kind] -> number of the status
-    Lane.MAIN: _by_kind(MAIN_STATUS, MainStatus.HANDLING),
-    Lane.PIN: _by_kind(PIN_STATUS, PinStatus.WAITING),
-    Lane.WORKER: _by_kind(WORKER_STATUS, WorkerStatus.IDLE),
-}
+STATUS_AFTER = {Lane.MAIN: _by_kind("main"), Lane.PIN: _by_kind("pin"), Lane.WORKER: _by_kind("worker")}
 
 
 # ---- spans
@@ -251,7 +194,9 @@ def main_time(trace: Trace, main: Activity) -> np.ndarray:
     found = _TIME_OF[main.status]
     found[trace.events["kind"][main.first] == Kind.GOT] = MainTime.HANDLING  # what was unpickled is there
     phase = _phase(main.status, main.task)
-    return np.where((phase == MainTime.TRAINING) | _special(phase, found), found, phase)
+    # Drawing keys, and loading without workers, count as that also while an epoch starts.
+    early = (phase == MainTime.STARTUP) & ((found == MainTime.DRAWING) | (found == MainTime.LOADING))
+    return np.where((phase == MainTime.TRAINING) | early, found, phase)
 
 
 def _phase(status: np.ndarray, task: np.ndarray) -> np.ndarray:
@@ -260,8 +205,3 @@ def _phase(status: np.ndarray, task: np.ndarray) -> np.ndarray:
     marks[(marks == MainTime.TRAINING) & (task < 0)] = -1  # primed, and no batch yielded yet
     since = np.maximum.accumulate(np.where(marks >= 0, np.arange(len(marks)), 0))
     return np.maximum(marks[since], MainTime.OUTSIDE)
-
-
-def _special(phase: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Drawing keys, and loading without workers, count as that also while an epoch starts."""
-    return (phase == MainTime.STARTUP) & ((found == MainTime.DRAWING) | (found == MainTime.LOADING))

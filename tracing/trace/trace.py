@@ -165,17 +165,11 @@ class Trace:
     @property
     def loaders(self) -> list[Loader]:
         """The iterators, in the order of their first events; a LoaderState's `iterator` is an index into this list."""
-        return [
-            Loader(
-                each.loader,
-                tuple(each.epochs),
-                each.num_workers,
-                self.config(each.number),
-                each.first(),
-                each.last(),
-            )
-            for each in self._index.iterators
-        ]
+        found = []
+        for each in self._index.iterators:
+            config, first, last = self.config(each.number), each.first(), each.last()
+            found.append(Loader(each.loader, tuple(each.epochs), each.num_workers, config, first, last))
+        return found
 
     def config(self, iterator: int) -> dict[str, Any]:
         """The configuration that an iterator was built with; {} if it was not recorded."""

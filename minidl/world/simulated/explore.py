@@ -26,7 +26,7 @@ from minidl.world.simulated.processes import Thread
 from minidl.world.simulated.schedule import Priorities, Random, Schedule
 from minidl.world.simulated.simulation import SETTLED, Outcome, simulate
 
-REPLAY_EVERY = 50  # schedules: one in so many is run a second time, and must do the same; then garbage is collected
+REPLAY_EVERY = 50  # schedules; every 50th is run a second time, and must do the same; then garbage is collected
 NOTICED = 1.01  # virtual seconds from a kill or Ctrl-C until all processes have ended: a second, and a few steps
 
 Judge = Callable[[Outcome], "list[str]"]

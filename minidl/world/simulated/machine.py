@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 STEP = 1_000  # ns that a step takes: a loop that looks at the clock sees it move
 BEGIN = 1 * SECOND  # what the clock shows when a run begins
 GRACE = 1 * SECOND  # from the death of main to the forced end of a worker that has not noticed, as in the real world
-LOADERS = "num_workers", "prefetch_factor", "in_order"  # its options that the events tell
+LOADERS = "num_workers", "prefetch_factor", "in_order"  # its options that the events record
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def collate(samples):
 
 
 class Batched:
-    """Has both ways to be asked, with answers that can be told apart."""
+    """Has both ways to be asked, with answers that differ."""
 
     def __getitem__(self, key):
         return ("one", key)

@@ -226,7 +226,7 @@ def draws(writer: Any) -> None:
 
 @program
 def a_forked_child_draws_what_its_parent_would_have_drawn(world: Any, reader: Any, writer: Any) -> Any:
-    """Except from Python's random, which is seeded anew."""
+    """Except from Python's random, which gets a new seed."""
     random.seed(11)
     numpy.random.seed(11)
     torch.manual_seed(11)

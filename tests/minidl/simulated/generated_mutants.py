@@ -1,10 +1,10 @@
 """Mutants without end: every function of the loader, with each of many small changes, one at a time.
 
-A change is made in the function's syntax tree; the function then gets the new code in place, so that whoever holds it
-has the bug, too. (mutmut and cosmic-ray, which know the usual changes, write each mutant to disk and start a test
+A change is made in the function's syntax tree; the function then gets the new code in place, so that its callers
+have the bug, too. (mutmut and cosmic-ray, which know the usual changes, write each mutant to disk and start a test
 command for it. Here a mutant is tried in a fork of a process that has everything imported, thousands of times faster.)
 
-Not changed: `emit`, which only tells; the words of errors; annotations; what is at the level of a module or a class.
+Not changed: `emit`, which only reports; the words of errors; annotations; what is at the level of a module or a class.
 """
 
 from __future__ import annotations

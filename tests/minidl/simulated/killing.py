@@ -147,7 +147,7 @@ def in_a_fork(mutant: Generated, tried: dict[str, Judged], sender: Any) -> None:
 
 
 def verdicts(mutants: list[Generated], tried: dict[str, Judged], jobs: int) -> Iterator[tuple[Generated, Verdict]]:
-    """Each mutant and what became of it, as they end. At most so many jobs at a time, each with its time limit."""
+    """Each mutant and what became of it, as they end. At most `jobs` at a time, each with its time limit."""
     context = multiprocessing.get_context("fork")
     waiting, running = list(reversed(mutants)), {}
     while waiting or running:
@@ -185,7 +185,7 @@ def main() -> int:
         epilog=f"All take hours, --every 40 nine minutes of one core. Exit status 1 below {THRESHOLD:.0%}.",
     )
     parser.add_argument("--only", default="", metavar="NAME", help='those whose name begins so: "parallel."')
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="one in so many (%(default)s)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (%(default)s)")
     arguments = parser.parse_args()
     chosen = [each for each in generated() if str(each).startswith(arguments.only)][:: arguments.every]

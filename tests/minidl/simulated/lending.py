@@ -23,7 +23,7 @@ TASKS = 6  # two more than there are slots for a worker that has two tasks at a 
 
 
 class Numbers(minidl.Dataset[Any]):
-    """Sample k is the number k, so many times."""
+    """Sample k is the number k, this many times."""
 
     def __init__(self, sizes: tuple[int, ...] = (1,) * TASKS) -> None:
         self.sizes = sizes
@@ -47,7 +47,7 @@ class Held(deque[Any]):
 
 @contextlib.contextmanager
 def holding(most: int | None = None) -> Iterator[Held]:
-    """The last so many batches; None: all."""
+    """The last batches, this many; None: all."""
     held = Held(maxlen=most)
     try:
         yield held
@@ -153,7 +153,7 @@ def _kept(numbers: torch.Tensor, key: int) -> torch.Tensor:
 
 
 class Keepsake:
-    """A batch that is kept by whoever unpickles it, as by a class that has a list of its instances."""
+    """A batch that is kept by the process that unpickles it, as by a class that has a list of its instances."""
 
     def __init__(self, samples: list[Any]) -> None:
         self.numbers = samples[0]

@@ -79,7 +79,7 @@ class Mutant:
         return judge
 
     def explored(self, bug: bool = True, most: int | None = None) -> Exploration:
-        """Explore the loader with the bug until it is found; or without it, at most so many schedules."""
+        """Explore the loader with the bug until it is found; or without it, at most this many schedules."""
         judge, bounds = self.judge(), {"delays": self.delays, "faults": self.faults, "most": most}
         with at_work(self) if bug else contextlib.nullcontext():
             return explore(self.program, judge=judge, draws=False, **bounds, **self.options)

@@ -221,7 +221,7 @@ def slots_of_tasks_that_are_never_answered_are_lost() -> Any:
 def slots_are_taken_back_while_tasks_are_under_way() -> Any:
     """The same, too early: when a worker answers one task, the slots of all its tasks count as free again. The next
     task is granted a slot that an earlier one has and is about to fill. Only when a worker can have no task left
-    may its slots be counted anew."""
+    may its slots be counted again."""
     return hold(2)
 
 

@@ -329,7 +329,7 @@ def loads_in_another_thread(**options: Any) -> list[Any]:
 def what_it_takes(outcome: Outcome) -> list[str]:
     """A worker's death is raised in the thread that loads; nothing is silently missing, and nobody waits long."""
     faults = [move.what for move in outcome.schedule.moves if move.what is not Fault.RUN]
-    if outcome.exitcode or any(fault is not Fault.KILL for fault in faults):  # of main's death others tell
+    if outcome.exitcode or any(fault is not Fault.KILL for fault in faults):  # main's death is seen by others
         return []
     if outcome.deadlock or outcome.endless or outcome.error is not None or outcome.errors:
         return [f"hangs, or died of {outcome.error!r}, {outcome.errors}"]

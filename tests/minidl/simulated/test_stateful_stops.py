@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Places(minidl.IterableDataset[int]):
-    """Each worker has another number of samples, and tells its place."""
+    """Each worker has another number of samples, and can save its place."""
 
     def __init__(self, lengths: tuple[int, ...]) -> None:
         self.lengths, self.given = lengths, 0
@@ -79,7 +79,7 @@ def going_on(name: str, loader: Any) -> list[Any]:
 
 
 def stopped(name: str, after: int = 100) -> list[Any]:
-    """After so many batches, or when a fault stops it, another loader goes on from its state."""
+    """After this many batches, or when a fault stops it, another loader goes on from its state."""
     loader, came = build(name), []
     with contextlib.suppress(RuntimeError):  # a worker died before it was ready
         came = left_of(iter(loader), after)

@@ -41,7 +41,7 @@ def test_nothing_is_found_in_the_loader_as_it_is(name: str) -> None:
 
 # ---- generated mutants: `make score` tries them all
 
-# Nobody can tell these from the loader, or only a test with real processes does.
+# These do what the loader does, or only a test with real processes does.
 ALIVE = {
     'transport.choice.transport_of: `raise RuntimeError(\'transport="slots" needs memfd_create and…` is left out',
     "transport.filling.Room.say_whether_looked_at: `self.memory.bytes[LOOKED_AT] = True` is left out",
@@ -52,7 +52,7 @@ ALIVE = {
     "deaths.explain_death: `if code is not None and code < 0` after "
     "`named = ', or '.join((f'task {task_id}, keys {shorten(keys)}…`",
 }
-OTHERS = ("events",)  # it tells, and its own tests listen
+OTHERS = ("events",)  # it reports, and its own tests listen
 
 
 def a_sample(size: int) -> list[Generated]:
@@ -99,7 +99,7 @@ def test_the_explorer_kills_a_sample_of_the_mutants(tried: dict[str, Judged], li
         with contextlib.suppress(Exception):
             if not kill(mutant, tried).program:
                 alive.append(name(mutant))
-    assert alive == [], "a program worth exploring could tell; if none can, it belongs into ALIVE"
+    assert alive == [], "a program worth exploring could notice it; if none can, it belongs in ALIVE"
 
 
 def test_every_change_compiles_and_is_a_change() -> None:

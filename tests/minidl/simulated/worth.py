@@ -71,7 +71,7 @@ class Worth:
         found = what_must_hold(outcome, expected, self.slow, LAWS if self.traced else ())
         faults = any(move.what is not Fault.RUN for move in outcome.schedule.moves)
         if not (found or faults or self.slow) and told(outcome) != told(expected):
-            found = [f"main tells {told(outcome)} instead of {told(expected)}"]
+            found = [f"main reports {told(outcome)} instead of {told(expected)}"]
         found = found or strange(outcome)
         if found or not checks or not self.traced:
             return found
@@ -84,7 +84,7 @@ FAILED = {Kind.FETCH_FAILED, Kind.STREAM_END}
 
 
 def told(outcome: Outcome) -> Any:
-    """What main tells of its epochs: the same on every schedule."""
+    """What main reports of its epochs: the same on every schedule."""
     of_main = (each for each in outcome.events if not each.thread and each.kind in ALWAYS)
     return [(each.kind, each.epoch_id, each.value) for each in of_main]
 

@@ -32,7 +32,7 @@ from tests.minidl.test_loader import AXES
 
 
 class Tensors(minidl.Dataset[Any]):
-    """Sample k consists of two tensors full of k, of so many bytes each."""
+    """Sample k consists of two tensors full of k, of this many bytes each."""
 
     def __init__(self, sizes: tuple[int, ...] = (5_000, 40), tasks: int = 7) -> None:
         self.sizes, self.tasks = sizes, tasks
@@ -46,7 +46,7 @@ class Tensors(minidl.Dataset[Any]):
 
 
 class Keeps:
-    """A collate_fn that looks at so many of the batches that it returned last. At first it keeps none."""
+    """A collate_fn that looks at a number of the batches that it returned last. At first it keeps none."""
 
     def __init__(self, most: int, after: int = 0) -> None:
         self.most, self.left = most, after
@@ -91,7 +91,7 @@ class Fails(Tensors):
 
 
 def memory_made(iterators: Any) -> list[Any]:
-    """The memory that is made for the batches of some iterators: so many of each."""
+    """The memory that is made for some iterators, each with the number of batches to load."""
     found = []
     for iterator, batches in iterators:
         for _ in range(batches):
@@ -273,7 +273,7 @@ def refused() -> list[Any]:
 
 
 def judged(dataset: Any, **options: Any) -> list[Any]:
-    """What a loader tells of itself, and without workers its batches."""
+    """What a loader says of itself, and without workers its batches."""
     load = minidl.DataLoader(dataset, **options)
     found = [type(load.sampler).__name__, load.batch_size, load.prefetch_factor]
     found += [tries(lambda thing=thing: len(thing)) for thing in (load, load.batch_sampler)]

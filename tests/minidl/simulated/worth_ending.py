@@ -30,7 +30,7 @@ def left() -> list[Any]:
 
 
 def at(*seconds: float, do: Any) -> None:
-    """Another thread does it, so many seconds from now, until it returns True."""
+    """Another thread does it, this many seconds from now, until it returns True."""
 
     def run() -> None:
         before = 0.0
@@ -132,7 +132,7 @@ class SlowToPin:
 
 
 def stuck_in_the_pin_thread(*presses: float) -> list[Any]:
-    """After Ctrl-C the workers are not told to stop, nor the feeders to end: they are not waited for."""
+    """After Ctrl-C the workers get no Stop, nor the feeders their LAST: they are not waited for."""
     iterator = iter(loader(pin_memory="host", collate_fn=SlowToPin))
     next(iterator)
     sleep(2)
@@ -196,7 +196,7 @@ def slowly(slow: Any) -> None:
 
 
 def told_slowly() -> list[Any]:
-    """Main takes its time to tell the workers to stop: none of them begins another task meanwhile."""
+    """Main takes its time to stop the workers: none of them begins another task meanwhile."""
     iterator = iter(loader(Keys(20, slow=dict.fromkeys(range(20), 0.3)), prefetch_factor=4))
     found = [next(iterator)]
     slowly(lambda kind, task: float((kind, task) == (Kind.PUT, events.STOP)))
@@ -297,7 +297,7 @@ class Stumbles(minidl.DataLoader[int]):
 
 
 def told_before() -> list[Any]:
-    """A worker whose stream has ended is told so at once, whatever else fails."""
+    """A worker whose stream has ended gets its Stop at once, whatever else fails."""
     load = Stumbles(Streams((9, 0)), num_workers=2, batch_size=None, collate_fn=None)
     iterator = iter(load)
     found = [tries(lambda: next(iterator)) for _ in range(3)]

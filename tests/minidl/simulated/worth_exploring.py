@@ -46,7 +46,7 @@ class Streams(minidl.IterableDataset[int]):
 
 
 class GoesOn(Streams):
-    """Its iterator has more after its end: whoever asks again gets it."""
+    """Its iterator has more after its end, for a caller that asks again."""
 
     def samples(self, worker_id: int) -> Iterator[int]:
         self.numbers, self.worker_id = iter(range(100)), worker_id
@@ -60,7 +60,7 @@ class GoesOn(Streams):
 
 
 def told(error: BaseException) -> str:
-    """An error as the training loop tells it, without the lines of a traceback."""
+    """An error as the training loop sees it, without the lines of a traceback."""
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]} … {lines[-1]}"
 

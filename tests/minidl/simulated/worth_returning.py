@@ -20,7 +20,7 @@ IN_NEXT = (
 
 
 class Pressing(list[Any]):
-    """The machine's events. Ctrl-C comes where main emits so many of a kind."""
+    """The machine's events. Ctrl-C comes where main emits the n-th of a kind."""
 
     def __init__(self, events: list[Any], kind: Kind, number: int) -> None:
         super().__init__(events)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import multiprocessing
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,11 @@ import torch
 
 import minidl
 import tracing
+from minidl.world.simulated import simulate, sleep
+from minidl.world.simulated.machine import current_machine
 from tests.tracing import report_loads as loads
 from tests.tracing.attached import ATTACHED
+from tests.tracing.forked import forked
 from tracing.analysis.measure.measures import measure
 from tracing.analysis.measure.waited import Verdict, judge
 from tracing.analysis.report.report import LoaderReport
@@ -101,17 +105,6 @@ class Stream(torch.utils.data.IterableDataset[torch.Tensor]):
             yield elsewhere[-1]
 
 
-class AtOnce(torch.utils.data.Sampler[int]):
-    """Draws all keys of an epoch before it gives the first."""
-
-    def __iter__(self) -> Iterator[int]:
-        time.sleep(0.5)
-        return iter(range(30))
-
-    def __len__(self) -> int:
-        return 30
-
-
 class Pool(loads.Samples):
     """Computes its samples in processes of its own, which a worker could not start."""
 
@@ -134,18 +127,25 @@ class SlowState(loads.Samples):
         """Nothing is restored."""
 
 
+class CopiedGenerator(loads.Samples):
+    """Each worker has a copy of the generator."""
+
+    def __init__(self, n: int, constant: bool = False) -> None:
+        super().__init__(n, loads.quick)
+        self.generator, self.constant = random.Random(0), constant
+
+    def __getitem__(self, index: int) -> float:
+        return 0.0 if self.constant else self.generator.random()
+
+
 def pads(samples: list[int]) -> list[int]:
     """A collate_fn."""
     time.sleep(0.03)
     return samples
 
 
-def text(index: int) -> str:
-    return "words " * 20_000
-
-
 def opens(index: int) -> int:
-    time.sleep(0.02)  # opens an archive
+    threading.Event().wait(0.02)  # opens an archive
     return index
 
 
@@ -195,8 +195,8 @@ KEYS_COME_SLOWLY = {"num_workers": 2, "sampler": loads.SlowSampler(30), "collate
 STARTS = {"num_workers": 2, "worker_init_fn": loads.imports_first, "collate_fn": list, "step": 0.08}
 TAKES_TURNS = {"num_workers": 4, "batch_size": 4, "epochs": 6, "persistent_workers": True}
 WAITS_FOR_LOCK = Verdict.TURNS, "", ("more workers do not help", "waited for a lock"), (), changes_workers
-COLLATES = "collate_fn pads (test_findings.py:", ("of making a batch is collating",)
-LINE = f"Look at test_findings.py:{opens.__code__.co_firstlineno + 1}, opens."
+COLLATES = "collate_fn pads (test_findings.py:"
+LINE = f"Look at test_findings.py:{opens.__code__.co_firstlineno + 1}, opens, in Event.wait."
 FINDINGS = {
     "one worker is slow": Finding(
         OneIsSlow(60, loads.quick), {"num_workers": 3, "batch_size": 2},
@@ -206,14 +206,10 @@ FINDINGS = {
     "a lock for a sample": Finding(Locked(48, False), TAKES_TURNS, *WAITS_FOR_LOCK),
     "a slow collate_fn": Finding(
         loads.Samples(80, loads.quick), {"num_workers": 1, "batch_size": 4, "collate_fn": pads},
-        Verdict.WORKERS, *COLLATES,
+        Verdict.WORKERS, COLLATES,
     ),
     "a slow collate_fn in main": Finding(
-        loads.Samples(80, loads.quick), {"batch_size": 4, "collate_fn": pads}, Verdict.NO_WORKERS, *COLLATES,
-    ),
-    "text": Finding(
-        loads.Samples(60, text), {"num_workers": 1, "batch_size": 4, "collate_fn": list},
-        None, unsaid=("tensor", "shared-memory file"),
+        loads.Samples(80, loads.quick), {"batch_size": 4, "collate_fn": pads}, Verdict.NO_WORKERS, COLLATES,
     ),
     "200 tensors": Finding(
         loads.Samples(60, loads.many_leaves), {"num_workers": 1, "batch_size": 4},
@@ -234,17 +230,12 @@ FINDINGS = {
         loads.Samples(2, loads.waits_long), {"num_workers": 2, "epochs": 6},
         None, unsaid=("The first batch takes longest",),
     ),
-    "all keys at once": Finding(
-        loads.Samples(30, loads.quick), {"sampler": AtOnce(), "num_workers": 1},
-        Verdict.SAMPLER, said=("The sampler takes its time before it gives the first keys",),
-        unsaid=("Draw the keys of the whole epoch at once",),
-    ),
     "processes of its own": Finding(
         Pool(40, loads.waits), {}, Verdict.NO_WORKERS, said=("they may have no children",), unpromised=anything,
     ),
     "mostly training": Finding(  # it draws its keys slowly
         loads.Samples(30, loads.quick), KEYS_COME_SLOWLY,
-        Verdict.TRAINING, said=("make the training step faster", "% of main's time is training", "Also, drawing keys"),
+        Verdict.TRAINING, said=("make the training step faster", "Also, drawing keys"),
     ),
     "a long start-up": Finding(  # of one epoch there is nothing to save
         loads.Samples(30, loads.quick), STARTS, Verdict.TRAINING, unsaid=("persistent_workers",),
@@ -337,6 +328,153 @@ def test_a_state_that_takes_long_to_save_is_no_moving(tmp_path: Path) -> None:
     check(loader, Finding(None, {}, Verdict.WORKERS, said=("state_dict",)))
 
 
+# ---- on the simulated machine, where nothing is by chance
+
+
+class Sleeps(loads.Samples):
+    """Each sample comes after 10 ms."""
+
+    def __getitem__(self, index: int) -> int:
+        sleep(0.01)
+        return index
+
+
+class Quota(Sleeps):
+    """A sample comes every 10 ms, whichever worker asks for it."""
+
+    taken = 0.0
+
+    def __getitem__(self, index: int) -> int:
+        now = current_machine().world.now()
+        Quota.taken = max(now, Quota.taken) + 0.01
+        sleep(Quota.taken - now)
+        return index
+
+
+class Stragglers(Sleeps):
+    """One in six comes late; so does the first."""
+
+    def __getitem__(self, index: int) -> int:
+        sleep(0.01 if index % 6 else 0.4)
+        return index
+
+
+class ShuffleBuffer(minidl.IterableDataset[int]):
+    """It is filled before the first sample comes."""
+
+    def __iter__(self) -> Iterator[int]:
+        sleep(0.4)
+        yield from range(20)
+
+
+def simulated(dataset: Any, epochs: int = 1, leave: int = 1000, step: float = 0.001, **options: Any) -> LoaderReport:
+    def program() -> None:
+        Quota.taken = 0.0
+        loader = minidl.DataLoader(dataset, num_workers=2, **options)
+        for _ in range(epochs):
+            for number, _ in enumerate(loader, 1):
+                sleep(step)
+                if number == leave:
+                    break
+
+    (loader,) = tracing.report(tracing.load(simulate(program, cpus=2, draws=False))).loaders
+    return loader
+
+
+SIMULATED = {
+    "a quota for all workers": (
+        Quota(36, loads.quick), {"batch_size": 4, "epochs": 3, "persistent_workers": True},
+        Finding(None, {}, Verdict.TURNS, said=("serves one after the other",), unpromised=changes_workers),
+    ),
+    "waits for nothing that is shared": (
+        Sleeps(36, loads.quick), {"batch_size": 4, "epochs": 3, "persistent_workers": True},
+        Finding(None, {}, Verdict.WORKERS, said=("each for itself: more workers help",)),
+    ),
+    "waits for something unknown": (  # both workers are always at work
+        Sleeps(80, loads.quick), {"batch_size": 4},
+        Finding(
+            None, {}, Verdict.WORKERS, said=("num_workers=4 instead of 2 helps only if",),
+            unpromised=changes_workers,
+        ),
+    ),
+    "the first of many stragglers": (
+        Stragglers(48, loads.quick), {}, Finding(None, {}, Verdict.HOLD_UP, said=("in_order=False",)),
+    ),
+    "epochs that are left early": (
+        Sleeps(800, loads.quick), {"batch_size": 40, "epochs": 3, "leave": 2},
+        Finding(
+            None, {}, Verdict.SHUTDOWN, said=("3 of 3 epochs were left before their end",), unsaid=("at exit",),
+            unpromised=lambda options: "persistent_workers" in options,
+        ),
+    ),
+    "hardly anything in the loader": (  # the loop sleeps
+        Sleeps(40, loads.quick), {"batch_size": 2, "step": 0.05},
+        Finding(None, {}, Verdict.TRAINING, unpromised=changes_workers),
+    ),
+    "a worker_init_fn": (  # main does not call it
+        loads.Samples(6, loads.quick), {"epochs": 4, "worker_init_fn": lambda worker_id: sleep(0.3)},
+        Finding(
+            None, {}, Verdict.STARTUP, said=("persistent_workers=True",),
+            unpromised=lambda options: options.get("num_workers") == 0,
+        ),
+    ),
+    "a shuffle buffer": (
+        ShuffleBuffer(), {"batch_size": 2, "epochs": 2},
+        Finding(
+            None, {}, Verdict.STARTUP, said=("in the dataset's own __iter__",),
+            unpromised=lambda options: "persistent_workers" in options,
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_what_is_found_without_noise(name: str) -> None:
+    dataset, options, finding = SIMULATED[name]
+    loader = simulated(dataset, **options)
+    check(loader, finding)
+    assert (name in ("waits for nothing that is shared", "the first of many stragglers")) is any(
+        "num_workers" in each.options for each in loader.promises
+    )
+
+
+# ---- what is wrong, and what is not the loader's
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_workers_that_make_the_same_of_other_keys_are_noted(tmp_path: Path, constant: bool) -> None:
+    trace = loads.record(tmp_path / "run", CopiedGenerator(40, constant), package=ATTACHED, num_workers=2, batch_size=4)
+    found = tracing.report(trace)
+    notes = " ".join(found.notes)
+    assert found.loaders[0].verdict is not Verdict.SHARES
+    assert ("The first samples of all 2 workers are the same, though their keys differ" in notes) is not constant
+
+
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.alone), "between"])
+def test_a_program_that_spends_its_time_outside_of_its_loops(tmp_path: Path, when: str) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(OUTSIDE.format(before=2.0 * (when == "before"), between=1.0 * (when == "between")))
+    forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
+    (loader,) = tracing.report(tracing.load(tmp_path / "trace")).loaders
+    line = ("Look at train.py:5, uploads",) if when == "before" else ()  # else it is too short to be seen
+    check(loader, Finding(None, {}, Verdict.TRAINING, said=("outside of its loops", *line)))
+    assert loader.verdict_line.startswith("It is not the loader: "), loader
+
+
+OUTSIDE = """
+import time
+from torch.utils.data import DataLoader
+def uploads(seconds):
+    time.sleep(seconds)
+if __name__ == "__main__":
+    uploads({before})
+    for _ in range(2):
+        for _ in DataLoader(range(20)):
+            time.sleep(0.005)
+        uploads({between})
+"""
+
+
 # ---- which loader
 
 
@@ -378,7 +516,8 @@ def test_an_iterator_should_be_kept(tmp_path: Path) -> None:
         for _ in range(12):
             next(iter(loader))
     (found,) = tracing.report(tracing.load(tmp_path / "run")).loaders
-    assert found.verdict is Verdict.STARTUP and "12 of 12 epochs were left before their end" in said(found), found
+    assert found.verdict is Verdict.STARTUP and "12 of 12 epochs were left before their end" in found.next[0], found
+    assert "shutdown" not in found.causes_ns  # of each iterator, that is part of the same
 
 
 # ---- the table, and what is promised
@@ -393,7 +532,7 @@ def test_the_page_has_the_table_of_verdicts() -> None:
 
 def test_advice_names_only_facts_that_there_are(tmp_path: Path) -> None:
     (measures,) = measure(loads.record(tmp_path / "run", loads.Samples(4, loads.quick), num_workers=1))
-    known = facts(measures, 1_000_000)
+    known = facts(measures, judge(measures))
     for entry in VERDICTS.values():
         for condition, sentence in entry.advice:
             names = condition.replace("not ", "").split(" & ") if condition != "-" else []

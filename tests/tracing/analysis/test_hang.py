@@ -86,8 +86,6 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
             assert what in link.what and 0 <= link.event < len(trace) and trace.start <= link.since <= hang.until
             assert str(link.pid) in link.who and psutil.Process(link.pid).is_running()
         assert hang.links[0].pid == pid
-        for other in hang.others:  # these have done what they were given
-            assert other.who.startswith("worker") and other.who.partition(" (pid ")[0] not in names(hang)
 
 
 def test_a_stopped_process_is_to_be_continued(tmp_path: Path) -> None:
@@ -264,9 +262,7 @@ def test_in_words(hung: Recorded, tmp_path: Path) -> None:
   main \(pid \d+\) {re.escape(WAITS)}: for 30\.\d s, since .* s \[event \d+\]
   worker 0 \(pid \d+\) {re.escape(FETCHES)}: for .* s, since .* s \[event \d+\]
   Why   {re.escape(Cause.DATASET.value)}
-  Next  See where it is: py-spy dump --pid {found.links[1].pid} \(it was forked: a lock .* stays locked in it forever\)
-Other workers
-  worker 1 \(pid \d+\) waits on index_queue 1, which is empty: nothing will be sent to it: for .*"""
+  Next  See where it is: py-spy dump --pid {found.links[1].pid} \(it was forked: a lock .* stays locked .*\)"""
     assert re.fullmatch(expected, str(found)), str(found)
     [gist] = found.notes()
     assert WAITS in gist and FETCHES in gist

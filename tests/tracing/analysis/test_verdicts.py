@@ -4,7 +4,6 @@ is what its events show."""
 from __future__ import annotations
 
 import functools
-import json
 import re
 import shlex
 import time
@@ -16,16 +15,13 @@ import pytest
 
 import minidl
 import tracing
-from minidl.events import Kind
 from tests.tracing.attached import ATTACHED
 from tests.tracing.report_loads import CAUSES, Samples
-from tests.tracing.traces import begin, records_of, write_file
 from tracing.__main__ import main
 from tracing.analysis.measure.measures import measure
 from tracing.analysis.measure.waited import Verdict
 from tracing.analysis.report.evidence import Number, Reason
 from tracing.analysis.report.report import LoaderReport
-from tracing.recording import file_format as fmt
 from tracing.trace.words import duration
 from tracing.views.timeline import followed_batch, window
 
@@ -34,7 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
 ]
 
-FEEDERS = (Kind.SEND_BEGIN, Kind.SENT, Kind.FEEDER_BEGIN, Kind.FEEDER_END, Kind.FEEDER_JOINED, Kind.CLOSED)
 # What a spawned worker spends on its imports, a second of a core, decides what persistent workers would save. And
 # samples that compute show it only if they have a core.
 ALONE = ("imports at unpickling", "samples that compute")
@@ -102,34 +97,6 @@ def test_torchs_own_loader_is_judged_the_same(tmp_path: Path, name: str) -> None
     judged(tracing.report(trace), name)
 
 
-@EACH_CAUSE
-def test_events_of_feeders_are_not_needed(caused: Callable[[str], tracing.Trace], tmp_path: Path, name: str) -> None:
-    """torch's emit none. The verdict is the same without them, and what is unknown is left out."""
-    whole = caused(name)
-    trace = without(whole, FEEDERS, tmp_path / "run.trace")
-    assert len(trace) < len(whole) or not CAUSES[name].options.get("num_workers", 2)
-    loader = judged(tracing.report(trace), name)
-    assert "pickle" not in loader.stages_ns
-    check_numbers(trace, loader)
-
-
-def without(trace: tracing.Trace, kinds: tuple[Kind, ...], directory: Path) -> tracing.Trace:
-    """A copy of it, at the same times, without these kinds of events."""
-    begin(directory)
-    pids = np.array([actor.pid for actor in trace.actors])
-    kept = trace.events[~np.isin(trace.events["kind"], kinds)]
-    for pid in np.unique(pids).tolist():
-        mine = kept[pids[kept["actor"]] == pid]
-        records = records_of(mine, mine["actor"])
-        texts = np.flatnonzero(mine["text"]).tolist()
-        records["text"][texts] = 1 + np.arange(len(texts))
-        lines = [f"[{number}, {json.dumps(trace.text(mine[k]))}]\n" for number, k in enumerate(texts)]
-        fmt.text_file(write_file(directory, pid, records)).write_text("".join(lines))
-    copy = tracing.load(directory)
-    copy.about["cpus"] = trace.about["cpus"]
-    return copy
-
-
 # ---- the numbers
 
 
@@ -190,7 +157,7 @@ def test_the_command_at_the_end_shows_the_evidence(
     trace, found = caused(name), reported(name)
     (loader,) = found.loaders
     if loader.verdict is Verdict.TRAINING:
-        assert loader.look is None and "Look" not in str(found)
+        assert loader.look is None and "\nLook" not in str(found)
         return
     (words,) = looks(str(found))
     assert words[:4] == ["python", "-m", "tracing", "timeline"] and Path(words[4]) == trace.path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -19,14 +20,15 @@ from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all
 from tests.tracing.forked import forked
 from tracing.cli import run_script as running
+from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import is_alive
 
 pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")]
 RUN = """
 import sys
-from tracing.cli.run_script import run_script
+from tracing.cli.run_script import recording_into, run_script
 directory, live, module, target, *args = sys.argv[1:]
-sys.exit(run_script(target, args, module=module == "module", directory=directory, live=live == "live"))
+sys.exit(run_script(recording_into(directory), target, args, module=module == "module", live=live == "live"))
 """
 
 
@@ -144,19 +146,19 @@ def test_errors_of_the_script_itself_are_pythons(tmp_path: Path) -> None:
     assert "SyntaxError" in both(tmp_path, "wrong.py")[0].stderr
     for target, module in ("missing.py", False), (str(tmp_path), False), ("no_such_package.train", True):
         with pytest.raises(FileNotFoundError, match=r"is not a file|no module named no_such_package"):
-            running.run_script(target, [], module=module, directory=tmp_path / "new")
+            running.run_script(running.recording_into(tmp_path / "new"), target, [], module=module)
     assert not (tmp_path / "new").exists()
     (tmp_path / "full").mkdir()
     write(tmp_path / "full" / "letter.txt", "Dear Sir")
     with pytest.raises(FileExistsError, match="neither empty nor a trace"):
-        running.run_script(str(tmp_path / "wrong.py"), [], module=False, directory=tmp_path / "full")
+        running.run_script(running.recording_into(tmp_path / "full"), str(tmp_path / "wrong.py"), [])
 
 
 # ---- Ctrl-C, and the live view
 
 
 ENDLESS = """
-    import itertools, sys, time
+    import contextlib, os, sys, time
     from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
     class Stream(IterableDataset):
@@ -166,6 +168,9 @@ ENDLESS = """
     print("this is the script")
     for batch in DataLoader(Stream(), 2, num_workers=2):
         time.sleep(0.01)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()  # for all of its children, as a supervisor does
 """
 
 
@@ -197,7 +202,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
-    """What the script prints meanwhile is shown when the view ends."""
+    """What the script prints meanwhile is shown when the view ends, and no child that it waits for is the view."""
     write(tmp_path / "short.py", ENDLESS)
     with in_terminal(traced(tmp_path, "short.py", live=True), tmp_path) as (process, terminal):
         text = read_all(terminal).decode(errors="replace")
@@ -223,9 +228,9 @@ LOADS = """
 def test_where_no_trace_can_be_made_the_script_runs_and_one_line_says_why(tmp_path: Path) -> None:
     write(tmp_path / "script.py", LOADS)
     write(tmp_path / "a-file", "")
-    printed, told = forked(tmp_path, "-m", "tracing", "run", "-o", "a-file/trace", "script.py")
+    printed, said = forked(tmp_path, "-m", "tracing", "run", "-o", "a-file/trace", "script.py")
     assert printed == "4 batches\n"
-    assert re.fullmatch(r"tracing: not recorded, since \S*a-file/trace cannot be written to: .*\n", told)
+    assert re.fullmatch(r"tracing: not recorded, since \S*a-file/trace cannot be written to: .*\n", said)
 
 
 @pytest.fixture(params=["64k", "2m"])
@@ -242,18 +247,16 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]
 
 def test_a_disk_that_is_full_costs_events_and_not_the_script(small_disk: Path, tmp_path: Path) -> None:
     write(tmp_path / "script.py", LOADS)
-    printed, told = forked(tmp_path, "-m", "tracing", "run", "-o", "disk/trace", "script.py", "20000")
+    printed, said = forked(tmp_path, "-m", "tracing", "run", "-o", "disk/trace", "script.py", "20000")
     assert printed == "20000 batches\n"
-    assert "could not be written to: [Errno 28] No space left on device" in told
+    assert "could not be written to: [Errno 28] No space left on device" in said
 
 
-@pytest.mark.slow
 def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path) -> None:
     write(tmp_path / "script.py", LOADS)
-    with tracing.record(tmp_path / "trace"):
-        # A Python of its own: a fork would record into this trace.
-        run = done(traced(tmp_path, "script.py"), tmp_path)
-    assert "tracing: trace is being recorded into by another run; this one goes to trace-2\n" in run.stderr
+    write(tmp_path / "trace" / fmt.DESCRIPTION, json.dumps({"format": fmt.VERSION, "pid": os.getpid()}))  # it lives
+    _, said = forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "script.py")
+    assert "tracing: trace is being recorded into by another run; this one goes to trace-2\n" in said
     assert len(tracing.load(tmp_path / "trace-2").loaders) == 1
 
 
@@ -293,9 +296,9 @@ def test_minidls_loader_stands_in_for_torchs(tmp_path: Path) -> None:
     run = "-m", "tracing", "run", "-o"
     with_minidl = done([sys.executable, *run, "minidl", "--minidl", script], tmp_path)
     assert with_minidl.returncode == 0, with_minidl.stderr
-    printed, told = forked(tmp_path, *run, "torch", script)
+    printed, said = forked(tmp_path, *run, "torch", script)
     assert with_minidl.stdout == printed != ""
-    assert "stands in for torch.utils.data's" in with_minidl.stderr and "stands in" not in told
+    assert "stands in for torch.utils.data's" in with_minidl.stderr and "stands in" not in said
     moved = {}
     for name in ("torch", "minidl"):
         trace = tracing.load(tmp_path / name)

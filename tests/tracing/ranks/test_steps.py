@@ -1,13 +1,16 @@
-"""Ranks side by side: which of their loaders correspond, and who waits in its steps for whom. Steps are made up here,
+"""Ranks side by side: which of their loaders correspond, and which rank waits in its steps. Steps are made up here,
 so that what they should show is known exactly; real trainings are in tests/tracing/ranks/test_ranks.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tracing.ranks.hold_up import LOADER, hold_up
 from tracing.ranks.ranks import Rank, Ranks
 from tracing.ranks.steps import Steps
 from tracing.trace.parts import Part
@@ -48,6 +51,14 @@ def test_a_rank_whose_batches_come_late_is_waited_for(rng: np.random.Generator, 
     lost = (load[:, 1].sum() - load[:, 0].sum()) * MS
     assert steps.synchronised and steps.kept_waiting().argmax() == 1
     assert steps.waited[:, 0].sum() == pytest.approx(lost, rel=0.15) and steps.waited[:, 1].sum() < 0.05 * lost
+
+
+def test_what_the_others_lose_is_what_makes_it_late(rng: np.random.Generator) -> None:
+    steps = steps_of(noise(rng, [2, 12]), noise(rng, [5, 5]), noise(rng, [1, 1]))
+    two: Any = SimpleNamespace(loaders=[], together=[SimpleNamespace(name=f"rank {rank}") for rank in range(2)])
+    found = hold_up(two, steps)
+    assert found is not None and (found.name, found.because) == ("rank 1", LOADER)
+    assert found.cost_ns == pytest.approx(sum(found.late_ns.values()), rel=0.01)
 
 
 def test_a_rank_that_is_late_after_the_exchange_is_waited_for(rng: np.random.Generator) -> None:

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, dataloader
 import minidl
 import tracing
 from minidl import events
-from minidl.events import STOP, Kind, Queue
+from minidl.events import Kind
 from tests.minidl.observing import Config, attempt, observe
 from tests.minidl.programs import TORCH
 from tests.tracing.attached import (
@@ -39,11 +39,11 @@ from tests.tracing.attached import (
     emitted,
     fail_to_start,
     is_ordered,
-    is_sample,
     results,
 )
 from tests.tracing.attached import load as record
 from tests.tracing.loads import Numbers, go_on
+from tests.tracing.trace.slow_replay import replay
 from tracing.recording.torch_loader.attach import attach, everything
 
 pytestmark = pytest.mark.timeout(60)
@@ -53,13 +53,7 @@ ROOT = Path(__file__).parents[3]
 # ---- minidl, the reading copy, is true to torch
 
 
-def marks_of(config: Config) -> Any:
-    if "multiprocessing_context" in config.options:
-        return pytest.mark.slow
-    return () if is_sample(config) else pytest.mark.full
-
-
-@pytest.mark.parametrize("config", [pytest.param(each, id=str(each), marks=marks_of(each)) for each in GRID])
+@pytest.mark.parametrize("config", GRID, ids=str)
 def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) -> None:
     """Asserted as sequences. With several workers a stream may end at any time, and then other workers do its tasks:
     there, and without in_order, which worker does which is a set."""
@@ -116,23 +110,11 @@ def test_a_program_sees_what_torch_alone_shows(config: Config, tmp_path: Path) -
     assert broken == ({"exactly once"} if config.dataset == "stop iteration" else set())
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_exception_in_a_worker_shows_torchs_traceback(workers: int) -> None:
+def test_an_exception_in_a_worker_shows_torchs_traceback() -> None:
     """The message has the lines of the worker's traceback, and none of them is ours."""
-
-    assert message_of(ATTACHED, workers) == message_of(TORCH, workers)
-
-
-def message_of(package: Any, workers: int) -> str:
-    iterator = iter(package.DataLoader(Numbers(4, bad=(2,)), num_workers=workers))
-    try:
-        list(iterator)
-    except KeyError as error:
-        return str(error)
-    finally:
-        if workers:
-            iterator._shutdown_workers()  # the error's traceback holds the iterator
-    raise AssertionError("nothing was raised")
+    packages: Any = TORCH, ATTACHED
+    theirs, ours = (errors_of(each.DataLoader(Numbers(4, bad=(2,)), num_workers=2)) for each in packages)
+    assert ours == theirs and "Traceback" in theirs[0]
 
 
 def test_the_attached_loader_itself_is_unchanged(tmp_path: Path) -> None:
@@ -299,22 +281,13 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
 # ---- what the events show
 
 
-def test_the_queues_of_a_state_hold_what_was_put_and_not_taken(tmp_path: Path) -> None:
+def test_a_state_is_what_a_slow_replay_finds(tmp_path: Path) -> None:
     """torch's feeders are not seen: a message is in the buffer until it is taken."""
     trace, _ = record(Config("noise", "by 1", 2, epochs=2, options={"persistent_workers": True}), ATTACHED, tmp_path)
-    queues: dict[tuple[int, int], list[Any]] = {(queue, worker): [] for queue in (1, 2) for worker in (0, 1)}
-    for k, event in enumerate(trace.events):
-        place = int(event["queue"]), int(event["worker"])
-        if event["kind"] == Kind.PUT:
-            queues[place].append({STOP: "STOP", -3: "RESUME"}.get(int(event["task"]), int(event["task"])))
-        elif event["kind"] == Kind.GOT:
-            queues[place].pop(0)
-        state = trace.state(k).loaders[0]
-        for worker in range(state.num_workers):
-            assert state.index_queues[worker].buffer == queues[Queue.INDEX, worker]
-            assert state.result_queues[worker].buffer == queues[Queue.RESULT, worker]
-        assert state.tasks_outstanding >= 0
-    assert not any(queues.values())
+    for k, expected in enumerate(replay(trace)):
+        assert trace.state(k).loaders == [expected[0]], f"after event {k}"
+        assert not any(queue.pipe for queue in [*expected[0].index_queues, *expected[0].result_queues])
+    assert not any(map(len, [*expected[0].index_queues, *expected[0].result_queues]))
 
 
 def test_a_loader_in_a_dataset_has_its_own_events(tmp_path: Path) -> None:
@@ -324,14 +297,6 @@ def test_a_loader_in_a_dataset_has_its_own_events(tmp_path: Path) -> None:
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert len(trace.loaders) == 1 + 4 and tracing.check(trace) == []
     assert (trace.events["kind"] == Kind.YIELDED).sum() == 2 + 4 * 2
-
-
-def test_every_loader_of_a_program_is_attached_and_none_afterwards(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "trace"):
-        with everything():
-            list(DataLoader(Numbers(4), 2, num_workers=1))
-        list(DataLoader(Numbers(4)))
-    assert len(tracing.load(tmp_path / "trace").loaders) == 1
 
 
 @pytest.mark.cuda

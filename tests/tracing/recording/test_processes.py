@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _posixsubprocess
 import json
 import os
 import subprocess
@@ -15,10 +14,10 @@ import pytest
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT
-from tests.tracing.forked import forked
+from tests.tracing.forked import forked, run
 from tracing.recording import file_format as fmt
-from tracing.recording.processes import RankRecording, note_unseen_children
-from tracing.trace.lacks import what_it_lacks
+from tracing.recording.processes import RankRecording
+from tracing.recording.trace_directory import being_recorded
 from tracing.trace.parts import Part, parts
 from tracing.trace.trace import Trace
 
@@ -76,14 +75,6 @@ def write(folder: Path, text: str) -> Path:
     program = "from loading import *\nif __name__ == '__main__':\n" + textwrap.indent(textwrap.dedent(text), "    ")
     (folder / "train.py").write_text(program)
     return folder / "train.py"
-
-
-def run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments in `folder`; it must succeed."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 def yielded(part: Part) -> int:
@@ -258,45 +249,4 @@ def test_what_another_machine_records_into_is_left_alone(tmp_path: Path) -> None
     (tmp_path / "trace" / fmt.DESCRIPTION).write_text(json.dumps(about))
     with pytest.warns(UserWarning, match="is being recorded into"), tracing.record(tmp_path / "trace"):
         pass
-
-
-# ---- children that Python's flags or an environment of their own keep from us
-
-UNSEEN = {  # how a Python program is started -> how the report names it
-    "[sys.executable, '-sE', 'nil.py']": " -sE nil.py`)",
-    "[sys.executable, '-B', '-I', './nil.py']": " -B -I ./nil.py`)",
-    "[sys.executable, 'nil.py'], env={'PATH': '/nowhere'}": " nil.py`)",
-    "[sys.executable, 'nil.py', '-I'], env={**os.environ, 'PYTHONPATH': '.'}": " nil.py -I`)",
-}
-SEEN = ["[sys.executable, 'nil.py', '-I']", "[sys.executable, '-c', 'print(\"ran\")', '-E']", "['echo', 'ran', '-S']"]
-
-
-def test_children_that_cannot_be_seen_are_named(tmp_path: Path) -> None:
-    """At most four; not those of multiprocessing that load nothing."""
-    programs = [*SEEN, *UNSEEN, "[sys.executable, '-I', 'nil.py', 'a fifth']"]
-    starts = [f"subprocess.run({each}, check=True)" for each in programs]
-    starts += [IN_PROCESS.format("spawn", "emit", 3), "emit(3)"]
-    write(tmp_path, "\n".join(starts))
-    (tmp_path / "nil.py").write_text("print('ran', flush=True)")
-    done = run(tmp_path, "-m", "tracing", "run", "--memory", "-o", "trace", "train.py")
-    assert done.stdout == "".join("ran -S\n" if "echo" in each else "ran\n" for each in programs)
-    lacks = what_it_lacks(tracing.load(tmp_path / "trace"))
-    report = " ".join(str(tracing.report(tmp_path / "trace")).split())
-    for sentence, words in zip(lacks, UNSEEN.values(), strict=True):
-        assert words in sentence and report.count(sentence) == 1
-
-
-def test_a_trace_without_loaders_names_the_children_that_may_have_had_some(tmp_path: Path) -> None:
-    write(tmp_path, "subprocess.run([sys.executable, '-I', '-c', 'print(1)'], check=True)")
-    done = run(tmp_path, *TRACED, "train.py")
-    assert "trace is empty. A child (" in done.stderr and done.stderr.count("was started in a way that hides it") == 1
-
-
-def test_whatever_is_started_starts_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_posixsubprocess, "fork_exec", _posixsubprocess.fork_exec)
-    monkeypatch.setattr(subprocess, "_fork_exec", _posixsubprocess.fork_exec, raising=False)
-    note_unseen_children(tmp_path)
-    with pytest.raises(FileNotFoundError, match="not here"):
-        subprocess.run([tmp_path / "not here"], check=True)
-    done = subprocess.run([b"echo", b"\xff"], env={b"PATH": os.environ["PATH"]}, capture_output=True, check=True)
-    assert done.stdout == b"\xff\n"
+    assert not being_recorded(tmp_path / "trace", elsewhere=False), "for a reader it has ended"

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import minidl
 from tracing.recording.source_lines import emit_sites
-
-
-@pytest.fixture(autouse=True)
-def _read_anew() -> None:
-    """The sites are looked up once per process; minidl may have been edited since."""
-    emit_sites.cache_clear()
 
 
 def test_each_site_is_a_call_of_emit_with_that_kind() -> None:

@@ -100,8 +100,8 @@ def test_ranks_are_parts_of_one_trace(
     assert tracing.load(directory).path == first.path
     assert tracing.load(directory, part=1).path == tracing.load(directory, part="rank 1").path == second.path
     assert main(["report", str(directory), "--rank", "1"]) == 0
-    printed, told = capsys.readouterr()
-    assert told == f"rank 1 of {directory}; there are also rank 0, {child.name} (--rank, --part)\n"
+    printed, said = capsys.readouterr()
+    assert said == f"rank 1 of {directory}; there are also rank 0, {child.name} (--rank, --part)\n"
     assert "Verdict" in printed
     with pytest.raises(LookupError, match="no part 7, but rank 0, rank 1, process"):
         tracing.load(directory, part=7)

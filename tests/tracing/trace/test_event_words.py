@@ -7,9 +7,10 @@ import pytest
 
 from minidl.events import NO_TASK, STOP, Kind, Queue
 from tracing.recording import file_format as fmt
-from tracing.trace.event_words import WORDS, Sentence, mark, sentence
+from tracing.trace.event_words import Sentence, mark, sentence
+from tracing.trace.kinds import MARKED, TRAITS
 from tracing.views.export.slices import LEAVES, SPANS
-from tracing.views.timeline.marks import FIRST, OF_PIN, OF_WORKER, SECOND
+from tracing.views.timeline.marks import FIRST, SECOND
 
 
 def event(kind: Kind, **fields: int) -> np.void:
@@ -26,9 +27,8 @@ def test_every_kind_has_a_sentence_that_follows_a_name(kind: Kind) -> None:
 
 
 def test_kinds_have_the_words_that_views_need() -> None:
-    marked = {kind for kind, words in WORDS.items() if words.mark}
-    assert marked >= {*OF_WORKER, *OF_PIN, *FIRST, *SECOND - {Kind.TASK_LOST}}
-    assert {kind for kind, words in WORDS.items() if words.slice} == {*SPANS, *LEAVES}
+    assert {*FIRST, *SECOND - {Kind.TASK_LOST}} <= MARKED
+    assert {kind for kind, meaning in TRAITS.items() if meaning.slice} == {*SPANS, *LEAVES}
 
 
 def test_a_sentence_leaves_the_batch_to_the_view() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 import tracing
-from minidl.events import Kind
 from tests.tracing.loads import LOADS
 from tests.tracing.trace.slow_replay import replay
 from tracing.trace.state import MainStatus, PinStatus, State, TaskStatus, WorkerStatus
@@ -50,31 +48,14 @@ def test_every_status_is_seen_somewhere(states: States) -> None:
     assert seen == {*WorkerStatus, *PinStatus, *MainStatus, *TaskStatus}
 
 
-def test_the_counters_are_those_that_the_loader_emits(recorded: Recorded) -> None:
-    for name in ("in_order", "not_in_order", "pinned", "persistent", "stream", "failing"):
-        trace = recorded(name)
-        for k in np.flatnonzero(np.isin(trace.events["kind"], [Kind.DISPATCHED, Kind.RECEIVED])).tolist():
-            number = trace.index.iterator_of[int(trace.events["loader"][k]) << 32 | int(trace.events["epoch"][k])]
-            states = {loader.iterator: loader for loader in trace.state(k).loaders}
-            assert states[number].tasks_outstanding == trace.events["value"][k]
-
-
-def test_a_persistent_iterator_is_one_over_all_its_epochs(recorded: Recorded) -> None:
-    trace = recorded("persistent")
-    assert [each.epochs for each in trace.loaders] == [(0, 1, 2)]
-    assert trace.state().loaders[0].epoch == 2
-
-
-def test_several_iterators_of_one_loader_are_kept_apart(recorded: Recorded) -> None:
-    trace = recorded("two_at_once")
-    assert [each.epochs for each in trace.loaders] == [(0,), (1,), (0,)]
-    most = max((trace.state(k) for k in range(len(trace))), key=lambda state: len(state.loaders))
-    assert [loader.iterator for loader in most.loaders] == [0, 1, 2]
+def test_a_persistent_iterator_is_one_over_all_its_epochs_and_the_others_are_kept_apart(recorded: Recorded) -> None:
+    assert [each.epochs for each in recorded("persistent").loaders] == [(0, 1, 2)]
+    assert [each.epochs for each in recorded("two_at_once").loaders] == [(0,), (1,), (0,)]
+    assert [each.epochs for each in recorded("serial").loaders] == [(0,), (1,), (2,), (3,)]
 
 
 def test_a_serial_iterator_that_was_dropped_is_gone_once_another_begins(recorded: Recorded) -> None:
     trace = recorded("serial")
-    assert [each.epochs for each in trace.loaders] == [(0,), (1,), (2,), (3,)]
     assert [loader.iterator for loader in trace.state().loaders] == [3]
     together = [k for k in range(len(trace)) if len(trace.state(k).loaders) == 2]
     assert together  # zip(loader, loader): each has events after the other began

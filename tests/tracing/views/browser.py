@@ -181,6 +181,15 @@ class Page:
             raise BrowserError(str(result["exceptionDetails"].get("exception", {}).get("description", result)))
         return result["result"].get("value")
 
+    def read(self, id: str, name: str = "textContent") -> Any:
+        """A property of an element."""
+        return self.evaluate(f"document.getElementById('{id}').{name}")
+
+    def wait_until(self, condition: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        look = f"const look = () => ({condition}) ? done() : setTimeout(look, 5);"
+        self.evaluate(f"new Promise((done) => {{ {look} look(); }})")
+
     def press(self, key: str, **modifiers: Any) -> None:
         """A real key: it goes to the element that has the focus."""
         text = {"text": key} if len(key) == 1 else {}

@@ -1,7 +1,5 @@
 """The playground's model against the simulated world: minidl's own loader, with the same durations, on the simulated
-machine. The same events must come in the same order at the same times, for random settings:
-
-python -m tests.tracing.views.playground_world 1000
+machine. The same events must come in the same order at the same times, for random settings.
 
 Times: a tick of the model, 0.1 ms, is `TICK` of virtual time. In the simulated world the loader's own steps take a
 microsecond each, in the model none; so whatever takes time here begins at the tick in which it is asked for and ends at
@@ -16,10 +14,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from minidl import DataLoader, get_worker_info
@@ -27,9 +22,7 @@ from minidl.events import NO_TASK, Kind, Queue
 from minidl.world import current
 from minidl.world.simulated import simulate, sleep
 from minidl.world.simulated.machine import BEGIN
-from tests.tracing.views import browser
-from tests.tracing.views.browser import Browser, Page
-from tracing.views.html_page import file_text
+from tests.tracing.views.browser import Page
 
 SECOND = 1_000_000_000  # ns
 TICK = 20_000_000  # ns of virtual time
@@ -50,7 +43,7 @@ Event = tuple[int, str, int, int]  # tick, kind and queue, task, worker
 
 
 def spend(ticks: int) -> None:
-    """Wait until so many ticks after the beginning of this one."""
+    """Wait for this many ticks, counted from the beginning of the present one."""
     if ticks:
         now = round(current().now() * SECOND)
         end = BEGIN + ((now - BEGIN) // TICK + ticks) * TICK
@@ -129,27 +122,14 @@ def in_the_model(page: Page, setting: Setting) -> tuple[list[Event], dict[str, A
     return [(tick, kind, -1 if kind == unknown else task, worker) for tick, kind, task, worker in events], times
 
 
-@dataclass
-class Comparison:
-    """Of one setting."""
-
-    events: int  # that the loader emitted
-    ties: int  # of those
-    latest: float  # share of a tick
-    difference: str  # "" if there is none
-
-
-def compare(page: Page, setting: Setting) -> Comparison:
+def compare(page: Page, setting: Setting) -> int:
+    """Assert that they are the same. Returns how many ties there are."""
     theirs, times = in_the_model(page, setting)
     ours, ties, latest = in_the_world(setting, times)
-    difference = ""
-    if latest >= TOLERANCE:
-        difference = f"{latest:.2f} of a tick is too late to tell one tick from the next"
+    assert latest < TOLERANCE, f"{latest:.2f} of a tick is too late to tell one tick from the next: {setting}"
     for number, (our, their) in enumerate(itertools.zip_longest(ours, theirs)):
-        if our != their:
-            difference = f"event {number}: the loader's is {our}, the model's {their}"
-            break
-    return Comparison(len(ours), ties, latest, difference)
+        assert our == their, f"event {number}: the loader's is {our}, the model's {their}: {setting}"
+    return ties
 
 
 def random_setting(chance: random.Random) -> Setting:
@@ -178,25 +158,3 @@ def random_setting(chance: random.Random) -> Setting:
         "train": time(of_workers=False),
         "batches": chance.choice([1, 5, 20, 40, 60]),
     }
-
-
-def main(count: int) -> int:
-    """Compare `count` random settings. The exit status: 1 if one differs."""
-    events = ties = 0
-    latest = 0.0
-    with tempfile.TemporaryDirectory() as folder, Browser(browser.find() or "", Path(folder)) as running:
-        running.page.evaluate(file_text("tracing.views.playground", "model.js"))
-        for seed in range(count):
-            setting = random_setting(random.Random(seed))
-            found = compare(running.page, setting)
-            if found.difference:
-                print(f"seed {seed}, {setting}: {found.difference}")
-                return 1
-            events, ties, latest = events + found.events, ties + found.ties, max(latest, found.latest)
-    late = f"the latest {latest:.2f} of a tick after its beginning"
-    print(f"{count:,} settings, {events:,} events, {ties:,} of them ties: the same in the same order; {late}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000))

@@ -13,9 +13,9 @@
 
   function read() {
     const board = document.getElementById("board"), main = board.querySelector(".main");
-    const about = text(document, "#about summary").split(" · ");
-    const config = [...document.querySelectorAll("#about dl > *")].map((each) => each.textContent);
-    const state = { k: Number(document.getElementById("number").value), about, config };
+    const words = text(document, "#about summary").split(" · ");
+    const about = words.filter((each) => /^(loader|epoch) \d+$|^shut down$/.test(each));
+    const state = { k: Number(document.getElementById("number").value), about };
     if (!main) return { ...state, missing: board.textContent };
     const lanes = [...board.querySelectorAll(".lane:not(.heads, .back)")];
     const back = (name) => board.querySelector(`.back .${name}`);

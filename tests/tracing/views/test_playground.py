@@ -2,65 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tracing.views.browser import Browser, Page
+from tests.tracing.views.browser import Page
 from tests.tracing.views.playground_world import compare, random_setting
 from tracing.views.html_page import file_text
-from tracing.views.playground.page import SCRIPTS, render
+from tracing.views.playground.page import render
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[3]
 MODEL = file_text("tracing.views.playground", "model.js")
-SETTINGS = 30
-UNTIL = "new Promise((done) => { const look = () => (WHAT ? done() : requestAnimationFrame(look)); look(); })"
+SETTINGS = [random_setting(random.Random(seed)) for seed in range(30)]
 ALL = "[...document.querySelectorAll('{}')].filter((each) => {}).map((each) => each.outerHTML.slice(0, 80))"
 OpenPage = Callable[..., Page]
 
 
 @pytest.fixture
-def open_page(chromium: Browser, tmp_path: Path) -> Iterator[OpenPage]:
-    """Opens the page. At the end it has logged no error, and has requested nothing but its file."""
-    (tmp_path / "page.html").write_text(render(), encoding="utf-8")
-    opened: list[str] = []
-    chromium.page.forget()
-
-    def open_(link: str = "", still: bool = True, **size: int) -> Page:
-        opened.append(f"{(tmp_path / 'page.html').as_uri()}?{len(opened)}")
-        chromium.page.open(opened[-1] + link, still=still, **size)
-        return chromium.page
-
-    yield open_
-    assert chromium.page.complaints == []
-    assert [url.partition("#")[0] for url in chromium.page.requests] == opened
-
-
-def with_model(page: Page, model: str, tmp_path: Path) -> Page:
-    """A page with nothing in it but this model."""
-    path = tmp_path / "model.html"
-    path.write_text(f"<!doctype html><link rel='icon' href='data:,'><script>{model}</script>", encoding="utf-8")
-    page.open(path.as_uri())
-    return page
+def open_page(open_html: OpenPage) -> OpenPage:
+    """Opens the page."""
+    return functools.partial(open_html, render())
 
 
 # ---- the model
 
 
-def test_the_model_takes_the_loaders_steps_in_the_same_order_at_the_same_times(chromium: Browser, tmp_path: Path):
-    page = with_model(chromium.page, MODEL, tmp_path)
-    ties = 0
-    for seed in range(SETTINGS):
-        setting = random_setting(random.Random(seed))
-        found = compare(page, setting)
-        assert not found.difference, (seed, setting)
-        ties += found.ties
+def test_the_model_takes_the_loaders_steps_in_the_same_order_at_the_same_times(open_html: OpenPage):
+    page = open_html(f"<!doctype html><link rel='icon' href='data:,'><script>{MODEL}</script>")
+    ties = sum(compare(page, setting) for setting in SETTINGS)
     assert ties > 500  # so the rule for ties is compared, too
 
 
@@ -89,28 +65,25 @@ def places(events: list[list[Any]], time: int) -> dict[str, list[int]]:
 
 
 def test_what_is_drawn_in_the_queues_is_what_the_events_put_there(open_page: OpenPage):
-    page, seen = open_page(), set[str]()
+    page, seen, drawn_in = open_page(), set[str](), {"index", "result", "data", "reorder"}
     script = """((setting, times) => { const run = makeRun(setting); return [run.events, times.map((share) => {
       const time = run.times[Math.floor(share * (run.times.length - 1))], found = {};
       for (const history of run.histories) { const [name, of] = placeOf(history, time) ?? ["nowhere", 0];
         (found[`${name} ${of}`] ??= []).push(history.task); }
       return [time, found]; })]; })"""
-    for seed in range(SETTINGS):
-        setting = random_setting(random.Random(seed))
+    for setting in SETTINGS:
         shares = [number / 12 for number in range(13)]
         events, moments = page.evaluate(f"{script}({json.dumps(setting)}, {shares})")
         for time, found in moments:
-            drawn_in = {"index", "result", "data", "reorder"}
             queues = {name: tasks for name, tasks in found.items() if name.split()[0] in drawn_in}
-            assert queues == places(events, time), (seed, time)
+            assert queues == places(events, time), (setting, time)
             seen |= {name.split()[0] for name in queues}
     assert seen == drawn_in
 
 
 def test_the_numbers_are_those_of_the_events(open_page: OpenPage):
     page = open_page()
-    for seed in range(SETTINGS):
-        setting = random_setting(random.Random(seed))
+    for setting in SETTINGS:
         run = page.evaluate(f"makeRun({json.dumps(setting)})")
         events, end = run["events"], run["events"][-1][0]
         asked, yielded = ([at for at, each, *_ in events if each == kind] for kind in ("ASKED", "YIELDED"))
@@ -120,14 +93,10 @@ def test_the_numbers_are_those_of_the_events(open_page: OpenPage):
         for _, kind, *_ in sorted(events, key=lambda event: (event[0], event[1] != "YIELDED")):
             held += (kind == "COLLATE_END") - (kind == "YIELDED")
             most = max(most, held + 1)
-        assert most - 1 <= run["peak"] <= most, seed  # one more while main has one in its variable
+        assert most - 1 <= run["peak"] <= most, setting  # one more while main has one in its variable
 
 
 # ---- the page
-
-
-def text(page: Page, name: str) -> str:
-    return page.evaluate(f"document.getElementById({name!r}).textContent")
 
 
 def shown(page: Page) -> dict[str, Any]:
@@ -162,21 +131,21 @@ def test_every_story_is_told_and_its_changes_do_what_it_says(open_page: OpenPage
     pictures = set()
     for story in stories:
         page.click(f"#choices [data-id='{story['id']}']")
-        assert text(page, "story") == story["text"]
+        assert page.read("story") == story["text"]
         assert page.evaluate("[...$('choices').children].filter((each) => each.ariaPressed === 'true').length") == 1
-        before = text(page, "summary")
+        before = page.read("summary")
         rate, peak = page.evaluate(f"{script}({json.dumps(story['setting'])})")
         assert before.startswith(f"{rate:.1f} batches a second")
         pictures.add(drawn(page))
         for number, change in enumerate(story["tries"], start=1):
             page.click(f"#tries button:nth-of-type({number})")
             other, most = page.evaluate(f"{script}({json.dumps({**story['setting'], **change['change']})})")
-            assert text(page, "summary").startswith(f"{other:.1f} batches a second")
+            assert page.read("summary").startswith(f"{other:.1f} batches a second")
             does = {"faster": other > 1.1 * rate, "same": abs(other / rate - 1) < 0.01}
             does |= {"more": most > peak, "less": most < peak}
             assert all(does[gain] for gain in change["gain"]), (story["id"], change, rate, other, peak, most)
             page.click(f"#tries button:nth-of-type({number})")  # and back
-            assert text(page, "summary") == before
+            assert page.read("summary") == before
     assert len(pictures) == len(stories) > 4
 
 
@@ -190,28 +159,28 @@ def test_every_control_changes_the_setting_and_the_numbers(open_page: OpenPage):
     for name in page.evaluate("ALL.map(([name]) => name)"):
         link = matters.get(name, "#prefetch=1&shape=varied&sample=16")
         page.evaluate(f"location.hash = {link!r}; new Promise((done) => setTimeout(done))")
-        before, words = shown(page), text(page, "summary")
+        before, words = shown(page), page.read("summary")
         page.evaluate(f"$({name!r}).focus()")
         key = {"checkbox": " ", "range": "ArrowRight", "select-one": "ArrowDown"}[page.evaluate(f"$({name!r}).type")]
         for _ in range(3 if key == "ArrowRight" else 1):
             page.press(key)
         after = shown(page)
         assert {each for each in after if after[each] != before[each]} == {name}
-        assert text(page, "summary") != words, name
+        assert page.read("summary") != words, name
         assert now(page) <= float(page.evaluate("$('scrub').max"))
 
 
 def test_a_link_keeps_the_setting(open_page: OpenPage):
     page = open_page("#workers=7&in_order=0&shape=slow_worker&sample=12.5&pin=1")
-    before, words = shown(page), text(page, "summary")
+    before, words = shown(page), page.read("summary")
     asked = {"workers": "7", "in_order": False, "shape": "slow_worker", "sample": "12.5"}
     assert {name: before[name] for name in asked} == asked
     page.evaluate("$('train').focus()")
     page.press("ArrowRight")
-    changed, other, link = shown(page), text(page, "summary"), page.evaluate("location.hash")
+    changed, other, link = shown(page), page.read("summary"), page.evaluate("location.hash")
     assert link == page.evaluate("$('link').hash") and other != words
     page = open_page(link)
-    assert (shown(page), text(page, "summary")) == (changed, other)
+    assert (shown(page), page.read("summary")) == (changed, other)
     page = open_page("#workers=999&prefetch=x&shape=__proto__&in_order=maybe&sample=&train=-3&nonsense=1")
     assert shown(page) | {"workers": "16", "train": "0", "in_order": False} == shown(page)
     assert shown(page)["prefetch"] == "2" and shown(page)["shape"] == "constant" and shown(page)["sample"] == "10"
@@ -227,11 +196,11 @@ def test_keys_move_through_time(open_page: OpenPage):
         page.press(key)
         assert now(page) == times[at], key
         pictures.append(drawn(page))
-        assert text(page, "sentence").startswith("At ")
+        assert page.read("sentence").startswith("At ")
     assert pictures[2] == pictures[4] and len(set(pictures)) == 6
-    assert text(page, "sentence").startswith(f"At {times[-2] / 10:.1f} ms")
+    assert page.read("sentence").startswith(f"At {times[-2] / 10:.1f} ms")
     page.press("End")
-    assert drawn(page) and text(page, "sentence").endswith("the epoch is over.")
+    assert drawn(page) and page.read("sentence").endswith("the epoch is over.")
     page.press("?")
     assert page.evaluate("$('help').open") is True
     page.press("Home")  # the page behind it stays as it is
@@ -241,24 +210,19 @@ def test_keys_move_through_time(open_page: OpenPage):
 
 
 def test_play_goes_on_with_time_and_stops_at_the_end(open_page: OpenPage):
+    page, label = open_page("#workers=2"), "$('play').ariaLabel"
+    assert page.evaluate(label) == "Play" and drawn(page) == drawn(page)  # still, for a reader who prefers that
     page = open_page("#workers=2", still=False)
-    label = "$('play').ariaLabel"
     assert page.evaluate(label) == "Pause"  # it plays by itself
-    page.evaluate(UNTIL.replace("WHAT", "now > 0"))
+    page.wait_until("now > 0")
     page.press(" ")
     assert page.evaluate(label) == "Play" and not page.evaluate("playing")
     held = now(page)
     drawn(page)
     assert now(page) == held > 0
-    page.evaluate(f"go(run.end - 1), play(true), {UNTIL.replace('WHAT', '!playing')}")
+    page.evaluate("go(run.end - 1), play(true)")
+    page.wait_until("!playing")
     assert now(page) == page.evaluate("run.end") and page.evaluate(label) == "Play"
-
-
-def test_it_stands_still_for_those_who_prefer_that(open_page: OpenPage):
-    page = open_page("#workers=2", still=True)
-    assert page.evaluate("$('play').ariaLabel") == "Play"
-    begin = now(page)
-    assert drawn(page) == drawn(page) and now(page) == begin > 0
 
 
 def test_each_control_has_a_name_and_what_changes_is_read_out(open_page: OpenPage):
@@ -272,21 +236,22 @@ def test_each_control_has_a_name_and_what_changes_is_read_out(open_page: OpenPag
     assert all(name for _, name in named) and len(set(named)) == len(named)
     assert len(named) > 25 and {role for role, _ in named} == roles
     (picture,) = (each for each, role, name in of if role == "image" and name.startswith("The lanes"))
-    assert picture["description"]["value"] == text(page, "sentence") != ""
+    assert picture["description"]["value"] == page.read("sentence") != ""
     roles_of = "[$('summary').role || $('summary').getAttribute('role'), $('sentence').ariaLive]"
     assert page.evaluate(roles_of) == ["status", "polite"]
     assert page.evaluate("$('sample').getAttribute('aria-valuetext')") == "8 ms"
 
 
 @pytest.mark.parametrize("link", ["", "#workers=16&prefetch=8&pin=1&shape=slow_worker", "#workers=0"])
-@pytest.mark.parametrize("width", [360, 700, 1280])
-def test_nothing_is_wider_than_the_screen(width: int, link: str, open_page: OpenPage):
-    page = open_page(link, width=width, height=740)
-    drawn(page)
-    assert page.evaluate(ALL.format("body *", f"each.getBoundingClientRect().right > {width + 0.5}")) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    squeezed = "each.clientWidth && each.scrollWidth > each.clientWidth + 1"
-    assert page.evaluate(ALL.format("button, label, dt, dd, legend", squeezed)) == []
+def test_nothing_is_wider_than_the_screen(link: str, open_page: OpenPage):
+    page = open_page(link)
+    for width in (360, 700, 1280):
+        page.resize(width, 740)
+        drawn(page)
+        assert page.evaluate(ALL.format("body *", f"each.getBoundingClientRect().right > {width + 0.5}")) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        squeezed = "each.clientWidth && each.scrollWidth > each.clientWidth + 1"
+        assert page.evaluate(ALL.format("button, label, dt, dd, legend", squeezed)) == []
 
 
 def test_light_and_dark_are_drawn_in_colours_of_their_own(open_page: OpenPage):
@@ -297,9 +262,3 @@ def test_light_and_dark_are_drawn_in_colours_of_their_own(open_page: OpenPage):
     assert drawn(page) != light and page.evaluate(ground) != was
     page.click("#theme")
     assert drawn(page) == light and page.evaluate(ground) == was
-
-
-def test_the_scripts_are_short():
-    for name in (*SCRIPTS, "page.html", "page.css"):
-        lines = file_text("tracing.views.playground", name).splitlines()
-        assert len(lines) <= 300, name

@@ -26,7 +26,6 @@ import minidl
 import tracing
 from minidl.events import Kind
 from minidl.world.simulated import simulate
-from notebooks.exercises import bugs
 from tests.minidl.simulated.programs import TORCHS_WAY, load
 from tests.tracing.traces import steady
 from tracing.trace.state import LoaderState, MainStatus, QueueState, SlotStatus
@@ -37,10 +36,7 @@ from tracing.views.timeline.spans import LOOK, Look
 
 pytestmark = pytest.mark.timeout(60)
 Recorded = Callable[[str], tracing.Trace]
-LOADS = (
-    "in_order", "not_in_order", "pinned", "stream", "persistent", "persistent_stream", "serial", "two_at_once",
-    "failing", "dying", "slots",
-)  # fmt: skip
+LOADS = ("in_order", "pinned", "persistent_stream", "serial", "two_at_once", "failing", "dying", "slots")
 LOOKS = [look for look in Look if look is not Look.NOTHING]
 
 
@@ -161,7 +157,7 @@ def check_slots(drawn: Drawn, time_: float, state: LoaderState) -> set[tuple[Slo
     seen = set()
     for worker in state.workers:
         for words, status, alpha in ("filled", SlotStatus.FILLED, 0.35), ("lent", SlotStatus.LENT, 1.0):
-            batches = {slot.slot: slot.task for slot in worker.slots if slot.status is status}
+            batches = {slot: each.task for slot, each in enumerate(worker.slots) if each.status is status}
             shown = drawn.at(f"slots of worker {worker.worker} {words}", time_)
             expected = {slot: to_rgba(colours.of_batch(task), alpha) for slot, task in batches.items()}
             assert dict(shown) == expected and len(shown) == len(expected), (status, state)
@@ -193,6 +189,7 @@ def test_summed_up_shares_and_depths_are_those_of_the_trace(
     trace = recorded(name)
     tasks, figure = trace.tasks, timeline(trace)
     unit = Drawn(figure, trace).unit
+    assert {"queue: range and mean", "fetch", "training step"} <= {text.get_text() for text in figure.legends[0].texts}
     for worker in np.unique(tasks["worker"][tasks["worker"] >= 0]).tolist():
         mine = tasks[tasks["worker"] == worker]
         # The status FETCHING lasts up to the begin of collate; a lane is 0.8 high.
@@ -257,35 +254,20 @@ def test_arrows_lead_through_every_hop(recorded: Recorded) -> None:
     assert "Batch 2:" in all_text(figure)
 
 
-def test_an_arrow_that_leads_out_of_the_window_is_clipped(recorded: Recorded) -> None:
-    trace = recorded("pinned")
-    task = trace.tasks[trace.tasks["task"] == 2][0]
-    begin, end = ((int(task[name]) - trace.start) / 1e9 for name in ("index_got", "data_got"))
-    figure = timeline(trace, start=begin, end=end, follow=2)
-    lanes = figure.axes[0]
-    assert arrows(figure)[0][0][0] < lanes.get_xlim()[0]
-    edge = lanes.bbox.padded(followed_batch.EDGE * lanes.bbox.width, 0).bounds
-    for each in find(figure, "way"):
-        assert not isinstance(each, Annotation) or each.arrow_patch.get_clip_box().bounds == pytest.approx(edge)
-
-
 def test_the_batch_that_waited_longest_is_followed(recorded: Recorded) -> None:
     """In the reorder buffer; or where all come in order, for its turn."""
     trace = recorded("in_order")
     early = trace.tasks[trace.tasks["stored"] >= 0]
     longest = early[np.argmax(early["released"] - early["stored"])]
-    assert {f"Batch {longest['task']}:", f"way of batch {longest['task']}"} <= set(
-        re.findall(r"Batch \d+:|way of batch \d+", all_text(timeline(trace)))
-    )
+    assert f"way of batch {longest['task']}" in all_text(timeline(trace))
     assert not arrows(timeline(trace, follow=False))
     tasks = np.full(3, -1, TASK_DTYPE)
     tasks["task"], tasks["index_put"] = [0, 1, 2], [0, 10, 20]
     tasks["fetch_begin"], tasks["yielded"] = [5, 12, 21], [50, 90, 60]
-    found = followed_batch.most_instructive(tasks)
-    assert found is not None and found["task"] == 1
-    within = followed_batch.most_instructive(followed_batch.whole(tasks, 0, 80))  # the way of 1 leads out of the window
-    assert within is not None and within["task"] == 0
-    assert followed_batch.most_instructive(followed_batch.whole(tasks, 30, 40)) is None
+    within = followed_batch.whole(tasks, 0, 80)  # the way of 1 leads out of the window
+    for some, task in (tasks, 1), (within, 0):
+        found = followed_batch.most_instructive(some)
+        assert found is not None and found["task"] == task
 
 
 def test_deaths_errors_epochs_and_the_shutdown_are_marked(recorded: Recorded) -> None:
@@ -365,14 +347,10 @@ def test_a_range_of_batches_is_drawn_and_named(recorded: Recorded, batches: tupl
     assert f"{len(trace.tasks)} batches yielded in" in all_text(timeline(trace))
 
 
-@pytest.mark.parametrize("name", ["pinned", "persistent", "dying", "the bug b of exercise 15"])
-def test_title_report_and_live_view_mean_the_same_by_mains_time(recorded: Recorded, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["persistent", "dying"])
+def test_title_report_and_live_view_mean_the_same_by_mains_time(recorded: Recorded, name: str) -> None:
     """One computation, one vocabulary."""
-    if name in LOADS:
-        trace = recorded(name)
-    else:
-        bugs.write("b", tmp_path)
-        trace = tracing.load(tmp_path / "b.trace")
+    trace = recorded(name)
     (loader,) = tracing.report(trace).loaders
     spent, [words] = loader.main_ns, re.findall(r"Main's time: (.*)\.", all_text(timeline(trace)))
     shown = {what: int(number) for number, what in re.findall(r"(\d+)% ([a-z' -]+)", words)}
@@ -383,8 +361,6 @@ def test_title_report_and_live_view_mean_the_same_by_mains_time(recorded: Record
         what: round(100 * ns / trace.duration) for what, ns in expected.items()
     }
     assert sum(shown.values()) == pytest.approx(100, abs=3)
-    assert loader.causes_ns["startup"] <= spent["startup"]
-    assert name in LOADS or spent["startup"] > 0.9 * trace.duration
     out = io.StringIO()
     watch(trace.path, console=Console(file=out), speed=1e6)
     assert f"main's time: {words}" in out.getvalue().splitlines()[-1]
@@ -407,35 +383,6 @@ def test_a_stretch_of_time_can_be_drawn(recorded: Recorded) -> None:
     assert compared > 5 and all((np.diff(times) >= 0).all() for times, _ in drawn.lines.values())
 
 
-def test_neighbouring_batches_and_stacked_looks_differ_in_grey() -> None:
-    """One batch and the next, and one and the one after that, as two workers take turns; looks that are summed up."""
-
-    def grey(colour: str) -> float:
-        return float(np.dot((0.2126, 0.7152, 0.0722), to_rgba(colour)[:3]))
-
-    batches = [grey(colours.of_batch(batch)) for batch in range(14)]
-    for apart in (1, 2):
-        assert min(abs(a - b) for a, b in zip(batches, batches[apart:], strict=False)) > 0.1
-    looks = sorted(grey(colours.SUMMED[look]) for look in (Look.FETCH, Look.COLLATE, Look.BUSY, Look.WAITING))
-    assert min(np.diff(looks)) > 0.1
-
-
-@pytest.mark.parametrize("single", [5, 250])
-@pytest.mark.parametrize("name", ["dying", "pinned", "serial"])
-def test_the_legend_fits_and_names_what_is_drawn(
-    recorded: Recorded, name: str, single: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(window, "MOST_SINGLE_BATCHES", single)
-    figure = timeline(recorded(name))
-    [legend] = figure.legends
-    words = [text.get_text() for text in legend.get_texts()]
-    means = figure.findobj(match=lambda artist: str(artist.get_gid()).endswith(" mean"))
-    assert ("queue: range and mean" in words) == bool(means)
-    assert ("way of batch" in " ".join(words)) == bool(figure.findobj(match=lambda artist: artist.get_gid() == "way"))
-    figure.draw_without_rendering()
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
-
-
 def test_many_epochs_do_not_hide_the_lanes() -> None:
     many = [marks.Mark(i, Kind.EPOCH_BEGIN, marks.Lane.MAIN, -1, "", 1) for i in range(200)]
     error = marks.Mark(7, Kind.ERROR_RAISED, marks.Lane.MAIN, -1, "", 0)
@@ -448,18 +395,6 @@ def test_iterators_that_run_at_once_are_not_mixed(recorded: Recorded) -> None:
     assert "Not drawn: 1 iterator" in all_text(timeline(trace))
     epochs = [timeline(trace, loader=trace.loaders[0].loader, epoch=number) for number in (0, 1)]
     assert [len(find(figure, f"name epoch {number}")) for number, figure in enumerate(epochs)] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"start": 2.0, "end": 1.0}, "window"), ({"start": 1e6}, "window"), ({"loader": 10**6}, "no loader 1000000"),
-        ({"batches": (500, 600)}, "no batches 500 to 599"), ({"epoch": 7}, "epoch 7"), ({"follow": 500}, "batch 500"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_drawn_is_a_value_error(recorded: Recorded, arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        timeline(recorded("in_order"), **arguments)  # type: ignore[arg-type]
 
 
 def test_a_long_trace_is_drawn_in_seconds(tmp_path: Path) -> None:

@@ -67,7 +67,6 @@ def _judge(trace: Trace, moment: Moment) -> Hang | None:
         cause=cause,
         advice=_advice(cause, blamed, loader, moment),
         beside=lines.beside(blamed.pid, blamed.thread, blamed.since),
-        others=_others(waits, state, links, lines),
         until=moment.until,
         start=trace.start,
     )
@@ -111,17 +110,3 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment) -> 
     if moment.left:
         advice += f". Without main, these live on: kill {' '.join(map(str, moment.left))}"
     return advice
-
-
-# ---- the other threads
-
-
-def _others(waits: WaitChain, state: State, links: list[Link], lines: Lines) -> list[Link]:
-    """What the workers that are not in the chain do."""
-    threads = [
-        ThreadId(Lane.WORKER, loader.iterator, worker)
-        for loader in state.loaders
-        for worker in range(loader.num_workers)
-    ]
-    every = [_with_line(waits.step(thread)[0], lines, waits=True) for thread in threads]
-    return [link for link in every if link.who not in {each.who for each in links}]

@@ -36,7 +36,6 @@ class Hang:
     cause: Cause  # why the last of them delivers nothing
     advice: str
     beside: list[str]  # the lines that other threads of its process are in
-    others: list[Link]  # what the workers that are not in the chain do
     until: int  # ns; ages are counted back from here
     start: int  # ns; of the trace
 
@@ -55,8 +54,7 @@ class Hang:
     def __str__(self) -> str:
         lines = [self.headline, *(f"  {each}" for each in self._in_words(self.links))]
         lines += [f"  Why   {self.cause.value}", f"  Next  {self.advice}"]
-        for name, those in ((THREADS, self.beside), ("Other workers", self._in_words(self.others))):
-            lines += [name, *(f"  {each}" for each in those)] if those else []
+        lines += [THREADS, *(f"  {each}" for each in self.beside)] if self.beside else []
         return "\n".join(lines)
 
     def _in_words(self, links: list[Link]) -> list[str]:

@@ -14,6 +14,7 @@ from tracing.trace.process_liveness import ProcessStatus, has_unread
 from tracing.trace.trace import Trace
 
 INTERRUPTED_WORKER = 2  # WORKER_END's value
+POLLS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)  # a thread that waits does these now and then
 REACTION = 1_000_000_000  # ns from Ctrl-C to a worker's end, at most, and what it does meanwhile
 RUNS = (ProcessStatus.LIVES, ProcessStatus.STOPPED)
 
@@ -99,7 +100,7 @@ def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:
     """Where an interrupted run was stuck, if it was: where its thread did nothing for longest since its last batch, but
     to shut down."""
     times, kinds = trace.events["time"], trace.events["kind"]
-    mine = np.flatnonzero(trace.events["actor"] == actor)
+    mine = np.flatnonzero((trace.events["actor"] == actor) & ~np.isin(kinds, POLLS))
     had = np.flatnonzero(kinds[mine] == Kind.YIELDED)
     mine = mine[had[-1] :] if len(had) else mine
     mine = mine[: max(1, int(times[mine].searchsorted(ended, "right")))]

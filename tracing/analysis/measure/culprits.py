@@ -9,19 +9,23 @@ Legend
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.measure.cores import worker_pids
+from tracing.analysis.measure.cores import Work, work, worker_pids
 from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.stages import first_batches
+from tracing.analysis.task_events import keys_of
 from tracing.trace.event_index import Iterator as IteratorInTrace
-from tracing.trace.intervals import Intervals, depth
+from tracing.trace.intervals import Grid, Intervals, depth
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
@@ -30,6 +34,10 @@ SLOWER = 1.5  # times as long as the other workers: a slow one
 FEWEST = 3  # batches of a worker, or looks at it, to judge it
 MOST_OF_IT = 0.5  # a stage, a line or a lock that takes this share of making a batch is named
 ONE_GOES_ON = 1.5  # workers, at most, that do not wait for a lock, of those at work: looks are a little off
+FEWEST_CROWDED = 8  # batches, to see what it takes while more are made at the same time
+SURE = 2  # standard errors
+NOISE = 0.05  # of a batch's time, at least: what shows only by less than this does not show
+HALF = 0.5  # between 0, as long as alone, and 1, served one after the other
 
 # Where a thread is that waits for a lock which processes share: multiprocessing's, or a file's. (A thread's lock keeps
 # no other worker waiting.)
@@ -88,22 +96,86 @@ def waited_for(measures: Measures, worker: int) -> int:
 # ---- in which lines they are
 
 
+class Seen(NamedTuple):
+    """The line in which a thread was seen most often, of the function in which it was seen most often."""
+
+    line: Line
+    calls: str  # the function that the line called most often: "ZipFile.__init__"; "" if it called none
+    times: int  # in how many looks it was in that function, ...
+    looks: int  # ... of how many
+
+    def __str__(self) -> str:
+        return f"{self.line}{f', in {self.calls}' * bool(self.calls)}"
+
+
 def looks(measures: Measures) -> list[Stack]:
     """The looks at the workers while they made batches; without workers, at main while it did."""
     making = {pid: made for worker, made in enumerate(measures.made) for pid in worker_pids(measures, worker)}
     if not measures.num_workers:
         making = {measures.main_pid: measures.main_in(MainTime.LOADING)}
-    time = {pid: np.array([each.time for each in measures.stacks if each.pid == pid], np.int64) for pid in making}
-    inside = {(pid, at) for pid, made in making.items() for at in time[pid][depth(made.begin, made.end, time[pid]) > 0]}
-    return [each for each in measures.stacks if (each.pid, each.time) in inside]
+    return [look for pid, made in making.items() for look in within(made, looks_at(measures, pid))]
 
 
-def seen_at(measures: Measures) -> tuple[Line, int, int] | None:
-    """The line of the program in which batches were most often seen being made, in how many looks, and of how many;
-    None: it varies, or there are too few looks."""
-    lines = [each.own_line() for each in looks(measures)]
-    found = Counter(line for line in lines if line is not None).most_common(1)
-    return (*found[0], len(lines)) if found and found[0][1] >= max(FEWEST, MOST_OF_IT * len(lines)) else None
+def looks_at(measures: Measures, pid: int) -> list[Stack]:
+    return [each for each in measures.stacks if each.pid == pid]
+
+
+def within(stretches: Intervals, found: list[Stack], not_in: bool = False) -> list[Stack]:
+    """Those of these looks that are in one of the stretches of time, or in none."""
+    inside = depth(stretches.begin, stretches.end, np.array([each.time for each in found], np.int64)) > 0
+    return [look for look, is_in in zip(found, inside.tolist(), strict=True) if is_in != not_in]
+
+
+def _runs_the_program(look: Stack) -> bool:
+    """Whether its main thread runs code of the program, and does not import."""
+    line = look.own_line()
+    return line is not None and not line.source.startswith(("import ", "from "))
+
+
+def seen_at(found: list[Stack]) -> Seen | None:
+    """Where most of these looks found a thread; None: it varies, or there are too few."""
+    at = [(line, look) for look in found if (line := look.own_line()) is not None]
+    function, times = _most_common([(line.file, line.function) for line, _ in at])
+    if times < max(FEWEST, MOST_OF_IT * len(found)):
+        return None
+    line, _ = _most_common([line for line, _ in at if (line.file, line.function) == function])
+    calls, _ = _most_common([look.called_by(line) for its, look in at if its == line])
+    return Seen(line, calls, times, len(found))
+
+
+def _most_common(values: list[Any]) -> tuple[Any, int]:
+    return next(iter(Counter(values).most_common(1)), (None, 0))
+
+
+# ---- what main does in no loader
+
+
+@dataclass
+class Away:
+    """What main does while it is in no loader: in its steps and outside of its loops (ns), and where it was seen."""
+
+    training: int
+    outside: int
+    loading: int  # in loaders, for comparison
+    seen: Seen | None
+
+    @property
+    def program(self) -> int:
+        """All of it; at least 1."""
+        return max(1, self.training + self.outside + self.loading)
+
+
+def away(measures: Measures) -> Away:
+    """Of the whole program, from its first look to its last. Imports are left out: every program has them."""
+    spans = measures.splits[measures.iterators[0].number].spans
+    loading = spans.where((spans.use != MainTime.TRAINING) & (spans.use != MainTime.OUTSIDE))
+    training, outside = (spans.where(spans.use == use).total for use in (MainTime.TRAINING, MainTime.OUTSIDE))
+    own = looks_at(measures, measures.main_pid)
+    before = {look.time: look.time - earlier.time for earlier, look in itertools.pairwise(own)}
+    own = [each for each in own if _runs_the_program(each)]
+    whole = Intervals(spans.begin[:1], spans.end[-1:], spans.first[:1], spans.last[-1:])
+    outside += sum(before.get(look.time, 0) for look in within(whole, own, not_in=True))
+    return Away(training, outside, loading.total, seen_at(within(loading, own, not_in=True)))
 
 
 # ---- workers that wait for each other
@@ -111,7 +183,7 @@ def seen_at(measures: Measures) -> tuple[Line, int, int] | None:
 
 @dataclass
 class Turns:
-    """Workers that wait for each other: for a lock."""
+    """Workers that wait for each other: for a lock, or for something that serves one after the other."""
 
     made: Intervals  # the making of all batches
     in_lock: int  # in how many looks they were seen waiting for a lock, ...
@@ -119,8 +191,8 @@ class Turns:
 
 
 def turns(measures: Measures) -> Turns | None:
-    """Workers that were seen to wait for a lock: most of the time, or so often that only one of them goes on, on
-    average."""
+    """Workers that were seen to wait for a lock, most of the time, or so often that only one of them goes on, on
+    average; or that take as many times as long for a batch as there are others at work."""
     rows = _made(measures)
     if measures.num_workers < 2 or len(rows) < FEWEST:
         return None
@@ -128,9 +200,39 @@ def turns(measures: Measures) -> Turns | None:
     waits = sum(_is_in_lock(each) for each in seen)
     at_work = made.total / max(1, measures.length(measures.grid.depth(made.begin, made.end) > 0))
     goes_on = (1 - waits / max(1, len(seen))) * at_work
-    if waits < FEWEST or (waits < MOST_OF_IT * len(seen) and goes_on > ONE_GOES_ON):
-        return None
-    return Turns(made, waits, len(seen))
+    if waits >= FEWEST and (waits >= MOST_OF_IT * len(seen) or goes_on <= ONE_GOES_ON):
+        return Turns(made, waits, len(seen))
+    least, _ = crowding(measures)
+    return Turns(made, 0, len(seen)) if least > HALF and work(measures) is Work.WAITS else None
+
+
+def independent(measures: Measures) -> bool:
+    """Whether a batch was seen to take no longer the more workers make one at the same time: each has for itself what
+    it waits for."""
+    _, most = crowding(measures)
+    return most < HALF
+
+
+def crowding(measures: Measures) -> tuple[float, float]:
+    """How much longer a batch takes while more workers make one: the slope of its time over their mean number, both as
+    logarithms. It is 0 if they do not disturb each other, and 1 if they are served one after the other; here the least
+    and the most that it can be. (At the beginning and the end of an epoch, and while main trains, not all are at work.)
+    """
+    rows = _made(measures)
+    made = measures.between(rows, "fetch_begin", "collate_end")
+    grid = Grid(made.begin, made.end)
+    work_done = np.append(0, np.cumsum(grid.length * grid.depth(made.begin, made.end)))
+    usual = ~np.isin(made.begin, first_batches(measures)["fetch_begin"]) & (made.length > 0)
+    begin, end = made.begin[usual], made.end[usual]
+    if measures.num_workers < 2 or len(begin) < FEWEST_CROWDED:
+        return -math.inf, math.inf
+    workers = np.diff(np.interp([begin, end], grid.edges, work_done), axis=0)[0] / (end - begin)
+    more, longer = (np.log(each) - np.log(each).mean() for each in (workers, end - begin))
+    spread = max(1e-9, float((more**2).sum()))
+    slope = float((more * longer).sum()) / spread
+    noise = max(NOISE, math.sqrt(float(((longer - slope * more) ** 2).sum()) / (len(begin) - 2)))
+    error = noise / math.sqrt(spread)
+    return slope - SURE * error, slope + SURE * error
 
 
 def _is_in_lock(look: Stack) -> bool:
@@ -172,15 +274,31 @@ def contents(measures: Measures) -> dict[str, int] | None:
 def undivided(trace: Trace, iterator: IteratorInTrace) -> list[int]:
     """Where every worker of an iterable dataset began with the same samples, since each reads the whole stream: the
     positions of the events that show it, one for each worker; else none."""
-    first: dict[int, tuple[Any, int]] = {}
+    return _same_samples(trace, iterator, has_keys=False)
+
+
+def same_for_other_keys(trace: Trace, iterator: IteratorInTrace) -> list[int]:
+    """The same of a dataset with keys, of which no two workers had the same."""
+    return _same_samples(trace, iterator, has_keys=True)
+
+
+def _same_samples(trace: Trace, iterator: IteratorInTrace, has_keys: bool) -> list[int]:
+    first: dict[int, tuple[str, int]] = {}  # worker -> the digest of the first samples that it made, and where
     for position, noted in _noted(trace, iterator):
-        event = trace.events[position]
         if "first" in noted:
-            first.setdefault(int(event["worker"]), (noted["first"], position))
-    same = iterator.num_workers > 1 and len(first) == iterator.num_workers
-    if not same or len({digest for digest, _ in first.values()}) > 1:
+            first.setdefault(int(trace.events["worker"][position]), (noted["first"], position))
+    if not 1 < len(first) == iterator.num_workers or len({digest for digest, _ in first.values()}) > 1:
         return []
-    return sorted(position for _, position in first.values())
+    positions = sorted(position for _, position in first.values())
+    tasks = trace.events[positions]
+    keys = [keys_of(trace, iterator.loader, int(task["epoch"]), int(task["task"])) for task in tasks]
+    known = {str(each) for each in keys if not _is_without_keys(each)}
+    return positions if len(known) == (len(keys) if has_keys else 0) else []
+
+
+def _is_without_keys(keys: Any) -> bool:
+    """Of an iterable dataset: [None, None], or None if it makes whole batches."""
+    return keys is None or (isinstance(keys, list) and all(key is None for key in keys))
 
 
 def _noted(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:

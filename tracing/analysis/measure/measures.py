@@ -1,6 +1,6 @@
 """A trace in numbers: where main's time went, what it waited for, when the workers were idle.
 
-report, whatif, compare and the live view read these. Loaders that were built anew at one line of the program, and
+report, whatif and compare read these. Loaders that were built anew at one line of the program, and
 are otherwise alike, are one: what they cost is added up. The numbers are computed from `trace.tasks` and `trace.events`
 without a loop over events, so a trace of a million is measured in about a second. Results are stretches of time with
 the events that begin and end them, so that every number can be traced back to its events.
@@ -31,17 +31,8 @@ from tracing.trace.trace import Trace
 
 NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
 
-PLACES = {  # what main's time goes to, in words: the same in every view
-    MainTime.STARTUP: "start-up",
-    MainTime.TRAINING: "training",
-    MainTime.WAITING: "waiting",
-    MainTime.DRAWING: "drawing",
-    MainTime.TAKING: "taking",
-    MainTime.LOADING: "loading",
-    MainTime.HANDLING: "handling",
-    MainTime.SHUTDOWN: "shutdown",
-    MainTime.ELSEWHERE: "elsewhere",
-}
+# What main's time goes to, in words: the same in every view.
+PLACES = {use: use.name.lower().replace("startup", "start-up") for use in MainTime if use is not MainTime.OUTSIDE}
 
 AWAY = (MainTime.TRAINING, MainTime.ELSEWHERE)
 
@@ -73,12 +64,6 @@ class Measures:
         self.config: dict[str, Any] = trace.config(iterators[0].number)
         self.until = int(self.time[-1])
         self._positions: dict[str, np.ndarray] = {}
-
-    @property
-    def moves_as_torch(self) -> bool:
-        """Whether main needs its workers' help to take a batch. torch's own loader does, and so does minidl's with
-        transport="torch", and in traces from before it had another."""
-        return self.config.get("transport") != "slots"
 
     @property
     def made_at(self) -> str:

@@ -14,9 +14,10 @@ from tracing.trace.intervals import Grid, Intervals
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 
-QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
 SLOWEST = 10  # batches
 
+FIRST_BATCH = "making its first batch"
+QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
 IMPORTING = "importing and unpickling"  # of a forked worker, only the time until its first line
 STARTUP_PARTS = {  # of a worker -> the events that begin and end it
     "starting the process": (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
@@ -94,19 +95,21 @@ def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
 
 
 def startup_cost(measures: Measures) -> int:
-    """Start-up beyond the time in which a batch is made anyway (ns)."""
-    made = measures.stage("fetch_begin", "collate_end")
-    if not len(made) or not measures.num_workers:
+    """Start-up beyond the time in which a batch is made anyway (ns): as long as nine in ten of the later ones take."""
+    rows = measures.tasks[(measures.tasks["yielded"] >= 0) & (measures.tasks["collate_end"] >= 0)]
+    if not len(rows) or not measures.num_workers:
         return measures.spent[MainTime.STARTUP]
-    epochs = len(np.unique(epoch_ids(measures.tasks[measures.tasks["yielded"] >= 0])))
-    return max(0, measures.spent[MainTime.STARTUP] - epochs * int(np.median(made)))
+    made, first = rows["collate_end"] - rows["fetch_begin"], rows["task"] == 0
+    later = made[~np.isin(rows["fetch_begin"], first_batches(measures)["fetch_begin"])]
+    usual = np.percentile(later, 90) if len(later) else np.median(made)
+    return max(0, measures.spent[MainTime.STARTUP] - int(np.minimum(made[first], usual).sum()))
 
 
 def startup_parts(measures: Measures) -> dict[str, Intervals]:
-    """For each part of a worker's start, how long it took each worker. The last one, "first batch", is the making of
-    the first batch of each worker process."""
+    """For each part of a worker's start, how long it took each worker. The last one is FIRST_BATCH, in each worker
+    process."""
     found = {name: measures.of_starts(begin, end) for name, (begin, end) in STARTUP_PARTS.items()}
-    return found | {"first batch": measures.between(first_batches(measures), "fetch_begin", "collate_end")}
+    return found | {FIRST_BATCH: measures.between(first_batches(measures), "fetch_begin", "collate_end")}
 
 
 def first_batches(measures: Measures) -> np.ndarray:

@@ -25,7 +25,8 @@ from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem, and not worth changing ...
 MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end
-MOSTLY = 0.8  # of main's time: where training takes this share of it, that is the limit, whatever else costs some
+LITTLE = 0.15  # of the program's time: where no cause costs as much, something else is the limit ...
+MOSTLY = 0.8  # ... as it is where main is elsewhere for this share of its time
 CLOSE = 0.5  # a second cause that costs more than this share of the first is reported too
 ALONE = 1.2  # cores: workers that together use no more than this may be taking turns
 BESIDE = 0.25  # cores that other threads of main use while it works in the loader: one of them keeps Python's lock ...
@@ -63,16 +64,22 @@ class Judgement:
     """What limits a load, and what every cause costs. Costs are in ns of main's time."""
 
     verdict: Verdict
-    cost: int  # of the verdict's cause; of a load without a problem, what the training takes
+    cost: int  # of the verdict's cause; of a load without a problem, what main does in place of loading
+    share: float  # what the cost is of main's time, 0 to 1
     close: Costs  # other causes that cost nearly as much, the most expensive first
     costs: Costs  # of each cause
+    place: str = ""  # where main's time goes if that is not the loader's: one of PLACES_AWAY; else ""
+
+
+OUTSIDE = "outside of its loops"
+PLACES_AWAY = ("training", "in other loops", OUTSIDE)
 
 
 def judge(measures: Measures) -> Judgement:
     """What limits the load."""
     found = costs(measures)
     if not (measures.tasks["yielded"] >= 0).any():
-        return Judgement(Verdict.STARTUP, measures.total, {}, found)
+        return Judgement(Verdict.STARTUP, measures.total, 1.0, {}, found)
     limits = {verdict: MATTERS_ONCE if verdict in ONCE_AN_EPOCH else MATTERS for verdict in found}
     if steady_wait(measures) < MATTERS:
         limits |= dict.fromkeys(WAITING_CAUSES, math.inf)
@@ -80,13 +87,25 @@ def judge(measures: Measures) -> Judgement:
     by_cost = dict(sorted(serious.items(), key=lambda each: -each[1]))
     if is_undivided(measures):  # whatever it costs: the result is wrong
         by_cost.pop(Verdict.SHARES, 0)
-        return Judgement(Verdict.SHARES, found[Verdict.SHARES], by_cost, found)
-    training = measures.spent[MainTime.TRAINING]
-    if not serious or training >= MOSTLY * measures.total:
-        return Judgement(Verdict.TRAINING, training, by_cost, found)
+        cost = int(measures.total * (1 - 1 / measures.num_workers))  # for samples that come again
+        return Judgement(Verdict.SHARES, cost, cost / measures.total, by_cost, found)
+    away = culprits.away(measures)
+    if (
+        max(serious.values(), default=0) < LITTLE * away.program
+        or measures.in_loader.total <= (1 - MOSTLY) * measures.total
+    ):
+        return _not_the_loader(measures, away, by_cost, found)
     verdict, cost = next(iter(by_cost.items()))
     close = {other: its for other, its in by_cost.items() if other is not verdict and its >= CLOSE * cost}
-    return Judgement(verdict, cost, close, found)
+    return Judgement(verdict, cost, cost / measures.total, close, found)
+
+
+def _not_the_loader(measures: Measures, away: culprits.Away, by_cost: Costs, found: Costs) -> Judgement:
+    outside = away.outside if away.outside > max(away.training, away.loading) else 0
+    spent = (measures.spent[MainTime.TRAINING], measures.spent[MainTime.ELSEWHERE], outside)
+    place, cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
+    share = cost / (away.program if place == OUTSIDE else measures.total)
+    return Judgement(Verdict.TRAINING, cost, share, by_cost, found, place)
 
 
 def is_undivided(measures: Measures) -> bool:
@@ -110,6 +129,16 @@ def steady_wait(measures: Measures) -> float:
     waited = int((had - asked)[steady].sum())
     trained = int((rows["asked"] - had)[steady & (rows["asked"] >= 0)].sum())
     return waited / max(1, waited + trained)
+
+
+def epochs_ended(measures: Measures) -> int:
+    return sum(len(measures.trace.index.group(each.number, Kind.EPOCH_END)) for each in measures.iterators)
+
+
+def left(measures: Measures) -> bool:
+    """Whether most epochs are left after one batch: an iterator is made for each."""
+    batches = int((measures.tasks["yielded"] >= 0).sum())
+    return measures.num_workers > 0 and 2 * epochs_ended(measures) < measures.epochs > 1 and batches <= measures.epochs
 
 
 # ---- the rules
@@ -137,7 +166,7 @@ def costs(measures: Measures) -> Costs:
         Verdict.MOVING: moving + moved,
         Verdict.PINNING: pinning,
     }
-    for finer in (_pythons_lock, _slow_worker, _shares, _turns):
+    for finer in (_pythons_lock, _slow_worker, _shares, _turns, _left):
         finer(measures, found)
     return found
 
@@ -193,3 +222,10 @@ def _turns(measures: Measures, found: Costs) -> None:
     waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # it is one of them that is served when the others are done
     if waits and cores.cores_used(measures) <= ALONE and culprits.turns(measures):
         _takes(found, Verdict.TURNS, waits, Verdict.WORKERS, Verdict.HOLD_UP)
+
+
+def _left(measures: Measures, found: Costs) -> None:
+    """All that one iterator would do once: it starts its workers, makes a first batch, and ends."""
+    if left(measures):
+        every = measures.spent[MainTime.STARTUP] + measures.spent[MainTime.SHUTDOWN]
+        found[Verdict.STARTUP], found[Verdict.SHUTDOWN] = int(every * (1 - 1 / measures.epochs)), 0

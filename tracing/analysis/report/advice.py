@@ -10,10 +10,10 @@ import numpy as np
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import failed
 from tracing.analysis.measure.waited import Judgement, Verdict
-from tracing.analysis.report.evidence import WHY, Reason, costs_of_moving, moves_as_torch, time_of_main
+from tracing.analysis.report.evidence import WHY, Reason, time_of_main
 from tracing.analysis.report.verdicts import advice, facts, named
 from tracing.analysis.task_events import keys_of
-from tracing.analysis.whatif.promises import Change, changes, lacking
+from tracing.analysis.whatif.promises import Change, changes
 from tracing.trace.intervals import Span
 from tracing.trace.words import duration
 
@@ -36,7 +36,7 @@ def explain(measures: Measures, judgement: Judgement) -> Explanation:
     """The reasons for a verdict, and what to do next about it and about the causes that come close to it."""
     verdict, began = judgement.verdict, bool((measures.tasks["yielded"] >= 0).any())
     first, own = time_of_main(measures), WHY[verdict](measures)
-    known = facts(measures, judgement.cost)
+    known = facts(measures, judgement)
     found = Explanation(named(verdict, known), [first, *own] if began else own)
     if verdict is not Verdict.TRAINING:
         # A cause that costs most all together may be in each place too short to see, beside one long wait.
@@ -45,58 +45,37 @@ def explain(measures: Measures, judgement: Judgement) -> Explanation:
         shown = most if most.total > WORSE * stretch.total else stretch
         found.look = shown.spans[0] if len(shown.begin) else None
     if failed(measures):
-        found.next = advice_after_error(measures)
+        found.why, found.next = found.why[:1], advice_after_error(measures)
         return found
-    if began:
-        found.why += costs_of_moving(measures) if verdict is not Verdict.MOVING else []
-        options = changes(measures, judgement)
-        found.promises = [each for each in options if each.saves_ns is not None]
-        found.next = [each.text for each in options]
-        changed = {name for each in options for name in each.options}
-        for fact, option in SAID_BY_OPTIONS.items():  # the same is not said twice
-            known[fact] = known[fact] and option not in changed
-    found.next += advice(verdict, known)
-    found.next += [other_transport(measures)] if began and moves_as_torch(measures) else []
+    options = [] if not began or known["left"] else changes(measures, judgement)
+    found.promises = [each for each in options if each.saves_ns is not None]
+    changed = {name for each in options for name in each.options}
+    for fact, option in SAID_BY_OPTIONS.items():  # the same is not said twice
+        known[fact] = known[fact] and option not in changed
+    # Where the loader is not the limit, its options come second; and anywhere those that bring little.
+    second = [each for each in options if each.little or verdict in (Verdict.TRAINING, Verdict.SHUTDOWN)]
+    found.next = [each.text for each in options if each not in second]
+    found.next += [*advice(verdict, known), *[each.text for each in second]]
     for other, cost in judgement.close.items():
         words = advice(other, known | {"could_save": f"Up to {duration(cost)} could be saved."})
         found.next += [f"Also, {other.value}: {words[0]}"] if words else []
-    if began and lacking():
-        found.next.append(f"What other options would save is not known here: a replay needs {lacking()}.")
     return found
-
-
-def other_transport(measures: Measures) -> str:
-    """How to try to move batches in slots."""
-    if measures.config.get("package") == "minidl":
-        return (
-            'Leave out transport="torch", and MINIDL_TRANSPORT: in slots batches need no file, and no thread\'s help.'
-        )
-    return (
-        "To see what moving batches in slots saves: `python -m tracing run --minidl` gives the same script minidl's "
-        "loader in place of torch's, and `python -m tracing compare` shows both runs side by side."
-    )
 
 
 # ---- after an error
 
 
 def advice_after_error(measures: Measures) -> list[str]:
-    """The batches whose keys reproduce the error; or where to look if a worker died before it had any."""
+    """The batches whose keys reproduce the error."""
     tasks = measures.tasks
     last_epoch = tasks[tasks["epoch"] == tasks["epoch"].max()] if len(tasks) else tasks
     batches = [described for row in last_epoch if (described := _failed_batch(measures, row))]
-    if batches:
-        return [
-            f"Fix that first: {'; '.join(batches[:3])}. Without workers (num_workers=0) the same keys fail in main, "
-            "where you can use a debugger."
-        ]
-    never_begun = last_epoch["worker"][last_epoch["lost"] >= 0]
-    if len(never_begun):
-        return [
-            f"Worker {min(never_begun)} had no batch when it died. Look at what it printed; and if it was still "
-            "starting, at what that involves: the program's imports, unpickling the dataset, worker_init_fn."
-        ]
-    return []
+    if not batches:
+        return []
+    return [
+        f"Fix that first: {'; '.join(batches[:3])}. Without workers (num_workers=0) the same keys fail in main, where "
+        "you can use a debugger."
+    ]
 
 
 def _failed_batch(measures: Measures, row: np.void) -> str:

@@ -9,6 +9,7 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
+from tracing.analysis.measure.culprits import same_for_other_keys
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
@@ -27,6 +28,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
         if text.partition(": ")[2] not in reported:
             found.append(f"{text} [event {position}]")
+    found += _same_samples(trace)
     found += what_it_lacks(trace)
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
@@ -63,6 +65,17 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
             "os._exit does). The report covers the time until then."
         ]
     return []
+
+
+def _same_samples(trace: Trace) -> list[str]:
+    """That all workers make the same of different keys."""
+    shown = next(filter(None, (same_for_other_keys(trace, each) for each in trace.index.iterators)), [])
+    text = (
+        f"The first samples of all {len(shown)} workers are the same, though their keys differ [events "
+        f"{', '.join(map(str, shown))}]. If they are random: each worker has a copy of the same random generator. Make "
+        "it in worker_init_fn, from get_worker_info().seed."
+    )
+    return [text] if shown else []
 
 
 def _plain(trace: Trace, position: int) -> str:

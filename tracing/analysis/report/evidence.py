@@ -12,24 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minidl.events import Kind
 from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import startup_parts
-from tracing.analysis.measure.waited import Verdict
-from tracing.trace.event_words import KINDS
+from tracing.analysis.measure.waited import Verdict, left
 from tracing.trace.intervals import Intervals, Span, concatenate
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration, size
 
 ELSEWHERE = 0.01  # of the run: less than this in other loaders is not mentioned
-RELEVANT = 0.05  # of main's time: what moving batches as torch does must cost to be mentioned
-SHUTDOWN_STEPS: dict[int, str] = {  # the event that begins a step of main's shutdown -> the step
-    Kind.PIN_STOPPING: "waiting for the pin thread to end",
-    Kind.JOIN_BEGIN: "waiting for worker {} to exit",
-    Kind.WORKER_TERMINATED: "waiting for worker {} to end after SIGTERM",
-    Kind.WORKER_KILLED: "waiting for worker {} to end after SIGKILL",
-}
 
 
 @dataclass
@@ -124,28 +115,25 @@ def busy(measures: Measures) -> Reason:
 
 def seen(measures: Measures) -> list[Reason]:
     """Where batches were seen being made."""
-    found = culprits.seen_at(measures)
     who = "the workers were" if measures.num_workers else "main was"
-    return [] if found is None else [Reason(f"{who} seen at {found[0]} in {found[1]} of {found[2]} looks")]
+    return _seen(who, culprits.seen_at(culprits.looks(measures)))
 
 
-def collating(measures: Measures) -> list[Reason]:
-    """That collating is most of making a batch."""
-    collated = culprits.collating(measures)
-    if collated is None:
-        return []
-    made = Number("longest to make", measures.between(measures.tasks, "fetch_begin", "collate_end"))
-    took, name = Number("longest to collate", collated), measures.config.get("collate_fn", "")
-    text = (
-        f"{took.share_of(made)} of making a batch is collating: {duration(took.mean)} on average, in collate_fn {name}"
-    )
-    return [Reason(text.strip(), [took, made])]
+def _seen(who: str, found: culprits.Seen | None) -> list[Reason]:
+    return [Reason(f"{who} seen at {found} in {found.times} of {found.looks} looks")] if found else []
+
+
+def elsewhere(measures: Measures) -> list[Reason]:
+    """What main does while it is in no loader."""
+    by_workers = [busy(measures)] if measures.num_workers else []
+    return [*_seen("outside of the loaders main was", culprits.away(measures).seen), *by_workers]
 
 
 # ---- what one verdict says. The first number of the first reason is what the report's *Look* shows
 
 
 def held_up(measures: Measures) -> list[Reason]:
+    held = Number("longest", measures.stretches(measures.held_up), most=3)
     reasons = []
     if slow := culprits.slow_worker(measures):
         its, others = Number("its median batch", slow.its.median()), Number("that of the others", slow.others.median())
@@ -171,10 +159,13 @@ def turns(measures: Measures) -> list[Reason]:
     found = culprits.turns(measures)
     assert found is not None
     one = Number("median", found.made.median())
-    text = (
-        f"the median batch takes {one}; in {found.in_lock} of {found.looks} looks at the workers, they waited for a "
-        "lock: one goes on, and the others wait for it"
-    )
+    text = f"the median batch takes {one}; "
+    if found.in_lock:
+        text += f"in {found.in_lock} of {found.looks} looks at the workers, they waited for a lock: one goes on, and "
+        text += "the others wait for it"
+    else:
+        text += "it takes the longer the more workers make one at the same time, nearly in proportion: one is served "
+        text += "after the other"
     return [Reason(text, [one]), *seen(measures), busy(measures)]
 
 
@@ -211,22 +202,18 @@ def shares(measures: Measures) -> list[Reason]:
 def making_in_main(measures: Measures) -> list[Reason]:
     loading, whole = Number("longest", measures.main_in(MainTime.LOADING), most=3), run(measures)
     text = f"main made every batch itself for {loading} ({loading.share_of(whole)}), and did not train meanwhile"
-    return [Reason(text, [loading, whole]), *collating(measures), *seen(measures)]
+    return [Reason(text, [loading, whole]), *seen(measures)]
 
 
 def moving(measures: Measures) -> list[Reason]:
     on_its_way = Number("longest", measures.stretches(measures.on_its_way), most=3)
-    stages = {
-        "making it took": ("made", "fetch_begin", "collate_end"),
-        "pickling it": ("pickled", "result_sending", "result_sent"),
-        "unpickling it": ("unpickled", "result_arrived", "result_got"),
-    }
-    # torch's feeder threads are not recorded: stages that were not seen are left out.
-    shown = {words: number for words, stage in stages.items() if (number := median(measures, *stage)).longest}
-    text = f"for {on_its_way} main waited for batches that were already made, or unpickled them"
-    if shown:
-        text += f"; for the median batch, {', '.join(f'{words} {number}' for words, number in shown.items())}"
-    return [Reason(text, [on_its_way, *shown.values()]), *messages(measures), *another_thread(measures)]
+    made = median(measures, "made", "fetch_begin", "collate_end")
+    unpickled = median(measures, "unpickled", "result_arrived", "result_got")
+    text = (
+        f"for {on_its_way} main waited for batches that were already made, or unpickled them; for the median batch, "
+        f"making it took {made}, unpickling it {unpickled}"
+    )
+    return [Reason(text, [on_its_way, made, unpickled]), *messages(measures), *another_thread(measures)]
 
 
 def messages(measures: Measures) -> list[Reason]:
@@ -236,17 +223,13 @@ def messages(measures: Measures) -> list[Reason]:
         return []
     row = known[np.argsort(known["result_bytes"], kind="stable")[(len(known) - 1) // 2 :][:1]]
     message = Number("its unpickling", measures.between(row, "result_arrived", "result_got"))
-    text, made_of = (
-        f"the median message of a batch has {int(row['result_bytes'][0]):,} bytes",
-        culprits.contents(measures),
-    )
+    text = f"the median message of a batch has {int(row['result_bytes'][0]):,} bytes"
+    made_of = culprits.contents(measures)
     if made_of is not None and made_of["tensors"]:
         tensors = f"{made_of['tensors']} tensors" if made_of["tensors"] > 1 else "its one tensor"
         text += f", without the {size(made_of['bytes'])} of {tensors}"
     elif made_of is not None:
         text += f", and its {made_of['objects']} objects are pickled, none of them a tensor"
-    elif row["slot_bytes"][0] > 0:
-        text += f", without the {size(int(row['slot_bytes'][0]))} of its tensors: they come in memory that main maps"
     return [Reason(text, [message])]
 
 
@@ -264,15 +247,12 @@ def another_thread(measures: Measures) -> list[Reason]:
 def pinning(measures: Measures) -> list[Reason]:
     waited = Number("longest", measures.stretches(measures.in_pin_thread), most=3)
     pins = Number("longest pin", measures.between(measures.tasks, "pin_begin", "pin_end"))
-    one, queued = (
-        median(measures, "a pin", "pin_begin", "pin_end"),
-        median(measures, "queued", "result_put", "result_got"),
-    )
-    whole = run(measures)
+    one, whole = median(measures, "a pin", "pin_begin", "pin_end"), run(measures)
     text = (
         f"for {waited} main waited for the pin thread, while workers were idle; it pinned for {pins} "
         f"({pins.share_of(whole)} of the run), the median batch for {one}"
     )
+    queued = median(measures, "queued", "result_put", "result_got")
     backs_up = Reason(f"worker_result_queue backs up: the median batch spends {queued} in it", [queued])
     return [Reason(text, [waited, pins, one, whole]), *[backs_up] * bool(queued.longest)]
 
@@ -288,38 +268,34 @@ def starting(measures: Measures) -> list[Reason]:
     startup, whole = Number("longest start-up", measures.main_in(MainTime.STARTUP).joined(), most=3), run(measures)
     text = f"the time from the beginning of an epoch to its first batch was {startup} ({startup.share_of(whole)})"
     text += f", over {measures.epochs} epochs" if measures.epochs > 1 else ""
-    reasons, needs = [Reason(text, [startup, whole])], []
+    reasons = [Reason(text, [startup, whole])]
     parts = {name: Number(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
-    for name, number in parts.items():
-        words = "making its first batch" if name == "first batch" else name
-        needs.append(f"{words} {duration(number.mean)}")
+    needs = [f"{name} {duration(number.mean)}" for name, number in parts.items()]
     if needs:
         later = Number("a batch", measures.between(measures.tasks, "fetch_begin", "collate_end").median())
         text = f"on average the start of a worker takes: {', '.join(needs)} (the median of all batches: {later})"
         reasons.append(Reason(text, [*parts.values(), later]))
-    return reasons
+    return reasons + (shutting_down(measures) if left(measures) else [])
 
 
 def shutting_down(measures: Measures) -> list[Reason]:
     shutdown, whole = Number("longest shutdown", measures.main_in(MainTime.SHUTDOWN).joined()), run(measures)
-    longest, (kind, worker) = (
-        Number("this step", measures.main_in(MainTime.SHUTDOWN).longest(1)),
-        slowest_step(measures),
-    )
-    name = SHUTDOWN_STEPS.get(kind, f"the step after {KINDS[kind].name}").format(worker)
-    text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} went on {name}"
+    longest, worker = Number("this step", measures.main_in(MainTime.SHUTDOWN).longest(1)), slowest_step(measures)
+    waited_for = f"worker {worker}" if worker >= 0 else "the pin thread"
+    text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} went on waiting for "
+    text += f"{waited_for} to exit"
     return [Reason(text, [longest, shutdown, whole])]
 
 
-def slowest_step(measures: Measures) -> tuple[int, int]:
-    """Of the shutdown: the event that begins its longest step, and of which worker; (0, -1) if there was none."""
+def slowest_step(measures: Measures) -> int:
+    """Of the shutdown: the worker that its longest step waits for; -1: the pin thread."""
     first = measures.main_in(MainTime.SHUTDOWN).longest(1).first
-    return (int(measures.kind[first[0]]), int(measures.events["worker"][first[0]])) if len(first) else (0, -1)
+    return int(measures.events["worker"][first[0]]) if len(first) else -1
 
 
 WHY: dict[Verdict, Callable[[Measures], list[Reason]]] = {
-    Verdict.TRAINING: lambda measures: [busy(measures)] if measures.num_workers else [],
-    Verdict.WORKERS: lambda measures: [busy(measures), *seen(measures), *collating(measures)],
+    Verdict.TRAINING: elsewhere,
+    Verdict.WORKERS: lambda measures: [busy(measures), *seen(measures)],
     Verdict.TURNS: turns,
     Verdict.HOLD_UP: held_up,
     Verdict.PREFETCH: prefetch,
@@ -331,24 +307,3 @@ WHY: dict[Verdict, Callable[[Measures], list[Reason]]] = {
     Verdict.STARTUP: starting,
     Verdict.SHUTDOWN: shutting_down,
 }
-
-
-# ---- what is said beside any verdict
-
-
-def costs_of_moving(measures: Measures) -> list[Reason]:
-    """What it costs main to take batches that are moved as torch does."""
-    if not moves_as_torch(measures):
-        return []
-    whole, taking = run(measures), Number("longest to take", measures.main_in(MainTime.TAKING))
-    one, made_of = median(measures, "the median", "result_arrived", "result_got"), culprits.contents(measures)
-    text = f"taking batches cost main {taking} ({taking.share_of(whole)} of all), {one} for the median batch"
-    if made_of is None or made_of["tensors"]:
-        text += ": each of its tensors is in a shared-memory file, which main asks a thread of the worker for, and maps"
-    return [Reason(text, [taking, whole, one])]
-
-
-def moves_as_torch(measures: Measures) -> bool:
-    """Whether taking the batches costs main a relevant part of its time, and need not."""
-    relevant = measures.spent[MainTime.TAKING] >= RELEVANT * measures.total
-    return measures.num_workers > 0 and measures.moves_as_torch and relevant

@@ -24,7 +24,7 @@ from tracing.analysis.hang.hang import Hang
 from tracing.analysis.measure.measures import Measures, costliest_first
 from tracing.analysis.measure.run_end import ended_early
 from tracing.analysis.measure.stages import QUEUES, occupancy, percentiles, slowest_batches, worker_time
-from tracing.analysis.measure.waited import Verdict, judge
+from tracing.analysis.measure.waited import PLACES_AWAY, Verdict, judge
 from tracing.analysis.report import text as report_text
 from tracing.analysis.report.advice import explain
 from tracing.analysis.report.caveats import caveats
@@ -51,6 +51,7 @@ class LoaderReport:
     hung: bool  # it makes no progress, or made none when it ended: see Report.notes
     verdict: Verdict
     named: str  # who or what the verdict is about: "worker 1, pid 4711"; "" for no one thing
+    place: str  # where main's time goes if that is not the loader's: see PLACES_AWAY; else ""
     share: float  # of main's time, 0 to 1: what the cause costs
     cost_ns: int
     also: dict[Verdict, int]  # causes that cost nearly as much, and what they cost (ns)
@@ -75,13 +76,12 @@ class LoaderReport:
 
     @property
     def verdict_line(self) -> str:
-        text = self.verdict.value[0].upper() + self.verdict.value[1:]
         if self.ended_early or self.hung:
-            what = "hung" if self.hung else "ended early"
-            text = f"The run {what}: see the note. Until then, {self.verdict.value}"
-        text += f" ({self.named})" * bool(self.named)
-        what = "of the time is training" if self.verdict is Verdict.TRAINING else "of the time"
-        return f"{text}: {self.share:.0%} {what} ({duration(self.cost_ns)})."
+            return f"The run {'hung' if self.hung else 'ended early'}: see the note."
+        text = self.verdict.value if self.place in ("", PLACES_AWAY[0]) else "it is not the loader"
+        what = f" is {self.place}" * bool(self.place)
+        cost = f"{self.share:.0%} of the time{what} ({duration(self.cost_ns)})"
+        return f"{text[0].upper()}{text[1:]}{f' ({self.named})' * bool(self.named)}: {cost}."
 
 
 @dataclass
@@ -152,7 +152,8 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
     judgement = judge(measures)
     explanation = explain(measures, judgement)
     if hang is not None:  # speed comes later
-        explanation.next, explanation.promises = [f"Solve that first. {hang.advice}."], []
+        explanation.why, explanation.promises = explanation.why[:1], []
+        explanation.next = [f"Solve that first. {hang.advice}."]
     stages = {name: percentiles(measures.stage(*hops)) for name, hops in STAGES.items()}
     queues = {name: occupancy(measures, *hops) for name, hops in QUEUES.items()}
     queues = {name: found for name, found in queues.items() if found["max"]}
@@ -165,7 +166,8 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         ended_early=ended_early(measures),
         hung=hang is not None,
         verdict=judgement.verdict,
-        share=judgement.cost / measures.total,
+        place=judgement.place,
+        share=judgement.share,
         cost_ns=judgement.cost,
         also=judgement.close,
         **vars(explanation),

@@ -1,4 +1,4 @@
-"""How long each thing took that a loader does, for tracing.analysis.whatif.simulated_replay to replay.
+"""How long each thing took that a loader does, for tracing.analysis.whatif.replay.
 
 Each batch has its own times, whichever worker makes it. What is the same for all is one number: a median, or the least
 seen where queueing can only add to it.
@@ -7,8 +7,8 @@ Not everything is in a trace. What is not known, and what is assumed instead:
 
 cores       how much main computes beside the loader, and what other programs use, is known by samples
             (tracing.trace.samples). Without them the training step is assumed to use a core. What a worker or a step
-            waited for a core is fitted (tracing.analysis.whatif.simulated_replay.fitted)
-hops        how long a message is in a pipe shows only if its reader waited for it: the least in either queue counts
+            waited for a core is fitted (tracing.analysis.whatif.replay.fitted)
+hops        how long a message is in a pipe shows only if its reader waited for it
 workers     a trace without any does not show what it takes to start one, or to send a batch: see in_setting
 
 Legend
@@ -81,7 +81,9 @@ class Durations:
     preparing_wait: float
     warming_cpu: float  # how much longer a worker takes for its first batch than for others: on a core ...
     warming_wait: float  # ... and the rest
+    warms_again: bool  # in each epoch, also if its process persists: an iterable dataset's __iter__
     stopping: float  # main's time for each worker at the end
+    left: int  # epochs that main left before their end: persistent workers, too, must finish what they make
     batches: int  # of an epoch
     epochs: int
     took: float  # all epochs
@@ -100,6 +102,9 @@ class Durations:
         arrays = (self.making_cpu, self.pinning_cpu, self.drawing, self.trains_on * self.training)
         return self.handling + float(sum(each.mean() for each in arrays))
 
+    def arrays(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
     def excerpt(self, most: int) -> Durations:
         """About `most` batches, and no more than two epochs have: blocks of consecutive ones from all over the trace.
         (What happens to every tenth batch happens to every tenth of a block, too.)"""
@@ -109,10 +114,7 @@ class Durations:
         block = min(BLOCK, most)
         begins = np.linspace(0, len(self) - block, -(-most // block)).astype(int)
         chosen = (begins[:, None] + np.arange(block)).ravel()
-        arrays: dict[str, Any] = {
-            name: value[chosen] for name, value in vars(self).items() if isinstance(value, np.ndarray)
-        }
-        return replace(self, **arrays)
+        return replace(self, **{name: value[chosen] for name, value in self.arrays().items()})
 
     def in_setting(self, workers: int) -> Durations:
         """As they would be with that many workers, if none were recorded; or the other way round."""
@@ -130,13 +132,14 @@ class Durations:
         if not workers:
             return found
         hop = np.full(len(self), HOP)
-        hops: dict[str, Any] = {"sending": hop, "pickling": hop, "unpickling": hop}
-        return replace(found, **hops, starting=STARTING, preparing_cpu=PREPARING, stopping=STOPPING)
+        found = replace(found, sending=hop, pickling=hop, unpickling=hop)
+        return replace(found, starting=STARTING, preparing_cpu=PREPARING, stopping=STOPPING)
 
 
 def durations(measures: Measures) -> Durations:
     """What the trace shows of this loader. ValueError: fewer than two batches were made and yielded."""
     rows = measures.tasks
+    left = rows[(rows["index_put"] >= 0) & (rows["yielded"] < 0) & (rows["stream_end"] < 0)]
     rows = rows[(rows["yielded"] >= 0) & (rows["collate_end"] >= 0)]
     if len(rows) < 2:
         raise ValueError("fewer than two batches were made and yielded: too few to predict others")
@@ -167,7 +170,9 @@ def durations(measures: Measures) -> Durations:
         starting=_between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED),
         preparing_cpu=preparing_cpu,
         preparing_wait=max(0.0, preparing - crowded * preparing_cpu),
+        warms_again=bool((measures.tasks["stream_end"] >= 0).any()),
         stopping=measures.spent[MainTime.SHUTDOWN] / SECOND / started if started else 0.0,
+        left=len(np.unique(epoch_ids(left))),
         batches=-(-len(rows) // epochs),
         epochs=epochs,
         took=measures.total / SECOND,

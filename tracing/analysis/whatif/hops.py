@@ -5,21 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from minidl.events import NO_WORKER, Kind, Queue
-from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.measures import Measures, epoch_ids
 
 SECOND = 1e9  # ns
 ENOUGH = 0.05  # a smaller share of batches is too few
 
 
 def on_their_way(measures: Measures, rows: np.ndarray, queue: Queue) -> np.ndarray:
-    """From the put of each message until its reader has it, if the reader waits: as recorded up to the pipe, and as the
-    quickest from there. torch's feeders do not record when a message is in the pipe: with them, only messages whose
-    reader did wait count. A time that is not known is one that is."""
+    """From the put of each message until its reader has it. How long a message is in its pipe shows only if the reader
+    waited for it (and when it is put there is not recorded by torch's feeders): the others are taken to be as these."""
     name = queue.name.lower()
-    put, sent, arrived = rows[f"{name}_put"], rows[f"{name}_sent"], _arrived(rows, queue)
-    known = (put >= 0) & (sent >= 0)
-    if known.any():
-        return _filled((sent - put) / SECOND + _in_pipe(rows), known)
+    put, arrived = rows[f"{name}_put"], _arrived(rows, queue)
     return _filled((arrived - put) / SECOND, (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived))
 
 
@@ -29,7 +25,7 @@ def of_batches(measures: Measures, rows: np.ndarray) -> tuple[np.ndarray, np.nda
     begin, end = rows["result_arrived"], rows["result_got"]
     unpickling = _filled((end - begin) / SECOND, (begin >= 0) & (end >= 0))
     found = on_their_way(measures, rows, Queue.RESULT)
-    waited = (rows["result_sent"] >= 0) | _waited(measures, rows, Queue.RESULT, _arrived(rows, Queue.RESULT))
+    waited = _waited(measures, rows, Queue.RESULT, _arrived(rows, Queue.RESULT))
     return found if waited.sum() >= ENOUGH * len(rows) else np.minimum(found, unpickling.mean()), unpickling
 
 
@@ -43,20 +39,12 @@ def _arrived(rows: np.ndarray, queue: Queue) -> np.ndarray:
     return np.where(rows[f"{name}_arrived"] >= 0, rows[f"{name}_arrived"], rows[f"{name}_got"])
 
 
-def _in_pipe(rows: np.ndarray) -> float:
-    """The least time that a message of either queue was in its pipe (s). A queue whose reader never waits does not show
-    how quick a pipe is; but if workers never wait for tasks, main waits for batches, and the other way round."""
-    found = []
-    for queue in (Queue.INDEX, Queue.RESULT):
-        sent, arrived = rows[f"{queue.name.lower()}_sent"], _arrived(rows, queue)
-        found.append((arrived - sent)[(sent >= 0) & (arrived >= 0)])
-    lengths = np.concatenate(found)
-    return max(0.0, float(lengths.min())) / SECOND if len(lengths) else 0.0
-
-
 def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndarray) -> np.ndarray:
-    """Whether the consumer was waiting for each message when it was put: bool."""
+    """Whether the consumer was waiting for each message when it was put, and not since the epoch before: bool."""
     waited, put = np.zeros(len(rows), bool), rows[f"{queue.name.lower()}_put"]
+    epochs = np.unique(epoch_ids(rows), return_inverse=True)[1]
+    begins = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(begins, epochs, put)
     for consumer in range(measures.num_workers) if queue is Queue.INDEX else [NO_WORKER]:
         groups = [
             measures.trace.index.group(each.number, Kind.WAIT, queue, consumer).array for each in measures.iterators
@@ -66,5 +54,5 @@ def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndar
         mine = mine[np.argsort(arrived[mine])]
         since = np.append(-1, waits)[np.searchsorted(waits, arrived[mine])]
         before = np.append(-1, arrived[mine])[:-1]
-        waited[mine] = (since > before) & (since <= put[mine])
+        waited[mine] = (since > np.maximum(before, begins[epochs[mine]])) & (since <= put[mine])
     return waited

@@ -1,7 +1,7 @@
 """`tracing.whatif(trace, num_workers=(1, 2, 4), ...)`: how fast the recorded load would be with other options.
 
-minidl's own loader replays the recorded durations (tracing.analysis.whatif.durations) on a simulated machine with as
-many cores (tracing.analysis.whatif.simulated_replay), once for every setting. The recorded setting is always among
+A model of the loader replays the recorded durations (tracing.analysis.whatif.durations) on a machine with as many cores
+(tracing.analysis.whatif.replay), once for every setting. The recorded setting is always among
 them: what is predicted for it can be compared with what was measured.
 
 Legend
@@ -16,25 +16,20 @@ import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TypeVar
+from typing import Any
 
 from tracing.analysis.measure.cores import ALL_CORES
 from tracing.analysis.measure.measures import NO_LOADER, Measures, costliest_first
 from tracing.analysis.measure.run_end import ended_early
 from tracing.analysis.measure.waited import Judgement, judge
 from tracing.analysis.plain_text import wrap
-from tracing.analysis.whatif.durations import Durations, Setting, durations
-from tracing.analysis.whatif.promises import FEWER, kept, number_of_workers
+from tracing.analysis.whatif.durations import Setting
+from tracing.analysis.whatif.promises import FEWER, Replays, kept, number_of_workers
 from tracing.trace.trace import Trace
 
-FORMAT = 1  # of the JSON
-MOST = 240  # batches of a longer trace that are replayed
-LARGEST = 256  # num_workers or prefetch_factor that is replayed
 OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
 BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
 PREFETCH = (1, 2, 4)  # tried, beside the recorded one, if no values are given
-
-T = TypeVar("T", int, bool)
 
 
 @dataclass(frozen=True)
@@ -63,10 +58,7 @@ class WhatIf:
 
     def __getitem__(self, setting: Setting) -> Prediction:
         """The prediction for a setting. KeyError: it was not among those tried."""
-        for row in self.rows:
-            if row.setting == setting:
-                return row
-        raise KeyError(setting)
+        return {row.setting: row for row in self.rows}[setting]
 
     @property
     def off(self) -> float:
@@ -74,11 +66,25 @@ class WhatIf:
         return self[self.recorded.setting].batches_per_second / self.recorded.batches_per_second - 1
 
     def __str__(self) -> str:
-        return text(self)
+        was, chosen = self.recorded.setting, self.best.setting
+        what = f"{self.replayed:,} of {self.batches:,}" if self.replayed < self.batches else f"{self.batches:,}"
+        cores = f"{self.cores:g} core{'s' * (self.cores != 1)}"
+        replayed = f"{what} batches of {self.path}, replayed in virtual time on {cores}"
+        choice = options(chosen, was)
+        if abs(self.off) > BELIEVED:
+            choice = f"unknown: the replay of the recorded setting itself comes out {_off(self)}"
+        elif chosen == was:
+            choice += ", as recorded"
+        else:
+            rate = self.best.batches_per_second
+            times = rate / self[was].batches_per_second
+            choice += f": {rate:,.1f} batches a second, {times:.2f} times what the recorded setting gives"
+        lines = [*wrap("What if  ", replayed), *wrap("Best     ", choice), "", *_table(self), ""]
+        return "\n".join(lines + [line for note in self.notes for line in wrap("Note: ", note)])
 
     def to_json(self) -> str:
-        """All of it."""
-        return json.dumps({"format": FORMAT} | asdict(self), indent=1)
+        """All of it. "format" is the number of this form."""
+        return json.dumps({"format": 1} | asdict(self), indent=1)
 
 
 def whatif(
@@ -103,25 +109,38 @@ def whatif(
         measured = [each for each in measured if loader in each.loaders]
     if not measured:
         raise ValueError(NO_LOADER)
-    measures, whole = measured[0], durations(measured[0])
-    was, judgement = whole.setting, judge(measures)
-    likely = [was.num_workers] if "num_workers" in kept(measures, judgement) else number_of_workers(measures, whole)
+    measures = measured[0]
+    judgement = judge(measures)
+    replays = Replays(measures, judgement)
+    was, times = replays.was, replays.times
+    likely = [was.num_workers] if "num_workers" in kept(measures, judgement) else number_of_workers(measures, times)
     grid = _grid(
         likely if num_workers is None else _values(num_workers),
         sorted({*PREFETCH, was.prefetch_factor}) if prefetch_factor is None else _values(prefetch_factor),
         [was.in_order] if in_order is None else _values(in_order),
         [was.persistent_workers] if persistent_workers is None else _values(persistent_workers),
     )
-    found = predict(measures, whole, [was, *(each for each in grid if each != was)])
+    rows = [_prediction(replays, setting) for setting in sorted({was, *grid})]
+    rate = replays.recorded * 1e9 / measures.total
+    found = WhatIf(
+        path=str(trace.path),
+        loader=measures.loader,
+        rows=rows,
+        recorded=Prediction(was, rate, measures.in_loader.total / measures.total, times.cpu * rate),
+        best=best(rows, times.cores),
+        cores=times.cores,
+        replayed=len(times),
+        batches=replays.recorded,
+    )
     found.notes += _notes(found, measures, judgement)
     if others:
         found.notes.append(f"Of {others + 1} loaders this is number {found.loader}, which costs main most.")
     return found
 
 
-def _values(given: T | Iterable[T]) -> list[T]:
+def _values(given: Any) -> list[Any]:
     """One value, or several, as a list."""
-    return list(dict.fromkeys(given)) if isinstance(given, Iterable) else [given]
+    return list(given) if isinstance(given, Iterable) else [given]
 
 
 def _grid(workers: list[int], prefetch: list[int], in_order: list[bool], persistent: list[bool]) -> list[Setting]:
@@ -130,38 +149,14 @@ def _grid(workers: list[int], prefetch: list[int], in_order: list[bool], persist
         for value in values:
             if type(value) is not int or value < least:
                 raise ValueError(f"no loader takes {name}={value!r}")
-            if value > LARGEST:
-                raise ValueError(f"{name}={value} would be replayed for hours: {LARGEST} is the most")
-    found = [Setting(*each) for each in itertools.product(workers, prefetch, in_order, persistent)]
-    return list(dict.fromkeys(each if each.num_workers else Setting(0) for each in found))
+    grid = itertools.product(workers, prefetch, in_order, persistent)
+    return [Setting(*each) if each[0] else Setting(0) for each in grid]
 
 
-def predict(
-    measures: Measures,
-    whole: Durations,
-    settings: list[Setting],
-) -> WhatIf:
-    """The first of `settings` is the recorded one. At most `MOST` batches are replayed, or four for each that may be
-    outstanding."""
-    from tracing.analysis.whatif.simulated_replay import fitted, replay_load  # imports minidl's loader: a second
-
-    times = fitted(whole.excerpt(max(MOST, *(4 * each.num_workers * each.prefetch_factor for each in settings))))
-    rows = []
-    for setting in settings:
-        run = replay_load(times, setting)
-        rate = whole.batches * whole.epochs / run.total
-        rows.append(Prediction(setting, rate, 1 - run.trained / run.total, times.cpu * rate))
-    rate = len(whole) * 1e9 / measures.total
-    return WhatIf(
-        path=str(measures.trace.path),
-        loader=measures.loader,
-        rows=sorted(rows, key=lambda row: row.setting),
-        recorded=Prediction(settings[0], rate, measures.in_loader.total / measures.total, times.cpu * rate),
-        best=best(rows, times.cores),
-        cores=times.cores,
-        replayed=len(times),
-        batches=len(whole),
-    )
+def _prediction(replays: Replays, setting: Setting) -> Prediction:
+    run = replays.run(setting)
+    rate = replays.batches / run.total
+    return Prediction(setting, rate, 1 - run.trained / run.total, replays.times.cpu * rate)
 
 
 def best(rows: list[Prediction], cores: float) -> Prediction:
@@ -212,31 +207,12 @@ COLUMNS = {  # field of a Setting -> its heading in the table
 }
 
 
-def options(setting: Setting, beside: Setting | None = None) -> str:
+def options(setting: Setting, beside: Setting) -> str:
     """As arguments: "num_workers=4, prefetch_factor=2", and whatever else differs from the setting `beside`."""
-    return ", ".join(
-        f"{name}={value}"
-        for name, value in vars(setting).items()
-        if name == "num_workers"
-        or (setting.num_workers and (name == "prefetch_factor" or (beside and value != vars(beside)[name])))
-    )
-
-
-def text(found: WhatIf) -> str:
-    recorded, chosen = found.recorded, found.best
-    what = f"{found.replayed:,} of {found.batches:,}" if found.replayed < found.batches else f"{found.batches:,}"
-    cores = f"{found.cores:g} core{'s' * (found.cores != 1)}"
-    replayed = f"{what} batches of {found.path}, replayed in virtual time on {cores}"
-    if abs(found.off) > BELIEVED:
-        choice = f"unknown: the replay of the recorded setting itself comes out {_off(found)}"
-    elif chosen.setting == recorded.setting:
-        choice = f"{options(chosen.setting)}, as recorded"
-    else:
-        times = chosen.batches_per_second / found[recorded.setting].batches_per_second
-        rate = f"{chosen.batches_per_second:,.1f} batches a second, {times:.2f} times what the recorded setting gives"
-        choice = f"{options(chosen.setting, recorded.setting)}: {rate}"
-    lines = [*wrap("What if  ", replayed), *wrap("Best     ", choice), "", *_table(found), ""]
-    return "\n".join(lines + [line for note in found.notes for line in wrap("Note: ", note)])
+    shown = {"num_workers"}
+    if setting.num_workers:
+        shown |= {"prefetch_factor", *(name for name, value in vars(setting).items() if value != vars(beside)[name])}
+    return ", ".join(f"{name}={value}" for name, value in vars(setting).items() if name in shown)
 
 
 def _off(found: WhatIf) -> str:

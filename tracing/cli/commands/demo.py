@@ -1,4 +1,4 @@
-"""`demo`: a real load, recorded, watched and explained."""
+"""`demo`: a real load, run as `run` does it with any script; then its timeline and report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import tracing
 from tracing.cli.arguments import add_command
 from tracing.cli.terminal_handover import is_terminal
+
+SCRIPT = Path(__file__).parents[1] / "demo_training.py"
+TIMELINE, REPORT = "timeline.png", "report.txt"  # written beside the trace
 
 
 def add_to(commands: Any) -> None:
@@ -21,6 +25,15 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tracing.cli.demo_training import run_demo  # torch takes seconds to import
+    from tracing.cli.run_script import recording_into, run_script, shown
 
-    return run_demo(args.output, files=args.files, live=is_terminal() and not args.no_live)
+    recording, files = recording_into(args.output), [] if args.files is None else [str(args.files)]
+    status = run_script(recording, str(SCRIPT), files, live=is_terminal() and not args.no_live)
+    trace = tracing.load(recording.path)
+    for name in (TIMELINE, REPORT):  # of an earlier run: after Ctrl-C they would pass for this one's
+        (recording.path / name).unlink(missing_ok=True)
+    if trace.loaders:
+        (recording.path / REPORT).write_text(f"{tracing.report(trace)}\n", encoding="utf-8")
+        tracing.timeline(trace).savefig(recording.path / TIMELINE)
+        print(f"Its timeline and the whole report: {TIMELINE} and {REPORT} in {shown(recording.path)}")
+    return status

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
 from tracing.cli.arguments import add_command, add_trace, process_of, usage_errors
-from tracing.recording import file_format as fmt
-from tracing.recording.trace_directory import being_recorded
-from tracing.trace.parts import parts
 
 
 def add_to(commands: Any) -> None:
@@ -26,17 +21,6 @@ def add_to(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     from tracing.views.live.live import watch
 
-    wait_for_first_event(args.trace)
     part = None if args.process is None else process_of(args).path.name
     with usage_errors():
         watch(args.trace, speed=args.speed, once=args.once, record=args.record, part=part)
-
-
-def wait_for_first_event(directory: Path) -> None:
-    """Wait for a process that is recording but has emitted nothing yet: its trace looks like one that ended without any
-    events. (Its file exists a moment before the header, by which a file is recognised, is whole.)"""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # no trace, or a damaged one: load() reports
-        while not any(fmt.headers(part.path) for part in parts(directory)):
-            if not being_recorded(directory):
-                return
-            time.sleep(0.05)

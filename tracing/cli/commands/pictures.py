@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tracing
-from tracing.cli.arguments import (
-    add_command,
-    add_part,
-    add_trace,
-    at_work,
-    load,
-    part_of,
-    suffix_of,
-    usage_errors,
-)
+from tracing.cli.arguments import add_command, add_part, add_trace, load, part_of, suffix_of, usage_errors
 from tracing.ranks.ranks import open_ranks
 
 if TYPE_CHECKING:
@@ -37,7 +28,7 @@ def add_to(commands: Any) -> None:
     text = "which thread sent what to which, as text or mermaid"
     parser = add_command(commands, "sequence", sequence, text, "traces/demo", "traces/demo --batches 28:32 -o demo.mmd")
     add_trace(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="an mmd (mermaid) or txt file")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.mmd", help="a mermaid diagram, for Markdown")
     parser.add_argument("--width", type=int, metavar="N", help="columns of the text (the terminal's)")
     parser.add_argument("--most", type=int, default=200, metavar="N", help="rows to show at most (200)")
     add_part(parser)
@@ -61,7 +52,7 @@ def add_to(commands: Any) -> None:
 
 def timeline(args: argparse.Namespace) -> None:
     suffix_of(args.output, ".png", ".svg", ".pdf")
-    with usage_errors(), at_work("drawing the timeline"):
+    with usage_errors():
         draw_timeline(args).savefig(args.output)
 
 
@@ -78,18 +69,17 @@ def sequence(args: argparse.Namespace) -> None:
 
     from tracing.views.sequence import Phase, as_mermaid, as_text
 
-    kind = suffix_of(args.output, ".mmd", ".txt") if args.output else ""
+    if args.output:
+        suffix_of(args.output, ".mmd")
     trace = load(args)
     part = part_of(args) | {"phase": Phase[args.only or "ALL"], "most": args.most}
     console = Console()
     with usage_errors():
-        if kind == ".mmd":
+        if args.output:
             args.output.write_text(as_mermaid(trace, **part), encoding="utf-8")
             return
         text = as_text(trace, width=args.width or (console.width if console.is_terminal else 100), **part)
-    if kind == ".txt":
-        args.output.write_text(f"{text}\n", encoding="utf-8")
-    elif console.is_terminal:
+    if console.is_terminal:
         console.print(text)
     else:
         print(text)
@@ -98,7 +88,7 @@ def sequence(args: argparse.Namespace) -> None:
 def step(args: argparse.Namespace) -> None:
     output = args.output or Path("step.html")
     suffix_of(output, ".html", ".htm")
-    with usage_errors(), at_work("writing the page"):
+    with usage_errors():
         page = tracing.step(load(args), at=args.at, **part_of(args))
         page.save(output)
     if page.excerpt.note:
@@ -111,5 +101,4 @@ def export(args: argparse.Namespace) -> None:
     from tracing.views.export import jsonl, perfetto
 
     write = {"perfetto": perfetto.write, "jsonl": jsonl.write}[args.format]
-    with at_work("writing the events"):
-        write(load(args), args.output)
+    write(load(args), args.output)

@@ -11,16 +11,8 @@ from tracing.cli.arguments import add_command
 
 def add_to(commands: Any) -> None:
     text = "run any training script, unchanged, and record its loaders, minidl's and torch.utils.data's"
-    parser = add_command(
-        commands,
-        "run",
-        run,
-        text,
-        "train.py --lr 0.1",
-        "--try train.py",
-        "--live -o traces/slow train.py",
-        "-m pkg.train --lr 0.1",
-    )
+    examples = ("train.py --lr 0.1", "--live -o traces/slow -m pkg.train --lr 0.1", "--try train.py")
+    parser = add_command(commands, "run", run, text, *examples)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
     parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
     parser.add_argument("--memory", action="store_true", help="sample the processes' memory, open files and mappings")
@@ -34,17 +26,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tracing.cli.run_script import run_script
+    from tracing.cli.run_script import recording_into, run_script
 
     name = args.script.rpartition(".")[2] if args.module else Path(args.script).stem
-    return run_script(
-        args.script,
-        args.arguments,
-        module=args.module,
-        directory=args.output or Path("traces", name),
-        live=args.live,
-        memory=args.memory,
-        minidl=args.minidl,
-        tries=args.tries or args.try_only,
-        ends=args.try_only,
-    )
+    recording, tries = recording_into(args.output or Path("traces", name), args.memory), args.tries or args.try_only
+    how = {"module": args.module, "live": args.live, "minidl": args.minidl, "tries": tries, "ends": args.try_only}
+    return run_script(recording, args.script, args.arguments, **how)

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import add_command, add_trace, at_work, load, usage_errors
+from tracing.cli.arguments import add_command, add_trace, load, usage_errors
 
 
 def add_to(commands: Any) -> None:
@@ -22,7 +22,7 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     trace = load(args)
-    with usage_errors(f"{args.trace}: "), at_work("replaying the run"):
+    with usage_errors(f"{args.trace}: "):
         found = tracing.whatif(trace, args.workers, args.prefetch, loader=args.loader)
     print(found.to_json() if args.json else found)
 

@@ -8,7 +8,7 @@ multiprocessing_context.py     main: what makes the queues and the workers' proc
 queues.py                      the queues' two ends: what is put and what is taken
 worker.py                      a worker, around torch's `_worker_loop`
 fetcher.py                     its fetcher and collate_fn
-wrapper.py, progress.py        what all these have in common
+common.py                      what all these have in common
 delayed_sigchld.py             a worker's death is not raised while main emits an event
 
 What torch does out of sight (its feeder threads, the last line of its pin thread) is not guessed at: it has no events.

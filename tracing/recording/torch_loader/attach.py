@@ -2,7 +2,7 @@
 
 The installed torch is used, and stays as it is on disk. In memory the base class of all its iterators learns to make,
 for an attached loader, an instance of a subclass that emits what it does (tracing.recording.torch_loader). So it does
-not matter whose loader it is, who makes the iterator, nor when its class was imported: a subclass of DataLoader that
+not matter whose loader it is, what makes the iterator, nor when its class was imported: a subclass of DataLoader that
 has iterators of its own, as torchdata's, or no DataLoader at all, as fastai's, which makes torch's iterators itself.
 Other loaders get the iterator they always got.
 
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minidl import events
-from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.in_children.sitecustomize import AfterImport
 from tracing.recording.torch_loader import attached_loaders
@@ -112,7 +111,7 @@ def _note(loaders: type) -> None:
     """Note in the trace that this class of loaders makes its iterators itself."""
     recorder = getattr(events.installed(), "__self__", None)
     if isinstance(directory := getattr(recorder, "directory", None), Path):  # a child's is the run's, until it records
-        trace_directory.note(directory, fmt.OWN_ITERATORS, loaders.__name__)
+        trace_directory.note_own_iterators(directory, loaders.__name__)
 
 
 # ---- a whole program

@@ -3,22 +3,18 @@ are none."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import pickle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.utils.data
 
 from minidl import events
 from minidl.events import NO_WORKER, describe, emit
-from tracing.recording.torch_loader.progress import Progress
-
-if TYPE_CHECKING:  # what stands behind
-    from typing import Any as Behind
-else:
-    Behind = object
+from tracing.recording.torch_loader.common import Behind, Progress
 
 Kinds: Any = torch.utils.data._DatasetKind
 
@@ -90,17 +86,18 @@ class TracedCollate:
         return batch
 
     def _note(self, samples: Any, batch: Any) -> dict[str, Any] | None:
-        """Of the first batch of an epoch: what it is made of, and a digest of its samples, if they are a stream's."""
+        """Of the first batch of an epoch: what it is made of, and a digest of its samples. Samples of keys that are all
+        the same (zeros, to try a model) are not compared with those of other workers."""
         if self.noted == self.progress.epoch_id:
             return None
         self.noted = self.progress.epoch_id
         noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "objects"), 0)
         count_contents(batch, noted)
-        if self.iterable and self.worker != NO_WORKER:
-            try:
-                noted["first"] = digest_of(samples[:FIRST] if isinstance(samples, list) else samples)
-            except Exception:  # what cannot be pickled cannot be compared
-                noted["first"] = f"worker {self.worker}"
+        if self.worker != NO_WORKER:
+            samples = samples[:FIRST] if isinstance(samples, list) else [samples]
+            with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
+                if self.iterable or len({digest_of(each) for each in samples}) > 1:
+                    noted["first"] = digest_of(samples)
         return noted
 
 

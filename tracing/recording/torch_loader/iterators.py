@@ -4,7 +4,7 @@ Each method here emits an event and calls the one behind it: `emitting` puts Ser
 that the loader makes its iterators of. Some steps have no method in torch: it stores, takes and skips tasks by setting,
 popping and deleting items of the dict `_task_info`. So that dict is replaced by one that emits: TaskInfo.
 
-The class need not be torch's. It may inherit torch's, or be written anew after it, as torchdata's are.
+The class need not be torch's. It may inherit torch's, or be a rewrite of it, as torchdata's are.
 
 Legend
     progress    Progress(epoch_id=...)    how far the iterator is; its queues share it
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.multiprocessing
@@ -24,16 +24,11 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 from minidl import events
 from minidl.events import NO_TASK, emit
 from tracing.recording.torch_loader.attached_loaders import epochs_of
+from tracing.recording.torch_loader.common import Behind, Progress
 from tracing.recording.torch_loader.delayed_sigchld import delay_sigchld
 from tracing.recording.torch_loader.fetcher import emit_fetches
 from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
-from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue, content
-
-if TYPE_CHECKING:  # what stands behind: torch's types leave out what is private
-    from typing import Any as Behind
-else:
-    Behind = object
 
 
 def emitting(cls: type, loader: Any) -> type | None:

@@ -10,10 +10,9 @@ from typing import Any
 from minidl import events
 from minidl.events import NO_WORKER, emit
 from tracing.recording.torch_loader import attached_loaders
-from tracing.recording.torch_loader.progress import Progress
+from tracing.recording.torch_loader.common import Progress, Wrapper
 from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, TracedQueue
 from tracing.recording.torch_loader.worker import WorkerSetup, run
-from tracing.recording.torch_loader.wrapper import Wrapper
 
 
 def in_context(loader: Any, context: TracedContext) -> Any:

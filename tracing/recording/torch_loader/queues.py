@@ -4,8 +4,8 @@ The wrappers are at both ends, so a message can travel in an envelope:
 
     put((4, [16, 17]))  ->  (worker_id, epoch_id, (4, [16, 17]))  ->  get() == (4, [16, 17])
 
-The envelope tells main which worker sent a result: torch's workers share one queue, and the events describe a queue
-per worker, as minidl has them. It also tells main whether the result is of an epoch that was abandoned.
+The envelope says which worker sent a result: torch's workers share one queue, and the events describe a queue
+per worker, as minidl has them. It also says whether the result is of an epoch that was abandoned.
 
 Legend
     message   (4, [16, 17])       a task, on index_queue: `(idx, index)` in torch's names
@@ -30,8 +30,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 from minidl import events
 from minidl.events import NO_TASK, NO_WORKER, RESUME, STOP, WAKE, Queue, emit
 from tracing.recording import system_calls
-from tracing.recording.torch_loader.progress import Progress
-from tracing.recording.torch_loader.wrapper import Wrapper
+from tracing.recording.torch_loader.common import Progress, Wrapper
 
 ENVELOPE_AT = 11  # bytes: a pickle begins with its protocol (2) and the length of its frame (9)
 IN_PLACE = (ExceptionWrapper, _IterableDatasetStopIteration)  # of a batch
@@ -69,7 +68,7 @@ class PipeTap:
         self._receive, queue._recv_bytes, queue._poll = queue._recv_bytes, self.receive, self.poll
 
     def poll(self, timeout: float = 0.0) -> bool:
-        """Whether something can be read, within so many seconds."""
+        """Whether something can be read, within `timeout` seconds."""
         return self.look(timeout) or (timeout > 0 and bool(self._poller.poll(ceil(timeout * 1e3))))
 
     def look(self, timeout: float | None) -> bool:

@@ -17,8 +17,8 @@ from torch.utils.data._utils.worker import _ResumeIteration
 
 from minidl import events
 from minidl.events import STOP, Queue, describe, emit
+from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.fetcher import emitting_kinds
-from tracing.recording.torch_loader.progress import Progress
 from tracing.recording.torch_loader.queues import TracedQueue, content, emit_send_failures
 
 STOPPED, PARENT_IS_DEAD, INTERRUPTED = 0, 1, 2  # why a worker left its loop: WORKER_END's value

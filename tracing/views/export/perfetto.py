@@ -26,7 +26,7 @@ import numpy as np
 from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.event_index import NEVER, Lane
 from tracing.trace.event_index import Iterator as IndexedIterator
-from tracing.trace.event_words import WORDS
+from tracing.trace.kinds import MARKED, TRAITS
 from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
@@ -48,15 +48,15 @@ WAY = (
     "pin_begin", "data_put", "data_got", "yielded",
 )  # fmt: skip
 # What a timeline marks, and what goes unnoticed there.
-_SHOWN = {kind for kind, words in WORDS.items() if words.mark} | {
+_SHOWN = MARKED | {
     Kind.STORED, Kind.TASK_SKIPPED, Kind.TASK_LOST, Kind.WORKER_EXHAUSTED, Kind.SEND_FAILED, Kind.HEALTH_CHECK,
     Kind.TIMED_OUT, Kind.NO_CAPACITY,
 }  # fmt: skip
 INSTANTS = {kind.value: kind.name.lower().replace("_", " ") for kind in Kind if kind in _SHOWN}
 _IS_INSTANT = np.isin(np.arange(256), list(INSTANTS))  # [kind]
 WORK = {int(kind) for kind in (Kind.FETCH_BEGIN, Kind.COLLATE_BEGIN, Kind.PIN_BEGIN)}
-_NAMES = {int(kind): words.slice.partition("{")[0] for kind, words in WORDS.items()}  # "fetch ": a number follows
-_OF_WORKER = np.isin(np.arange(256), [kind for kind, words in WORDS.items() if "{worker}" in words.slice])
+_NAMES = {kind: each.slice.partition("{")[0] for kind, each in TRAITS.items()}  # "fetch ": a number follows
+_OF_WORKER = np.isin(np.arange(256), [kind for kind, each in TRAITS.items() if "{worker}" in each.slice])
 THREAD_IDS = 1 << 23  # above every pid; a process's first thread has its pid, as Linux does it
 
 

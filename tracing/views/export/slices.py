@@ -43,7 +43,7 @@ Event = tuple[int, int, int, int]
 Slice = tuple[int, int, int]
 
 
-# Kind that begins a span -> the kinds that end it. Its name is the slice of tracing.trace.event_words.
+# Kind that begins a span -> the kinds that end it. Its name is the slice of tracing.trace.kinds.
 SPANS: dict[int, set[int]] = {
     Kind.LOADER: {Kind.PRIMED, Kind.ASKED},
     Kind.EPOCH_BEGIN: {Kind.PRIMED, Kind.ASKED},

@@ -88,7 +88,7 @@ def _run(processes: Processes, console: Console, keyboard: Keyboard) -> None:
             state, now = processes.look()
             source = processes.source
             facts = recent(source.trace, state, now, shown)
-            shown, facts.stuck = facts.loader, source.stuck
+            shown, facts.limit, facts.stuck = facts.loader, source.limit, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
             screen.show(Moment(state, facts, processes.path.name, processes.mode, keys, help, processes.lines(now)))
             if picture or len(processes.parts) == 1:  # else each process has had its line

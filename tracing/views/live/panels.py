@@ -92,7 +92,7 @@ def render(moment: Moment, width: int, height: int) -> Frame:
         body = _body(loader, recent, width, room)
     mode = text(f" {moment.mode}  {recent.seconds:.1f} s ", BOLD)
     first = ends([text(f" {moment.title} ", BOLD), *_about(moment.state, loader)], [mode], width)
-    last = ends(_verdict(recent, width - len(moment.keys) - 1), [text(f" {moment.keys}", DIM)], width)
+    last = ends(_below(recent, loader), [text(f" {moment.keys}", DIM)], width)
     return Frame([first, *above, *body, *alarm, last][:height], width)
 
 
@@ -126,14 +126,13 @@ def _about(state: State, loader: LoaderState | None) -> Line:
     return [text(" · ".join(parts), BAD if loader.error is not None else PLAIN)]
 
 
-def _verdict(recent: Recent, width: int) -> Line:
+def _below(recent: Recent, loader: LoaderState | None) -> Line:
     if recent.stuck:
         return [text(f"   {recent.stuck[1]} ", BOLD)]
-    if not recent.limit:
+    if loader is None:
         return []
-    limit = text(f" ▸ {recent.limit} ", BOLD)
-    share = text(f" main in the loader {recent.in_loader:.0%} {recent.of_window} ")
-    return [limit, share] if length([limit, share]) <= width else [limit]
+    limit = f"{recent.limit} · " * bool(recent.limit)
+    return [text(f" ▸ {limit}main in the loader {recent.in_loader:.0%} {recent.of_window} ", BOLD)]
 
 
 def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[Line]:
@@ -311,7 +310,7 @@ def _share(share: float, style: Style) -> Line:
 HELP: list[Line] = [
     [text(" index_queue         ", BOLD), text("of each worker: which samples make its next batches")],
     [text(" workers             ", BOLD), text("each loads the samples of a batch and puts them together")],
-    [text(" worker_result_queue ", BOLD), text("batches that a worker has made and nobody has taken")],
+    [text(" worker_result_queue ", BOLD), text("batches that a worker has made, not taken yet")],
     [text(" pin thread          ", BOLD), text("takes and page-locks them; then they wait in data_queue")],
     [text(" reorder buffer      ", BOLD), text("batches that came early, until it is their turn")],
     [text(" main                ", BOLD), text("your training loop, in its training step or in the loader")],

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable
 
 from tracing.analysis.hang.explain import explain
+from tracing.analysis.measure.measures import measure
+from tracing.analysis.measure.waited import judge
 from tracing.trace.state import State
 from tracing.trace.trace import Trace
 from tracing.views.live.event_lines import stuck_in_words
@@ -18,9 +20,16 @@ from tracing.views.live.event_lines import stuck_in_words
 CHECK_PERIOD = 1_000_000_000  # ns between two checks whether the run is still in progress
 STILL = 10_000_000_000  # ns without a batch: then it may hang ...
 ASK_PERIOD = 5_000_000_000  # ... and is examined this often
+JUDGE_PERIOD, JUDGE_COST = 2_000_000_000, 50  # ns between two verdicts, and at least so many times what one takes
 STEPS = {"left": -1, "right": 1}  # key -> events
 
 Clock = Callable[[], int]  # ns
+
+
+def verdict(trace: Trace) -> str:
+    """The report's, of the loader that took most of main's time; "" without one."""
+    costly = max(measure(trace), key=lambda each: each.in_loader.total, default=None)
+    return "" if costly is None else f"until now {judge(costly).verdict.value}"
 
 
 class Live:
@@ -29,7 +38,7 @@ class Live:
     keys = "space pause"  # that move it
 
     def __init__(self, trace: Trace, clock: Clock, over: Callable[[], bool]) -> None:
-        """`over` returns whether nobody records any more."""
+        """`over` returns whether no process records any more."""
         self.trace = trace
         self._recorded = over
         self._clock = clock
@@ -40,6 +49,7 @@ class Live:
         self._moved = clock()  # ... and when that changed
         self._asked = clock()
         self.stuck: tuple[str, ...] = ()  # if it hangs, which thread keeps which waiting: see `Recent.stuck`
+        self.limit, self._next_verdict = "", clock() + JUDGE_PERIOD
 
     def look(self) -> tuple[State, int]:
         """The state to show now, and the time in the trace."""
@@ -48,6 +58,9 @@ class Live:
         self.trace.refresh()
         state = self.trace.state(-1)
         self._check_for_hang(state)
+        if (begin := self._clock()) >= self._next_verdict:
+            self.limit = verdict(self.trace)
+            self._next_verdict = begin + max(JUDGE_PERIOD, JUDGE_COST * (self._clock() - begin))
         running = not self._over and (not state.loaders or any(loader.alive for loader in state.loaders))
         return state, max(state.time, self._clock()) if running else state.time
 
@@ -82,6 +95,7 @@ class Replay:
     """A finished run: the time in the trace is wall time, times `speed`."""
 
     keys = "space pause  ← → step"
+    limit = ""  # what limits the load is for the report to say, as the run is over
 
     def __init__(self, trace: Trace, speed: float, clock: Clock) -> None:
         self.trace = trace

@@ -12,7 +12,7 @@ import os
 import warnings
 from pathlib import Path
 
-from tracing.recording.trace_directory import in_progress
+from tracing.recording.trace_directory import being_recorded
 from tracing.trace.file_reader import TraceDamage
 from tracing.trace.parts import Part, parts
 from tracing.trace.parts import choose as choose_part
@@ -42,7 +42,7 @@ class Processes:
 
     def _over(self) -> bool:
         """Whether no process records any more."""
-        return not any(in_progress(part.path) for part in self.parts)
+        return not any(being_recorded(part.path, elsewhere=False) for part in self.parts)
 
     def _open(self, part: Part) -> None:
         self.opened, trace = part, self._trace_of(part)
@@ -98,5 +98,5 @@ def _in_words(trace: Trace, now: int, live: bool) -> Line:
     return [
         *fit([text(loader.main.status.value, style)], 14),
         text(f"{duration(since):>8}  {loader.yielded:5} batches {facts.batches_per_second:6.1f}/s"),
-        text(f"  in the loader {facts.in_loader:4.0%}  epoch {loader.epoch}  {facts.limit}"),
+        text(f"  in the loader {facts.in_loader:4.0%}  epoch {loader.epoch}"),
     ]

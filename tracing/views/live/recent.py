@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.measure.waited import MATTERS, Verdict
 from tracing.trace.event_index import Lane
 from tracing.trace.intervals import spent
+from tracing.trace.kinds import NOTED
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, PinStatus, State, WorkerStatus
 from tracing.trace.thread_activity import Activity, activity
-from tracing.views.sequence.rows import NOTED
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Actor, Trace
@@ -34,13 +33,12 @@ MOST_SAID = 60  # events
 AT_WORK = (WorkerStatus.FETCHING, WorkerStatus.COLLATING, WorkerStatus.SENDING)
 
 
-# The events that are shown in words: those that a sequence diagram notes, and a batch's way from thread to thread.
+# The events that are shown in words: those that a sequence diagram notes, too, and a batch's way from thread to thread.
 SAID = NOTED | {
     Kind.ASKED, Kind.DISPATCHED, Kind.FETCH_BEGIN, Kind.PIN_BEGIN, Kind.PUT, Kind.RELEASED, Kind.WORKER_STARTED,
     Kind.RESUME_ACKNOWLEDGED, Kind.SAMPLER_END, Kind.SEND_FAILED, Kind.STATE_TAKEN, Kind.GOES_ON,
 }  # fmt: skip
 _IS_SAID = np.isin(np.arange(256), list(SAID))  # [kind]
-_MOVES = np.isin(np.arange(256), [Kind.STORED, Kind.RELEASED])
 
 
 def busy(did: Activity, at: np.ndarray) -> np.ndarray:
@@ -72,15 +70,13 @@ class Recent:
     batches_per_second: float = 0.0
     in_loader: float = 0.0  # share of the window that main spent in the loader: waiting, or at work there
     trained: float = 0.0  # share of it that main spent in the training step
-    started: float = 0.0  # of its time in the loader, the share before the first batch
-    held: float = 0.0  # of that, the share while finished batches lay in the reorder buffer
     busy: list[float] = field(default_factory=list)  # of each worker: its share of the window
     pin_busy: float = 0.0
     training: Activity = field(default_factory=lambda: NEVER)  # main's training steps
     workers: list[Activity] = field(default_factory=list)  # at work
     training_on: int = -1  # the task whose batch was yielded last
     said: list[tuple[np.void, Actor]] = field(default_factory=list)  # events worth showing, the newest last; by whom
-    limit: str = ""  # what limits the load, in a few words; "" when it is too early to tell
+    limit: str = ""  # what limits the load, by the whole run so far; "" if it is too early to say
     stuck: tuple[str, ...] = ()  # if it hangs, which thread keeps which waiting, and the command that explains it
 
     @property
@@ -132,16 +128,12 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1) -> Recent:
     said = _IS_SAID[latest["kind"]] & ~sent
     actors = trace.actors
     result.said = [(event, actors[event["actor"]]) for event in latest[said][-MOST_SAID:]]
-    moves = first + np.flatnonzero(_MOVES[events["kind"][first:]])
-    _add_what_was_done(result, trace, loader, first, state.k, of_this(events[moves]))
-    result.limit = _limit(result, loader)
+    _add_what_was_done(result, trace, loader, first, state.k)
     return result
 
 
-def _add_what_was_done(
-    result: Recent, trace: Trace, loader: LoaderState, first: int, k: int, moves: np.ndarray
-) -> None:
-    """What each thread was busy with between events `first` and `k`. `moves`: into the reorder buffer and out of it."""
+def _add_what_was_done(result: Recent, trace: Trace, loader: LoaderState, first: int, k: int) -> None:
+    """What each thread was busy with between events `first` and `k`."""
     of_loader = (each for each in trace.index.iterators if each.loader == loader.loader)
     iterators = [each for each in of_loader if each.last(k) >= first or each.number == loader.iterator]
 
@@ -157,56 +149,17 @@ def _add_what_was_done(
     result.training = trained
     result.training_on = int(trained.task[-1]) if len(trained.task) else loader.rcvd_idx - 1
     # A run that began inside the window is measured from its beginning.
-    begun = inside.begin[(inside.first >= first) & (trace.events["kind"][inside.first] == Kind.LOADER)][:1]
-    begins_here = len(begun) > 0 and not (np.append(trained.begin, inside.begin) < begun).any()
-    span = max(1, result.now - (int(begun[0]) if begins_here else result.since))
+    span = max(1, result.now - max(result.since, trace.start))
 
     def share(of: Activity) -> float:
         since, now = busy(of, np.array([result.since, result.now])).tolist()
         return min(1.0, (now - since) / span)
 
-    yielded = trained.begin[trained.first >= first]
-    result.batches_per_second = len(yielded) * 1e9 / span
+    result.batches_per_second = int(np.count_nonzero(trained.first >= first)) * 1e9 / span
     result.in_loader, result.trained = share(inside), share(trained)
-    whole = max(1.0, result.in_loader * span)
-    if begins_here and len(yielded):
-        result.started = float(busy(inside, yielded[:1])[0]) / whole
-    result.held = _held(result, loader, moves, inside) / whole
     for worker in loader.workers:
         work = did(Lane.WORKER, worker.worker)
         result.workers.append(work.where(work.is_any(*AT_WORK)))
         result.busy.append(share(result.workers[-1]))
     pin = did(Lane.PIN)
     result.pin_busy = share(pin.where(pin.is_any(PinStatus.PINNING)))
-
-
-def _held(result: Recent, loader: LoaderState, moves: np.ndarray, loading: Activity) -> float:
-    """How long main was in the loader while the reorder buffer held a batch (ns)."""
-    steps = np.where(moves["kind"] == Kind.STORED, 1, -1)
-    # Counted back from what lies in it now.
-    depth = len(loader.reorder_buffer) - np.append(np.cumsum(steps[::-1])[::-1], 0)
-    corners = np.concatenate([[result.since], moves["time"], [result.now]])
-    return float((np.diff(busy(loading, corners)) * (depth > 0)).sum())
-
-
-def _limit(result: Recent, loader: LoaderState) -> str:
-    """What limits the load now, by which threads wait and which work. The report looks closer, in the same words."""
-    if not loader.alive:
-        return "the loader is shut down" if loader.error is None else "the loader has failed"
-    if any(worker.status is WorkerStatus.DEAD for worker in loader.workers):
-        return "a worker has died"
-    if loader.yielded == 0:
-        return "start-up: no batch yet" if loader.epoch == 0 else ""
-    if result.in_loader < MATTERS:
-        return Verdict.TRAINING.value
-    if result.started > 0.5:
-        return "start-up was the limit so far"
-    if not loader.workers:
-        return Verdict.NO_WORKERS.value
-    if sum(result.busy) > 0.7 * len(result.busy):
-        return Verdict.WORKERS.value
-    if result.held > 0.5:
-        return Verdict.HOLD_UP.value
-    if loader.pin_thread.status is not PinStatus.NONE and result.pin_busy > 0.7:
-        return Verdict.PINNING.value
-    return "nobody is busy: moving batches, or too little prefetch"

@@ -28,7 +28,7 @@ const DEFAULTS = {
   batch: 4, // batch_size
   shape: "constant", // of the times of samples: "constant", "varied", "slow_sample", "slow_worker"
   sample: 10, // ms for a sample
-  every: 40, // "slow_sample": one in so many is slow
+  every: 40, // "slow_sample": one in this many is slow
   factor: 10, // how many times as long the slow one takes
   collate: 2, // ms for a batch
   move: 0.5, // ms to pack a batch in its worker, and as much to unpack it
@@ -54,7 +54,7 @@ function durations(setting) {
     if (setting.shape === "varied") samples.push(Math.round(one * 3 * chance(key) ** 2)); // from 0 to three times
     else samples.push(one * (isSlow(setting, key) ? setting.factor : 1));
   }
-  const slow = setting.shape === "slow_worker" ? setting.factor : 1; // worker 0 takes so many times as long
+  const slow = setting.shape === "slow_worker" ? setting.factor : 1; // worker 0 takes this many times as long
   const [collate, move, pinning, train] = [setting.collate, setting.move, setting.pinning, setting.train].map(ticks);
   return { samples, slow, collate, move, pinning, train };
 }

@@ -9,7 +9,7 @@ const [HEAD, GAP, STRIP, AXIS] = [18, 20, 54, 18]; // px: above main, above the 
 
 const colourOf = (task) => DATA.colours[task % DATA.colours.length];
 
-// Colours and patterns for the canvas, which knows no var(): made anew when light and dark change.
+// Colours and patterns for the canvas, which knows no var(): made again when light and dark change.
 class Paint {
   constructor(context) {
     this.context = context;

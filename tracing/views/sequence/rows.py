@@ -21,6 +21,7 @@ import numpy as np
 from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.event_index import NEVER, NO_SLOT, Lane
 from tracing.trace.event_words import KINDS, Sentence, sentence
+from tracing.trace.kinds import NOTED
 from tracing.trace.state import Label
 from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES, duration
@@ -99,14 +100,6 @@ class Sequence:
         return f"{arrow.delivery.value}: {arrow.where}"
 
 
-NOTED = {
-    Kind.LOADER, Kind.EPOCH_BEGIN, Kind.ERROR_RAISED, Kind.WORKER_STARTING, Kind.WORKER_BEGIN, Kind.WORKER_READY,
-    Kind.INIT_FN_BEGIN, Kind.INIT_FN_END, Kind.PIN_THREAD_BEGIN, Kind.PRIMED, Kind.STORED, Kind.YIELDED, Kind.EPOCH_END,
-    Kind.STREAM_END, Kind.WORKER_EXHAUSTED, Kind.WORKER_RESUMED, Kind.TASK_SKIPPED, Kind.NO_CAPACITY, Kind.FETCH_FAILED,
-    Kind.PIN_FAILED, Kind.WORKER_DIED, Kind.TASK_LOST, Kind.PARENT_DIED, Kind.HEALTH_CHECK, Kind.SHUTDOWN_BEGIN,
-    Kind.PIN_STOPPING, Kind.PIN_THREAD_END, Kind.PIN_JOINED, Kind.DONE_SET, Kind.WORKER_END, Kind.JOIN_BEGIN,
-    Kind.WORKER_JOINED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.SHUTDOWN_END,
-}  # fmt: skip
 NOTED_ALONE = NOTED | {Kind.FETCH_BEGIN}  # without workers: with them, the arrow of its task is enough
 
 

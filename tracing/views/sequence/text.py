@@ -20,7 +20,7 @@ import textwrap
 from rich.segment import Segment
 
 from minidl.events import Kind
-from tracing.trace.event_words import ALARMING
+from tracing.trace.kinds import ALARMING
 from tracing.views.sequence.rows import Arrow, Delivery, Note, Sequence
 from tracing.views.terminal.batch_cells import INKS, cell
 from tracing.views.terminal.layout import BAD, BOLD, DIM, PLAIN, Frame, Line, fit, text

@@ -115,7 +115,7 @@ class Board {
     if (workers === 0) flow.append(element("p", "alone", "num_workers=0: main does all the work, and there are no queues."));
     if (workers > 0) {
       flow.append(element("div", "lane heads", ...HEADS.map(([name, ...parts]) =>
-        element("div", "", element("h3", "", name), ...parts.map((part) => element("small", "", part))))));
+        element("div", "", element("h3", "", name.replaceAll("_", "_\u200b")), ...parts.map((part) => element("small", "", part))))));
       for (let worker = 0; worker < workers; worker++) flow.append(this.lane(worker));
       flow.append(this.back(DATA.iterators[iterator].pinned));
       const hint = "task → worker: sent, not yet yielded";

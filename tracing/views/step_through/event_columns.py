@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from minidl.events import CLOCKED, Kind
-from tracing.trace.event_words import ALARMING, KINDS, sentence, thread_name
+from tracing.trace.event_words import KINDS, sentence, thread_name
+from tracing.trace.kinds import ALARMING
 from tracing.trace.words import duration
 from tracing.views.step_through.source_code import EmittingLines
 

@@ -101,7 +101,7 @@ def _note(trace: Trace, first: int, last: int, asked: int) -> str:
     if last + 1 - first == len(trace):
         return ""
     since, until = ((int(trace.events["time"][k]) - trace.start) / 1e9 for k in (first, last))
-    note = f"A window: events {first:,} to {last:,} of {len(trace):,}, from {since:.3f} to {until:.3f} s."
+    note = f"A part of a run: events {first:,} to {last:,} of {len(trace):,}, from {since:.3f} to {until:.3f} s."
     if more := asked - (last + 1 - first):
         tasks = trace.events["task"][last:]
         batch = int(tasks[np.argmax(tasks >= 0)])
@@ -112,10 +112,20 @@ def _note(trace: Trace, first: int, last: int, asked: int) -> str:
 
 def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
     """The page as HTML."""
+    return page(title, as_data(content(trace, excerpt)))
+
+
+def page(title: str, data: str) -> str:
+    """The page as HTML. data: JSON of what `content` returns."""
+    return made(__package__, SCRIPTS, {"title": escape(title), "data": data})
+
+
+def content(trace: Trace, excerpt: Excerpt) -> dict[str, Any]:
+    """What the page shows, for its scripts."""
     columns, changes = EventColumns(trace, excerpt.first, excerpt.last), StateChanges(trace)
     for state in states(trace, excerpt.first, excerpt.last):
         changes.add(state)
-    data = {
+    return {
         "first": excerpt.first,
         "length": len(trace),
         "at": excerpt.at,
@@ -133,7 +143,6 @@ def render(trace: Trace, excerpt: Excerpt, title: str) -> str:
         "sites": columns.code.sites,
         "functions": columns.code.functions,
     }
-    return made(__package__, SCRIPTS, {"title": escape(title), "data": as_data(data)})
 
 
 def iterators(trace: Trace) -> list[dict[str, Any]]:

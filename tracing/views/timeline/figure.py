@@ -1,4 +1,4 @@
-"""The timeline: who did what when, how deep the queues were, and the way of one batch through all of it.
+"""The timeline: what each thread did when, how deep the queues were, and the way of one batch through all of it.
 
     figure = tracing.timeline(trace)          # a matplotlib Figure; no window, no global state
     figure.savefig("timeline.png")            # or .svg, .pdf

@@ -22,7 +22,7 @@ from tracing.views.timeline.bars import Crossing, Scale
 from tracing.views.timeline.lanes import LOADING, Row, row_of
 from tracing.views.timeline.window import View
 
-# Where a batch is at each hop: the lane, and the column of trace.tasks that tells when.
+# Where a batch is at each hop: the lane, and the column of trace.tasks that says when.
 WAY = (
     (Lane.MAIN, "index_put"),
     (Lane.WORKER, "index_got"),

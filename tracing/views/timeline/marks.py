@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from minidl.events import Kind
 from tracing.trace import event_words
 from tracing.trace.event_index import Lane
-from tracing.trace.event_words import ALARMING
+from tracing.trace.kinds import ALARMING, MARKED, TRAITS
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.spans import killed_at
@@ -41,12 +41,6 @@ class Mark:
     rank: int  # 0 must be named, 1 should be, 2 may be
 
 
-# An event is marked if it has a mark in tracing.trace.event_words. In whose lane: main's, or that of
-OF_WORKER = {
-    Kind.WORKER_DIED, Kind.FETCH_FAILED, Kind.PARENT_DIED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED, Kind.STREAM_END,
-    Kind.WORKER_END, Kind.WORKER_JOINED,
-}  # fmt: skip
-OF_PIN = {Kind.PIN_FAILED, Kind.PIN_THREAD_END}
 FIRST = {Kind.WORKER_DIED, Kind.ERROR_RAISED, Kind.GOES_ON}
 SECOND = ALARMING | {Kind.EPOCH_BEGIN, Kind.STATE_TAKEN, Kind.SHUTDOWN_BEGIN}
 NOTE = -1  # the kind of a mark that the caller asked for
@@ -58,7 +52,7 @@ def marks(view: View) -> list[Mark]:
     events = view.trace.events
     first, last = np.searchsorted(events["time"], [view.begin, view.end + 1])
     seen = events[first:last]
-    at = np.flatnonzero(np.isin(seen["kind"], [kind for kind, words in event_words.WORDS.items() if words.mark]))
+    at = np.flatnonzero(np.isin(seen["kind"], list(MARKED)))
     at = at[(seen["loader"][at] == view.loader) & np.isin(seen["epoch"][at], view.epochs)]
     going_on = seen["epoch"][at[seen["kind"][at] == Kind.GOES_ON]]  # its mark names the epoch, too
     at = at[~((seen["kind"][at] == Kind.EPOCH_BEGIN) & np.isin(seen["epoch"][at], going_on))]
@@ -93,7 +87,7 @@ def _thin_out(found: list[Mark]) -> list[Mark]:
 def _mark(trace: Trace, position: int) -> Mark:
     event = trace.events[position]
     kind = int(event["kind"])
-    lane = Lane.WORKER if kind in OF_WORKER else Lane.PIN if kind in OF_PIN else Lane.MAIN
+    lane = TRAITS[kind].lane
     rank = 0 if kind in FIRST else 1 if kind in SECOND else 2
     text = event_words.mark(event, error=str(trace.text(position) or "error").split("(")[0])
     worker = int(event["worker"]) if lane is Lane.WORKER else -1

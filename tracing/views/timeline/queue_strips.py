@@ -28,7 +28,7 @@ class Strip:
 
     label: str
     stays: list[Stays]
-    room: int  # for so many batches: what lies in it at a time is chance, and a picture's size should not be
+    room: int  # batches: what lies in it at a time is chance, and a picture's size should not be
 
     def deepest(self, view: View) -> int:
         return max(int(stays.within(view.begin, view.end).depth()[1].max(initial=0)) for stays in self.stays)
