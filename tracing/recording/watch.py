@@ -1,6 +1,6 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time it has used (and memory, if that was asked for), and, once a second, in which lines its threads
-are.
+alive, how much CPU time it has used (and memory, if that was asked for), and, twice a second, in which lines its
+threads are.
 
 What it guarantees:
 1. It is in no list of threading's, takes no signals, and is not there while the process forks.
@@ -44,10 +44,7 @@ OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for 
 RARELY = SECOND  # ... until they come at this distance
 COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above ...
 MEMORY_COST = 10  # ... or a sample with memory
-FIRST_LOOK, LOOK = (
-    SECOND // 8,
-    SECOND // 2,
-)  # ns until the stacks are looked at; later a quarter later, at most LOOK
+FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the stacks are looked at; later ones are a quarter later, or so
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file is begun again
 SWITCH = 6_000_000  # ns: a thread that computes in Python gives the lock up once another has waited for 5 ms

@@ -438,6 +438,18 @@ def test_what_is_found_without_noise(name: str) -> None:
     )
 
 
+def test_a_small_loader_is_not_put_down_to_its_own_steps() -> None:
+    """A validation that waits for its worker, in a program that trains for most of its time."""
+
+    def program() -> None:
+        for workers, samples, step in ((2, 40, 0.05), (1, 20, 0.0005)):
+            for _ in minidl.DataLoader(Sleeps(samples, loads.quick), num_workers=workers):
+                sleep(step)
+
+    for each in tracing.report(tracing.load(simulate(program, cpus=2, draws=False))).loaders:
+        assert each.verdict is Verdict.TRAINING and each.share > 0.75
+
+
 # ---- what is wrong, and what is not the loader's
 
 

@@ -1,5 +1,5 @@
-"""What main waited for: what limits a load, and what each cause costs. The report, `run`'s last lines, whatif and
-compare read it here.
+"""What main waited for: what limits a load, and what each cause costs. The report, `run`'s last lines, the live
+view, whatif and compare read it here.
 
 Each rule estimates how much of main's time its cause costs. Costs do not overlap: a second that main waits is counted
 once. Coarse rules come first, from what main waits for; then finer ones take their part of it, where the trace shows
@@ -103,8 +103,11 @@ def judge(measures: Measures) -> Judgement:
 def _not_the_loader(measures: Measures, away: culprits.Away, by_cost: Costs, found: Costs) -> Judgement:
     outside = away.outside if away.outside > max(away.training, away.loading) else 0
     spent = (measures.spent[MainTime.TRAINING], measures.spent[MainTime.ELSEWHERE], outside)
+    small = max(spent) < max(found.values())  # beside the rest of the program
+    if small:
+        spent = (away.training, away.loading - measures.in_loader.total, away.outside)
     place, cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
-    share = cost / (away.program if place == OUTSIDE else measures.total)
+    share = cost / (away.program if small or place == OUTSIDE else measures.total)
     return Judgement(Verdict.TRAINING, cost, share, by_cost, found, place)
 
 

@@ -44,7 +44,7 @@ OTHERS = 0.25  # of all cores: what other programs must use to be named
 ON_CORE = ("fetch_cpu", "collate_cpu")  # of the thread that makes a batch
 
 TABLE = """
-TRAINING: main spends 80 % of its time elsewhere, or hardly waits: little or nothing to gain in the loader
+TRAINING: main spends 80 % of its time elsewhere, or no cause in the loader costs 15 % of the program
     not elsewhere           The loader keeps up: to go faster, make the training step faster.
     elsewhere               {elsewhere} of the time is {place}, where no change of the loader helps.
     main_line               Look at {main_line}: it takes most of what is not the loader's time.
