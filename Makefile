@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed.txt
 REQUIREMENTS := requirements.txt
 WILD := .venv-wild
+SITE := .venv-site
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 SCORE_ARGS ?=
@@ -16,7 +17,7 @@ ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 VERSIONS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check full lint types pytest docs format explore course lab notebooks mutants bench wild pictures score dist setup clean distclean versions
+.PHONY: help demo test check full lint types pytest docs format explore course lab notebooks mutants bench wild pictures score site dist setup clean distclean versions elsewhere
 
 help: ## list these targets
 	@echo "minidl: see inside PyTorch's DataLoader"
@@ -89,6 +90,13 @@ wild: setup ## ten frameworks under the tracer, three of them stopped in the mid
 versions: setup ## other versions of torch and Python: what holds beside each; large downloads, 40 min
 	@$(BIN)/python -m docs.make.versions $(VERSIONS_ARGS)
 
+site: setup ## a website in site/: docs, course, reference; an environment of its own; 2 min
+	@$(MAKE) --no-print-directory setup VENV=$(SITE) REQUIREMENTS=docs/site/requirements.txt PYTHON=$(BIN)/python
+	@$(SITE)/bin/python -m docs.make.site
+
+elsewhere: setup ## without what only Linux has, as on a Mac: the demo, scripts under the tracer, exercises, tests; 5 min
+	@$(BIN)/python -m docs.make.elsewhere
+
 dist: setup ## the wheel and the source distribution in dist/, each tried in an environment of its own; large downloads, 6 min
 	@$(BIN)/python -m docs.make.dist
 
@@ -147,8 +155,8 @@ setup: ## make .venv and install requirements.txt, if that is not done
 	echo "Installed in $$(($$(date +%s) - begin)) s"
 
 clean: ## delete what the tools and the demo left behind, except the environments
-	@rm -rf out traces build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf out traces build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	@find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## clean, and delete the environments
-	@rm -rf $(VENV) $(WILD)
+	@rm -rf $(VENV) $(WILD) $(SITE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import sys
 import warnings
@@ -15,10 +16,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracing.cli.arguments import Parser, UsageError
-from tracing.cli.commands import demo, live, pictures, run, verdicts, whatif
+from tracing.cli.commands import course, demo, live, pictures, run, verdicts, whatif
 from tracing.trace.file_reader import TraceError
+from tracing.trace.words import command
 
-COMMANDS = (demo, run, live, pictures, verdicts, whatif)
+COMMANDS = (demo, run, live, pictures, verdicts, whatif, course)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             if args.run is not run.run:  # a script's warnings are its own
                 warnings.showwarning = _one_line
+                if isinstance(sys.stdout, io.TextIOWrapper):
+                    sys.stdout.reconfigure(errors="replace")  # a terminal in Latin-1 has no box characters
             status = int(args.run(args) or 0)
         sys.stdout.flush()  # here, where a closed pipe can still be handled
         return status
@@ -50,22 +54,22 @@ def _one_line(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def make_parser() -> Parser:
-    parser = Parser(prog="python -m tracing", description="See what a DataLoader does.")
+    parser = Parser(prog=command(), description="See what a DataLoader does.")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_to(commands)
+    for each in COMMANDS:
+        each.add_to(commands)
     return parser
 
 
 def leave_garbage() -> None:
-    """Hardly ever collect garbage in this process, and not when it ends. A replay imports torch, half a million objects
-    and none of them garbage: looking through them would take a third of that time again."""
+    """Hardly ever collect garbage in this process, and never at exit. A replay imports torch, which makes half a
+    million objects, none of them garbage: scanning them would add a third to that time."""
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] not in (["run"], ["demo"]):  # in these a program runs, and its garbage is its own affair
+    if sys.argv[1:2] not in (["run"], ["demo"]):  # these run a program, and its garbage is its own affair
         leave_garbage()
     sys.exit(main())

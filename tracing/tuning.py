@@ -1,11 +1,11 @@
-"""How many workers? Measured on this machine: other settings of a loader, each beside the recorded training step.
+"""How many workers? Measured on this machine: other settings of a loader, each with the recorded training step.
 
     tracing.tune(loader, step)              in Python
     python -m tracing run --try train.py    of any training script
 
 100 batches, or an epoch, show how long the training step takes and how much of that it computes. Then copies of the
-loader load in this process, each for some seconds, with a step that computes and sleeps as the recorded one did. Which
-settings are worth it, a replay of these batches says (tracing.analysis.whatif).
+loader load in this process, each for some seconds, with a step that computes and sleeps as the recorded one did. A
+replay of these batches says which settings are worth it (tracing.analysis.whatif).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from typing import Any
 
 import tracing
 from minidl import events
+from tracing.recording.linux import pss
 
 BATCHES = 100  # that show what the training step takes
 SECONDS = 10.0  # that each setting is tried for, at most
-MORE = 4  # settings that are tried beside none and the recorded one
+MORE = 4  # settings tried besides no workers and the recorded one
 AS_GOOD = 0.97  # of the fastest: then the setting with the fewest workers is the best
 WATCHED = (events.LOADER, events.YIELDED, events.ASKED, events.EPOCH_END)
 
@@ -86,16 +87,17 @@ class Tuning:
 
 
 class Steps:
-    """The recorder that is in use, and beside it: how long each training step of this thread takes (ns), and how long
+    """The recorder in use, which also notes how long each training step of this thread takes (ns), and how long
     it computes."""
 
     def __init__(self, enough: Callable[[Steps], None], batches: int = BATCHES) -> None:
-        """`enough` is called once, in `next()`, when so many batches of a loader, or an epoch, were trained on."""
+        """`enough` is called once, in `next()`, after training on this many batches of a loader, or an epoch."""
         self.recorder: Any = events.installed()
         self.owner = os.getpid(), threading.get_ident()
         self.loader: Any = None
         self.times: list[tuple[int, int]] = []
         self._enough, self._batches = enough, batches
+        self.tried = False  # whether other settings were measured
         self._since: tuple[int, int] | None = None
         self._done = False
         events.install(self.record)
@@ -123,7 +125,7 @@ class Steps:
             self._enough(self)
 
     def stop(self) -> None:
-        """It is out of the way, also while this process forks."""
+        """Get out of the way; also called before a fork."""
         if events.installed() == self.record:
             events.install(self.recorder)
 
@@ -161,7 +163,7 @@ def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuni
                 print(f"tracing: trying {each.options}", file=sys.stderr, flush=True)
                 each.measured, each.memory = _measure(_copy(loader, each), steps.times, seconds)
                 if not each.measured:
-                    found.note = "the dataset can be loaded only once: a copy of the loader brought no batch"
+                    found.note = "the dataset can be loaded only once: a copy of the loader yields no batch"
                     break
         except KeyboardInterrupt:
             found.note = "Ctrl-C ended the trials"
@@ -178,6 +180,7 @@ def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
     say(f"{len(steps.times)} training steps are recorded; now other settings are tried, for {SECONDS:.0f} s each")
     try:
         found = try_settings(steps, steps.loader, recording.path, SECONDS)
+        steps.tried = found.best is not None
         say(str(found).replace("\n", "\n         "))
     except Exception as error:  # whatever is special about this loader, the script goes on
         say(f"they cannot be tried: {error!r}")
@@ -186,7 +189,7 @@ def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
 
 
 def _settings(loader: Any, trace: Path) -> list[Trial]:
-    """No workers, as it is, and of each number of workers that a replay finds good the best."""
+    """No workers, as it is, and the best for each number of them that a replay finds good."""
     was = loader.num_workers, loader.prefetch_factor if loader.num_workers else None
     rates: dict[tuple[int, int | None], float | None] = {(n, 2): None for n in (1, 2, os.cpu_count() or 1)}
     with contextlib.suppress(ValueError, tracing.TraceError):
@@ -202,15 +205,15 @@ def _settings(loader: Any, trace: Path) -> list[Trial]:
 
 def _copy(loader: Any, setting: Trial) -> Any:
     other = copy.copy(loader)
-    # Into its __dict__: after its constructor a loader takes some of these no more.
+    # Into its __dict__: once constructed, a loader no longer takes some of these.
     other.__dict__.update(num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor, _iterator=None)
     other.__dict__.update({} if setting.num_workers else {"persistent_workers": False, "timeout": 0})
     return other
 
 
 def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple[float, int]:
-    """Batches a second, and the bytes that its workers use. Of epochs that end, the start-up counts; of a longer one it
-    does not."""
+    """Batches a second, and the bytes that its workers use. If an epoch ends, its start-up counts; otherwise it does
+    not."""
     took, computed = (statistics.fmean(each) for each in zip(*times, strict=True)) if times else (0.0, 0.0)
     begin = first = time.perf_counter()
     batches, rate, memory, ended = 0, 0.0, 0, True
@@ -220,7 +223,7 @@ def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple
             batches += 1
             first = time.perf_counter() if batches == 1 else first
             if batches == 2 * loader.num_workers:  # by now its queues are full
-                memory = _memory_of(iterator)
+                memory = sum(pss(worker.pid) for worker in getattr(iterator, "_workers", []))
             _train(took, computed)
             if time.perf_counter() > first + seconds:
                 break
@@ -233,26 +236,16 @@ def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple
 
 
 def _train(took: float, computed: float) -> None:
-    """For so many ns, of which it computes for so many."""
+    """For `took` ns, `computed` of them on a core."""
     begin, used = time.perf_counter_ns(), time.thread_time_ns()
     while time.thread_time_ns() < used + computed:
         math.sqrt(2.0)
     time.sleep(max(0.0, (begin + took - time.perf_counter_ns()) / 1e9))
 
 
-def _memory_of(iterator: Any) -> int:
-    """Of all its workers: the Pss, which shares out what several processes have mapped. 0 where the system has none."""
-    found = 0
-    for worker in getattr(iterator, "_workers", []):
-        with contextlib.suppress(OSError):
-            text = Path(f"/proc/{worker.pid}/smaps_rollup").read_text()
-            found += 1024 * int(text.partition("\nPss:")[2].split()[0])
-    return found
-
-
 @contextlib.contextmanager
 def as_they_were(loader: Any) -> Iterator[None]:
-    """Random states are put back, those of generators that the loader and its sampler were given, too."""
+    """Random states are restored, including those of generators given to the loader and its sampler."""
     import numpy as np
     import torch
 

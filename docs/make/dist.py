@@ -3,8 +3,8 @@
 python -m docs.make.dist
 
 Both are built into dist/, and their metadata are checked. Then each is installed into a new environment outside of the
-checkout (torch is a large download), where the demo runs, a script of torch's loader under the tracer, and a type
-checker over a program that uses minidl.
+checkout (torch is a large download), where the demo runs, a script of torch's loader under the tracer, the course is
+copied and its exercises are listed, and a type checker reads a program that uses minidl.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def try_out(package: Path, home: Path) -> None:
     typed.write_text(TYPED)
     run("the demo", minidl, "demo", "--no-live", "-o", "demo", cwd=home)
     run("a script under the tracer", minidl, "run", "-o", "run", train, cwd=home)
+    run("the course", minidl, "course", "course", cwd=home)
+    run("its exercises", python, "-m", "notebooks.exercises", "list", cwd=home / "course")
     run("its types", python, "-m", "mypy", "--strict", typed, cwd=home)
 
 

@@ -48,6 +48,11 @@ def story(traces: dict[str, Trace]) -> str:
     title = re.search("<h1>(.*?)</h1>", text)[1]  # type: ignore[index]
     text = re.sub(r"<p>\[scene: (\w+)\]</p>", lambda found: figure(found[1], traces), text)
     text = re.sub(r"<p>\[report: (\w+)\]</p>", lambda found: verdict(traces.get(found[1])), text)
+    scenes = re.findall("<h2>(.*?)</h2>", text)
+    for number, scene in enumerate(scenes, 1):
+        text = text.replace(f"<h2>{scene}</h2>", f'<h2 id="scene-{number}">{scene}</h2>', 1)
+    links = "".join(f'<li><a href="#scene-{number}">{scene}</a></li>' for number, scene in enumerate(scenes, 1))
+    text = text.replace('<h2 id="scene-1">', f'<nav aria-label="Scenes"><ol>{links}</ol></nav><h2 id="scene-1">', 1)
     pieces = {
         "title": title,
         "style": file_text("tracing.views", "page_base.css") + (STORY / "page.css").read_text(),

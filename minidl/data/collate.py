@@ -32,17 +32,19 @@ default_collate_err_msg_format = (
 def default_collate(batch: Any) -> Any:
     """Put the samples of a batch together, leaf by leaf, with the batch as the new first dimension.
 
-    | samples are                  | the batch is                                                        |
-    |------------------------------|---------------------------------------------------------------------|
-    | tensors of shape s           | a tensor of shape (len(batch), *s), same dtype                      |
-    | numpy arrays of shape s      | a tensor of shape (len(batch), *s), same dtype                      |
-    | int, bool                    | an int64 or bool tensor of shape (len(batch),)                      |
-    | float                        | a float64 tensor of shape (len(batch),)                             |
-    | numpy numbers and bools      | a tensor of shape (len(batch),), same dtype                         |
-    | str, bytes                   | left as they are: the list of samples                               |
-    | mappings, namedtuples        | one of the same type, its values collated                           |
-    | tuples                       | a list, one collated column per place                               |
-    | other sequences              | one of the same type, one collated column per place                 |
+    =======================  ===================================================
+    samples are              the batch is
+    =======================  ===================================================
+    tensors of shape s       a tensor of shape `(len(batch), *s)`, same dtype
+    numpy arrays of shape s  a tensor of shape `(len(batch), *s)`, same dtype
+    int, bool                an int64 or bool tensor of shape `(len(batch),)`
+    float                    a float64 tensor of shape `(len(batch),)`
+    numpy numbers and bools  a tensor of shape `(len(batch),)`, same dtype
+    str, bytes               left as they are: the list of samples
+    mappings, namedtuples    one of the same type, its values collated
+    tuples                   a list, one collated column per place
+    other sequences          one of the same type, one collated column per place
+    =======================  ===================================================
 
     In a worker process the tensors' memory is shared, so that the batch can go to main without a copy.
 

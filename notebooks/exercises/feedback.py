@@ -77,6 +77,8 @@ def show(verdict: Verdict, path: Path, console: Console) -> None:
         console.print(Text(f"  {label:<9} ", "cyan"), Text(first), sep="", soft_wrap=True)
         for line in rest:
             console.print(Text(" " * 12 + line), soft_wrap=True)
+    if verdict.missing:
+        console.print(Text("  in        ", "cyan"), Text(short_path(path)), sep="", soft_wrap=True)
     if verdict.passed:
         console.print(beside(verdict, path, console.width))
 

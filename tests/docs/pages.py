@@ -53,14 +53,11 @@ def spans(text: str) -> list[str]:
 @functools.cache
 def slugs(page: Path) -> set[str]:
     """The anchors of a page's headings."""
-    found: dict[str, int] = {}
+    found = set()
     for heading in re.findall(r"^#+ +(.+?) *#*$", prose(page.read_text(encoding="utf-8")), re.MULTILINE):
         words = LINK.sub(r"\1", heading).replace("`", "").replace("*", "").lower()
-        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
-        count = found[slug] = found.get(slug, 0) + 1
-        if count > 1:
-            found[f"{slug}-{count - 1}"] = 1
-    return set(found)
+        found.add(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
+    return found
 
 
 def broken_links(page: Path, text: str) -> Iterator[str]:

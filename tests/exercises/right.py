@@ -43,18 +43,6 @@ RIGHT: dict[str, dict[str, Callable[[Exercise], str]]] = {
             return samples
             """
         ),
-        "a map": bodies(
-            fetch="""
-            if self.auto_collation is False:
-                return self.dataset[keys]
-            if not getattr(self.dataset, "__getitems__", None):
-                found = [None] * len(keys)
-                for place, key in enumerate(keys):
-                    found[place] = self.dataset[key]
-                return found
-            return self.dataset.__getitems__(keys)
-            """
-        ),
     },
     "02": {
         "another text": changes(('"each element in list of batch should be of equal size"', '"ragged"')),
@@ -81,18 +69,6 @@ RIGHT: dict[str, dict[str, Callable[[Exercise], str]]] = {
         ),
     },
     "03": {
-        "gathers": bodies(
-            __iter__="""
-            keys = []
-            for key in self.sampler:
-                keys.append(key)
-                if len(keys) == self.batch_size:
-                    yield keys
-                    keys = []
-            if keys and not self.drop_last:
-                yield keys
-            """
-        ),
         "a class of its own": bodies(
             head="""
             class Lists:

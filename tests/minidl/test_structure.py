@@ -234,7 +234,7 @@ def test_the_course_is_compact():
 
 
 def test_the_tracer_is_compact():
-    assert sum(map(lines_of_code, TRACING)) <= 11446
+    assert sum(map(lines_of_code, TRACING)) <= 11335
 
 
 def test_loader_queues_and_transport_are_shorter_than_torchs():

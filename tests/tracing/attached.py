@@ -177,18 +177,5 @@ class Unpicklable(torch.utils.data.Dataset):
         return (lambda: key) if key == 3 else key
 
 
-class Nested(torch.utils.data.Dataset):
-    """Each sample is made by a nested loader."""
-
-    def __init__(self) -> None:
-        self.inner = attach(torch.utils.data.DataLoader(range(3), batch_size=2))
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, key: int) -> int:
-        return sum(int(batch.sum()) for batch in self.inner) + key
-
-
 def fail_to_start(worker_id: int) -> None:
     raise ValueError(f"worker {worker_id} does not start")

@@ -1,8 +1,5 @@
-"""Small real loads, each with its own limit. At module level, so that spawned workers can import what they need.
-
-`CAUSES` has one for each cause that the report distinguishes. Their waits are many times what a busy machine adds;
-where there should be little waiting, batches are lists, which move faster than a tensor in shared memory.
-"""
+"""What small loads consist of, for tests of what a trace shows. At module level, so that spawned workers can import
+what they need."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ import multiprocessing.util
 import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +18,8 @@ import torch
 
 import minidl
 import tracing
-from tracing.analysis.measure.waited import Verdict
+from minidl.world.simulated import sleep
+from minidl.world.simulated.machine import current_machine
 
 
 class Samples(minidl.Dataset):
@@ -38,42 +35,18 @@ class Samples(minidl.Dataset):
         return self.make(index)
 
 
-class SlowSampler(minidl.Sampler):
-    """Takes 10 ms for each key."""
+class Makes(minidl.Dataset[int]):
+    """`n` samples; for each `make` takes its time."""
 
-    def __init__(self, n: int = 60) -> None:
-        self.n = n
-
-    def __iter__(self) -> Any:
-        for key in range(self.n):
-            time.sleep(0.01)
-            yield key
+    def __init__(self, n: int, make: Callable[[int], None]) -> None:
+        self.n, self.make = n, make
 
     def __len__(self) -> int:
         return self.n
 
-
-class UnpicklesSlowly(Samples):
-    """Its module imports something expensive: a spawned worker does so when it unpickles the dataset."""
-
-    def __reduce__(self) -> Any:
-        return unpickle_slowly, (self.n, self.make)
-
-
-class SlowToPin:
-    """A batch with its own, slow pin_memory()."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.data = torch.tensor(samples)
-
-    def pin_memory(self) -> SlowToPin:
-        time.sleep(0.03)
-        return self
-
-
-def unpickle_slowly(n: int, make: Callable[[int], Any]) -> Samples:
-    expensive_import()
-    return UnpicklesSlowly(n, make)
+    def __getitem__(self, index: int) -> int:
+        self.make(index)
+        return index
 
 
 def expensive_import() -> None:
@@ -81,21 +54,61 @@ def expensive_import() -> None:
     importlib.import_module("tests.tracing.expensive")
 
 
+# ---- for the simulated machine
+
+
+class Opens(Makes):
+    """The first sample in each process takes longer."""
+
+    is_open = False
+
+    def __getitem__(self, index: int) -> int:
+        if not self.is_open:
+            sleep(0.3)
+            self.is_open = True
+        return super().__getitem__(index)
+
+
+class Quota(Makes):
+    """A sample comes every 10 ms, whichever worker asks for it."""
+
+    def __getitem__(self, index: int) -> int:
+        machine: Any = current_machine()
+        now = machine.world.now()
+        machine.taken = max(now, getattr(machine, "taken", 0.0)) + 0.01
+        sleep(machine.taken - now)
+        return index
+
+
+class Stream(minidl.IterableDataset[int]):
+    """So many samples of worker 0, and of every other worker; before the first it fills a buffer."""
+
+    def __init__(self, first: int, others: int, each: float = 0.01, before: float = 0.0) -> None:
+        self.first, self.others, self.each, self.before = first, others, each, before
+
+    def __iter__(self) -> Iterator[int]:
+        sleep(self.before)
+        info = minidl.get_worker_info()
+        for index in range(self.first if info is None or info.id == 0 else self.others):
+            sleep(self.each)
+            yield index
+
+
+class SlowToPin:
+    """A collate_fn: a batch with its own, slow pin_memory()."""
+
+    def __init__(self, samples: list[int]) -> None:
+        self.samples = samples
+
+    def pin_memory(self) -> SlowToPin:
+        sleep(0.02)
+        return self
+
+
+# ---- real samples
+
+
 def quick(index: int) -> int:
-    return index
-
-
-def computes(index: int) -> int:
-    end = time.thread_time() + 0.005
-    while time.thread_time() < end:
-        pass
-    return index
-
-
-def computes_and_waits(index: int) -> int:
-    """A quarter of the time on a core, if it gets one."""
-    computes(index)
-    time.sleep(0.015)
     return index
 
 
@@ -114,15 +127,6 @@ def one_in_ten_is_slow(index: int) -> int:
     return index
 
 
-def many_leaves(index: int) -> dict[str, torch.Tensor]:
-    return {str(key): torch.zeros(2) for key in range(200)}
-
-
-def needs_import(index: int) -> int:
-    expensive_import()
-    return index
-
-
 def fails(index: int) -> float:
     return index / 0
 
@@ -131,6 +135,11 @@ def no_such_image(index: int) -> int:
     if index == 9:
         raise KeyError("no such image")
     return index
+
+
+def uneven(index: int) -> torch.Tensor:
+    """Sample 10 is longer than the others."""
+    return torch.zeros(2 if index == 10 else 1)
 
 
 def is_killed(index: int) -> int:
@@ -155,22 +164,6 @@ def _kills_itself(path: Path) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def imports_first(worker_id: int) -> None:
-    """A worker_init_fn."""
-    expensive_import()
-
-
-def starts_later(worker_id: int) -> None:
-    """A worker_init_fn: all except worker 0 have something to do first."""
-    time.sleep(0.6 * (worker_id > 0))
-
-
-def worker_1_exits_slowly(worker_id: int) -> None:
-    """A worker_init_fn: worker 1 opens something that takes long to close at exit."""
-    if worker_id == 1:
-        multiprocessing.util.Finalize(None, time.sleep, args=(0.8,), exitpriority=0)
-
-
 def record(
     path: Path,
     dataset: Any,
@@ -188,73 +181,3 @@ def record(
                 if number % every == 0:
                     time.sleep(step)
     return tracing.load(path)
-
-
-@dataclass
-class Cause:
-    """A load, and what its report must contain."""
-
-    verdict: Verdict
-    next: str  # in the first piece of advice
-    why: tuple[str, ...]  # in the reasons
-    dataset: Samples
-    options: dict[str, Any] = field(default_factory=dict)  # of `record`
-    cores: int = 2  # as the report sees it: the same on any machine
-
-    def record(self, path: Path, package: Any = minidl) -> tracing.Trace:
-        return record(path, self.dataset, package=package, **{"num_workers": 2, **self.options})
-
-
-CAUSES = {
-    "samples that compute": Cause(
-        Verdict.WORKERS, "ake the samples cheaper", ("used a core for",), Samples(320, computes),
-        {"batch_size": 4, "num_workers": 4, "collate_fn": list, "in_order": False}, cores=1,
-    ),
-    "samples that wait": Cause(
-        Verdict.WORKERS, "beyond the number of cores", (), Samples(80, waits),
-        {"batch_size": 2, "prefetch_factor": 4},
-    ),
-    "one in ten is slow": Cause(
-        Verdict.HOLD_UP, "in_order=False", ("reorder buffer", "7 on worker 1 ("), Samples(40, one_in_ten_is_slow)
-    ),
-    "batches of 200 leaves": Cause(
-        Verdict.MOVING, "Larger batches", ("already made",), Samples(40, many_leaves),
-        {"transport": "torch"},
-    ),
-    "a slow pin": Cause(
-        Verdict.PINNING, "pin_memory()", ("worker_result_queue backs up",), Samples(40, quick),
-        {"pin_memory": "host", "collate_fn": SlowToPin},
-    ),
-    "imports in worker_init_fn": Cause(
-        Verdict.STARTUP, "worker_init_fn takes longest", ("worker_init_fn 4", "its first batch"), Samples(8, quick),
-        {"worker_init_fn": imports_first, "epochs": 3},
-    ),
-    "imports at the first sample": Cause(
-        Verdict.STARTUP, "persistent_workers=True", ("making its first batch 4",), Samples(8, needs_import),
-        {"epochs": 3},
-    ),
-    "imports at unpickling": Cause(
-        Verdict.STARTUP, "persistent_workers=True", ("importing and unpickling",), UnpicklesSlowly(4, quick),
-        {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
-    ),
-    "bursts": Cause(
-        Verdict.PREFETCH, "lets the workers make more ahead", ("a worker was idle for",), Samples(40, waits),
-        {"step": 0.4, "every": 10, "prefetch_factor": 1},
-    ),
-    "a slow sampler": Cause(
-        Verdict.SAMPLER, "the whole epoch at once", ("drawing keys took",), Samples(60, quick),
-        {"sampler": SlowSampler()},
-    ),
-    "a worker slow to exit": Cause(
-        Verdict.SHUTDOWN, "what worker 1 does at exit", ("waiting for worker 1 to exit",),
-        Samples(20, quick), {"worker_init_fn": worker_1_exits_slowly},
-    ),
-    "no workers": Cause(
-        Verdict.NO_WORKERS, "made while main trains", ("main made every batch itself",), Samples(20, waits),
-        {"num_workers": 0},
-    ),
-    "a healthy one": Cause(
-        Verdict.TRAINING, "The loader keeps up", (), Samples(40, waits_long),
-        {"step": 0.04, "prefetch_factor": 4, "collate_fn": list},
-    ),
-}  # fmt: skip

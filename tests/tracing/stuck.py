@@ -4,6 +4,7 @@ for ever, with "break", "evaluates" or "prepares" it ends."""
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import sys
 import threading
@@ -16,6 +17,7 @@ import minidl
 
 loader_of, where = sys.argv[1:]
 never = threading.Event()
+full: Any = multiprocessing.Queue(1)
 
 
 class Numbers:
@@ -25,6 +27,10 @@ class Numbers:
     def __getitem__(self, index: int) -> int:
         if index >= 20 and where == "dataset":
             never.wait()  # stuck: dataset
+        if where == "first":
+            never.wait()  # stuck: first
+        while index >= 20 and where == "queue":
+            full.put(index)  # stuck: queue
         return index
 
 

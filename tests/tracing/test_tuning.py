@@ -114,5 +114,6 @@ def test_a_script_goes_on_or_ends(option: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tracing", "run", "-o", str(tmp_path / "trace"), option, str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "num_workers=0" in done.stderr and "best" in done.stderr
+    assert "look further" in done.stderr and "Verdict" not in done.stderr  # nothing beside what was measured
     assert done.stdout == (alone.stdout if option == "--try" else "")
     assert len(tracing.load(tmp_path / "trace"))

@@ -30,13 +30,6 @@ def begin(directory: Path) -> Path:
     return directory
 
 
-def records_of(events: np.ndarray, actors: np.ndarray | int = 0) -> np.ndarray:
-    """Events as records, by these actors of one process."""
-    records = events.copy()
-    records["actor"] = actors
-    return records
-
-
 def copy(trace: tracing.Trace, events: np.ndarray, directory: Path) -> tracing.Trace:
     """A trace with `events` in place of those of `trace`, emitted by the same threads; it has times of its own, so the
     order of `events` is the order of the copy."""
@@ -48,7 +41,7 @@ def copy(trace: tracing.Trace, events: np.ndarray, directory: Path) -> tracing.T
     events["text"] = np.where(events["text"] > 0, 1 + np.arange(len(events)), 0)
     for pid in np.unique(pids).tolist():
         mine = pids[events["actor"]] == pid
-        path = write_file(directory, pid, records_of(events[mine], events["actor"][mine]))
+        path = write_file(directory, pid, events[mine])
         names = [json.dumps({"actor": n, "name": a.thread}) for n, a in enumerate(trace.actors) if a.pid == pid]
         lines = [f"[{n}, {json.dumps(texts[n])}]" for n in np.flatnonzero(mine).tolist() if n in texts]
         fmt.text_file(path).write_text("".join(f"{line}\n" for line in names + lines))

@@ -10,7 +10,7 @@ import numpy as np
 
 from minidl.events import Kind
 from minidl.laws import LAWS, Event, judge
-from tracing.analysis.measure.culprits import undivided
+from tracing.analysis.measure.culprits import same_samples
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -27,7 +27,7 @@ class Violation:
 
     name: str  # of the law: "first in first out"
     sentence: str  # what should hold
-    what: str  # what is: "INDEX 1: GOT task 3 out of turn"
+    what: str  # found: "INDEX 1: GOT task 3 out of turn"
     events: list[int]  # positions of the events that show it, ascending
     rank: str = ""  # "rank 1": in whose trace, where a run has several
 
@@ -37,13 +37,13 @@ class Violation:
 
 
 def check(trace: Trace) -> list[Violation]:
-    """The violated laws, of each iterator; an empty list when all hold.
+    """The laws that each iterator violates; empty when all hold.
 
     Where a file was full or damaged, only the events up to there are judged: what is missing after that proves nothing.
     """
     broken = [Violation(law.name, law.sentence, what, events) for law, what, events in judge(events_of(trace))]
     for iterator in trace.index.iterators:
-        if shown := undivided(trace, iterator):
+        if shown := same_samples(trace, iterator, has_keys=False):
             broken.append(Violation(DIVIDED, SHARE, f"the first samples of {len(shown)} workers are the same", shown))
     return broken
 

@@ -23,13 +23,15 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.measures import PLACES, Measures, epoch_ids, measure
+from tracing.analysis.measure.measures import Measures, epoch_ids, measure
 from tracing.analysis.measure.waited import judge
 from tracing.analysis.plain_text import wrap
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
 MATTERS = 0.03  # share of the time per batch: a smaller change is not reported
+PLACES = {use: use.name.lower().replace("startup", "start-up") for use in MainTime if use is not MainTime.OUTSIDE}
 FEWEST = 4  # rounds needed to estimate how much rounds differ
 
 
@@ -67,16 +69,16 @@ class LoaderComparison:
     before: Side
     after: Side
     faster: float  # batches a second in the second run, over those in the first
-    real: bool  # that is more than chance
+    real: bool  # not mere chance
     configs: dict[str, tuple[Any, Any]]  # name -> what was configured differently
     places: list[Change]  # of main's time, a batch
     stages: list[Change]  # medians of those that both runs have
-    differ: tuple[int, int] | None  # epoch and batch that are the first of different keys; None: none of `compared`
+    differ: tuple[int, int] | None  # epoch and batch of the first keys that differ; None: none of `compared`
     compared: int  # batches whose keys both runs have
 
     def sentence(self) -> str:
-        """The answer, in one sentence: with what was configured differently, where main's time changed most, and which
-        work did. (How long a batch waits in a queue follows from these.)"""
+        """The answer in one sentence: what was configured differently, and where main's time and the stages
+        changed most. (How long a batch waits in a queue follows from these.)"""
         was, is_ = duration(self.before.per_batch), duration(self.after.per_batch)
         times = self.faster if self.faster >= 1 else 1 / self.faster
         found = f"B is {times:.2f}× as {'fast' if self.faster >= 1 else 'slow'}: {was} → {is_} a batch"
@@ -136,7 +138,7 @@ def _compare(before: Side, after: Side) -> LoaderComparison:
 
 
 def _changes(before: dict[str, float], after: dict[str, float], floor: float) -> list[Change]:
-    """Of what both have, and one not for no time at all."""
+    """Of what both have, if either took any time at all."""
     both = [(name, was, after[name]) for name, was in before.items() if name in after]
     return [Change(name, was, is_, abs(was - is_) >= floor) for name, was, is_ in both if was or is_]
 

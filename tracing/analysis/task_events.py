@@ -1,4 +1,4 @@
-"""Which event of a task is where in the trace, and which keys the task was made of."""
+"""Where a task's events are in the trace, and which keys the task was made of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracing.trace.trace import Trace
 
 
 def position_of(trace: Trace, loader: int, epoch: int, task: int, hop: str, k: int = NEVER - 1) -> int:
-    """The position of the event of a task's hop, as "keys_drawn"; -1 if that has not happened up to event k."""
+    """The position of a task's event at a hop ("keys_drawn"); -1 if that has not happened up to event k."""
     found = trace.index.epochs.get(int(loader) << 32 | int(epoch))
     if found is None or not 0 <= task < found.length:
         return -1

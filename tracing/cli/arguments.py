@@ -15,6 +15,7 @@ from tracing.ranks.ranks import Ranks, open_ranks
 from tracing.trace.lacks import what_it_lacks
 from tracing.trace.parts import Part, choose, parts
 from tracing.trace.trace import Trace
+from tracing.trace.words import command
 
 Run = Callable[[argparse.Namespace], int | None]  # a command; returns the exit status, None for 0
 
@@ -25,7 +26,7 @@ class UsageError(Exception):
 
 @contextlib.contextmanager
 def usage_errors(of: str = "") -> Iterator[None]:
-    """What a view cannot show, it says in a ValueError: here that is a wrong argument. of: what it is about."""
+    """A view raises ValueError for what it cannot show: here a wrong argument. of: what it is about."""
     try:
         yield
     except ValueError as error:
@@ -41,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
 def add_command(commands: Any, name: str, run: Run, text: str, *examples: str) -> Parser:
     """A command, its line in the list of commands, and examples of its arguments."""
-    lines = "".join(f"\n  python -m tracing {name} {example}" for example in examples)
+    lines = "".join(f"\n  {command()} {name} {example}" for example in examples)
     parser: Parser = commands.add_parser(
         name,
         help=text,
@@ -54,7 +55,7 @@ def add_command(commands: Any, name: str, run: Run, text: str, *examples: str) -
 
 
 def add_trace(parser: Parser) -> None:
-    """A trace, and of a run of several processes, which of them."""
+    """A trace, and which process, if the run has several."""
     add_path(parser, "trace", "the trace: what tracing.record(DIR) wrote")
     add_process(parser)
 
@@ -64,12 +65,12 @@ def add_path(parser: Parser, name: str, text: str) -> None:
 
 
 def add_process(parser: Parser) -> None:
-    text = "of several processes, that of rank N, or this folder of DIR/parts"
+    text = "of several processes, rank N, or this folder of DIR/parts"
     parser.add_argument("--rank", "--part", dest="process", metavar="N|NAME", help=text)
 
 
 def load(args: argparse.Namespace, name: str = "trace") -> Trace:
-    """The trace that the arguments name. Of several processes it is one, and stderr names the others."""
+    """The trace that the arguments name. If there are several processes, stderr names the others."""
     return tracing.load(process_of(args, name).path)
 
 
@@ -132,5 +133,5 @@ def suffix_of(path: Path, *suffixes: str) -> str:
 def batches(text: str) -> tuple[int, int]:
     first, _, end = text.partition(":")
     if not (first.isdigit() and end.isdigit() and int(first) < int(end)):
-        raise argparse.ArgumentTypeError(f"{text} is not a range of batches, as 10:30 is")
+        raise argparse.ArgumentTypeError(f"{text} is not a range of batches like 10:30")
     return int(first), int(end)

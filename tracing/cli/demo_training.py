@@ -137,7 +137,7 @@ def train(loader: minidl.DataLoader[Any], seconds: float) -> Generator[float, No
 
 
 def main(files: int | None) -> None:
-    """Load and train. files: only the first ones, as many as this. Exits with 130 after Ctrl-C."""
+    """Load and train. files: how many to load, the first ones. Exits with 130 after Ctrl-C."""
     paths = find_sources()[:files]
     size = sum(path.stat().st_size for path in paths)
     text = (

@@ -4,10 +4,10 @@ The script runs in this process as `__main__`, as under `python script.py` or `p
 would print, and exits as it would. Every loader of minidl is recorded as it is; every one of torch.utils.data is
 attached (tracing.attach) as soon as it is iterated.
 
-Not by runpy: when the script raises, SystemExit included, that lets go of its globals, and so of iterators that should
+Not with runpy, which drops the script's globals when it raises, SystemExit included, and so iterators that should
 live until Python exits. Its frames would also be in the script's tracebacks.
 
-    run_script(recording_into(Path("traces/train")), "train.py", ["--lr", "0.1"])
+    run_script(tracing.record("traces/train"), "train.py", ["--lr", "0.1"])
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import gc
 import importlib.util
 import io
 import os
+import shlex
 import shutil
 import sys
 import types
@@ -30,21 +31,16 @@ import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
 from tracing.ranks.ranks import open_ranks
 from tracing.recording.own_files import say
-from tracing.recording.processes import RankRecording, record_children
+from tracing.recording.processes import record_children
 from tracing.recording.system_calls import file_of
 from tracing.recording.torch_loader.attach import everything
-from tracing.recording.trace_directory import header, launch, whole
+from tracing.recording.trace_directory import header
 from tracing.trace.lacks import what_it_lacks
+from tracing.trace.words import command
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 HERE = Path(tracing.__file__).parent
 OURS = (__file__, str(HERE / "recording" / "torch_loader"))  # their frames are left out of tracebacks
-
-
-def recording_into(directory: str | os.PathLike[str], memory: bool = False) -> tracing.record:
-    """Of this process, or of a rank of several. memory: that of tracing.record."""
-    kind = tracing.record if launch() is None else RankRecording
-    return kind(directory, memory=memory)
 
 
 def run_script(
@@ -72,12 +68,13 @@ def run_script(
     stderr = file_of(2)
     if not begin(recording):
         return execute(target, args, module, minidl)
-    pid = os.getpid()
+    pid, steps = os.getpid(), None
     if tries:
         from tracing import tuning
 
-        tuning.Steps(lambda steps: tuning.in_the_script(steps, recording, ends))
-    terminal = terminal_for(recording) if live else None
+        steps = tuning.Steps(lambda steps: tuning.in_the_script(steps, recording, ends))
+    # Ranks that were started separately share a terminal: none can have it, nor hold what the others print.
+    terminal = TerminalHandover(recording.path) if live and (header()["world_size"] or 1) == 1 else None
     try:
         if terminal is not None:
             terminal.start()
@@ -89,11 +86,10 @@ def run_script(
             recording.stop()
             if terminal is not None:
                 terminal.end()
-    is_child = os.getpid() != pid  # forked by the script, and at its end
-    if not is_child and (not isinstance(recording, RankRecording) or recording.is_last):
+    if os.getpid() == pid:  # else it is a child, forked by the script, and at its end
         gc.freeze()  # do not collect an iterator that the script left behind: torch would wait for its workers
         try:
-            print_findings(recording, stderr)
+            print_findings(recording, stderr, tried=steps is not None and steps.tried)
         finally:
             gc.unfreeze()
     return status
@@ -120,20 +116,10 @@ def begin(recording: tracing.record) -> bool:
     except OSError as error:
         print(f"tracing: not recorded, since {wanted} cannot be written to: {error}", file=sys.stderr, flush=True)
         return False
-    if (used := whole(recording.path)) != wanted:
-        words = f"tracing: {shown(wanted)} is being recorded into by another run; this one goes to {shown(used)}"
+    if (used := recording.path) != wanted:
+        words = f"tracing: another run is recording into {shown(wanted)}; this one goes to {shown(used)}"
         print(words, file=sys.stderr, flush=True)
     return True
-
-
-def terminal_for(recording: tracing.record) -> TerminalHandover | None:
-    """The view of the whole run. Ranks that were started each by itself share a terminal, and none can hold what the
-    others print: the first on this host shows all of them, in lines."""
-    if not isinstance(recording, RankRecording):
-        return TerminalHandover(recording.path)
-    about = header()
-    first = about["rank"] if about["local_rank"] is None else about["local_rank"]
-    return TerminalHandover(recording.directory, lines=True) if first == 0 else None
 
 
 # ---- the script
@@ -163,7 +149,7 @@ _kept: list[types.ModuleType] = []
 
 
 def run_as_main(main: types.ModuleType, target: str, args: list[str], module: bool) -> None:
-    """Make `main` and sys what they are when the script runs alone. A worker started by spawn imports by them, too."""
+    """Make `main` and sys what they are when the script runs alone. A spawned worker imports with them, too."""
     first = os.getcwd() if module else os.path.dirname(os.path.realpath(target))
     sys.path = [first, *sys.path[1:]]
     # Where tracing was found in the current folder, workers must find it too.
@@ -188,7 +174,7 @@ def find_script(target: str) -> tuple[types.CodeType, str, ModuleSpec]:
 
 
 def find_module(name: str) -> tuple[types.CodeType, str, ModuleSpec]:
-    """As `python -m`: a package's module is its `__main__`. Imports the packages that it is in."""
+    """Like `python -m`: a package's module is its `__main__`. Imports the packages it is in."""
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -241,13 +227,13 @@ def without_ours(traceback: types.TracebackType | None) -> types.TracebackType |
     return traceback
 
 
-def print_findings(recording: tracing.record, stderr: bytes) -> None:
-    """Where the trace is, what it shows, how to look further: on stderr, since stdout is the script's."""
+def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> None:
+    """Where the trace is, what it shows, how to look further: on stderr, since stdout is the script's. Where settings
+    were `tried`, their table has said what helps: the trace of what came before would give advice beside it."""
     path = str(recording.path)
     try:
-        directory = whole(recording.path)
-        path, lines = shown(directory), list[str]()
-        ranks = open_ranks(directory)
+        path, lines = shown(recording.path), list[str]()
+        ranks = open_ranks(recording.path)
         trace = ranks.all[0].trace
         if recording.failure is not None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
@@ -260,9 +246,10 @@ def print_findings(recording: tracing.record, stderr: bytes) -> None:
             loaders = len({each.loader for each in trace.loaders})
             lines += [f"{len(trace):,} events of {loaders} loader{'s' * (loaders != 1)} in {path}"]
         if trace.loaders:
-            lines += tracing.report(ranks).first_lines()
-            lines += [f"look further: {python()} -m tracing report {path}"]
-            lines += [f"              {python()} -m tracing timeline {path} -o timeline.svg"]
+            lines += [] if tried else tracing.report(ranks).first_lines()
+            typed = shlex.quote(path)
+            lines += [f"look further: {tracer()} report {typed}"]
+            lines += [f"              {tracer()} timeline {typed} -o timeline.svg"]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {path}, but there is no report: {error!r}"]
     text = "\n         ".join(lines)
@@ -277,12 +264,13 @@ NOTHING = (
 
 
 def shown(path: Path) -> str:
-    """A path as short as it can be typed."""
+    """A path, shortened for typing."""
     with contextlib.suppress(OSError):  # the current folder is gone
         return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
     return str(path)
 
 
-def python() -> str:
-    """This one, as short as it can be typed: `make demo` makes an environment and activates none."""
-    return "python" if shutil.which("python") == sys.executable else shown(Path(sys.executable))
+def tracer() -> str:
+    """How to call it, as short as it can be typed: `make demo` makes an environment and activates none."""
+    found = shutil.which("python") == sys.executable
+    return command() if found else command().replace("python ", f"{shown(Path(sys.executable))} ", 1)

@@ -1,6 +1,6 @@
 """Lends the terminal to the live view while a program runs: the program's output waits in a file.
 
-The view is a process of its own, and no child of this one: a program that waits for all of its children does not wait
+The view is a separate process, not a child of this one: a program that waits for all of its children does not wait
 for the view. When it is closed, the terminal shows what was printed so far, and the rest as it comes.
 """
 
@@ -36,11 +36,10 @@ def is_terminal() -> bool:
 
 
 class TerminalHandover:
-    """`start()` and `end()`. Without a terminal, or with `lines`, the view prints plain lines on stderr, and no output
-    is held."""
+    """`start()` and `end()`. Without a terminal the view prints plain lines on stderr, and no output is held."""
 
-    def __init__(self, directory: Path, lines: bool = False) -> None:
-        self.directory, self._lines = directory, lines
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._view = -1  # its pid
         self._pipe = -1  # at its end once the view has ended
         self._held: dict[int, int] = {}  # descriptor 1 or 2 -> a copy of what it was
@@ -50,7 +49,7 @@ class TerminalHandover:
 
     def start(self) -> None:
         (self.directory / OUTPUT).unlink(missing_ok=True)
-        if self._lines or not is_terminal():
+        if not is_terminal():
             self._open_view(stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, "TERM": "dumb"})
         else:
             self._open_view()
@@ -98,14 +97,14 @@ class TerminalHandover:
             return
         self._end_view(watcher)
         watcher.join()
-        self._show()  # what child processes printed that still have the file
+        self._show()  # printed by child processes that still have the file
         for descriptor in (self._pipe, self._file, *self._held.values()):
             with contextlib.suppress(OSError):  # there is none, or the program has closed it
                 os.close(descriptor)
 
     def _end_view(self, watcher: threading.Thread) -> None:
         """SIGTERM makes it give the terminal back, like Ctrl-C."""
-        with contextlib.suppress(ProcessLookupError):  # it ends just now
+        with contextlib.suppress(ProcessLookupError):  # it just ended
             try:
                 if watcher.is_alive():
                     os.kill(self._view, signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""`tracing.check()`, and what only all ranks together show: samples that nobody loads, or all; unequal numbers.
+"""`tracing.check()`, and what only all ranks together show: samples no rank loads, or all do; unequal numbers.
 
 Each audit is a name, a sentence (its docstring), and a function that yields what breaks it: in words, whether the
-result of the training is wrong (False: it may be meant so; None: one of two readings, which a trace cannot tell apart,
+result of the training is wrong (False: it may be intended; None: one of two readings, which a trace cannot tell apart,
 is wrong), and the events that show it.
 
 Legend
@@ -34,7 +34,7 @@ Broken = Iterator[tuple[str, bool | None, Shown]]
 class Finding(Violation):
     """What several ranks show together. `events` is empty: see `shown_by`."""
 
-    wrong: bool | None = True  # what is computed is wrong, or it hangs; None: or it is meant so; else a warning
+    wrong: bool | None = True  # what is computed is wrong, or it hangs; None: or it is intended; else a warning
     shown_by: Shown | None = None
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Finding(Violation):
 
 
 def check(run: Trace | Ranks | str | os.PathLike[str]) -> list[Violation]:
-    """The violated laws of a trace; an empty list when all hold. Of a run of several processes, given its path,
+    """The laws that a trace violates; empty when all hold. For a run of several processes, given its path,
     those of each, and what is wrong with the ranks as a whole (`Finding`; some are only warnings).
 
     Where a file was full or damaged, only the events up to there are judged: what is missing after that proves nothing.
@@ -98,7 +98,7 @@ def names(ranks: Ranks, some: Iterable[Rank]) -> str:
 
 
 def name_of(ranks: Ranks, same: Loaders) -> str:
-    """What is said of a loader: its number on the first rank, unless there is only one."""
+    """What a loader is called: its number on the first rank, unless there is only one."""
     rank, loader = next(iter(same.items()))
     dataset = rank.configs[loader].get("dataset")
     return "the loader" if len(ranks.loaders) == 1 else f"loader {loader}{f' of {dataset}' if dataset else ''}"
@@ -108,7 +108,7 @@ def name_of(ranks: Ranks, same: Loaders) -> str:
 
 
 def another_order(ranks: Ranks) -> Broken:
-    """A DistributedSampler that shuffles draws another order in each epoch."""
+    """A DistributedSampler that shuffles draws a new order in each epoch."""
     every = _passes(ranks)
     pairs = [[two for mine in passes.values() for two in itertools.pairwise(mine)] for passes in every]
     alike = [all(repeats(one.keys, two.keys) for one, two in each) for each in pairs]
@@ -119,7 +119,7 @@ def another_order(ranks: Ranks) -> Broken:
             rank, mine = next(iter(passes.items()))
             count = max(len(own[0].keys) for own in passes.values())
             what = f"{name_of(ranks, {rank: mine[0].loader})} draws its {count} samples in the same order in each epoch"
-            cure = f"call sampler.set_epoch(epoch) before each epoch{' (no matter for validation)' * changes}"
+            cure = f"call sampler.set_epoch(epoch) before each epoch{' (not for validation)' * changes}"
             yield f"{what}: {cure}", not changes, {rank.name: [each.first for each in mine[:2]]}
 
 
@@ -132,8 +132,8 @@ class Pass(NamedTuple):
 
 
 def _passes(ranks: Ranks) -> list[dict[Rank, list[Pass]]]:
-    """Of each distributed loader, and rank: those that are long enough to compare. A loader that is built again for
-    each epoch is one."""
+    """For each distributed loader and rank: those that are long enough to compare. A loader built again for each
+    epoch counts as one."""
     found: dict[str, dict[Rank, list[Pass]]] = {}
     for same in filter(is_distributed, ranks.loaders):
         first, own = next(iter(same.items()))
@@ -146,7 +146,7 @@ def _passes(ranks: Ranks) -> list[dict[Rank, list[Pass]]]:
 
 
 def each_sample_once(ranks: Ranks) -> Broken:
-    """In an epoch each sample is loaded by one rank, but for those that make the shares equal."""
+    """In an epoch each sample is loaded by one rank, except those that make the shares equal."""
     for same in filter(is_distributed, ranks.shared):
         configs = {rank: rank.configs[loader] for rank, loader in same.items()}
         if len(same) < ranks.world_size:
@@ -186,22 +186,22 @@ def _coverage(same: Loaders, epoch: int, config: dict[str, Any]) -> str:
 def a_share_each(ranks: Ranks) -> Broken:
     """Every rank loads a share of the dataset, not all of it."""
     if any(is_distributed(same) for same in ranks.loaders if len(same) > 1):
-        return  # what is not shared out beside it is loaded whole on purpose, as for validation
+        return  # what else is not shared out is loaded whole on purpose, as for validation
     for same in ranks.shared:
         epoch = ranks.together[0].epochs(same[ranks.together[0]])[0]
         first, *rest = keys = [rank.keys(loader, epoch) for rank, loader in same.items()]
-        common, who, loads = min(map(len, keys)), names(ranks, same), f"samples with {name_of(ranks, same)}"
+        common, them, loads = min(map(len, keys)), names(ranks, same), f"samples with {name_of(ranks, same)}"
         if common >= FEWEST and all(repeats(first, each) for each in rest):
             validates = "" if shuffled(first) else ", or validate"
             readings = (
                 f"right if they hold parts of one model (tensor or pipeline parallel){validates}; wrong if each has "
-                "all of it (data parallel): then give it a DistributedSampler, and the workers of each rank other seeds"
+                "all of it (data parallel): then give it a DistributedSampler, and each rank's workers different seeds"
             )
-            words = f"{who} load the same {common} {loads} in the same order"
+            words = f"{them} load the same {common} {loads} in the same order"
             yield f"{words}: {readings}", None if shuffled(first) else False, begins(same, epoch)
             return
         if common >= FEWEST and all(set(first) == set(each) for each in rest):
-            words = f"{who} each load all {common} {loads}, in orders of their own"
+            words = f"{them} each load all {common} {loads}, in orders of their own"
             yield f"{words}: a DistributedSampler gives each rank its share", False, begins(same, epoch)
             return
 
@@ -242,10 +242,10 @@ def seeds(ranks: Ranks) -> Broken:
             if len(orders) > 1:  # else see "a share each"
                 what = (
                     f"the workers of {names(ranks, alike)} draw the same random numbers (their first has seed {seed}): "
-                    "where the dataset augments at random, every rank does so alike. Seed with the rank added to it"
+                    "where the dataset augments at random, all ranks do so alike. Add the rank to the seed"
                 )
                 yield what, False, {rank.name: shown for rank, shown in alike.items()}
-                return  # of the other loaders the same is true
+                return  # the same is true of the other loaders
 
 
 AUDITS: dict[str, Callable[[Ranks], Broken]] = {

@@ -36,7 +36,7 @@ class HoldUp:
     share: float  # of the time from the first step to the last, 0 to 1
     because: str  # START, LOADER, STEP or BETWEEN
     alone_with: list[int]  # the numbers of its loaders that no other rank has
-    late_ns: dict[str, int]  # each of these -> how much later that made it, in all
+    late_ns: dict[str, int]  # START, ... -> how much later that made it, in all
 
     def __str__(self) -> str:
         waited = f"{duration(self.cost_ns)}, {self.share:.0%} of the time, in what counts as their training step"

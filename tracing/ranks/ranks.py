@@ -1,4 +1,4 @@
-"""The ranks of a run side by side, and which loader of one is which of another's.
+"""The ranks of a run side by side, and which of their loaders correspond.
 
 Legend
     rank      Rank("rank 1", …)      one part of the run, and its trace
@@ -30,7 +30,7 @@ class Rank:
 
     part: Part
     trace: Trace
-    name: str  # "rank 1", unlike any other's of the run
+    name: str  # "rank 1", unique in the run
 
     @cached_property
     def configs(self) -> dict[int, dict[str, Any]]:
@@ -69,7 +69,7 @@ class Rank:
 
 
 Loaders = dict[Rank, int]  # rank -> the number of one of its loaders
-# By what loaders of several ranks are matched. Where that leaves some over, by less.
+# What loaders of several ranks are matched by. Where that leaves some over, by less.
 ALIKE: Sequence[Callable[[dict[str, Any]], Any]] = (
     lambda config: (config.get("dataset"), config.get("dataset_size"), config.get("sampler_replicas") is None),
     lambda config: config.get("dataset"),
@@ -117,7 +117,7 @@ class Ranks:
 
     @property
     def shared(self) -> list[Loaders]:
-        """Those that all ranks have, of at least two."""
+        """Those that all of at least two ranks have."""
         return [same for same in self.loaders if len(same) == len(self.together) > 1]
 
 

@@ -1,4 +1,4 @@
-"""`tracing.report(path)`: the report of a run. Of several processes it is a table with a row for each, the rank that
+"""`tracing.report(path)`: the report of a run. For several processes: a table with a row for each, the rank that
 holds up the others, and the report of the one that matters most.
 """
 
@@ -19,7 +19,7 @@ from tracing.ranks.ranks import Rank, Ranks, open_ranks
 from tracing.ranks.steps import steps_of
 from tracing.trace.lacks import what_it_lacks
 from tracing.trace.trace import Trace
-from tracing.trace.words import duration
+from tracing.trace.words import command, duration
 
 
 @dataclass
@@ -58,15 +58,15 @@ class RunReport:
     synchronised: bool  # whether the ranks were seen to wait for each other
 
     def first_lines(self) -> list[str]:
-        """The table, the rank that holds up the others, then verdict, why and next of one rank, as lines; and what is
-        to be known of the others."""
+        """The table, the rank that holds up the others, then verdict, why and next of one rank, as lines; and what
+        to know about the others."""
         lines = [line for note in self.notes for line in wrap("Note: ", note)] + self._table()
         if self.synchronised:
             lines += wrap("Held up  ", str(self.hold_up or "The ranks keep step: none holds up the others."))
         if self.warnings:
             count = f"{self.warnings} warning{'s' * (self.warnings > 1)}"
-            lines += wrap("Check    ", f"{count} about the ranks as a whole: python -m tracing check {self.path}")
-        lines += [*[""] * bool(lines[-1]), f"{_upper(self.opened.rank.name)}  {self.opened.report.path}"]
+            lines += wrap("Check    ", f"{count} about the ranks as a whole: {command()} check {self.path}")
+        lines += [*[""] * bool(lines[-1]), f"{_upper(self.opened.rank.name)}  {self.opened.report.trace.path}"]
         lines += first_lines(self.opened.report)
         for each in self.ranks:
             if each is not self.opened and each.report.notes:

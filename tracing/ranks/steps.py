@@ -1,7 +1,7 @@
 """When each rank took its n-th step, and which of them waited in it.
 
 In distributed training the ranks exchange gradients in every step, so all wait for the last to begin it. No rank's own
-trace shows that: the waiting is in what it takes for its training step.
+trace shows that: there, the waiting is part of its training step.
 
 Legend
     step      (epoch 0, 12)          from a batch being handed out to the next being asked for
@@ -19,7 +19,7 @@ from tracing.ranks.ranks import Rank, Ranks
 
 # By what share of the last rank's lateness the others' steps are longer:
 MOST = 0.5  # this shows by itself that they wait for it ...
-SOME = 0.25  # ... and less than this, that it is late for something else than its batches
+SOME = 0.25  # ... and less than this, that its batches are not why it is late
 LAG = 6  # steps
 
 
@@ -36,9 +36,9 @@ class Steps:
     def waited(self) -> np.ndarray:
         """How long each rank waited in each of its steps for the last one; 0 where ranks do not wait for each other.
 
-        A rank that waits takes longer for its step than the last one. That cannot be seen where the last one is late
-        for what it does after the exchange, at the end of each of its steps. There it shows in that the ranks stay
-        together: those that do not wait for each other drift apart."""
+        A rank that waits takes longer for its step than the last one. That cannot be seen where what the last
+        one does after the exchange, at the end of each of its steps, makes it late. There it shows in the ranks
+        staying together: those that do not wait for each other drift apart."""
         late = self.began.max(axis=1, keepdims=True, initial=0) - self.began
         if not len(self.began):
             return late
@@ -51,7 +51,7 @@ class Steps:
         if longer.sum() < SOME * late.sum():
             finished = self.ended.min(axis=1, keepdims=True) >= self.began.max(axis=1, keepdims=True)
             return np.where(finished, late, 0)
-        # Gradients may be accumulated over several steps: then only the last of these is waited in.
+        # Gradients may be accumulated over several steps: then they wait only in the last of these.
         waited_in = longer.max(axis=1, keepdims=True) >= SOME * late.max(axis=1, keepdims=True)
         return np.where(waited_in, late, longer)
 

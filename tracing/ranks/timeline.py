@@ -1,4 +1,4 @@
-"""`tracing.timeline()`: of several ranks, one picture: stacked, with what each waited in its steps for the others.
+"""`tracing.timeline()` of several ranks: one picture, stacked, with each one's waits in its steps for the others.
 
     rank 0    main   training step   ▇▇▇▇▇▇▇▇▇     below it a dark line where it waits for other ranks
               in the loader          ▁   ▁   ▁
@@ -39,8 +39,8 @@ LEFT, RIGHT, TOP, BOTTOM, GAP = 2.15, 0.2, 0.95, 0.8, 0.1  # inches
 
 
 def timeline(run: Trace | Ranks | str | os.PathLike[str], **options: Any) -> Figure:
-    """Draw a trace: see tracing.views.timeline.figure.timeline, which has the options. Or, given the path of a run of
-    several processes, all of these, stacked upon one clock: see `timeline_of_ranks`.
+    """Draw a trace: see tracing.views.timeline.figure.timeline for the options. Or, given the path of a run of
+    several processes, all of these, stacked on one clock: see `timeline_of_ranks`.
 
     Raises ValueError when there is nothing to draw, TraceError as `tracing.load` does.
     """
@@ -117,7 +117,7 @@ def _counterparts(ranks: Ranks, loader: int | None) -> dict[str, int]:
 
 
 def _draw_waits(axes: Axes, scale: Scale, began: np.ndarray, waited: np.ndarray, left: float) -> None:
-    """A rank waits at the exchange, somewhere in its step: drawn from its begin, for as long."""
+    """A rank waits at the exchange, somewhere in its step: drawn from its start, for as long."""
     begin, end = began[waited > 0], (began + waited)[waited > 0]
     seen = np.clip(end, scale.begin, scale.end) - np.clip(begin, scale.begin, scale.end)
     words = f"waits {duration(int(seen.sum()))}\nfor others"

@@ -2,8 +2,7 @@
 
 What it guarantees:
 1. An event's place in the file is claimed by `next()` on a counter, which is atomic under Python's lock, and the last
-   byte written of a record is its kind. No lock, no system call (but for a turn that the watching thread is given, a
-   few times a second); a reader never takes half a record for a whole one.
+   byte written of a record is its kind. No lock, no system call; a reader never takes half a record for a whole one.
 2. Records are in a shared mapping of a file: a process killed with -9 loses no event that it has recorded.
 3. Every process has its own files, so tracing adds no order to the protocol it watches. A forked child opens its own
    at its first event; a spawned one unpickles the writer and does the same.
@@ -12,7 +11,7 @@ What it guarantees:
 
 Legend
     offset  808           where in the file an event goes (bytes): 128 + 40 * the number of events before it
-    limit   1048576       offsets below it can be written to: the file is so long, and has disk space for them
+    limit   1048576       offsets below it are writable: the file is that long, and has disk space for them
     actor   2             which thread of this process recorded the event; the first to do so is 0
 """
 
@@ -37,7 +36,7 @@ from tracing.recording.loader_text import configuration
 from tracing.recording.own_files import OwnFile
 from tracing.recording.system_calls import mapped
 
-PAGE, CHUNK = 1 << 12, 1 << 20  # a file grows by as much again as it has, but by no less and no more (bytes)
+PAGE, CHUNK = 1 << 12, 1 << 20  # a file doubles, but grows by no less and no more than these (bytes)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MAX_TEXT = 1 << 16  # longer texts are cut
 
@@ -48,7 +47,7 @@ _clock, _cpu_clock = time.monotonic_ns, time.thread_time_ns  # ns; the first is 
 def render(text: object) -> str:
     """`text` as JSON; the `repr` of what JSON cannot hold. Never raises: these are the user's objects."""
     try:
-        # A batch's keys. Of plain ints Python's own notation is JSON, at a third of what the encoder takes.
+        # A batch's keys. For plain ints Python's own notation is JSON, in a third of the encoder's time.
         rendered = str(text) if type(text) is list and set(map(type, text)) == _INT else _encode(text)
     except Exception:
         rendered = _encode(_repr(text))
@@ -112,10 +111,7 @@ class EventWriter:
         text_id = 0 if text is None else self._write_text(configuration(text) if kind == LOADER else text)
         if kind < CLOCKED:
             value = _cpu_clock()
-        now = _clock()
-        _pack_into(self._memory, offset, now, epoch_id, value, text_id, task, actor, worker, queue, kind)
-        if now >= self._watch.wanted:  # a few times a second
-            self._watch.give_turn(now)
+        _pack_into(self._memory, offset, _clock(), epoch_id, value, text_id, task, actor, worker, queue, kind)
 
     def _extend_to(self, offset: int) -> bool:
         """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
@@ -137,8 +133,8 @@ class EventWriter:
         return False
 
     def open(self) -> None:
-        """Make the files, unless they are there; from then on the process is watched. The first event does that, at the
-        latest: called before, what the process does until then is seen."""
+        """Make the files, unless they are there; from then on the process is watched. The first event does so at the
+        latest; called earlier, it shows what the process does until then."""
         with self._lock:
             if self._files is not None or self._closed:
                 return
@@ -148,7 +144,7 @@ class EventWriter:
             except OSError as error:  # the load goes on unrecorded
                 self.failure = error
                 return
-            self._files, self._memory = files, files.memory  # before the limit, from which on `record` writes to it
+            self._files, self._memory = files, files.memory  # before the limit, which lets `record` write to it
             self._limit = files.limit
             self._watch = watch.begin(files.events.path)
             weakref.finalize(self, self._watch.stop)
@@ -187,7 +183,7 @@ class _Files:
     """One process's pair of files, made."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError, also if not even a header has a place."""
+        """Raises OSError, also if not even a header fits."""
         self.events = self._create(directory)
         self.text = OwnFile(fmt.text_file(self.events.path))
         # Offsets below it can be written to. Lowered once the disk is full.
@@ -214,18 +210,10 @@ class _Files:
         """Make the file longer, so that `offset` can be written to; return the limit. If the disk is full, `offset` and
         the error.
 
-        Reserved, since a full disk would else show as SIGBUS at a write to the mapping, which kills the process."""
+        Reserved: otherwise a full disk would show as SIGBUS at a write to the mapping, which kills the process."""
         end = min(offset + min(max(offset, PAGE), CHUNK), self.end)
         try:
-            try:
-                self._allocate(offset, end)
-            except OSError as error:
-                if error.errno != errno.EMFILE:
-                    raise
-                # Not before: another thread that is about to write a text would write it to the file that is opened
-                # here, under the same number.
-                self.text.let_go()
-                self._allocate(offset, end)
+            self._allocate(offset, end)
         except OSError as error:
             self.end = min(self.end, offset)
             return offset, error

@@ -7,7 +7,7 @@ A trace is a directory. One file describes it, and each process adds a pair, and
     text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
     cpu-1234-0.bin         samples of its CPU time, and of its memory if that was asked for: the last one shows how long
                            it lived (see tracing.recording.watch)
-    stacks-1234-0.jsonl    in which lines its threads were, often at first, and then twice a second
+    stacks-1234-0.jsonl    the lines its threads were in, often at first, and then twice a second
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
 """
@@ -63,8 +63,8 @@ SAMPLE_DTYPE = np.dtype(
             "cpu",  # ns that all threads of the process have used so far
             "main_cpu",  # ns of these that its main thread has used; -1: unknown
             "children",  # ns that its own children have used, of those that it has waited for
-            "processes",  # children that it has started by multiprocessing, and that it has not joined
-            # Of all cores of the machine together, ns since it started; -1: unknown, and for all but the main process
+            "processes",  # children that it has started with multiprocessing and not joined
+            # All cores of the machine together, ns since it started; -1: unknown, and for all but the main process
             "busy", "steal",  # by programs on this machine; taken by other machines on the same host
             "idle",
             # If memory was asked for, on Linux; else -1:
@@ -110,7 +110,7 @@ def stacks_file(events: Path) -> Path:
 
 
 def events_files(directory: Path) -> list[Path]:
-    """What is named as an events file is, sorted by name; not a user's own "events-my-notes.bin"."""
+    """What is named like an events file, sorted by name; not a user's own "events-my-notes.bin"."""
     return sorted(path for path in directory.glob("events-*-*.bin") if _EVENTS_NAME.fullmatch(path.name))
 
 
@@ -129,7 +129,7 @@ def parts_directory(directory: Path) -> Path:
 
 
 def headers(directory: Path) -> dict[Path, Header]:
-    """Of each events file, as known by what is in it: a process that has not written its header yet has none."""
+    """Of each events file, known by its contents: a process that has not written its header yet has none."""
     found = {}
     for path in events_files(directory):
         with contextlib.suppress(OSError), open(path, "rb") as file:

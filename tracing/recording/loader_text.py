@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 PRODUCT = Path(__file__).parents[2]
-# Where no line of the program is: in libraries, and in files that do not exist.
+# Places without a line of the program: libraries, and files that do not exist.
 _LIBRARY = re.compile(rf"^<|-packages/|/lib/python3\.|^{re.escape(str(PRODUCT))}/(tracing|minidl)/")
 
-# What torch's DistributedSampler, and minidl's, call what decides which keys a process draws, and in which order.
+# Names in torch's and minidl's DistributedSampler for what decides which keys a process draws, in which order.
 DECIDES = {
     "sampler_replicas": "num_replicas",
     "sampler_rank": "rank",
@@ -22,7 +22,7 @@ DECIDES = {
 
 
 def configuration(loader: Any, start_method: str | None = None) -> dict[str, Any]:
-    """The text of LOADER, of torch's loader, of minidl's, or of another library's that is made for torch's iterators:
+    """The text of LOADER, for torch's loader, minidl's, or another library's that is made for torch's iterators:
     then it has what they ask it for. A mapping, or None, is a configuration already."""
     if loader is None or isinstance(loader, dict):
         return loader or {}

@@ -2,7 +2,7 @@
 place: a daemon closes them all, another closes its standard output.
 
 What it guarantees:
-1. Nothing is written but to the recorder's own files, which are known by their device and inode.
+1. Only the recorder's own files are written to, which are known by their device and inode.
 2. A descriptor that is held is 100 or above, so that the program's have the numbers they have without us. (If the
    program has closed its standard output, a new descriptor has that number for some microseconds.)
 3. What the program has closed is opened again, where the file still is.
@@ -42,20 +42,16 @@ class OwnFile:
             os.close(descriptor)
 
     def append(self, data: bytes) -> bool:
-        """Whether it was written: whole and in one place, whichever thread it comes from. Where it is held, Python's
-        lock is, too."""
-        for _ in range(2):  # another thread may let go of it between two lines here
-            if file_of(self._held) != self._file:
-                try:
-                    opened = self._open()
-                except OSError:
-                    return False
-                was, self._held = self._held, opened
-                if was != opened and file_of(was) == self._file:  # another thread has opened it meanwhile
-                    os.close(was)
-            if (written := write(self._held, data, len(data))) >= 0:
-                return bool(written == len(data))
-        return False
+        """Whether it was written: whole and in one place, whichever thread it comes from."""
+        if file_of(self._held) != self._file:
+            try:
+                opened = self._open()
+            except OSError:
+                return False
+            was, self._held = self._held, opened
+            if was != opened and file_of(was) == self._file:  # another thread has opened it meanwhile
+                os.close(was)
+        return bool(write(self._held, data, len(data)) == len(data))
 
     def let_go(self) -> None:
         """Hold no descriptor, until the next `append`."""
@@ -79,7 +75,7 @@ def above_others(descriptor: int) -> int:
     """The same file under a number that the program does not use."""
     try:
         above = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST)
-    except OSError:  # the process may have no more, or none so high (`ulimit -n`)
+    except OSError:  # no more are allowed, or none that high (`ulimit -n`)
         return descriptor
     os.close(descriptor)
     return above

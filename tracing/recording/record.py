@@ -4,11 +4,11 @@ with tracing.record("run.trace"):
     for batch in minidl.DataLoader(dataset, num_workers=2):
         ...
 
-Processes beside the one that records, each of which has its loaders recorded into a part of the same trace, a folder of
+Other processes, each of which has its loaders recorded into a part of the same trace, a folder of
 its own (tracing.trace.parts reads them):
 1. A loader's worker is given its main's recorder, and records beside main.
 2. Any other child waits, with a Child for a recorder, until it iterates a loader: then it becomes a part (a rank of
-   torchrun does at once). What an iterator does that it inherited at a fork is not recorded: that iterator is its
+   torchrun does at once). What an iterator inherited at a fork does is not recorded: that iterator is its
    parent's.
 3. A process becomes a Child when it is forked. How others do, under `tracing run`: tracing.recording.processes.
 """
@@ -60,7 +60,6 @@ class record:  # in lower case because it reads as a function: `with record(path
                 trace_directory.update_own(self.path, stopped=None)
             else:
                 self._claim()
-                self._claimed = True
             self._pid = os.getpid()
             self._writer = EventWriter(self.path)
             self._writer.open()  # now: a program may hang before its first event
@@ -73,7 +72,7 @@ class record:  # in lower case because it reads as a function: `with record(path
             trace_directory.describe(used, memory=self.memory)
         if used != self.path:
             warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=3)
-        self.path = used
+        self.path, self._claimed = used, True
 
     def stop(self) -> None:
         """End recording here and in everything started from now on; workers that live on go on recording."""
@@ -83,15 +82,12 @@ class record:  # in lower case because it reads as a function: `with record(path
         if self._pid != os.getpid():  # a child forked within the recording: its parent goes on
             events.install(self._previous)
             return
-        self._note_the_stop()
+        trace_directory.note_the_stop(self.path, self.interrupted)
         if events.installed() == writer.record:  # else another recorder has been installed since: leave it
             events.install(self._previous)
         writer.close()
         self.failure = writer.failure
         trace_directory.cut_files_of_the_dead(self.path)
-
-    def _note_the_stop(self) -> None:
-        trace_directory.note_the_stop(self.path, self.interrupted)
 
     def __enter__(self) -> record:
         return self.start()
@@ -102,18 +98,6 @@ class record:  # in lower case because it reads as a function: `with record(path
 
 
 # ---- other processes
-
-
-class PartRecording(record):
-    """The recording of this process as a part of the trace in `directory`."""
-
-    def __init__(self, directory: Path, run: Any) -> None:
-        super().__init__(directory)
-        self._run = run
-
-    def _claim(self) -> None:
-        with trace_directory.locked(self.path):
-            self.path = trace_directory.new_part(self.path, self._run)
 
 
 class Child:
@@ -134,8 +118,10 @@ class Child:
 
     def become_a_part(self) -> None:
         events.install(None)  # also what is put back when the part's recording stops
-        recording = PartRecording(self.directory, self.run)
         try:
+            with trace_directory.locked(self.directory):
+                recording = record(trace_directory.new_part(self.directory, self.run))
+            recording._claimed = True
             recording.start()
         except OSError as error:
             print(f"tracing: process {os.getpid()} is not recorded: {error}", file=sys.stderr)

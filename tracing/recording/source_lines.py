@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from minidl import events
 from minidl.events import Kind
 
 
@@ -27,10 +27,7 @@ class Site(NamedTuple):
 @functools.cache
 def emit_sites() -> dict[str, list[Site]]:
     """The name of each kind -> the calls `emit(KIND, ...)` in minidl, in the order of file and line."""
-    spec = importlib.util.find_spec("minidl")
-    if spec is None or not spec.submodule_search_locations:
-        return {}
-    package = Path(spec.submodule_search_locations[0])
+    package = Path(events.__file__).parent
     sites: dict[str, list[Site]] = {}
     for path in sorted(package.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -42,7 +39,7 @@ def emit_sites() -> dict[str, list[Site]]:
 
 
 def sites_in(source: str, file: str) -> dict[str, list[Site]]:
-    """The same for the text of one file. SyntaxError: it is no Python."""
+    """The same for the text of one file. SyntaxError: not Python."""
     sites: dict[str, list[Site]] = {}
     for kind, site in _calls(ast.parse(source), file, []):
         sites.setdefault(kind, []).append(site)

@@ -1,4 +1,4 @@
-"""System calls that keep Python's lock. Those of `os` and `select` give it up, so that another thread takes it; to have
+"""System calls that keep Python's lock. Those of `os` and `select` give it up, so that another thread takes it; to get
 it back the caller may have to wait for a core, or for that thread's turn to end (5 ms)."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Stat = ctypes.c_char * 256
 
 
 def file_of(descriptor: int) -> bytes:
-    """Which file it is: with what `struct stat` begins, its device and inode. b"" of none."""
+    """Which file it is: what `struct stat` begins with, its device and inode. b"" if none."""
     about = _Stat()
     return about.raw[:16] if _fstat(descriptor, about) == 0 else b""
 

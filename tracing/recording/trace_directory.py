@@ -2,13 +2,10 @@
 
 Legend
     run          "4711-1764…"             one recording, in trace.json; its parts name it as `part_of`
-    launch       "node1/4700/29500"       what started several processes that are each run by `tracing run` into one
-                                          directory, as torchrun does; None for a run of one process
 In trace.json, of the process that records
     rank         1                        in torch.distributed: of all processes of the training; null outside of it
-    local_rank   1                        of those on this host
     machine      "6f… time:[4026531834]/pid:[4026531836]"
-                                          what CLOCK_MONOTONIC is valid in, and pids: a boot of a host, and a container
+                                          where CLOCK_MONOTONIC and pids are valid: a boot of a host, and a container
     wall_clock   1764000000000000000      ns since 1970
     monotonic    52000000000              ns, the events' clock, at the same moment
 """
@@ -24,18 +21,19 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
+from tracing.recording.linux import cpus, machine
 
 
 @contextlib.contextmanager
-def claimed(directory: Path, launch: str | None = None) -> Iterator[Path]:
-    """A trace to record into: `directory`, or, while another recording uses that, one beside it with a number. It is
-    empty, unless another process of the same `launch` records into it.
+def claimed(directory: Path) -> Iterator[Path]:
+    """An empty trace to record into: `directory`, or, while another recording uses that, one beside it with a number.
 
-    An earlier trace is replaced, and of it only the files that are known to be its own. Within the context it cannot be
+    An earlier trace is replaced, but only the files that are known to be its own. Within the context it cannot be
     claimed by another process. Raises FileExistsError if the directory holds anything else, OSError if it cannot be
     made."""
     beside = (directory.with_name(f"{directory.name}-{number}") for number in itertools.count(2))
@@ -44,18 +42,15 @@ def claimed(directory: Path, launch: str | None = None) -> Iterator[Path]:
             raise FileExistsError(f"{used} is a file: a trace is a directory, record into another path")
         used.mkdir(parents=True, exist_ok=True)
         with locked(used):
-            goes_on = being_recorded(used)
-            if goes_on and (launch is None or fmt.description(used).get("launch") != launch):
-                continue
-            if not goes_on:
+            if not being_recorded(used):
                 _empty(used)
-            yield used
-            return
+                yield used
+                return
 
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock, where the system has any: two programs may start at the same moment."""
+    """Hold the directory's lock, if the system has locks: two programs may start at the same moment."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
@@ -66,9 +61,9 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def being_recorded(directory: Path, elsewhere: bool = True) -> bool:
-    """Whether a recording of a living process into it or one of its parts goes on; `elsewhere` if it began on another
-    machine, whose processes cannot be seen from here. (After its stop, workers that live on may still write: nothing
-    that is read again.)"""
+    """Whether a living process still records into it or one of its parts; `elsewhere` if it began on another
+    machine, whose processes cannot be seen from here. (After its stop, workers that live on may still write:
+    that is not read again.)"""
     return any(_records(each, elsewhere) for each in (directory, *parts_of(directory)))
 
 
@@ -115,13 +110,22 @@ def describe(directory: Path, **more: Any) -> dict[str, Any]:
         "recorded_by": "minidl",
         "run": f"{process['pid']}-{process['wall_clock']}",
         **process,
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus": cpus(),
         "command": sys.argv,
+        "python": platform.python_version(),
+        "torch": _version_of_torch(),
+        "system": platform.platform(),
         "stopped": None,
         **more,
     }
     _write(directory, description)
     return description
+
+
+def _version_of_torch() -> str | None:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("torch")
+    return None
 
 
 def _write(directory: Path, description: dict[str, Any]) -> None:
@@ -182,7 +186,7 @@ def note_own_iterators(directory: Path, loader: str) -> None:
 
 def cut_files_of_the_dead(directory: Path) -> None:
     """Cut the files of processes that ended without closing them. (A living process still writes to its mapping: a cut
-    would kill it by SIGBUS.)"""
+    kills it with SIGBUS.)"""
     for path, of_process in fmt.headers(directory).items():
         if of_process.used < 0 and not is_alive(of_process.pid):
             with contextlib.suppress(OSError), open(path, "r+b") as file:
@@ -205,9 +209,9 @@ def is_alive(pid: int) -> bool:
 
 # ---- the process that records
 
-# The process that RANK is the rank of: those that it starts inherit the variable, but are others.
+# The process whose rank RANK is: its children inherit the variable, but are not that process.
 RANKED = "TRACING_RANKED"
-RANKS = ("rank", "local_rank", "world_size")
+RANKS = ("rank", "world_size")
 
 
 def header() -> dict[str, Any]:
@@ -218,44 +222,21 @@ def header() -> dict[str, Any]:
         "host": platform.node(),
         "machine": machine(),
         "pid": os.getpid(),
-        "parent": os.getppid(),
         "wall_clock": wall_clock,
         "monotonic": monotonic,
     }
 
 
-def machine() -> str:
-    """Processes with the same one have their pids and CLOCK_MONOTONIC in common."""
-    found = [platform.node()]
-    with contextlib.suppress(OSError):
-        found[0] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        found.append(os.readlink("/proc/self/ns/pid"))
-        found[0] += f" {os.readlink('/proc/self/ns/time')}"  # a container may have a clock of its own, since Linux 5.6
-    return "/".join(found)
-
-
-def launch() -> str | None:
-    """What started this process as one rank of several: the same for all of them on this host, and after a
-    restart. None: nothing did, or it is a rank's child."""
-    if "WORLD_SIZE" not in os.environ or header()["rank"] is None:
-        return None
-    # torchrun may change the port at a restart, and has a name for itself; of a shell's launches the port differs.
-    key = os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("MASTER_PORT", "")
-    return "/".join([platform.node(), str(os.getppid()), os.environ.get("MASTER_ADDR", ""), key])
-
-
 def _ranks() -> dict[str, int | None]:
-    env = {name: _int(os.environ.get(name)) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
-    rank, world_size = env["RANK"], env["WORLD_SIZE"]
-    ranked_by = _int(os.environ.get(RANKED))
+    rank, world_size, ranked_by = (_int(os.environ.get(name)) for name in ("RANK", "WORLD_SIZE", RANKED))
     distributed = sys.modules.get("torch.distributed")
     if ranked_by not in (None, os.getpid()):
-        rank = world_size = env["LOCAL_RANK"] = None
+        rank = world_size = None
     elif distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world_size = distributed.get_rank(), distributed.get_world_size()
     if rank is not None and ranked_by is None:
         os.environ[RANKED] = str(os.getpid())
-    return {"rank": rank, "local_rank": env["LOCAL_RANK"], "world_size": world_size}
+    return {"rank": rank, "world_size": world_size}
 
 
 def _int(text: str | None) -> int | None:

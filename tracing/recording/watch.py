@@ -1,20 +1,16 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time it has used (and memory, if that was asked for), and, twice a second, in which lines its
-threads are.
+alive, how much CPU time it has used (and memory, if that was asked for), and, twice a second, which lines its
+threads are in.
 
 What it guarantees:
-1. It is in no list of threading's, takes no signals, and is not there while the process forks.
+1. It is in none of threading's lists, takes no signals, and is gone while the process forks.
 2. It takes at most a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
-   long as a sample has cost, and with the next look 300 times as long as that one. With memory it may take a tenth.
+   long as a sample has cost, and between looks 300 times as long as a look. With memory it may take a tenth.
 3. If it fails, only it ends. It also ends in a worker whose main is gone.
 
-It needs Python's lock. While C code holds that, there are no samples. A thread that gives the lock up often, and each
-time for a moment only, as torch's operations do, would keep it for seconds: the one that waits is woken each time, and
-finds it taken again. So a thread that emits an event while it is due gives it a turn (`give_turn`).
+It needs Python's lock. While C code holds that, there are no samples; and fewer while a thread gives it up often, but
+only for a moment each time, as torch's operations do: the one that waits is woken, and finds it taken again.
 tracing.trace.samples and tracing.trace.stacks read what it writes.
-
-Legend
-    wanted     8_100_000    since when, on the events' clock, it waits for Python's lock, if it has to (ns)
 """
 
 from __future__ import annotations
@@ -25,7 +21,6 @@ import gc
 import json
 import linecache
 import os
-import resource
 import signal
 import sys
 import threading
@@ -34,36 +29,24 @@ import weakref
 from pathlib import Path
 
 from tracing.recording import file_format as fmt
-from tracing.recording import system_calls
-from tracing.recording.own_files import LEAST, OwnFile
+from tracing.recording import linux
+from tracing.recording.own_files import OwnFile
 
-_sleep = time.sleep  # a program, or a test of one, may put its own in its place
+_sleep = time.sleep  # a program, or a test of one, may replace that one
 
 SECOND = 1_000_000_000
 OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
-RARELY = SECOND  # ... until they come at this distance
+RARELY = SECOND  # ... and after that
 COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above ...
 MEMORY_COST = 10  # ... or a sample with memory
-FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the stacks are looked at; later ones are a quarter later, or so
+FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the first look at the stacks, and at most between later ones
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file is begun again
-SWITCH = 6_000_000  # ns: a thread that computes in Python gives the lock up once another has waited for 5 ms
-AGAIN = 1_000_000  # ns between two turns
-TURN = 2e-5  # seconds, 90 us with what the system adds: long enough for a thread that waits to wake
-NEVER = 1 << 63
 PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
-
-_TICK = SECOND // os.sysconf("SC_CLK_TCK")  # ns
-_NO_MEMORY = (-1,) * 7
 
 
 class NoWatch:
     """Where there is nothing to watch, or not yet."""
-
-    wanted = NEVER
-
-    def give_turn(self, now: int) -> None:
-        """Give Python's lock up for a moment."""
 
     def stop(self) -> None:
         """End for good. Can be called twice."""
@@ -84,7 +67,6 @@ class Watch(NoWatch):
         self._memory = bool(about.get("memory"))
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
         self._main_clock = _main_threads_clock()
-        self._last_stacks = ""
         self._runs = False
         self.go_on()
         _watches.add(self)
@@ -98,19 +80,15 @@ class Watch(NoWatch):
         self._runs = True
 
     def pause(self) -> None:
-        """End the thread. Waits until the system, too, no longer counts it: by that count Python warns of forks in a
+        """End the thread. Waits until the system no longer counts it: from that count Python warns of forks in a
         process with threads."""
         if self._runs:
             self._runs = False
             self._wake.release()
             deadline = time.monotonic() + PATIENCE
             if self._ended.acquire(timeout=PATIENCE):
-                while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < deadline:
+                while linux.has_thread(self._thread) and time.monotonic() < deadline:
                     _sleep(1e-5)
-
-    def give_turn(self, now: int) -> None:
-        self.wanted = now + AGAIN
-        _sleep(TURN)
 
     def stop(self) -> None:
         with _pauses.lock:
@@ -132,7 +110,6 @@ class Watch(NoWatch):
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the program's threads
             self._thread = threading.get_native_id()
             self._watch()
-        self.wanted = NEVER
         self._ended.release()
 
     def _watch(self) -> None:
@@ -151,29 +128,26 @@ class Watch(NoWatch):
             often = age < OFTEN_FOR
             cost = MEMORY_COST * sampled if self._memory else min(COST * sampled, SECOND)
             wait = max(OFTEN if often else RARELY, cost)
-            self.wanted = time.monotonic_ns() + wait + SWITCH
 
     def _sample(self, now: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
         children = int(sum(os.times()[2:4]) * SECOND)
-        machine = _machine() if self._is_main else (-1, -1, -1)
+        machine = linux.cores() if self._is_main else (-1, -1, -1)
         used = (time.process_time_ns(), main, children, _processes())
-        memory = _memory() if self._memory else _NO_MEMORY
+        memory = linux.memory() if self._memory else linux.NO_MEMORY
         sample = fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, *memory)
         if not self._samples.append(sample):
             raise OSError("the disk is full, or the file gone")
 
     def _note_stacks(self, now: int) -> None:
-        stacks = json.dumps([{"name": name, "frames": _with_source(lines)} for name, lines in _stacks()])
+        threads = [{"name": name, "frames": _with_source(lines)} for name, lines in _stacks()]
         if self._stacks is None:
             self._stacks = OwnFile(fmt.stacks_file(self._events))
             self._stacks.let_go()
         with self._stacks.opened() as file:
-            if full := os.fstat(file).st_size > MOST:
-                os.ftruncate(file, 0)  # what is read most is the last
-            threads = "null" if stacks == self._last_stacks and not full else stacks
-            os.write(file, f'{{"time": {now}, "pid": {os.getpid()}, "threads": {threads}}}\n'.encode())
-        self._last_stacks = stacks
+            if os.fstat(file).st_size > MOST:
+                os.ftruncate(file, 0)  # the last is read most
+            os.write(file, json.dumps({"time": now, "pid": os.getpid(), "threads": threads}).encode() + b"\n")
 
 
 def begin(events: Path) -> NoWatch:
@@ -196,37 +170,6 @@ def _main_threads_clock() -> int | None:
 def _processes() -> int:
     """How many children multiprocessing knows. Looked up, not imported: most programs that use it have it already."""
     return len(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
-
-
-def _machine() -> tuple[int, int, int]:
-    """Of all cores together since the machine started (ns): busy; taken by other machines on the same host; idle."""
-    try:
-        ticks = [int(each) * _TICK for each in _read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
-        user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
-    except (OSError, ValueError):
-        return -1, -1, -1
-    return user + nice + system + irq + softirq, steal, idle + waits
-
-
-def _memory() -> tuple[int, ...]:
-    """Of this process, the fields of SAMPLE_DTYPE that are of memory. (It gives Python's lock up: it may take long.)"""
-    try:
-        lines = [line.split() for line in _read("/proc/self/smaps_rollup").splitlines()]
-        mappings, most_mappings = _read("/proc/self/maps").count(b"\n"), int(_read("/proc/sys/vm/max_map_count"))
-        files, most_files = system_calls.entries("/proc/self/fd"), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    except OSError:  # not Linux, or one before 4.14
-        return _NO_MEMORY
-    size = {name: int(number) * 1024 for name, number, unit in (line for line in lines if line[-1] == b"kB")}
-    private = size[b"Private_Clean:"] + size[b"Private_Dirty:"]
-    return size[b"Rss:"], size[b"Pss:"], private, files, mappings, most_files, most_mappings
-
-
-def _read(path: str) -> bytes:
-    descriptor = system_calls.open_above(path, LEAST)
-    try:
-        return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
-    finally:
-        os.close(descriptor)
 
 
 # ---- stacks

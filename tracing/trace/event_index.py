@@ -1,10 +1,10 @@
-"""Where in a trace to find what. Kept up to date while the trace grows, at a cost in proportion to what is new.
+"""Where to find what in a trace. Kept up to date while the trace grows, at a cost in proportion to what is new.
 
 Three tables, all of positions (of events in `trace.events`):
     groups       iterator, kind, queue, worker, slot -> the positions of those events, ascending; worker only for kinds
                  and queues that each worker has of its own, slot only for main's events of one slot, else -1
     lanes        iterator, lane, worker -> the positions of all events of one thread that concern the iterator
-    epochs       loader, epoch -> for each task and each hop of its way, the position of that event
+    epochs       loader, epoch -> for each task and each hop on its way, the position of that event
 
 With them the state after event k is a matter of counting positions <= k: see tracing.trace.state_after_event.
 
@@ -124,7 +124,7 @@ _OF_SLOTS[[Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE, Kind.SLOT_RETIRED]
 
 @dataclass
 class Epoch:
-    """The way of each task of one epoch."""
+    """The path of each task of an epoch."""
 
     loader: int
     epoch: int
@@ -139,7 +139,7 @@ class Epoch:
         return [self.table[HOP[name], : self.length] for name in names]
 
     def happened(self, hop: str, k: int) -> int:
-        """How many tasks have made this hop by event k. Like `under_way`, in no more time in a longer epoch."""
+        """How many tasks have made this hop by event k. Like `under_way`, no slower in a longer epoch."""
         if hop not in self._ascending:
             self._ascending[hop] = np.sort(self.hops(hop)[0])
         return int(self._ascending[hop].searchsorted(k, "right"))
@@ -230,8 +230,8 @@ class Index:
     # ---- keeping it up to date
 
     def add(self, events: np.ndarray, first: int, actors: int) -> bool:
-        """Add the events from position `first` on. False if the index must be rebuilt: an epoch turned out to
-        continue an iterator, and was thought to begin one."""
+        """Add the events from position `first` on. False if the index must be rebuilt: an epoch thought to
+        begin an iterator turned out to continue one."""
         new = events[first:]
         if not self._learn_iterators(new):
             return False
@@ -308,7 +308,7 @@ class Index:
         # A worker that iterates over a loader of its own is main to that one.
         is_main = (lane == Lane.MAIN) | (serves != iterator)
         lane[is_main], worker[is_main] = Lane.MAIN, -1
-        # A fork, in whichever thread, retires slots beside what main is doing.
+        # A fork, in any thread, retires slots alongside what main is doing.
         at = np.flatnonzero(new["kind"] != Kind.SLOT_RETIRED)
         columns = [iterator, lane, worker]
         if len(at) < len(new):

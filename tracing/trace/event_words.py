@@ -48,7 +48,7 @@ def sentence(event: np.void, error: str = "an error") -> Sentence:
 
 
 def mark(event: np.void, error: str) -> str:
-    """`error`: as of `sentence`."""
+    """`error`: as in `sentence`."""
     return TRAITS[int(event["kind"])].mark.format(**_fields(event, error))
 
 
@@ -77,7 +77,7 @@ def _fields(event: np.void, error: str) -> dict[str, object]:
 
 
 def _exit(code: int) -> str:
-    """A worker's exit code: "SIGKILL" of -9, else "exit code 1"."""
+    """An exit code: "SIGKILL" for -9, else "exit code 1"."""
     try:
         return signal.Signals(-code).name
     except ValueError:

@@ -38,7 +38,7 @@ class TraceError(ValueError):
 
 
 def not_ours(version: int) -> str:
-    """Of a trace of another version."""
+    """Why another version fails."""
     how = "newer than this program's" if version > fmt.VERSION else "older than this program's: record it again"
     return f"format {version} is {how} ({fmt.VERSION})"
 
@@ -118,7 +118,7 @@ class ProcessFiles:
             return False
         header = fmt.Header(*fmt.HEADER.unpack(data))
         if header.magic != fmt.MAGIC:
-            self._damaged("not an events file: it does not begin as one", 0)
+            self._damaged("not an events file: it begins differently", 0)
         elif header.version != fmt.VERSION:
             raise TraceError(not_ours(header.version), self.path, 8)
         elif self.header is not None and header.start != self.header.start:

@@ -54,7 +54,7 @@ class Intervals:
         return self.where(order[(len(order) - 1) // 2 :][:1])
 
     def joined(self) -> Intervals:
-        """The same time, with neighbours joined: those of which one begins with the event that ends the other."""
+        """The same time, with neighbours joined: where one begins with the event that ends the other."""
         begins = np.append(True, self.first[1:] != self.last[:-1])[: len(self.first)]
         ends = np.append(begins[1:], True)[: len(self.first)]
         return Intervals(self.begin[begins], self.end[ends], self.first[begins], self.last[ends])
@@ -83,7 +83,7 @@ class Grid:
     """The time, cut at `edges` (ns, any order). Between two edges nothing changes."""
 
     def __init__(self, *edges: np.ndarray) -> None:
-        # Not np.unique: it would not make use of that each of them is ascending already.
+        # Not np.unique: it would not use the fact that each is ascending already.
         every = np.sort(np.concatenate(edges), kind="stable") if edges else np.empty(0, np.int64)
         self.edges = every[np.append(True, every[1:] != every[:-1])[: len(every)]]
         self.length = np.diff(self.edges)

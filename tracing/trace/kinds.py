@@ -18,7 +18,7 @@ from tracing.trace.state import WorkerStatus as Worker
 
 
 class Traits(NamedTuple):
-    """A row; what it leaves out is as here."""
+    """A row; these are its defaults."""
 
     worker: Worker = Worker.IDLE
     pin: Pin = Pin.WAITING

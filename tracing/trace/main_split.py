@@ -48,7 +48,7 @@ class Own:
 
     at: np.ndarray  # positions
     use: np.ndarray  # MainTime
-    stay_until: np.ndarray  # the position at which the stay ends that it belongs to; -1: it is not in the loader
+    stay_until: np.ndarray  # the position at which the stay that it belongs to ends; -1: it is not in the loader
     step_until: np.ndarray  # for YIELDED: the position at which the step ends; else -1
     until: np.ndarray  # where the stay or step ends, or the time between iter() and the first next(); else -1
 
@@ -64,7 +64,7 @@ class MainSplit:
 
     @cached_property
     def spans(self) -> MainSpans:
-        """All of it, from the first event to the last; without end where a thread still waits."""
+        """All of it, from the first event to the last; open-ended where a thread still waits."""
         each = list(self._own.values())
         at, use, stay_until, step_until = (
             np.concatenate([getattr(own, name) for own in each]) for name in ("at", "use", "stay_until", "step_until")
@@ -81,8 +81,8 @@ class MainSplit:
         return found if waits else found.where(slice(-1))
 
     def of(self, iterator: Iterator) -> MainSpans:
-        """The loops of one iterator, from the beginning of each epoch to its end. What the thread meanwhile spends
-        neither in this loader nor in its steps is ELSEWHERE."""
+        """The loops of one iterator, from the beginning of each epoch to its end. What time the thread spends in
+        neither this loader nor its steps is ELSEWHERE."""
         own = self._own[iterator.number]
         begin, end = self.spans.first.searchsorted((own.at[0], own.at[-1] + 1)) if len(own.at) else (0, 0)
         seen = self.spans.where(slice(begin, end))
@@ -92,7 +92,7 @@ class MainSplit:
 
 
 def main_splits(trace: Trace) -> dict[int, MainSplit]:
-    """For the number of each iterator the split of the thread that drives it."""
+    """Number of an iterator -> the split of the thread that drives it."""
     threads: dict[int, list[Iterator]] = {}
     for each in trace.index.iterators:
         lane = trace.index.lane(each.number, Lane.MAIN).array

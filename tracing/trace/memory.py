@@ -1,6 +1,6 @@
 """How much memory the processes used while they were recorded, and warnings about it.
 
-With `tracing.record(path, memory=True)` it is in `trace.samples`. Linux only: elsewhere there is none.
+With `tracing.record(path, memory=True)` it is in `trace.samples`. Linux only: elsewhere a warning says so.
 
 The warnings, and what separates them from harmless growth:
 growth       a worker's private memory still grows in the second half of its life. (Imports and the first batches'
@@ -60,6 +60,8 @@ def sampled_processes(trace: Trace) -> list[SampledProcess]:
 def warnings(trace: Trace) -> list[str]:
     """What a user should know before it becomes a problem, a sentence or two each."""
     everyone = sampled_processes(trace)
+    if trace.about.get("memory") and len(trace.samples) and not everyone:
+        return ["Memory was asked for, and could not be sampled: it is read from /proc, which this system lacks."]
     found = [text for each in everyone if each.worker >= 0 and (text := growth_warning(trace, each))]
     more = f" So did {len(found) - 1} other workers." if len(found) > 1 else ""
     kept = [leak_warning(trace, each) for each in everyone if each.worker < 0]

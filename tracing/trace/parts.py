@@ -24,7 +24,7 @@ from tracing.recording import file_format as fmt
 
 @dataclass(frozen=True)
 class Part:
-    """One trace of a run. Its description says which process wrote it: rank, local_rank, world_size, host, pid."""
+    """One trace of a run. Its description says which process wrote it: rank, world_size, host, pid."""
 
     path: Path
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
+from tracing.recording.linux import state_of
 from tracing.recording.trace_directory import is_alive
 
 
@@ -20,7 +21,7 @@ class ProcessStatus(enum.Enum):
     CLOSED = "closed"  # it ended normally, or its recording was stopped: what it does now is unknown
 
 
-# The letter in /proc/PID/stat. Where there is no /proc, a process that exists is taken to live.
+# What the system calls it. A process of another state, or none, is taken to live.
 STATES = {"T": ProcessStatus.STOPPED, "t": ProcessStatus.STOPPED, "Z": ProcessStatus.GONE, "X": ProcessStatus.GONE}
 
 
@@ -44,11 +45,7 @@ def look_at(pid: int) -> ProcessStatus:
     """The present status of the process with this pid."""
     if not is_alive(pid):
         return ProcessStatus.GONE
-    with contextlib.suppress(OSError, IndexError):
-        # "12 (name) S 1 ...": the name may hold spaces and parentheses.
-        letter = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        return STATES.get(letter, ProcessStatus.LIVES)
-    return ProcessStatus.LIVES
+    return STATES.get(state_of(pid), ProcessStatus.LIVES)
 
 
 def has_unread(directory: Path, pid: int, known: int) -> bool:

@@ -1,7 +1,7 @@
-"""In which lines the threads of a process were: `trace.stacks`.
+"""The lines that a process's threads were in: `trace.stacks`.
 
 tracing.recording.watch looks when a process has run for an eighth of a second, whenever it has run for a quarter
-longer, and from 4 s on once a second.
+longer, and from 2 s on every half second.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ class Line(NamedTuple):
     function: str  # qualified name from Python 3.11 on: "Images.__getitem__"
     source: str  # its text; "" if there is none
 
-    @property
-    def is_made(self) -> bool:
-        """A dataclass's own `__init__`, say, which is in no file."""
-        return self.function.startswith("__create_fn__")
-
     def __str__(self) -> str:
         return f"{Path(self.file).name}:{self.line}, {self.function}" + f": {self.source}" * bool(self.source)
 
@@ -45,15 +40,19 @@ class Stack:
     def own_line(self, thread: str | None = None) -> Line | None:
         """The innermost line of the program's own code that a thread is in, by default the main thread; None if it is
         in none: a thread of the loader, a prompt."""
+        return next(iter(self.own_lines(thread)), None)
+
+    def own_lines(self, thread: str | None = None) -> list[Line]:
+        """All of these, from the innermost to the outermost."""
         lines = itertools.takewhile(_is_of_process, self._lines(thread))
-        return next((line for line in lines if not (_INSTALLED.search(line.file) or line.is_made)), None)
+        return [line for line in lines if _is_of_program(line)]
 
     def line(self, thread: str | None = None) -> Line | None:
         """The same; if it is in none, the innermost line of all."""
         return self.own_line(thread) or next(iter(self._lines(thread)), None)
 
     def called_by(self, line: Line) -> str:
-        """The function that the main thread called in this line: "ZipFile.__init__"; "" if it called none."""
+        """The function that the main thread called on this line: "ZipFile.__init__"; "" if it called none."""
         called = [each.function for each in itertools.takewhile(lambda each: each != line, self._lines(None))]
         return called[-1] if called else ""
 
@@ -66,20 +65,23 @@ _INSTALLED = re.compile(
 )
 
 
+def _is_of_program(line: Line) -> bool:
+    """Neither a library's, nor a dataclass's own `__init__`, say, which is in no file."""
+    return not (_INSTALLED.search(line.file) or line.function.startswith("__create_fn__"))
+
+
 def _is_of_process(line: Line) -> bool:
     """Below the first line of a forked process is what its parent was doing at the fork."""
     return not (line.function.endswith("_bootstrap") and line.file.endswith("multiprocessing/process.py"))
 
 
 def read(directory: Path) -> list[Stack]:
-    """The stacks of all processes so far, in time order; none of a trace that has none."""
+    """The stacks of all processes so far, in time order; empty if the trace has none."""
     found = []
     for path in map(fmt.stacks_file, fmt.events_files(directory)):
-        threads: dict[str, list[Line]] = {}
         with contextlib.suppress(OSError, ValueError):  # half a line at the end
             for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 entry = json.loads(text)
-                if entry["threads"] is not None:  # else as before
-                    threads = {each["name"]: [Line(*line) for line in each["frames"]] for each in entry["threads"]}
+                threads = {each["name"]: [Line(*line) for line in each["frames"]] for each in entry["threads"]}
                 found.append(Stack(entry["time"], entry["pid"], threads))
     return sorted(found, key=lambda each: each.time)

@@ -1,6 +1,6 @@
 """What a loader looks like after one event: the vocabulary of `trace.state(k)`. Every view reads this.
 
-How it is computed is in tracing.trace.state_after_event; here is only what it is.
+tracing.trace.state_after_event computes it; this only defines it.
 
 Legend
     k           1234               position of an event in `trace.events`
@@ -26,7 +26,7 @@ class WorkerStatus(enum.Enum):
     WAITING = "waiting"  # nothing in its index_queue
     TAKING = "taking"  # unpickles a message, or has just done so
     FETCHING = "fetching"  # asks the dataset for samples
-    COLLATING = "collating"  # makes the batch of them
+    COLLATING = "collating"  # makes a batch of them
     SENDING = "sending"  # has a result and is about to put it on its result queue
     RESUMING = "resuming"  # has taken Resume and makes a new fetcher
     STREAM_ENDED = "stream ended"  # its iterable dataset has no more samples; waits for Resume or Stop
@@ -57,7 +57,7 @@ class MainStatus(enum.Enum):
     DISPATCHING = "dispatching"  # chooses a worker and puts a task on its queue
     WAITING = "waiting"  # nothing to take: waits for a result
     TAKING = "taking"  # unpickles a result, or has just done so
-    HANDLING = "handling"  # in the loader, between two of the others: books what came, chooses what to do
+    HANDLING = "handling"  # in the loader, between two of the others: notes what came, chooses what to do
     FETCHING = "fetching"  # without workers: asks the dataset for samples
     COLLATING = "collating"  # without workers: makes the batch
     PINNING = "pinning"  # without workers: copies it into page-locked memory
@@ -67,7 +67,7 @@ class MainStatus(enum.Enum):
     CLOSED = "closed"  # the shutdown is complete
 
 
-# It is in no code of this loader.
+# Not in any code of this loader.
 OUTSIDE = (MainStatus.TRAINING, MainStatus.RAISED, MainStatus.ENDED, MainStatus.CLOSED)
 
 
@@ -92,8 +92,8 @@ class SlotStatus(enum.Enum):
     """Who has a slot: memory for a batch, which a worker and main share (see minidl.transport)."""
 
     FREE = "free"  # main may grant it
-    GRANTED = "granted"  # its worker may lay the batch of one task there
-    FILLED = "filled"  # the batch lies there, and is on its way
+    GRANTED = "granted"  # its worker may put the batch of one task there
+    FILLED = "filled"  # the batch is there, and is on its way
     LENT = "lent"  # main, or the caller, has the batch
 
 
@@ -102,7 +102,7 @@ class SlotState:
     """One slot of a worker."""
 
     status: SlotStatus
-    task: int  # that it is granted to, or whose batch lies there (perhaps of an earlier epoch), else -1
+    task: int  # that it is granted to, or whose batch is there (perhaps of an earlier epoch), else -1
 
 
 @dataclass

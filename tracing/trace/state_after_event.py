@@ -53,7 +53,7 @@ def label(task: int) -> Label:
 
 def states(trace: Trace, first: int, last: int) -> Iterator[State]:
     """The states after events `first` to `last`. A worker and its queues change only by events with its worker_id and
-    where an epoch begins: else they are those of the state before. To look them up would take most of the time."""
+    where an epoch begins: otherwise they stay as before. Looking them up would take most of the time."""
     before: dict[int, LoaderState] = {}
     for k in range(first, last + 1):
         found = state(trace, k, before)
@@ -145,7 +145,7 @@ class Snapshot:
         )
 
     def of_workers(self, find: Callable[[int], Any], name: str) -> list[Any]:
-        """What is found of each worker, or known from the state before."""
+        """What is found for each worker, or known from `before`."""
         known = None if self.before is None or self.begin == self.k else getattr(self.before, name)
         changed = int(self.events["worker"][self.k])
         workers = range(self.iterator.num_workers)

@@ -1,4 +1,4 @@
-"""`trace.tasks`: a row per batch, with the time of every hop of its way."""
+"""`trace.tasks`: a row per batch, with the time of every hop on its way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHERS = (
     "asked",  # when the training loop asked for the batch after this one: the end of its training step
     # CPU time (ns) of the thread that did it, and size (bytes) of the pickled message; -1: not known.
     "fetch_cpu", "collate_cpu", "pin_cpu", "index_bytes", "result_bytes",
-    "slot", "slot_bytes",  # the one that was granted, -1: none; bytes laid there, or into memory of its own
+    "slot", "slot_bytes",  # the one that was granted, -1: none; bytes put there, or into memory of its own
 )  # fmt: skip
 FIELDS = (*OF_TASK, *HOPS, *OTHERS)  # of a hop: its time
 TASK_DTYPE = np.dtype([(name, "<i8") for name in FIELDS])
@@ -103,6 +103,8 @@ def _fill_arrivals(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarra
         got = epoch.hops(f"{name}_got")[0][first:]
         for worker in np.unique(rows["worker"]).tolist():
             arrived = index.group(iterator, Kind.ARRIVED, queue, worker).array
+            if len(arrived) == 0:  # torch's workers share a pipe: whose message it is shows once it is unpickled
+                arrived = index.group(iterator, Kind.ARRIVED, queue).array
             of_worker = np.flatnonzero((got != NEVER) & (rows["worker"] == worker))
             if len(arrived) == 0 or len(of_worker) == 0:
                 continue

@@ -1,5 +1,5 @@
-"""What each thread does, from each of its events to the next: its status after an event is in tracing.trace.kinds, and
-what else decides is here and nowhere else.
+"""What each thread does, from each of its events to the next: its status after an event is in tracing.trace.kinds;
+all other rules are here and nowhere else.
 
 `trace.state(k)`, main's time in the report, the timeline and the live view all read `activity()`, so they cannot
 disagree.
@@ -152,7 +152,7 @@ def doing(trace: Trace, iterator: Iterator, lane: Lane, worker: int, k: int) -> 
 class MainTime(enum.IntEnum):
     """What main's time goes to. The values index an array of sums."""
 
-    OUTSIDE = 0  # before, between and after the epochs: no concern of the loader
+    OUTSIDE = 0  # before, between and after the epochs: not the loader's concern
     STARTUP = 1  # from the beginning of an epoch to its first batch, less DRAWING and LOADING
     TRAINING = 2  # not in the loader: the training step
     WAITING = 3  # waits for a message
@@ -194,7 +194,7 @@ def main_time(trace: Trace, main: Activity) -> np.ndarray:
     found = _TIME_OF[main.status]
     found[trace.events["kind"][main.first] == Kind.GOT] = MainTime.HANDLING  # what was unpickled is there
     phase = _phase(main.status, main.task)
-    # Drawing keys, and loading without workers, count as that also while an epoch starts.
+    # Drawing keys, and loading without workers, count as such even while an epoch starts.
     early = (phase == MainTime.STARTUP) & ((found == MainTime.DRAWING) | (found == MainTime.LOADING))
     return np.where((phase == MainTime.TRAINING) | early, found, phase)
 

@@ -100,7 +100,7 @@ class Trace:
         self._length = 0
         self._actors: list[tuple[ProcessFiles, int]] = []  # the file and the number in it of each actor
         self._actor_of: dict[tuple[Path, int], int] = {}
-        self._index = Index()
+        self.index = Index()  # where to find which events
         self._tasks = TaskTable()
         self.refresh()
         if self._files and all(files.unreadable for files in self._files.values()):
@@ -133,7 +133,7 @@ class Trace:
     @property
     def tasks(self) -> np.ndarray:
         """A row per task, epochs in the order in which they began, shape (n,), tracing.trace.tasks.TASK_DTYPE."""
-        return self._tasks.up_to_date(self.events, self._index)
+        return self._tasks.up_to_date(self.events, self.index)
 
     @property
     def samples(self) -> np.ndarray:
@@ -144,7 +144,7 @@ class Trace:
 
     @property
     def stacks(self) -> list[Stack]:
-        """In which lines the processes were, once a second, in time order."""
+        """The lines that processes were in, looked at every half second, in time order."""
         from tracing.trace import stacks
 
         return stacks.read(self.path)
@@ -154,8 +154,8 @@ class Trace:
         """The threads; an event's field `actor` is an index into this list."""
         found = []
         for number, (files, local) in enumerate(self._actors):
-            role = self._index.roles[number]
-            of = None if role.iterator < 0 else self._index.iterators[role.iterator]
+            role = self.index.roles[number]
+            of = None if role.iterator < 0 else self.index.iterators[role.iterator]
             pid = files.header.pid if files.header else 0
             name = files.thread_name(local)
             of_loader = (-1, -1) if of is None else (of.loader, of.epochs[0])
@@ -166,14 +166,14 @@ class Trace:
     def loaders(self) -> list[Loader]:
         """The iterators, in the order of their first events; a LoaderState's `iterator` is an index into this list."""
         found = []
-        for each in self._index.iterators:
+        for each in self.index.iterators:
             config, first, last = self.config(each.number), each.first(), each.last()
             found.append(Loader(each.loader, tuple(each.epochs), each.num_workers, config, first, last))
         return found
 
     def config(self, iterator: int) -> dict[str, Any]:
         """The configuration that an iterator was built with; {} if it was not recorded."""
-        announced = self._index.group(iterator, Kind.LOADER)
+        announced = self.index.group(iterator, Kind.LOADER)
         text = self.text(int(announced.array[0])) if len(announced) else None
         return text if isinstance(text, dict) else {}
 
@@ -219,11 +219,6 @@ class Trace:
             raise IndexError(f"event {k} of {self._length}")
         return state_after_event.state(self, k + self._length if k < 0 else k)
 
-    @property
-    def index(self) -> Index:
-        """Where to find which events: see tracing.trace.event_index."""
-        return self._index
-
     # ---- reading what is new
 
     def refresh(self) -> int:
@@ -260,7 +255,7 @@ class Trace:
         first = bisect.bisect_right(self._buffer["time"][: self._length], new["time"][0])
         tail = self._buffer[first : self._length]
         if len(tail):
-            self._index.remove(self._buffer[: self._length], first)
+            self.index.remove(self._buffer[: self._length], first)
             new = _in_time_order(np.concatenate([tail, new]))
         length = first + len(new)
         if length > len(self._buffer):
@@ -269,9 +264,9 @@ class Trace:
         if self._buffer is not new:
             self._buffer[first:length] = new
         self._length = length
-        if not self._index.add(self._buffer[:length], first, len(self._actors)):
-            self._index = Index()
-            self._index.add(self._buffer[:length], 0, len(self._actors))
+        if not self.index.add(self._buffer[:length], first, len(self._actors)):
+            self.index = Index()
+            self.index.add(self._buffer[:length], 0, len(self._actors))
             self._tasks = TaskTable()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
+from pathlib import Path
 
 from minidl.events import Queue
 
 QUEUE_NAMES = {Queue.INDEX: "index_queue", Queue.RESULT: "worker_result_queue", Queue.DATA: "data_queue"}
 REORDER_BUFFER = "reorder buffer"
 
-_STAGES = {  # stage of a batch's way -> the hops, columns of trace.tasks, that begin and end it; its gloss
+_STAGES = {  # stage on a batch's way -> the hops, columns of trace.tasks, that begin and end it; its gloss
     "draw keys": ("keys_begin", "keys_drawn", "main asks the sampler"),
     f"in {QUEUE_NAMES[Queue.INDEX]}": ("index_put", "index_got", "its task waits for a worker"),
     "fetch": ("fetch_begin", "fetch_end", "dataset[key], for each key"),
@@ -30,24 +33,21 @@ GLOSSES = {  # for the rows of the report's tables
     "training": "your code, between two batches",
     "waiting": "for a message from a worker or the pin thread",
     "drawing": "asks the sampler for keys",
-    "taking": "unpickles batches; as torch moves them, maps them",
+    "taking": "unpickles batches (maps their memory, with torch)",
     "loading": "makes batches itself: there are no workers",
     "handling": "the loader's own bookkeeping",
     "shutdown": "ends the workers",
     "elsewhere": "in other loaders; before the first next()",
-    # what it was lost to
-    "slow start-up": "start-up, less what making a batch takes",
-    "workers": "waits for batches that are being made",
-    "hold-up": "... while finished ones wait for their turn",
-    "prefetch": "... that could have been made while it trained",
-    "moving": "waits for batches on their way, or takes them",
-    "turns": "... by workers that wait for each other",
-    "shares": "... of a stream that is not divided evenly",
-    "pinning": "waits for the pin thread",
-    "sampler": "draws keys",
-    "no workers": "makes batches itself",
     **{name: gloss for name, (_, _, gloss) in _STAGES.items()},
 }
+
+
+def command() -> str:
+    """How to call the tracer, as this process was called: for lines to be pasted."""
+    typed = "".join(sys.orig_argv[1:2])
+    if Path(typed).name != "minidl":
+        return "python -m tracing"
+    return "minidl" if shutil.which("minidl") else typed
 
 
 def duration(ns: float) -> str:

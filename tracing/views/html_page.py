@@ -13,7 +13,7 @@ COLOURS = [[colour, "#ffffff" if colour in DARK_ON_PAPER else "#000000"] for col
 
 
 def file_text(package: str, name: str) -> str:
-    """A file that lies beside the modules of a package."""
+    """A file beside the modules of a package."""
     return importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -52,7 +52,10 @@ STUCK = [
     ("minidl", "init", "kill -9 of all", Cause.INIT_FN),
     ("torch", "sampler", "kill -9 of all", Cause.SAMPLER),
     ("minidl", "dataset", "Ctrl-C", Cause.DATASET),
+    ("torch", "first", "Ctrl-C", Cause.DATASET),
+    ("minidl", "queue", "kill -9 of all", Cause.DATASET),
 ]
+ADVICE = {"first": "it was forked, and waits in its first batch", "queue": "the queue is full"}  # where
 IN_SECONDS = STUCK[1], STUCK[5]  # with the limits as they are; the others with shorter ones
 
 
@@ -176,7 +179,8 @@ def test_what_it_hung_in_leads_the_report(
     assert "It was stuck: main " in first or how != "Ctrl-C"
     assert f"stuck.py:{line}, " in first and f"Look at {PROGRAM}:{line}" in first
     # Its workers cannot notice that main has died where they are stuck themselves.
-    assert (where, how) != ("collate", "kill -9 of main") or "Without main, these live on: kill " in first
+    assert (where, how) != ("collate", "kill -9 of main") or "These outlived main: kill " in first
+    assert [each for each, words in ADVICE.items() if words in hang.advice] == [where] * (where in ADVICE)
     for each in report.loaders:
         assert each.hung and each.verdict_line == "The run hung: see the note."
         [advice] = each.next

@@ -1,4 +1,5 @@
-"""The report: the right cause first, numbers that agree with the trace, and honesty about what is missing."""
+"""The report: numbers that agree with the trace, its text and its JSON, and how the run ended. (Which cause it names,
+and what to do: see test_verdicts.)"""
 
 from __future__ import annotations
 
@@ -15,13 +16,10 @@ import tracing
 from minidl.events import Kind
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
-from tracing.analysis.measure import culprits
-from tracing.analysis.measure.cores import Work, cores_used, work
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.stages import occupancy
-from tracing.analysis.measure.waited import CLOSE, MATTERS, WAITING_CAUSES, Verdict, costs, judge
+from tracing.analysis.measure.waited import costs
 from tracing.analysis.report.report import LoaderReport
-from tracing.analysis.report.text import LOST, NAMES
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import GLOSSES
 
@@ -45,86 +43,6 @@ def report_of_one(trace: tracing.Trace) -> LoaderReport:
     """The report of the only loader of a trace."""
     (loader,) = tracing.report(trace).loaders
     return loader
-
-
-# ---- verdicts (of each cause: see test_verdicts.py)
-
-
-@pytest.mark.alone  # they show it only if they have a core
-def test_more_workers_do_not_help_where_the_cores_are_the_limit(tmp_path: Path) -> None:
-    """The same load judged as of a machine with the cores it kept busy, and of one with many more."""
-    options = {"num_workers": 8, "batch_size": 4, "collate_fn": list}
-    trace = loads.record(tmp_path / "run.trace", Samples(320, loads.computes), **options)
-    used = cores_used(_measures(trace))
-    if trace.about["cpus"] > 4:  # else it had all of them, or what other programs left
-        trace.about["cpus"] = max(1, int(used))
-    loader = report_of_one(trace)
-    assert loader.verdict is Verdict.WORKERS and loader.named in ("the cores are busy", "other programs have the cores")
-    assert any("More workers would " in advice for advice in loader.next)
-    assert any(f"the workers used {used:.1f} of" in reason.text for reason in loader.why)
-    assert not any("num_workers" in promise.options for promise in loader.promises)
-    trace.about["cpus"] = 64
-    assert report_of_one(trace).named == ""
-
-
-def test_cores_used_are_cpu_time_by_wall_time(trace: tracing.Trace) -> None:
-    clocked = {Kind.FETCH_BEGIN: -1, Kind.FETCH_END: 1, Kind.COLLATE_BEGIN: -1, Kind.COLLATE_END: 1}
-    cpu = wall = 0
-    for epoch in (0, 1):
-        events = trace.events[(trace.events["epoch"] == epoch) & np.isin(trace.events["kind"], list(clocked))]
-        cpu += sum(int(event["value"]) * clocked[Kind(event["kind"])] for event in events)
-        wall += int(events["time"][-1] - events["time"][0])
-    assert (
-        cpu / wall <= cores_used(_measures(trace)) < cpu / wall + 0.1
-    )  # by the workers' feeder threads, a little more
-
-
-def test_torchs_warning_is_answered_where_it_would_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(culprits, "independent", lambda measures: True)  # with one worker it does not show
-    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.01, num_workers=1)
-    for cores, answered in ((64, False), (1, True)):
-        trace.about["cpus"] = cores
-        assert ("torch's warning" in " ".join(tracing.report(trace).loaders[0].next)) is answered
-
-
-@pytest.mark.slow
-def test_waiting_for_the_workers_first_batches_is_no_reason_for_more_workers(tmp_path: Path) -> None:
-    """Four workers that start one after the other, and then are more than enough."""
-    options = {"num_workers": 4, "prefetch_factor": 4, "worker_init_fn": loads.starts_later, "collate_fn": list}
-    trace = loads.record(tmp_path / "run.trace", Samples(40, loads.waits), step=0.05, **options)
-    measures = _measures(trace)
-    assert max(costs(measures).get(each, 0) for each in WAITING_CAUSES) > 2 * MATTERS * measures.total
-    loader = report_of_one(trace)
-    assert loader.verdict is Verdict.TRAINING, str(loader)
-
-
-def test_workers_that_compute_and_wait_can_be_more_than_the_cores(tmp_path: Path) -> None:
-    trace = loads.record(tmp_path / "run.trace", Samples(60, loads.computes_and_waits), num_workers=2)
-    trace.about["cpus"] = 8
-    assert work(_measures(trace)) is Work.MIXED
-    loader = report_of_one(trace)
-    assert loader.verdict is Verdict.WORKERS
-    assert any(advice.startswith("They compute, and wait for the rest") for advice in loader.next)
-
-
-def test_a_cause_that_costs_nearly_as_much_is_reported_too(tmp_path: Path) -> None:
-    """Slow to begin, and slow to draw."""
-    # Lists: what is moved by shared memory waits for a thread of the worker, however busy the machine makes that.
-    options = {
-        "num_workers": 2,
-        "worker_init_fn": loads.imports_first,
-        "sampler": loads.SlowSampler(28),
-        "collate_fn": list,
-    }
-    trace = loads.record(tmp_path / "run.trace", Samples(60, loads.quick), **options)
-    judgement = judge(_measures(trace))
-    ((other, its_cost),) = judgement.close.items()
-    assert {judgement.verdict, other} == {Verdict.STARTUP, Verdict.SAMPLER}
-    assert CLOSE * judgement.cost <= its_cost <= judgement.cost
-    found = tracing.report(trace)
-    (loader,) = found.loaders
-    assert loader.also == {other: its_cost}
-    assert any(advice.startswith(f"Also, {other.value}: ") for advice in loader.next)
 
 
 # ---- numbers
@@ -189,13 +107,11 @@ def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> No
         found = tracing.report(recorded(name))
         text = " ".join(str(found).split())
         for loader in found.loaders:
-            times = [NAMES.get(key, key) for key, ns in loader.main_ns.items() if ns]
-            times += [LOST.get(key, key) for key, ns in loader.causes_ns.items() if ns]
+            times = [key.replace("startup", "start-up") for key, ns in loader.main_ns.items() if ns]
             for row in (*loader.stages_ns, *times):
                 assert GLOSSES[row] in text
                 rows.add(row)
-    by_chance = {"hold-up", "prefetch", "moving", "pinning", "workers"}
-    assert rows >= set(GLOSSES) - by_chance - {"turns", "shares"}  # the last: see test_findings
+    assert rows == set(GLOSSES)
 
 
 FIRST = "Fix that first: batch"
@@ -206,6 +122,10 @@ FAILURES = {  # -> sample, options, the end of the first note, the beginning of 
     ),
     "in main": (
         loads.no_such_image, {}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main", "(keys [9])",
+    ),
+    "in collate_fn": (
+        loads.uneven, {"num_workers": 2, "batch_size": 4}, "entry 2$", f"{FIRST} 2 on worker 0",
+        "(keys [8, 9, 10, 11]; entry 0 is 8; entry 2 is 10)",
     ),
     "a death": (
         loads.is_killed, {"num_workers": 2}, "DataLoader worker .*is killed by signal", FIRST,

@@ -1,4 +1,5 @@
-"""The command line: what it writes, its exit status, and one clear line for whatever goes wrong."""
+"""The command line: what it writes, its exit status, and one clear line for whatever goes wrong. (What each view shows:
+tests/tracing/views. That each command makes a file: tests/docs/test_claims.py.)"""
 
 from __future__ import annotations
 
@@ -58,26 +59,18 @@ def test_report_and_compare_print_what_their_functions_return(
     traces = [path] * (1 + (command == "compare"))
     assert main([command, *map(str, traces)]) == 0
     assert capsys.readouterr().out == f"{getattr(tracing, command)(*map(tracing.load, traces))}\n"
-    if command == "report":
-        assert main([command, str(path), "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["loaders"][0]["batches"] == 12
 
 
-@pytest.mark.parametrize(
-    ("command", "file", "begin"),
-    [
-        ("timeline --batches 2:8", "picture.png", b"\x89PNG"), ("timeline --batches 2:8", "picture.svg", b"<?xml"),
-        ("timeline --batches 2:8", "picture.pdf", b"%PDF"), ("sequence --batches 2:4", "x.mmd", b"sequenceDiagram"),
-        ("step --batches 2:4", "x.html", b"<!doctype html>"),
-        ("live --once", "frame.svg", b"<svg"), ("export --format jsonl", "x.jsonl", b'{"schema"'),
-        ("export --format perfetto", "x.json", b'{"displayTimeUnit"'), ("export --format jsonl", "x.gz", b"\x1f\x8b"),
-    ],
-)  # fmt: skip
-def test_a_file_is_written(command: str, file: str, begin: bytes, path: Path, tmp_path: Path) -> None:
-    name, *options = command.split()
-    into = "--record" if name == "live" else "-o"
-    assert main([name, str(path), *options, into, str(tmp_path / file)]) == 0
-    assert (tmp_path / file).read_bytes().startswith(begin)
+def test_a_report_for_programs_is_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loaders"][0]["batches"] == 12
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_timeline_has_the_format_of_its_files_name(suffix: str, begin: bytes, path: Path, tmp_path: Path) -> None:
+    picture = tmp_path / f"picture.{suffix}"
+    assert main(["timeline", str(path), "--batches", "2:8", "-o", str(picture)]) == 0
+    assert picture.read_bytes().startswith(begin)
 
 
 def test_step_names_the_page_that_it_writes(
@@ -95,7 +88,6 @@ def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
 
 
-@pytest.mark.timeout(60)
 def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import sys\nfrom torch.utils.data import DataLoader\n"
@@ -104,7 +96,6 @@ def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> Non
     command = ("-m", "tracing", "run", "--memory", "train.py", "--lr", "0.1", "-o", "mine")
     assert forked(tmp_path, *command)[0] == "6 ['--lr', '0.1', '-o', 'mine']\n"
     trace = tracing.load(tmp_path / "traces" / "train")
-    assert trace.config(0)["package"] == "torch.utils.data" and tracing.check(trace) == []
     assert (trace.samples["rss"] > 0).any() or sys.platform != "linux"
 
 
@@ -115,17 +106,12 @@ def test_check_prints_what_is_broken_and_how_the_run_ended(
     assert main(["check", str(trace.path)]) == 0
     printed = capsys.readouterr().out
     assert "all laws hold" in printed and "Note: Main was killed in the middle of an epoch" in printed
-    swap_two_receives(copy)
-    assert main(["check", str(copy)]) == 1
-    assert "broken laws" in capsys.readouterr().out
-
-
-def swap_two_receives(directory: Path) -> None:
-    """Let main receive the result of task 0 twice, and that of task 1 never."""
-    for file in directory.glob("events-*-*.bin"):
+    for file in copy.glob("events-*-*.bin"):  # main receives the result of task 0 twice, and that of task 1 never
         records = np.memmap(file, fmt.RECORD_DTYPE, "r+", fmt.HEADER_SIZE)
         records["task"][(records["kind"] == Kind.RECEIVED) & (records["task"] == 1)] = 0
         records.flush()
+    assert main(["check", str(copy)]) == 1
+    assert "broken laws" in capsys.readouterr().out
 
 
 def test_help_lists_the_commands_and_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,9 +119,8 @@ def test_help_lists_the_commands_and_shows_examples(capsys: pytest.CaptureFixtur
     listed = capsys.readouterr().out
     for command in COMMANDS:
         assert f"    {command} " in listed
-        with pytest.raises(SystemExit) as exit:
+        with pytest.raises(SystemExit, match="0"):
             main([command, "--help"])
-        assert exit.value.code == 0
         assert re.search(rf"examples?:\n  python -m tracing {command} ", capsys.readouterr().out)
 
 
@@ -146,15 +131,16 @@ PICTURE = "timeline DIR -o picture.png"
 WRONG = [  # DIR: a sound trace
     "dance", "report", "timeline DIR", "timeline DIR -o picture.doc", f"{PICTURE} --batches 8:2",
     f"{PICTURE} --batches 800:900", "timeline DIR -o no/such/folder/picture.png", f"{PICTURE} --loader 70",
+    f"{PICTURE} --epoch 7", f"{PICTURE} --from 1e6", f"{PICTURE} --from 2 --to 1", f"{PICTURE} --follow 500",
     "live DIR --speed 0", "live DIR --speed fast",
-    "sequence DIR -o picture.png", "sequence DIR -o picture.svg", "sequence DIR --batches 800:900",
-    "sequence DIR --loader 70", "sequence DIR --width 10",
+    "sequence DIR -o picture.png", "sequence DIR --batches 800:900", "sequence DIR --loader 70",
+    "sequence DIR --epoch 7", "sequence DIR --from 1e6", "sequence DIR --width 10", "sequence DIR --most 0",
     "export DIR -o demo.json", "export DIR --format csv -o demo.csv", "export DIR --format jsonl -o no/such/demo.jsonl",
     "compare DIR", "compare DIR no/such.trace",
     "whatif DIR --workers 2,-1", "whatif DIR --workers 2,", "whatif DIR --prefetch 0", "whatif DIR --loader 70",
     "run no/such/script.py", "run -m no_such_module", "run",
-    "step DIR -o step.png", "step DIR -o step.html --batches 800:900", "step DIR -o step.html --loader 70",
-    "demo --files some",
+    "step DIR -o step.png", "step DIR --batches 800:900", "step DIR --loader 70", "step DIR --epoch 7",
+    "step DIR --from 1e6", "demo --files some",
 ]  # fmt: skip
 READING = [
     "live", "timeline -o picture.png", "sequence", "step -o step.html", "report", "check", "whatif",
@@ -173,14 +159,17 @@ def test_a_missing_trace_is_one_line(command: str, tmp_path: Path, capsys: pytes
     assert "missing" in failed(capsys, *command.split(), tmp_path / "missing")
 
 
-@pytest.mark.parametrize("command", ["report", "check", "whatif", "compare"])
-def test_nothing_is_judged_without_a_loader(
+@pytest.mark.parametrize(
+    "command", ["timeline -o picture.png", "sequence", "step", "report", "check", "whatif", "compare"]
+)
+def test_nothing_is_drawn_or_judged_of_an_empty_trace(
     command: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with tracing.record(tmp_path / "empty.trace"):
         pass
-    arguments = [path, tmp_path / "empty.trace"] if command == "compare" else [tmp_path / "empty.trace"]
-    assert "No loader was recorded" in failed(capsys, command, *arguments)
+    arguments = [path] * (command == "compare")
+    line = failed(capsys, *command.split(), *arguments, tmp_path / "empty.trace")
+    assert "No loader was recorded" in line or "the trace has no events" in line
 
 
 def test_what_is_left_of_a_damaged_trace_is_reported(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,13 +187,11 @@ def test_the_demo_overwrites_no_other_files(tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-@pytest.mark.timeout(60)
 def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
     """`check | head`: the pipe's reader is gone before anything is written."""
     code = f"import sys; from tracing.__main__ import main; sys.stdin.read(); sys.exit(main(['check', {str(path)!r}]))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe)
     assert process.stdin and process.stdout and process.stderr
     process.stdout.close()
     process.stdin.close()

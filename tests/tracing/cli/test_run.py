@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +17,11 @@ import pytest
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all
-from tests.tracing.forked import forked
-from tracing.cli import run_script as running
+from tests.tracing.forked import forked, run
 from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import is_alive
 
-pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")]
-RUN = """
-import sys
-from tracing.cli.run_script import recording_into, run_script
-directory, live, module, target, *args = sys.argv[1:]
-sys.exit(run_script(recording_into(directory), target, args, module=module == "module", live=live == "live"))
-"""
+TRACED = ("-m", "tracing", "run", "-o", "trace")
 
 
 def write(path: Path, text: str) -> Path:
@@ -38,25 +30,13 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def traced(folder: Path, *target: str, live: bool = False) -> list[str]:
-    """The command that runs a script, or with "-m" a module, and records into `folder`/trace."""
-    kind, target = ("module", target[1:]) if target[0] == "-m" else ("script", target)
-    return [sys.executable, "-c", RUN, str(folder / "trace"), "live" if live else "", kind, *target]
-
-
-def done(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=90)
-
-
-def both(folder: Path, *target: str) -> tuple[subprocess.CompletedProcess[str], str]:
-    """Run it by Python alone, and traced: the same comes out. Returns the second run, and what tracing printed."""
-    alone = done([sys.executable, *target], folder)
-    with_us = done(traced(folder, *target), folder)
+def both(folder: Path, *target: str, status: int = 0) -> tuple[str, str]:
+    """Run it by Python alone, and traced: the same comes out, with this exit status. Returns what it wrote to standard
+    error, and what tracing did."""
+    alone, with_us = run(folder, *target, status=status), run(folder, *TRACED, *target, status=status)
     theirs, mark, ours = with_us.stderr.rpartition("tracing: ")
-    assert mark, with_us.stderr
-    assert (with_us.returncode, with_us.stdout, theirs) == (alone.returncode, alone.stdout, alone.stderr)
-    return with_us, mark + ours
+    assert mark and (with_us.stdout, theirs) == (alone.stdout, alone.stderr), with_us.stderr
+    return theirs, ours
 
 
 # ---- the script runs as it does alone
@@ -92,8 +72,7 @@ SCRIPT = """
 def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
     """Loaders of torch and of minidl, a spawned worker, a dataset defined in the script."""
     write(tmp_path / "scripts" / "train.py", SCRIPT)
-    with_us, printed = both(tmp_path, "scripts/train.py", "--lr", "0.1")
-    assert with_us.returncode == 3
+    _, printed = both(tmp_path, "scripts/train.py", "--lr", "0.1", status=3)
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert [loader.config["package"] for loader in trace.loaders] == ["torch.utils.data", "minidl", "torch.utils.data"]
     assert (trace.events["kind"] == Kind.YIELDED).sum() == 3 + 2 + 2
@@ -107,11 +86,9 @@ def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
     write(package / "__init__.py", "name = 'pkg'; print('imported', __name__)")
     write(package / "train.py", text + "\nraise SystemExit('that is all')")
     write(package / "__main__.py", text)
-    with_us, printed = both(tmp_path, "-m", "pkg.train", "a", "b")
-    assert with_us.returncode == 1 and "that is all" in with_us.stderr
-    assert "no DataLoader was iterated" in printed
+    raised, printed = both(tmp_path, "-m", "pkg.train", "a", "b", status=1)
+    assert "that is all" in raised and "no DataLoader was iterated" in printed
     both(tmp_path, "-m", "pkg")
-    assert "No module named pkg.nothing" in done(traced(tmp_path, "-m", "pkg.nothing"), tmp_path).stderr
 
 
 RAISING = """
@@ -134,24 +111,10 @@ RAISING = """
 @pytest.mark.slow
 def test_an_exception_is_printed_as_python_prints_it(tmp_path: Path) -> None:
     write(tmp_path / "failing.py", RAISING)
-    with_us, _ = both(tmp_path, "failing.py")
-    assert with_us.returncode == 1 and "no such sample" in with_us.stderr
-    assert "tracing" not in with_us.stderr.rpartition("tracing: ")[0]
-    kinds = tracing.load(tmp_path / "trace").events["kind"]
-    assert (kinds == Kind.ERROR_RAISED).sum() == 2
-
-
-def test_errors_of_the_script_itself_are_pythons(tmp_path: Path) -> None:
+    assert "no such sample" in both(tmp_path, "failing.py", status=1)[0]
+    assert (tracing.load(tmp_path / "trace").events["kind"] == Kind.ERROR_RAISED).sum() == 2
     write(tmp_path / "wrong.py", "def f(:\n    pass\n")
-    assert "SyntaxError" in both(tmp_path, "wrong.py")[0].stderr
-    for target, module in ("missing.py", False), (str(tmp_path), False), ("no_such_package.train", True):
-        with pytest.raises(FileNotFoundError, match=r"is not a file|no module named no_such_package"):
-            running.run_script(running.recording_into(tmp_path / "new"), target, [], module=module)
-    assert not (tmp_path / "new").exists()
-    (tmp_path / "full").mkdir()
-    write(tmp_path / "full" / "letter.txt", "Dear Sir")
-    with pytest.raises(FileExistsError, match="neither empty nor a trace"):
-        running.run_script(running.recording_into(tmp_path / "full"), str(tmp_path / "wrong.py"), [])
+    assert "SyntaxError" in both(tmp_path, "wrong.py", status=1)[0]
 
 
 # ---- Ctrl-C, and the live view
@@ -178,7 +141,7 @@ ENDLESS = """
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     write(tmp_path / "endless.py", ENDLESS)
     process = subprocess.Popen(
-        traced(tmp_path, "endless.py", "endless"),
+        [sys.executable, *TRACED, "endless.py", "endless"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -204,13 +167,12 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
     """What the script prints meanwhile is shown when the view ends, and no child that it waits for is the view."""
     write(tmp_path / "short.py", ENDLESS)
-    with in_terminal(traced(tmp_path, "short.py", live=True), tmp_path) as (process, terminal):
+    with in_terminal([sys.executable, *TRACED, "--live", "short.py"], tmp_path) as (process, terminal):
         text = read_all(terminal).decode(errors="replace")
         assert process.wait() == 0
-    assert "\x1b[?1049h" in text, "the view was there"
-    assert (
-        text.rindex("\x1b[?1049l") < text.index("this is the script") < text.index("tracing: ") < text.index("Verdict")
-    )
+    in_turn = ["\x1b[?1049h", "last events", "\x1b[?1049l", "this is the script", "tracing: ", "Verdict"]
+    assert sorted(in_turn, key=text.rindex) == in_turn
+    assert re.search(r"\d batches yielded; main's time: ", " ".join(text.split()))  # what remains of the view
     assert (tmp_path / "trace" / "output.txt").read_text() == "this is the script\n"
     assert np.isin(Kind.SHUTDOWN_END, tracing.load(tmp_path / "trace").events["kind"])
 
@@ -233,21 +195,19 @@ def test_where_no_trace_can_be_made_the_script_runs_and_one_line_says_why(tmp_pa
     assert re.fullmatch(r"tracing: not recorded, since \S*a-file/trace cannot be written to: .*\n", said)
 
 
-@pytest.fixture(params=["64k", "2m"])
-def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A disk with room for the description of a trace, and one with room for some events, too."""
+@pytest.mark.parametrize("size", ["64k", "2m"])
+def test_a_disk_that_is_full_costs_events_and_not_the_script(size: str, tmp_path: Path) -> None:
+    """One with room for the description of a trace, and one with room for some events, too."""
+    write(tmp_path / "script.py", LOADS)
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("only root can mount a small disk")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_a_disk_that_is_full_costs_events_and_not_the_script(small_disk: Path, tmp_path: Path) -> None:
-    write(tmp_path / "script.py", LOADS)
-    printed, said = forked(tmp_path, "-m", "tracing", "run", "-o", "disk/trace", "script.py", "20000")
+    try:
+        printed, said = forked(tmp_path, "-m", "tracing", "run", "-o", "disk/trace", "script.py", "20000")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
     assert printed == "20000 batches\n"
     assert "could not be written to: [Errno 28] No space left on device" in said
 
@@ -256,7 +216,7 @@ def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path
     write(tmp_path / "script.py", LOADS)
     write(tmp_path / "trace" / fmt.DESCRIPTION, json.dumps({"format": fmt.VERSION, "pid": os.getpid()}))  # it lives
     _, said = forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "script.py")
-    assert "tracing: trace is being recorded into by another run; this one goes to trace-2\n" in said
+    assert "tracing: another run is recording into trace; this one goes to trace-2\n" in said
     assert len(tracing.load(tmp_path / "trace-2").loaders) == 1
 
 
@@ -264,7 +224,6 @@ def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path
 
 
 ANY_LOADER = """
-    import sys
     import torch.utils.data
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import DataLoader as Same
@@ -276,33 +235,21 @@ ANY_LOADER = """
             return torch.full((1 << 14,), key)
 
     class OwnLoader(DataLoader):
-        def __iter__(self):
-            return super().__iter__()
+        pass
 
-    if __name__ == "__main__":
-        torch.manual_seed(0)
-        assert torch.utils.data.DataLoader is DataLoader is Same
-        for kind in (DataLoader, OwnLoader):
-            loader = kind(Rows(), batch_size=4, num_workers=2, shuffle=True)
-            assert isinstance(loader, torch.utils.data.DataLoader)
-            print([batch[:, 0].tolist() for batch in loader])
+    torch.manual_seed(0)
+    assert torch.utils.data.DataLoader is DataLoader is Same
+    print([batch[:, 0].tolist() for batch in OwnLoader(Rows(), batch_size=4, num_workers=2, shuffle=True)])
 """
 
 
 @pytest.mark.slow
 def test_minidls_loader_stands_in_for_torchs(tmp_path: Path) -> None:
     """The same batches come, moved in slots; and it is said that they do."""
-    script = str(write(tmp_path / "any.py", ANY_LOADER))
-    run = "-m", "tracing", "run", "-o"
-    with_minidl = done([sys.executable, *run, "minidl", "--minidl", script], tmp_path)
-    assert with_minidl.returncode == 0, with_minidl.stderr
-    printed, said = forked(tmp_path, *run, "torch", script)
-    assert with_minidl.stdout == printed != ""
-    assert "stands in for torch.utils.data's" in with_minidl.stderr and "stands in" not in said
-    moved = {}
-    for name in ("torch", "minidl"):
-        trace = tracing.load(tmp_path / name)
-        assert len({each.loader for each in trace.loaders}) == 2 and tracing.check(trace) == []
-        packages = {each.config["package"] for each in trace.loaders}
-        moved[name] = packages, int((trace.tasks["slot_filled"] >= 0).sum())
-    assert moved == {"torch": ({"torch.utils.data"}, 0), "minidl": ({"minidl"}, 4)}
+    write(tmp_path / "any.py", ANY_LOADER)
+    with_minidl = run(tmp_path, *TRACED, "--minidl", "any.py")
+    assert with_minidl.stdout == forked(tmp_path, "any.py")[0] != ""
+    assert "stands in for torch.utils.data's" in with_minidl.stderr
+    trace = tracing.load(tmp_path / "trace")
+    assert tracing.check(trace) == [] and (trace.tasks["slot_filled"] >= 0).sum() == 2
+    assert [each.config["package"] for each in trace.loaders] == ["minidl"]

@@ -8,10 +8,8 @@ Each is a function of its rank. All are forked from one process: torch is import
 from __future__ import annotations
 
 import datetime
-import json
 import multiprocessing
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -94,6 +92,15 @@ def train_and_validate(loader: Any, epochs: int, validation: Any = (), by_rank_0
             list(by_rank_0)
 
 
+def even(rank: int) -> None:
+    """43 samples for two ranks: one of them twice. Rank 0 looks at all of them before, and after each epoch. The
+    validation is shuffled, without set_epoch."""
+    whole = DataLoader(Numbers(), 16)
+    if rank == 0:
+        list(whole)
+    train_and_validate(loader(seed=rank, num_workers=2), 2, loader(Numbers(16)), whole)
+
+
 def dropped(rank: int) -> None:
     sampler = minidl.DistributedSampler(Numbers(), drop_last=True)
     train(minidl.DataLoader(Numbers(), batch_size=4, sampler=sampler, drop_last=True))
@@ -106,7 +113,7 @@ def alone(rank: int) -> None:
         time.sleep(0.001)
 
 
-def forgotten_anew(rank: int) -> None:
+def forgotten_rebuilt(rank: int) -> None:
     for _ in range(2):
         train(loader(), 1, set_epoch=False)
 
@@ -128,10 +135,7 @@ def idle_at_the_end(rank: int) -> None:
 
 
 PROGRAMS: dict[str, Callable[[int], None]] = {
-    # 43 samples for two ranks: one of them twice. The validation is shuffled, without set_epoch.
-    "even": lambda rank: train_and_validate(
-        loader(seed=rank, num_workers=2), 2, loader(Numbers(16)), DataLoader(Numbers(), 16)
-    ),
+    "even": even,
     "dropped": dropped,
     "left": lambda rank: train(loader(seed=rank, num_workers=1, persistent_workers=True), most=2),
     "own_sampler": lambda rank: train(loader(sampler=WithReplacement(rank))),
@@ -144,11 +148,10 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
     "validates": lambda rank: train_and_validate(loader(), 3, by_rank_0=DataLoader(Numbers(20, 0.01), 4)),
     "alone": alone,
     "forgotten": lambda rank: train(loader(num_workers=1), set_epoch=False),
-    "forgotten_anew": forgotten_anew,
+    "forgotten_rebuilt": forgotten_rebuilt,
     "unshared": lambda rank: train(loader(seed=1, shuffle=True, num_workers=1)),
     "all_of_it": lambda rank: train(loader(seed=rank, shuffle=True)),
     "same_share": lambda rank: train(loader(own={"num_replicas": 2, "rank": 0})),
-    "other_seeds": lambda rank: train(loader(own={"seed": rank})),
     "too_many_shares": lambda rank: train(loader(own={"num_replicas": 4, "rank": rank})),
     "hangs": hangs,
     "idle_at_the_end": idle_at_the_end,
@@ -160,34 +163,25 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
 
 
 def run_rank(program: Callable[[int], None], directory: Path, rank: int) -> None:
-    part = directory / "parts" / f"rank{rank}-{os.getpid()}"
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(WORLD))
     torch.set_num_threads(1)
-    recording = tracing.record(part).start()
-    file = part / "trace.json"
-    rank_of = {"rank": rank, "local_rank": rank, "world_size": WORLD, "host": socket.gethostname()}
-    file.write_text(json.dumps({**json.loads(file.read_bytes()), **rank_of}))
     limit = datetime.timedelta(seconds=5)
     dist.init_process_group("gloo", f"file://{directory}/store", limit, WORLD, rank)
     try:
-        with everything():
-            program(rank)
+        program(rank)
     except RuntimeError as error:
         print(f"rank {rank}: {error}", file=sys.stderr)  # of gloo: the others have gone
-    recording.stop()
-    os._exit(0)
 
 
 def main(directory: Path, names: list[str]) -> None:
     for name in names:
-        (directory / name / "parts").mkdir(parents=True)
-        context = multiprocessing.get_context("fork")
-        ranks = [
-            context.Process(target=run_rank, args=(PROGRAMS[name], directory / name, rank)) for rank in range(WORLD)
-        ]
-        for each in ranks:
-            each.start()
-        for each in ranks:
-            each.join()
+        with tracing.record(directory / name), everything():
+            context, arguments = multiprocessing.get_context("fork"), (PROGRAMS[name], directory / name)
+            ranks = [context.Process(target=run_rank, args=(*arguments, rank)) for rank in range(WORLD)]
+            for each in ranks:
+                each.start()
+            for each in ranks:
+                each.join()
 
 
 if __name__ == "__main__":

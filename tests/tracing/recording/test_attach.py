@@ -8,46 +8,33 @@ import os
 import pickle
 import re
 import signal
-import subprocess
-import sys
+import types
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.utils.data
 from torch.utils.data import DataLoader, dataloader
 
 import minidl
 import tracing
 from minidl import events
 from minidl.events import Kind
-from tests.minidl.observing import Config, attempt, observe
+from tests.minidl.observing import Config, observe, recorder
 from tests.minidl.programs import TORCH
-from tests.tracing.attached import (
-    ATTACHED,
-    GRID,
-    KEYS,
-    STEPS,
-    TASKS,
-    WORK,
-    Dying,
-    Nested,
-    Unpicklable,
-    emitted,
-    fail_to_start,
-    is_ordered,
-    results,
-)
+from tests.tracing import attached
+from tests.tracing.attached import ATTACHED, GRID, Dying, Unpicklable, emitted, results
 from tests.tracing.attached import load as record
 from tests.tracing.loads import Numbers, go_on
-from tests.tracing.trace.slow_replay import replay
+from tracing.recording.loader_text import drawing_of
 from tracing.recording.torch_loader.attach import attach, everything
+from tracing.recording.torch_loader.common import Progress
+from tracing.recording.torch_loader.multiprocessing_context import TracedProcess
 
 pytestmark = pytest.mark.timeout(60)
-ROOT = Path(__file__).parents[3]
 
 
 # ---- minidl, the reading copy, is true to torch
@@ -64,12 +51,12 @@ def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) ->
             [sorted(map(repr, epoch[1])) for epoch in each] for each in (our_batches, their_batches)
         )
     assert our_batches == their_batches
-    if is_ordered(config):
-        kinds = STEPS + TASKS + (WORK if config.workers == 0 else [])
+    if attached.is_ordered(config):
+        kinds = attached.STEPS + attached.TASKS + (attached.WORK if config.workers == 0 else [])
         assert emitted(ours, kinds) == emitted(theirs, kinds)
     else:
-        assert emitted(ours, STEPS, tasks=False) == emitted(theirs, STEPS, tasks=False)
-        drawn = [Counter(each[:2] for each in emitted(trace, KEYS)) for trace in (ours, theirs)]
+        assert emitted(ours, attached.STEPS, tasks=False) == emitted(theirs, attached.STEPS, tasks=False)
+        drawn = [Counter(each[:2] for each in emitted(trace, attached.KEYS)) for trace in (ours, theirs)]
         assert drawn[0] == drawn[1]
     if not config.stop_after:  # else some are skipped at the shutdown
         assert results(ours) == results(theirs)
@@ -88,7 +75,7 @@ OTHERS = [
     Config("stop iteration", "by 1", 2),
     Config("broken stream", "by 4", 2),
     Config("unopened stream", "by 4", 1, epochs=1, compare="first error"),
-    Config("squares", "by 4", 2, epochs=1, compare="first error", options={"worker_init_fn": fail_to_start}),
+    Config("squares", "by 4", 2, epochs=1, compare="first error", options={"worker_init_fn": attached.fail_to_start}),
     Config("squares", "raising", 2),
     Config("short", "by 4", 2),
     Config("informed", "shuffled", 3, generator=True, stop_after=1, options={"timeout": 30}),
@@ -110,6 +97,14 @@ def test_a_program_sees_what_torch_alone_shows(config: Config, tmp_path: Path) -
     assert broken == ({"exactly once"} if config.dataset == "stop iteration" else set())
 
 
+def errors_of(loader: Any, most: int = 40) -> list[str]:
+    """The errors it raises, however many."""
+    iterator = iter(loader)
+    errors = go_on(iterator, most)
+    iterator._shutdown_workers()
+    return errors
+
+
 def test_an_exception_in_a_worker_shows_torchs_traceback() -> None:
     """The message has the lines of the worker's traceback, and none of them is ours."""
     packages: Any = TORCH, ATTACHED
@@ -117,38 +112,26 @@ def test_an_exception_in_a_worker_shows_torchs_traceback() -> None:
     assert ours == theirs and "Traceback" in theirs[0]
 
 
-def test_the_attached_loader_itself_is_unchanged(tmp_path: Path) -> None:
+def test_only_the_attached_loader_emits_and_shows_it_nowhere(tmp_path: Path) -> None:
     plain, loader = (DataLoader(range(6), 2, num_workers=1, multiprocessing_context="fork") for _ in range(2))
-    context = loader.multiprocessing_context
+    before = dict(vars(loader))
     assert attach(loader) is loader and attach(loader) is loader
-    assert vars(loader).keys() == vars(plain).keys()
-    assert type(loader) is DataLoader and len(loader) == 3
     ours, theirs = iter(loader), iter(plain)
-    assert loader.multiprocessing_context is context
-    assert isinstance(ours, dataloader._MultiProcessingDataLoaderIter)
-    assert type(ours).__name__ == type(theirs).__name__
-    errors = [attempt(partial(pickle.dumps, iterator)) for iterator in (ours, theirs)]
-    assert errors[0] == errors[1] and errors[0][1] is NotImplementedError
+    assert vars(loader) == before and type(loader) is DataLoader
+    assert isinstance(ours, type(theirs)) and type(ours).__name__ == type(theirs).__name__
     del ours, theirs
-    # Neither copies nor other loaders emit events.
     with tracing.record(tmp_path / "trace"):
-        again = pickle.loads(pickle.dumps(attach(DataLoader(range(6), 2))))
-        assert list(map(list, again)) == [[0, 1], [2, 3], [4, 5]] == list(map(list, copy.copy(loader)))
-        list(plain)
+        for each in plain, copy.copy(loader), pickle.loads(pickle.dumps(attach(DataLoader(range(6), 2)))):
+            assert [batch.tolist() for batch in each] == [[0, 1], [2, 3], [4, 5]]
     assert len(tracing.load(tmp_path / "trace")) == 0
 
 
-def test_only_torchs_loaders_can_be_attached() -> None:
-    with pytest.raises(TypeError, match=r"not minidl\.loader\.DataLoader, which is recorded without it"):
-        attach(minidl.DataLoader(range(3)))  # type: ignore[type-var]
-    with pytest.raises(TypeError, match=r"a torch\.utils\.data\.DataLoader, not builtins\.list"):
-        attach([1, 2])  # type: ignore[type-var]
-
-
-def test_a_torch_without_what_is_needed_is_named_at_once(
+def test_what_cannot_be_attached_is_named_at_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not by a failure in the middle: the private methods of another version may have other names."""
+    """Not by a failure in the middle: the private methods of another version of torch may have other names."""
+    with pytest.raises(TypeError, match=r"a torch\.utils\.data\.DataLoader, not <class 'minidl\.loader\.DataLoader'>"):
+        attach(minidl.DataLoader(range(3)))  # type: ignore[type-var]
     monkeypatch.delattr(dataloader._MultiProcessingDataLoaderIter, "_try_put_index")
     lacking = f"torch {re.escape(torch.__version__)} has no .*_try_put_index: its loaders cannot"
     with pytest.raises(RuntimeError, match=lacking):
@@ -156,17 +139,6 @@ def test_a_torch_without_what_is_needed_is_named_at_once(
     with everything():
         assert [len(batch) for batch in DataLoader(Numbers(4))] == [1, 1, 1, 1]
     assert capfd.readouterr().err.count("its loaders cannot be recorded") == 1
-
-
-def test_a_recording_may_begin_at_any_time(tmp_path: Path) -> None:
-    """Workers started before it record nothing; main does from its next step on."""
-    loader = attach(DataLoader(Numbers(8), 2, num_workers=1, persistent_workers=True))
-    first = [batch.tolist() for batch in loader]
-    with tracing.record(tmp_path / "trace"):
-        assert [batch.tolist() for batch in loader] == first
-    trace = tracing.load(tmp_path / "trace", strict=True)
-    assert (trace.events["kind"] == Kind.YIELDED).sum() == 4
-    assert {actor.role for actor in trace.actors} == {"main"}
 
 
 def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
@@ -182,42 +154,10 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
     finally:
         gc.enable()
     trace = tracing.load(tmp_path / "trace", strict=True)
-    (main,) = (number for number, actor in enumerate(trace.actors) if actor.role == "main")
-    assert trace.events["kind"][trace.events["actor"] == main][-1] == Kind.SHUTDOWN_END
-    assert tracing.check(trace) == []
-
-
-@pytest.mark.slow
-def test_interpreter_exit_emits_nothing_and_leaves_no_worker(tmp_path: Path) -> None:
-    program = f"""
-import tracing
-from torch.utils.data import DataLoader
-from tracing.recording.torch_loader.attach import attach
-tracing.record({str(tmp_path / "trace")!r}).start()
-loaders = [attach(DataLoader(range(100), 2, num_workers=1, persistent_workers=each)) for each in (False, True)]
-iterators = [iter(loader) for loader in loaders]
-print(*(next(iterator).tolist() for iterator in iterators))
-"""
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[0, 1] [0, 1]\n", "")
-    trace = tracing.load(tmp_path / "trace")
-    assert tracing.check(trace) == []
-    workers = trace.events["value"][trace.events["kind"] == Kind.WORKER_STARTED].tolist()
-    assert len(workers) == 2
-    for pid in workers:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert (trace.events["kind"] == Kind.SHUTDOWN_END).sum() == 1 and tracing.check(trace) == []
 
 
 # ---- what goes wrong is recorded
-
-
-def errors_of(loader: Any, most: int = 40) -> list[str]:
-    """The errors it raises, however many."""
-    iterator = iter(loader)
-    errors = go_on(iterator, most)
-    iterator._shutdown_workers()
-    return errors
 
 
 def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) -> None:
@@ -235,7 +175,17 @@ def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) 
     assert {violation.name for violation in tracing.check(trace)} == {"sticky"}
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="no SIGCHLD")
+def test_a_worker_that_is_slow_to_exit_is_seen_to_end_when_torch_asks_again() -> None:
+    process = types.SimpleNamespace(pid=7, exitcode=0, start=int, join=lambda timeout: None, is_alive=lambda: True)
+    traced, kinds = TracedProcess(process, 0, Progress(0)), []
+    with recorder(lambda kind, *others: kinds.append(kind)):
+        traced.start()
+        traced.join(5.0)
+        process.is_alive = lambda: False
+        assert not traced.is_alive() and not traced.is_alive()
+    assert kinds == [Kind.WORKER_STARTING, Kind.WORKER_STARTED, Kind.JOIN_BEGIN, Kind.WORKER_JOINED]
+
+
 def test_a_death_during_an_event_is_raised_after_it() -> None:
     """torch's handler raises wherever main is. Inside `emit` that would look like a failure of the recorder."""
     iterator = iter(attach(DataLoader(Numbers(40), 2, num_workers=2)))
@@ -247,16 +197,13 @@ def test_a_death_during_an_event_is_raised_after_it() -> None:
             os.kill(pids[0], signal.SIGKILL)
             os.waitid(os.P_PID, pids.pop(0), os.WEXITED | os.WNOWAIT)
 
-    previous = events.install(kill_one)
-    try:
+    with recorder(kill_one):
         with pytest.raises(RuntimeError, match="DataLoader worker") as raised:
             while True:
                 next(iterator)
         assert events.installed() is kill_one
         raised.value.__traceback__ = None
-    finally:
-        events.install(previous)
-        iterator._shutdown_workers()
+    iterator._shutdown_workers()
 
 
 def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
@@ -274,29 +221,7 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
     failed = np.flatnonzero(kinds == Kind.SEND_FAILED).tolist()
     assert trace.events["task"][failed].tolist() == [3] and "local object" in trace.text(failed[0])
     assert trace.actors[trace.events["actor"][failed[0]]].role == "feeder"
-    for kind in Kind.TIMED_OUT, Kind.HEALTH_CHECK, Kind.ERROR_RAISED:
-        assert (kinds == kind).any()
-
-
-# ---- what the events show
-
-
-def test_a_state_is_what_a_slow_replay_finds(tmp_path: Path) -> None:
-    """torch's feeders are not seen: a message is in the buffer until it is taken."""
-    trace, _ = record(Config("noise", "by 1", 2, epochs=2, options={"persistent_workers": True}), ATTACHED, tmp_path)
-    for k, expected in enumerate(replay(trace)):
-        assert trace.state(k).loaders == [expected[0]], f"after event {k}"
-        assert not any(queue.pipe for queue in [*expected[0].index_queues, *expected[0].result_queues])
-    assert not any(map(len, [*expected[0].index_queues, *expected[0].result_queues]))
-
-
-def test_a_loader_in_a_dataset_has_its_own_events(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "trace"):
-        batches = [batch.tolist() for batch in attach(DataLoader(Nested(), 2, num_workers=1))]
-    assert batches == [[3, 4], [5, 6]]
-    trace = tracing.load(tmp_path / "trace", strict=True)
-    assert len(trace.loaders) == 1 + 4 and tracing.check(trace) == []
-    assert (trace.events["kind"] == Kind.YIELDED).sum() == 2 + 4 * 2
+    assert {Kind.TIMED_OUT, Kind.ERROR_RAISED} <= set(kinds.tolist())
 
 
 @pytest.mark.cuda
@@ -311,3 +236,23 @@ def test_pinning_is_recorded(tmp_path: Path, workers: int) -> None:
     assert (trace.events["kind"] == Kind.PIN_END).sum() == 6
     assert ("pin" in {actor.role for actor in trace.actors}) == (workers > 0)
     assert (trace.events["kind"] == Kind.PIN_JOINED).sum() == (workers > 0)
+
+
+# ---- where its keys come from, in LOADER's text: the same of minidl's
+
+
+class Raising:
+    def __getattr__(self, name: str) -> object:
+        raise ZeroDivisionError
+
+
+def test_a_distributed_sampler_is_found_wherever_it_is() -> None:
+    for package in (minidl, torch.utils.data):
+        sampler = package.DistributedSampler(range(10), 4, 3, seed=7)
+        sampler.set_epoch(5)
+        batches = package.BatchSampler(sampler, 2, False)
+        for options in ({"sampler": sampler}, {"batch_sampler": batches}, {"batch_size": None, "sampler": batches}):
+            found = drawing_of(package.DataLoader(range(10), **options))
+            assert list(found.values()) == [10, 4, 3, 5, 7], (package, options)
+        assert list(drawing_of(package.DataLoader(range(10), shuffle=True)).values()) == [10, *[None] * 4]
+    assert list(drawing_of(Raising()).values()) == [None] * 5

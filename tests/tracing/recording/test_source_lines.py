@@ -18,8 +18,4 @@ def test_each_site_is_a_call_of_emit_with_that_kind() -> None:
             name = site.function.rpartition(".")[2]
             assert f"def {name}(" in lines[site.first - 1], site
             assert site.first <= site.line <= site.last
-
-
-def test_a_site_names_its_function_in_full() -> None:
-    (put, *_) = emit_sites()["SEND_BEGIN"]
-    assert (put.file, put.function) == ("minidl/queues.py", "Producer._packed")
+    assert emit_sites()["SEND_BEGIN"][0].function == "Producer._packed", "in full"

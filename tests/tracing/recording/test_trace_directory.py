@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import tracing
 from minidl.events import Kind, emit
 from tracing.recording import file_format as fmt
+from tracing.recording.trace_directory import being_recorded
 
 # What torch.profiler's `export_chrome_trace("trace.json")` leaves, shortened.
 PROFILE = {"schemaVersion": 1, "deviceProperties": [], "traceEvents": [], "traceName": "trace.json"}
@@ -40,23 +42,16 @@ def test_an_earlier_trace_is_replaced_and_a_users_files_beside_it_stay(tmp_path:
     assert len(before) == 4 and len(fmt.files_of(tmp_path)) == len(before), "the earlier trace's files are gone"
 
 
-def test_another_programs_trace_json_is_never_taken_for_a_trace(tmp_path: Path) -> None:
-    profile = tmp_path / "trace.json"
+@pytest.mark.parametrize("recorded", [False, True], ids=["alone", "beside events"])
+def test_another_programs_trace_json_is_never_taken_for_ours(recorded: bool, tmp_path: Path) -> None:
+    if recorded:
+        record(tmp_path)
+    profile = tmp_path / fmt.DESCRIPTION
     profile.write_text(json.dumps(PROFILE))
     with pytest.raises(FileExistsError, match="neither empty nor a trace"):
         record(tmp_path)
-    with pytest.raises(tracing.TraceError, match="not a trace"):
-        tracing.load(tmp_path)
     assert json.loads(profile.read_text()) == PROFILE
-
-
-def test_another_programs_file_of_our_name_is_not_overwritten(tmp_path: Path) -> None:
-    """The description is another program's; the events still show that a trace is here."""
-    record(tmp_path)
-    (tmp_path / fmt.DESCRIPTION).write_text(json.dumps(PROFILE))
-    with pytest.raises(FileExistsError, match="neither empty nor a trace"):
-        record(tmp_path)
-    assert json.loads((tmp_path / fmt.DESCRIPTION).read_text()) == PROFILE
+    assert fmt.is_trace(tmp_path) == recorded
 
 
 @pytest.mark.timeout(60)
@@ -76,16 +71,20 @@ def test_a_directory_that_is_being_recorded_into_is_left_alone(tmp_path: Path) -
     assert record(path) == path, "once that has ended, it is replaced"
 
 
-def test_within_one_program_a_trace_is_replaced_once_it_is_stopped(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "run") as outer, pytest.warns(UserWarning, match="is being recorded into"):
-        assert record(tmp_path / "run") == tmp_path / "run-2"
-    assert record(tmp_path / "run") == outer.path
+def test_what_a_dead_process_left_is_replaced_unless_it_may_live_elsewhere(tmp_path: Path) -> None:
+    """On a disk that several hosts share, the pid says nothing of a process of another machine."""
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    path = tmp_path / "run"
 
+    def leave(**more: str) -> None:
+        about = fmt.description(record(path)) | {"stopped": None, "pid": pid, **more}
+        (path / fmt.DESCRIPTION).write_text(json.dumps(about))
 
-def test_what_a_killed_program_left_is_replaced(tmp_path: Path) -> None:
-    record(tmp_path)
-    program = subprocess.Popen([sys.executable, "-c", ""])
-    program.wait()
-    about = json.loads((tmp_path / fmt.DESCRIPTION).read_text()) | {"stopped": None, "pid": program.pid}
-    (tmp_path / fmt.DESCRIPTION).write_text(json.dumps(about))
-    assert record(tmp_path) == tmp_path
+    leave()
+    assert record(path) == path
+    leave(machine="another")
+    with pytest.warns(UserWarning, match="is being recorded into"):
+        assert record(path) == tmp_path / "run-2"
+    assert not being_recorded(path, elsewhere=False), "for a reader it has ended"

@@ -68,29 +68,16 @@ class Browser:
             )  # fmt: skip
         for fd in theirs:
             os.close(fd)
-        try:
-            self.page.begin(self._directory / "first.html")
-        except BaseException:
-            self.__exit__()
-            raise
+        self.page.begin(self._directory / "first.html")
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self.call("Browser.close", patience=5)
-            self._process.wait(5)
-        except (BrowserError, OSError, subprocess.TimeoutExpired):
-            pass
-        finally:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)  # its own group: only it and its helpers
-            except ProcessLookupError:
-                pass
-            self._process.wait()
-            os.close(self._write)
-            os.close(self._read)
+        os.killpg(self._process.pid, signal.SIGKILL)  # its own group: only it and its helpers
+        self._process.wait()
+        os.close(self._write)
+        os.close(self._read)
 
-    def call(self, method: str, session: str = "", patience: float = PATIENCE, **params: Any) -> dict[str, Any]:
+    def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         """The result of one command. BrowserError: it failed, or took too long."""
         self._calls += 1
         number = self._calls
@@ -100,7 +87,7 @@ class Browser:
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._write, data) :]
-        end = time.monotonic() + patience
+        end = time.monotonic() + PATIENCE
         while number not in self._answers:
             self.receive(end, method)
         answer = self._answers.pop(number)

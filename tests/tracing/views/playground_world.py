@@ -82,9 +82,8 @@ class Batch:
         return self
 
 
-def in_the_world(setting: Setting, times: dict[str, Any]) -> tuple[list[Event], int, float]:
-    """The events of minidl's loader; how many are ties: at the same time as the one before, but of another thread; and
-    how late within its tick the latest event was, as a share of a tick."""
+def in_the_world(setting: Setting, times: dict[str, Any]) -> list[Event]:
+    """The events of minidl's loader."""
 
     def collate(samples: list[int]) -> Batch:
         spend(times["collate"])
@@ -103,15 +102,13 @@ def in_the_world(setting: Setting, times: dict[str, Any]) -> tuple[list[Event], 
 
     outcome = simulate(program, capacity=1 << 22, draws=False, most_steps=10**7)
     assert outcome.error is None and not outcome.deadlock and not outcome.endless, outcome.error
-    found, ties, latest, before = list[Event](), 0, 0.0, (-1, -1)
-    for time, thread, kind, _, task, worker, queue, *_ in outcome.events:
+    found = list[Event]()
+    for time, _, kind, _, task, worker, queue, *_ in outcome.events:
         if (kind, queue) in COMPARED and task >= NO_TASK:  # no STOP, with which the shutdown begins
             tick, rest = divmod(time - BEGIN, TICK)
-            latest = max(latest, rest / TICK)
-            ties += tick == before[0] and thread != before[1]
-            before = tick, thread
+            assert rest < TOLERANCE * TICK, f"too late to tell one tick from the next: {setting}"
             found.append((tick, f"{Kind(kind).name} {Queue(queue).name if queue else ''}".strip(), task, worker))
-    return found, ties, latest
+    return found
 
 
 def in_the_model(page: Page, setting: Setting) -> tuple[list[Event], dict[str, Any]]:
@@ -122,14 +119,11 @@ def in_the_model(page: Page, setting: Setting) -> tuple[list[Event], dict[str, A
     return [(tick, kind, -1 if kind == unknown else task, worker) for tick, kind, task, worker in events], times
 
 
-def compare(page: Page, setting: Setting) -> int:
-    """Assert that they are the same. Returns how many ties there are."""
+def compare(page: Page, setting: Setting) -> None:
+    """Assert that they are the same."""
     theirs, times = in_the_model(page, setting)
-    ours, ties, latest = in_the_world(setting, times)
-    assert latest < TOLERANCE, f"{latest:.2f} of a tick is too late to tell one tick from the next: {setting}"
-    for number, (our, their) in enumerate(itertools.zip_longest(ours, theirs)):
+    for number, (our, their) in enumerate(itertools.zip_longest(in_the_world(setting, times), theirs)):
         assert our == their, f"event {number}: the loader's is {our}, the model's {their}: {setting}"
-    return ties
 
 
 def random_setting(chance: random.Random) -> Setting:

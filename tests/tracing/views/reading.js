@@ -21,7 +21,6 @@
     const back = (name) => board.querySelector(`.back .${name}`);
     return {
       ...state,
-      acts: board.querySelectorAll(".acts").length,
       main: [...doing(main), ...[".thread", ".shutdown", ".error"].map((css) => text(main, css))],
       counts: [...main.querySelectorAll("dd")].map((each) => Number(each.textContent)),
       index: lanes.map((lane) => queue(lane.children[0])),

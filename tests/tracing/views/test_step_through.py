@@ -13,13 +13,14 @@ import pytest
 import torch.utils.data
 
 import tracing
-from minidl import DataLoader, Dataset
+from minidl import DataLoader
 from minidl.events import Kind, Queue
-from tests.tracing.traces import copy, steady
+from tests.tracing.traces import copy
 from tests.tracing.views.browser import Page
 from tracing.recording.source_lines import emit_sites
 from tracing.recording.torch_loader.attach import attach
-from tracing.trace.event_index import Epoch, Lane
+from tracing.trace.event_index import Lane
+from tracing.trace.event_words import sentence, thread_name
 from tracing.trace.state import (
     Label,
     LoaderState,
@@ -31,11 +32,9 @@ from tracing.trace.state import (
     WorkerState,
 )
 from tracing.trace.words import duration
-from tracing.views.batch_colours import ON_PAPER
-from tracing.views.step_through import Excerpt, choose, step
+from tracing.views.step_through import choose, step
 from tracing.views.step_through.event_columns import ERRORS
 
-pytestmark = pytest.mark.timeout(120)
 Recorded = Callable[[str], tracing.Trace]
 OpenPage = Callable[..., Page]
 READING = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
@@ -46,7 +45,7 @@ def open_page(open_html: OpenPage) -> OpenPage:
     """Opens the page of a trace."""
 
     def open_(trace: tracing.Trace, link: str = "", still: bool = True, **part: Any) -> Page:
-        page = open_html(str(step(trace, **part)), link, still=still)
+        page = open_html(step(trace, **part).html, link, still=still)
         page.evaluate(READING)
         return page
 
@@ -69,7 +68,6 @@ def expected(trace: tracing.Trace, k: int, iterator: int) -> dict[str, Any]:
     return {
         "k": k,
         "about": [f"loader {loader.loader}", f"epoch {loader.epoch}", *([] if loader.alive else ["shut down"])],
-        "acts": int(iterator_of(trace, k) == iterator),  # frames around threads
         "main": main(trace, k, loader),
         "counts": [loader.send_idx, loader.rcvd_idx, loader.tasks_outstanding, loader.yielded],
         "index": [queue(each) for each in loader.index_queues],
@@ -153,22 +151,19 @@ def iterator_shown(trace: tracing.Trace, k: int) -> int:
     return of if of in there else there[0]
 
 
-THOROUGH = ("in_order", "dying", "serial", "second half")
-SAMPLED = (
-    "pinned", "stream", "persistent", "failing", "nested", "empty", "not_in_order", "slots", "first half", "torch",
-)  # fmt: skip
+THOROUGH = ("in_order", "dying")
+SAMPLED = ("pinned", "persistent", "nested", "empty", "serial", "slots", "second half", "torch")
 
 
 def trace_of(load: str, recorded: Recorded, tmp_path: Path) -> tracing.Trace:
-    """Of minidl, of torch, and cut off in the middle: as after a crash, or after damage to a file."""
+    """Of minidl, of torch, and without its beginning: as after damage to a file."""
     if load == "torch":
         with tracing.record(tmp_path / "torch"):
             list(attach(torch.utils.data.DataLoader(range(12), batch_size=2, num_workers=2)))
         return tracing.load(tmp_path / "torch")
-    if load.endswith("half"):
+    if load == "second half":
         whole = recorded("pinned")
-        middle = len(whole) // 2
-        return copy(whole, whole.events[:middle] if load == "first half" else whole.events[middle:], tmp_path / "half")
+        return copy(whole, whole.events[len(whole) // 2 :], tmp_path / "half")
     return recorded(load)
 
 
@@ -184,14 +179,11 @@ def test_every_state_is_shown_forwards_backwards_and_jumping(
         forwards = walk(page, list(range(0, len(trace), max(7, len(trace) // 80))))
     else:
         forwards = walk(page, ["Home", *["ArrowRight"] * (len(trace) - 1)])
-        assert len(forwards) == len(trace)
         assert walk(page, ["End", *["ArrowLeft"] * (len(trace) - 1)]) == forwards[::-1]
         order = np.random.default_rng(0).permutation(len(trace))[:100].tolist()
         assert walk(page, order) == [forwards[k] for k in order]
     for shown in forwards:
         state = expected(trace, shown["k"], iterator_shown(trace, shown["k"]))
-        if load == "second half":  # a thread whose first events are lost may be any
-            assert shown.pop("acts") in (0, state.pop("acts"))
         assert shown == state, f"event {shown['k']}"
     if load == "torch":
         assert "torch's own loader did this" in page.evaluate("document.querySelector('#source h2').textContent")
@@ -199,7 +191,6 @@ def test_every_state_is_shown_forwards_backwards_and_jumping(
 
 def test_of_several_loaders_each_is_shown(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("two_at_once")
-    assert len(trace.loaders) == 3
     page = open_page(trace)
     page.evaluate("document.getElementById('side').hidden = true")
     events = range(0, len(trace), 17)
@@ -217,83 +208,53 @@ def test_of_several_loaders_each_is_shown(recorded: Recorded, open_page: OpenPag
 # ---- the event, and its line of source
 
 
-def event_shown(page: Page) -> dict[str, Any]:
-    return page.evaluate("""(() => {
-      const text = (css) => document.querySelector(css)?.textContent ?? null;
-      const lines = [...document.querySelectorAll("#source .shown .line")];
-      return { sentence: text("#sentence .who") + " " + text("#sentence .words"),
-               kind: text("#facts .kind"), facts: text("#facts"),
-               title: text("#source h2"), at: lines.findIndex((line) => line.classList.contains("emits")),
-               lines: lines.map((line) => line.children[1].textContent),
-               numbers: lines.map((line) => Number(line.children[0].textContent)) };
-    })()""")
+EVENT_SHOWN = """(() => {
+  const text = (css) => document.querySelector(css).textContent;
+  const lines = [...document.querySelectorAll("#source .shown .line")];
+  return { sentence: text("#sentence .who") + " " + text("#sentence .words"), facts: text("#facts"),
+           title: text("#source h2"), at: lines.findIndex((line) => line.classList.contains("emits")),
+           lines: lines.map((line) => line.children[1].textContent) };
+})()"""
 
 
 @pytest.mark.parametrize("load", ["persistent", "dying"])
-def test_the_line_that_emitted_the_event_is_marked(load: str, recorded: Recorded, open_page: OpenPage) -> None:
+def test_an_event_is_shown_in_words_and_with_the_line_that_emitted_it(
+    load: str, recorded: Recorded, open_page: OpenPage
+) -> None:
     trace = recorded(load)
     page = open_page(trace)
     _, firsts = np.unique(trace.events[["kind", "queue"]], return_index=True)
     for k in firsts.tolist():
         kind, queue = Kind(trace.events["kind"][k]), Queue(trace.events["queue"][k])
+        actor = trace.actors[trace.events["actor"][k]]
         walk(page, [k])
-        shown, sites = event_shown(page), emit_sites()[kind.name]
+        shown, sites = page.evaluate(EVENT_SHOWN), emit_sites()[kind.name]
         if len(sites) > 1:
             sites = [each for each in sites if each.function.startswith("ThreadQueue.") == (queue is Queue.DATA)]
         (site,) = sites
-        assert shown["kind"] == kind.name
         assert shown["title"] == f"{site.file}:{site.line} in {site.function}"
-        assert shown["numbers"] == list(range(site.first, site.last + 1))
-        assert shown["numbers"][shown["at"]] == site.line
+        assert len(shown["lines"]) == site.last + 1 - site.first and shown["at"] == site.line - site.first
         emitting = " ".join(shown["lines"][shown["at"] : shown["at"] + 3])
         assert re.match(rf"\s*emit\([^)]*\b{kind.name}\b", emitting)
-
-
-def test_an_event_is_put_in_words(recorded: Recorded, open_page: OpenPage) -> None:
-    trace = recorded("pinned")
-    page = open_page(trace)
-    pid = trace.state().loaders[0].workers[0].pid
-    for kind, sentence, facts in [
-        (Kind.LOADER, "main builds an iterator", '"dataset":"Numbers"'),
-        (Kind.KEYS_DRAWN, "main has drawn the keys of 0", r"\[0,1,2,3\]"),
-        (Kind.COLLATE_END, "worker 0 ", r"· took [\d.]+ .s, [\d.]+ .s of it on the CPU ·"),
-        (Kind.WORKER_END, "worker 0 ", f"of process {pid}$"),
-    ]:
-        walk(page, [int(np.flatnonzero((trace.events["kind"] == kind) & (trace.events["worker"] <= 0))[0])])
-        shown = event_shown(page)
-        assert shown["sentence"].startswith(sentence) and re.search(facts, shown["facts"]), kind
+        assert shown["sentence"] == f"{thread_name(actor)} {sentence(trace.events[k]).text()}"
+        assert shown["facts"].startswith(kind.name) and shown["facts"].endswith(f"of process {actor.pid}")
+        assert kind is not Kind.COLLATE_END or re.search(r"· took \S+ .s, \S+ .s of it on the CPU ·", shown["facts"])
+        assert kind is not Kind.LOADER or '"dataset":"Numbers"' in shown["facts"]
 
 
 def test_texts_are_shown_and_not_run(tmp_path: Path, open_page: OpenPage) -> None:
     evil = "</script><img src=x onerror=alert(1)><!-- 'quoted' & \u2028"
 
-    class Evil(Dataset):
-        def __getitem__(self, key: int) -> int:
-            raise KeyError(evil)
-
-        def __len__(self) -> int:
-            return 1
+    def collate(samples: list[int]) -> None:
+        raise KeyError(evil)
 
     with tracing.record(tmp_path / "evil"), pytest.raises(KeyError):
-        list(DataLoader(Evil()))
+        list(DataLoader(range(1), collate_fn=collate))
     trace = tracing.load(tmp_path / "evil")
     page = open_page(trace, title=evil)
     (shown,) = walk(page, ["End"])
     assert shown == expected(trace, len(trace) - 1, 0)
     assert page.evaluate("[document.title, document.images.length]") == [evil, 0]
-
-
-def test_a_batch_has_the_colour_that_it_has_in_the_timeline(recorded: Recorded, open_page: OpenPage) -> None:
-    trace = recorded("in_order")
-    full = max(range(len(trace)), key=lambda k: len(trace.state(k).loaders[0].task_info))
-    page = open_page(trace, f"#k={full}")
-    colours = page.evaluate("""[...document.querySelectorAll("#board [data-task]")].map((chip) => {
-      const parts = getComputedStyle(chip).backgroundColor.match(/\\d+/g).map(Number);
-      return [Number(chip.textContent), parts];
-    })""")
-    assert len(colours) > 3
-    for task, parts in colours:
-        assert "#" + bytes(parts).hex() == ON_PAPER[task % len(ON_PAPER)]
 
 
 # ---- moving
@@ -304,6 +265,13 @@ def at(page: Page) -> int:
     return int(page.read("number", "value"))
 
 
+def press(page: Page, *keys: str) -> int:
+    """The event that these keys lead to."""
+    for key in keys:
+        page.press(key)
+    return at(page)
+
+
 def test_keys_move_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
     trace = recorded("dying")
     last = len(trace) - 1
@@ -312,34 +280,16 @@ def test_keys_move_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
         ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("PageDown", 11), ("PageUp", 1), ("ArrowLeft", 0),
         ("ArrowLeft", 0), ("End", last), ("ArrowRight", last), ("Home", 0),
     ]:  # fmt: skip
-        page.press(key)
-        assert at(page) == k, key
+        assert press(page, key) == k, key
     errors = np.flatnonzero(np.isin(trace.events["kind"], list(ERRORS))).tolist()
-    for k in [*errors, errors[-1]]:
-        page.press("e")
-        assert at(page) == k
-    page.press("E")
-    assert at(page) == errors[-2]
-    page.press("Home")
+    assert [press(page, "e") for _ in [*errors, 0]] == [*errors, errors[-1]]
+    assert press(page, "E") == errors[-2]
     early = np.flatnonzero(trace.events["kind"] == Kind.STORED).tolist()
-    assert page.evaluate("document.querySelector('#early b').textContent") == str(len(early)) != "0"
-    for k in early:
-        page.click("#early")
-        assert at(page) == k
-    page.press("O")
-    assert at(page) == early[-2:][0]
-    page.press("g")
-    for digit in "123":
-        page.press(digit)
-    page.press("Enter")
-    assert at(page) == 123
+    assert [press(page, "Home", *["o"] * number) for number in range(1, len(early) + 1)] == early != []
+    assert press(page, "g", "1", "2", "3", "Enter") == 123
     page.press("Escape")
-    for opened in (True, False):
-        page.press("?")
-        assert page.read("help", "open") is opened
-    page.press("?")
-    page.press("ArrowRight")  # the help is open: nothing moves behind it
-    assert at(page) == 123
+    assert press(page, "?", "ArrowRight") == 123 and page.read("help", "open")  # nothing moves behind the help
+    assert press(page, "?", "ArrowRight") == 124
 
 
 def test_only_chosen_events_are_stepped_through(recorded: Recorded, open_page: OpenPage) -> None:
@@ -352,7 +302,6 @@ def test_only_chosen_events_are_stepped_through(recorded: Recorded, open_page: O
     def visited() -> list[int]:
         count = int(page.read("found").split()[0])
         seen = [shown["k"] for shown in walk(page, ["Home", *["ArrowRight"] * count])]
-        assert seen[-1] == seen[-2]
         assert [shown["k"] for shown in walk(page, ["End", *["ArrowLeft"] * (count - 1)])] == seen[-2::-1]
         return seen[:-1]
 
@@ -360,16 +309,12 @@ def test_only_chosen_events_are_stepped_through(recorded: Recorded, open_page: O
     assert visited() == np.flatnonzero(workers).tolist()
     page.evaluate("reading.set('batch', '3', 'input')")
     assert visited() == np.flatnonzero(workers & batch).tolist()
-    page.evaluate("reading.set('who', '', 'change')")
-    assert visited() == np.flatnonzero(batch).tolist()
     page.press("Escape")
-    assert page.read("clear", "hidden")
     walk(page, [int(np.flatnonzero(batch & (events["kind"] == Kind.FETCH_BEGIN))[0])])
     page.click(".worker [data-task='3']")  # a click on a batch follows it
     assert visited() == np.flatnonzero(batch).tolist()
     page.click("#clear")
-    walk(page, ["Home", "ArrowRight"])
-    assert at(page) == 1
+    assert press(page, "Home", "ArrowRight") == 1
 
 
 def test_the_slider_and_the_list_go_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
@@ -379,12 +324,9 @@ def test_the_slider_and_the_list_go_to_an_event(recorded: Recorded, open_page: O
     half = at(page)
     assert abs(half - len(trace) / 2) < 0.03 * len(trace)
     assert page.evaluate("reading.read()") == expected(trace, half, 0)
-    assert page.read("scrub", "ariaValueText").startswith(f"event {half}: ")
-    page.press("ArrowRight")
-    assert at(page) == half + 1
+    assert press(page, "ArrowRight") == half + 1
     page.click("#around li:last-child button")
-    assert at(page) == half + 9
-    assert int(page.read("scrub", "value")) == half + 9
+    assert at(page) == half + 9 == int(page.read("scrub", "value"))
 
 
 def test_play_stops_when_asked_and_at_the_end(recorded: Recorded, open_page: OpenPage) -> None:
@@ -393,8 +335,7 @@ def test_play_stops_when_asked_and_at_the_end(recorded: Recorded, open_page: Ope
     page.evaluate("reading.set('speed', '60', 'change')")
     page.press(" ")
     page.wait_until("Number(document.getElementById('number').value) > 5")
-    page.press(" ")
-    stopped = at(page)
+    stopped = press(page, " ")
     assert page.read("play", "ariaLabel") == "Play"
     page.evaluate("new Promise((done) => setTimeout(done, 50))")
     assert at(page) == stopped
@@ -402,78 +343,14 @@ def test_play_stops_when_asked_and_at_the_end(recorded: Recorded, open_page: Ope
     page.click("#play")
     page.wait_until("document.getElementById('play').ariaLabel === 'Play'")  # it ends by itself
     assert at(page) == len(trace) - 1
-    page.press("ArrowDown")
-    assert page.read("speed", "value") == "25"
 
 
 def test_a_link_leads_to_an_event(recorded: Recorded, open_page: OpenPage) -> None:
     page = open_page(recorded("in_order"), "#k=123")
-    assert at(page) == 123
-    page.press("ArrowRight")
+    assert press(page, "ArrowRight") == 124
     page.wait_until("location.hash === '#k=124'")
     page.evaluate("location.hash = '#k=7'")
     page.wait_until("document.getElementById('number').value === '7'")
-    assert at(open_page(recorded("in_order"), "#k=99999")) == len(recorded("in_order")) - 1
-
-
-@pytest.mark.parametrize("still", [True, False])
-def test_batches_travel_unless_the_reader_prefers_reduced_motion(
-    still: bool, recorded: Recorded, open_page: OpenPage
-) -> None:
-    trace = recorded("pinned")
-    page = open_page(trace, still=still)
-    taken = np.flatnonzero((trace.events["kind"] == Kind.GOT) & (trace.events["queue"] == Queue.INDEX))
-    moving = page.evaluate(f"""(() => {{
-      reading.walk([{int(taken[0]) - 1}, "ArrowRight"]);
-      return document.getAnimations().map((each) => Number(each.effect.target.dataset.task));
-    }})()""")
-    assert moving == [] if still else trace.events["task"][taken[0]] in moving
-
-
-# The boxes of all lines of text in the board that are wider than their element, or reach into another one's.
-OVERPRINTED = """(() => {
-  const lines = [...document.querySelectorAll("#board :is(h3, small, .doing, .process, .slots, .counts, .thread)")]
-    .filter((each) => each.checkVisibility() && each.textContent.trim()).map((each) => {
-      const range = document.createRange();
-      range.selectNodeContents(each);
-      return [each, range.getBoundingClientRect()];
-    });
-  const before = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 2;
-  const apart = (a, b) => before(a, b) || before(b, a);
-  const found = [];
-  lines.forEach(([one, here], at) => {
-    const box = one.closest(".worker, .box, .heads > *").getBoundingClientRect();
-    if (here.right > box.right + 1 || here.bottom > box.bottom + 1) found.push(one.textContent);
-    for (const [other, there] of lines.slice(at + 1)) {
-      if (!one.contains(other) && !apart(here, there)) found.push(`${one.textContent} / ${other.textContent}`);
-    }
-  });
-  return [lines.length, found];
-})()"""
-
-
-@pytest.mark.parametrize("load", ["slots", "dying"])
-def test_the_page_fits_and_no_words_of_the_board_overlap(load: str, recorded: Recorded, open_page: OpenPage) -> None:
-    """On a screen, in a notebook's frame, and on a phone."""
-    trace = recorded(load)
-    page = open_page(trace)
-    for width in (1280, 940, 390):
-        page.resize(width, 880)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        for k in np.linspace(0, len(trace) - 1, 12).astype(int).tolist():
-            page.evaluate(f"reading.walk([{k}])")
-            count, found = page.evaluate(OVERPRINTED)
-            assert count > 10 and not found, (width, k)
-
-
-def test_every_control_has_a_name(recorded: Recorded, open_page: OpenPage) -> None:
-    """For readers who use a screen reader."""
-    page = open_page(recorded("pinned"), "#k=100")
-    unnamed = page.evaluate("""[...document.querySelectorAll("button, input, select")].filter((each) =>
-      !each.labels?.length && !each.getAttribute("aria-label") && !each.textContent.trim())
-      .map((each) => each.outerHTML)""")
-    assert unnamed == []
-    assert page.read("event", "ariaLive") == "polite"
 
 
 # ---- a notebook, a part, a file
@@ -481,14 +358,11 @@ def test_every_control_has_a_name(recorded: Recorded, open_page: OpenPage) -> No
 
 def test_a_notebook_shows_it_in_a_self_contained_frame(recorded: Recorded, open_html: OpenPage) -> None:
     trace = recorded("in_order")
-    shown = step(trace, height=700)
-    assert repr(shown) == f"<step-through of events 0 to {len(trace) - 1}: show it in a notebook, or .save(FILE)>"
-    page = open_html(f"<p>before</p>{shown._repr_html_()}<p>after</p>")
+    page = open_html(f"<p>before</p>{step(trace)._repr_html_()}<p>after</p>")
     inside = "document.querySelector('iframe').contentWindow"
     assert page.evaluate(f"{inside}.document.title") == f"{trace.path.name}: step by step"
     page.evaluate(f"{inside}.eval({json.dumps(READING)})")
     assert page.evaluate(f"{inside}.reading.walk([150, 'ArrowRight'])")[1] == expected(trace, 151, 0)
-    page.evaluate("new Promise((done) => setTimeout(done, 300))")  # the link would be written by now
 
 
 def test_a_page_of_some_batches_says_what_it_shows(recorded: Recorded, open_page: OpenPage) -> None:
@@ -497,64 +371,20 @@ def test_a_page_of_some_batches_says_what_it_shows(recorded: Recorded, open_page
     mine = np.flatnonzero(np.isin(trace.events["task"], [3, 4]))
     first, last = int(mine[0]), int(mine[-1])
     seen = walk(page, ["Home", *["ArrowRight"] * (last - first + 1)])
-    assert [shown["k"] for shown in seen] == [*range(first, last + 1), last]
-    for shown in seen:
-        assert shown == expected(trace, shown["k"], 0)
+    assert seen == [expected(trace, k, 0) for k in [*range(first, last + 1), last]]
     assert page.read("range") == f" of {first} to {last}"
-    assert choose(trace).note == ""
-    page = open_page(trace, most=50, at=1e4)  # the moment that it opens at is its last
-    assert page.read("note").startswith("A part of a run: ") and page.read("note", "hidden") is False
-    assert at(page) == len(trace) - 1
+    assert page.read("note").startswith(f"A part of a run: events {first} to {last} of {len(trace)}, ")
 
 
 def test_an_excerpt_satisfies_what_was_asked(recorded: Recorded) -> None:
     trace = recorded("two_at_once")
     last, seconds = len(trace) - 1, (trace.events["time"] - trace.start) / 1e9
-    assert choose(trace) == Excerpt(0, last, 0)
     assert choose(trace, loader=trace.loaders[2].loader).first == trace.loaders[2].first
-    assert choose(trace, start=float(seconds[50])).first == pytest.approx(50, abs=1)
-    assert choose(trace, end=float(seconds[50])).last == pytest.approx(50, abs=1)
+    part = choose(trace, start=float(seconds[50]), end=float(seconds[90]))
+    assert (part.first, part.last) == pytest.approx((50, 90), abs=1)
     kept = choose(trace, most=100)
-    assert (kept.first, kept.last) == (0, 99)
-    assert f"events 0 to 99 of {len(trace)}, from 0.000 to {seconds[99]:.3f} s. {last - 99} more" in kept.note
-    for k in (0, 3, last // 2, last - 1, last):  # a moment, with what is around it
+    assert (kept.first, kept.last) == (0, 99) and f"{last - 99} more" in kept.note
+    for k in (0, 3, last // 2, last):  # a moment, with what is around it
         found = choose(trace, at=float(seconds[k]) + 1e-9, most=20)
         assert found.first <= found.at <= found.last == found.first + 19
         assert abs(seconds[found.at] - seconds[k]) < 2e-9
-        assert min(found.at - found.first, 10) == min(found.at, 10) or found.last == last
-    assert choose(trace, at=1e4).at == last and choose(trace, at=-1.0).at == 0
-    part = choose(trace, at=0.0, start=float(seconds[10]))  # a moment outside of the part
-    assert seconds[part.at] == seconds[10] and part.note.startswith(
-        f"A part of a run: events {part.first} to {last} of"
-    )
-
-
-def test_a_window_far_into_a_long_trace_looks_only_at_its_own_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    length = steady(tmp_path / "long", 3000, workers=2)
-    looked_at, under_way = list[int](), Epoch.under_way
-
-    def counting(self: Epoch, k: int) -> slice:
-        some = under_way(self, k)
-        looked_at.append(some.stop - some.start)
-        return some
-
-    monkeypatch.setattr(Epoch, "under_way", counting)
-    shown = step(tracing.load(tmp_path / "long"), batches=(2500, 2504)).excerpt
-    assert length - 20_000 < shown.first and len(looked_at) == shown.last + 1 - shown.first
-    assert max(looked_at) < 12  # of 3000: those that the workers are ahead by
-
-
-@pytest.mark.slow
-def test_a_page_of_five_thousand_events_is_small(tmp_path: Path, open_page: OpenPage) -> None:
-    events = steady(tmp_path / "long", 300, workers=2)
-    assert events > 5000
-    trace = tracing.load(tmp_path / "long")
-    page = open_page(trace)
-    html = (tmp_path / "0.html").read_text(encoding="utf-8")
-    assert len(html.encode()) < 3_000_000
-    assert re.findall(r"""\b(?:src|href)=["']?([^"'\s>]*)""", html) == ["data:,"]
-    assert not re.search(r"url\(|@import|https?://", html)
-    for shown in walk(page, [0, events - 1, events // 2, 7, 4321]):
-        assert shown == expected(trace, shown["k"], 0)

@@ -47,8 +47,8 @@ class Cause(enum.Enum):
 ADVICE = {  # else: look where it is
     Cause.TRAINING: "It is not the loader. {where}",
     Cause.STOPPED: "Continue it: kill -CONT {pid}",
-    Cause.DEAD: "Stop the program. What killed it: the kernel's log (dmesg) shows a lack of memory, the scheduler's a "
-    "limit",
+    Cause.DEAD: "Stop the program. The kernel's log (dmesg) shows if memory ran out, the scheduler's if a limit was "
+    "hit",
     Cause.ENDED: "Stop the program",
     Cause.LOST: "Stop the program. With timeout=... the DataLoader raises an error instead of waiting forever",
     Cause.UNSENDABLE: "Stop the program, and make the dataset and collate_fn return something that can be pickled",

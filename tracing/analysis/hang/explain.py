@@ -1,4 +1,4 @@
-"""A run that makes no progress: `explain(trace)` finds who waits on which queue, since when, for whom, and why in vain.
+"""Why a run makes no progress: `explain(trace)` finds which thread waits for which, on which queue, and since when.
 
 This module decides if there is anything to explain. tracing.analysis.hang.wait_chain finds the way from the thread that
 iterates to the one that is to blame, tracing.analysis.hang.patience says how long is too long, and
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from minidl.events import Kind
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.hang import Hang, Link
 from tracing.analysis.hang.lines import Lines
@@ -24,13 +25,19 @@ from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
 LOCKS = re.compile("lock|acquire", re.IGNORECASE)  # source that may wait for a lock
+# What is added to the advice.
+FORKED = (
+    " (it was forked, and waits in its first batch, perhaps for a lock that another thread of main held just then, or "
+    'for threads of a library, such as OpenMP, that only main has. multiprocessing_context="spawn" avoids both)'
+)
+QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 
 
 def explain(trace: Trace, now: int | None = None) -> Hang | None:
     """Why the run makes no progress; None if it does, or ended as it should.
 
-    `now` (ns, on the clock of the events) is how long the run is known to have lasted: by default until the present if
-    it is still going on, or else until its last event. Where events are missing (a file was full, cut off or damaged),
+    `now` (ns, on the clock of the events) is until when the run is known to have lasted: by default the present if it
+    is still going on, else its last event. Where events are missing (a file was full, cut off or damaged),
     only what came before is judged.
     """
     simulated = processes_of_a_simulation(trace.about)
@@ -65,7 +72,7 @@ def _judge(trace: Trace, moment: Moment) -> Hang | None:
         usual=usual,
         links=links,
         cause=cause,
-        advice=_advice(cause, blamed, loader, moment),
+        advice=_advice(cause, blamed, loader, moment, lines),
         beside=lines.beside(blamed.pid, blamed.thread, blamed.since),
         until=moment.until,
         start=trace.start,
@@ -73,13 +80,13 @@ def _judge(trace: Trace, moment: Moment) -> Hang | None:
 
 
 def _with_line(link: Link, lines: Lines, waits: bool) -> Link:
-    """One that waits for another needs a line of the program, for the one to blame the innermost will do."""
+    """A waiting thread needs a line of the program; for the one to blame, its innermost line will do."""
     return replace(link, line=lines.line(link.pid, link.thread, link.since, own=waits))
 
 
 def _may_be_stuck_outside(trace: Trace, moment: Moment, last: int, status: MainStatus, lines: Lines) -> bool:
-    """Whether a thread that is in no loader may be stuck: not if the run just ended. After the last epoch a program may
-    compute, or sit at a prompt, for as long as it likes: then it must wait, in a line of its own."""
+    """Whether a thread in no loader may be stuck: not if the run just ended. After the last epoch a program may
+    compute, or sit at a prompt, as long as it likes: it is stuck only if it waits in a line of its own."""
     if moment.ending is Ending.RECORDED or status is MainStatus.TRAINING:
         return moment.ending is not Ending.RECORDED
     main, since = trace.actors[moment.actor], int(trace.events["time"][last])
@@ -102,11 +109,23 @@ def _iterator_of(trace: Trace, position: int) -> int:
     return trace.index.iterator_of[int(event["loader"]) << 32 | int(event["epoch"])]
 
 
-def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment) -> str:
+def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lines: Lines) -> str:
     advice = cause.advice(blamed.pid, blamed.line)
+    stack, line = lines.stack(blamed.pid, blamed.since), blamed.line
     forked = loader.num_workers > 0 and loader.config.get("start_method") == "fork"
-    if cause in (Cause.DATASET, Cause.START) and forked and (blamed.line is None or LOCKS.search(blamed.line.source)):
+    if stack is not None and line is not None and stack.called_by(line).endswith("Queue.put"):
+        advice += QUEUE_IS_FULL
+    elif cause in (Cause.DATASET, Cause.START) and forked and (line is None or LOCKS.search(line.source)):
         advice += " (it was forked: a lock that another thread of main held just then stays locked in it forever)"
+    elif cause is Cause.DATASET and forked and lines.waits(blamed.pid, blamed.since) and not _made(lines, blamed):
+        advice += FORKED
     if moment.left:
-        advice += f". Without main, these live on: kill {' '.join(map(str, moment.left))}"
+        advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"
     return advice
+
+
+def _made(lines: Lines, blamed: Link) -> bool:
+    """Whether this process has made a batch before."""
+    events, own = lines.trace.events, [each.pid == blamed.pid for each in lines.trace.actors]
+    made = events["actor"][events["kind"] == Kind.COLLATE_END]
+    return bool(np.array(own)[made].any())

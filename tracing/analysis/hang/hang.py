@@ -1,4 +1,4 @@
-"""A run that makes no progress, in words: who waits for whom, since when, in which line, and why in vain."""
+"""A run that makes no progress, in words: which thread waits for which, since when, where, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Link:
     event: int  # position of the event that shows it; -1: none does
     pid: int
     thread: str  # its name in Python; "" if it is not known
-    line: Line | None = None  # of the program, that it is in, if that was recorded
+    line: Line | None = None  # the line of the program that it is in, if recorded
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Hang:
         return self.ending.value.format(who=who, what="made no progress", age=age) + f" ({usual})."
 
     def notes(self) -> list[str]:
-        """Paragraphs: the chain, and what runs beside its end."""
+        """Paragraphs: the chain, and threads beside its last."""
         chain = " ".join(f"{line[0].upper()}{line[1:]}." for line in self._in_words(self.links))
         beside = [f"{THREADS}: {'; '.join(self.beside)}."] if self.beside else []
         return [f"{self.headline} {chain} {self.cause.value} {self.advice}.", *beside]

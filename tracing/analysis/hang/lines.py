@@ -1,4 +1,4 @@
-"""In which lines the processes were when they made no progress: what tracing.recording.watch saw of them."""
+"""The lines that the processes were in when they made no progress, as tracing.recording.watch saw them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.trace import Trace
 
-SLACK = 1_000_000_000  # ns: a killed process lived for so much longer than its last sample, at most ...
+SLACK = 1_000_000_000  # ns: a killed process lived at most this much longer than its last sample ...
 SILENT = 3_000_000_000  # ... and if it lived without a sample for this long, it could not take any
 WAITS = 0.1  # a thread that uses less of a core waits
 
@@ -31,7 +31,7 @@ class Lines:
         return samples[samples["time"] <= self.until + SLACK]
 
     def stack(self, pid: int, since: int) -> Stack | None:
-        """The last of a process, if it is not from before."""
+        """A process's last stack, if it is after `since`."""
         return next((each for each in reversed(self._stacks) if each.pid == pid and each.time > since), None)
 
     def line(self, pid: int, thread: str, since: int, own: bool) -> Line | None:
@@ -42,15 +42,15 @@ class Lines:
         return stack.own_line(thread) if own else stack.line(thread)
 
     def beside(self, pid: int, thread: str, since: int) -> list[str]:
-        """The lines that the other threads of its process are in, of those that run code of the program."""
+        """The lines that other threads of its process are in, if they run code of the program."""
         stack = self.stack(pid, since)
         lines = {name: stack.own_line(name) for name in stack.threads if name != thread} if stack else {}
         return [f"thread {name} at {line}" for name, line in lines.items() if line is not None]
 
     def waits(self, pid: int, since: int) -> bool:
-        """Whether its main thread has waited since then, or even could not be sampled."""
+        """Whether its main thread has waited since then, or could not even be sampled."""
         own = self._samples[(self._samples["pid"] == pid) & (self._samples["time"] >= since)]
-        own = own[own["time"] <= self.until]  # what it computed after Ctrl-C is no part of the wait
+        own = own[own["time"] <= self.until]  # what it computed after Ctrl-C does not count
         if len(own) < 2 or own["time"][-1] < self.until - SILENT:
             return bool((self._samples["pid"] == pid).any())
         used, lasted = (int(own[name][-1] - own[name][0]) for name in ("main_cpu", "time"))

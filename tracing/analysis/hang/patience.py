@@ -21,7 +21,7 @@ OUT_OF_EPOCH = (Kind.EPOCH_END, Kind.SHUTDOWN_END, Kind.ERROR_RAISED)
 
 
 def patience(trace: Trace, moment: Moment, loader: LoaderState, last: int, lines: Lines) -> tuple[int, int]:
-    """How long it took at most before (ns; -1: it never happened), and how long it may take. `last`: the last event of
+    """The longest it took before (ns; -1: it never happened), and the longest it may take. `last`: the last event of
     the thread that iterates."""
     outside = loader.main.status in OUTSIDE
     usual = _longest_outside(trace, moment, last) if outside else _longest_inside(trace, loader, moment.k)
@@ -35,7 +35,7 @@ def patience(trace: Trace, moment: Moment, loader: LoaderState, last: int, lines
 
 
 def _longest_outside(trace: Trace, moment: Moment, last: int) -> int:
-    """A training step; or from the end of an epoch to whatever came next, but a shutdown."""
+    """A training step, or from an epoch's end to whatever came next, except a shutdown."""
     mine = trace.events[: last + 1][trace.events["actor"][: last + 1] == moment.actor]
     in_epoch = mine["kind"][-1] == Kind.YIELDED
     begins = np.isin(mine["kind"][:-1], (Kind.YIELDED,) if in_epoch else OUT_OF_EPOCH)

@@ -15,7 +15,7 @@ from tracing.trace.trace import Trace
 
 INTERRUPTED_WORKER = 2  # WORKER_END's value
 POLLS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)  # a thread that waits does these now and then
-REACTION = 1_000_000_000  # ns from Ctrl-C to a worker's end, at most, and what it does meanwhile
+REACTION = 1_000_000_000  # ns, at most, from Ctrl-C to the end of a worker that reacts to it
 RUNS = (ProcessStatus.LIVES, ProcessStatus.STOPPED)
 
 
@@ -37,7 +37,7 @@ class Moment:
     until: int  # ns
     actor: int  # of the thread
     ending: Ending
-    known: dict[int, ProcessStatus] = field(default_factory=dict)  # pid -> how it is
+    known: dict[int, ProcessStatus] = field(default_factory=dict)  # pid -> status
     left: list[int] = field(default_factory=list)  # pids of workers that outlived main
 
 
@@ -70,7 +70,7 @@ def _end(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], now:
 
 
 def _killed(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], until: int) -> Moment:
-    """How its workers are now says nothing about then, unless they are stopped."""
+    """Its workers' status now says nothing about then, unless they are stopped."""
     times, pid, samples = trace.events["time"], trace.actors[actor].pid, trace.samples
     left = [each for each, how in known.items() if how in RUNS]
     noticed = np.flatnonzero(trace.events["kind"][: k + 1] == Kind.PARENT_DIED)
@@ -97,8 +97,8 @@ def _interrupted(trace: Trace, actor: int, ended: int) -> int | None:
 
 
 def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:
-    """Where an interrupted run was stuck, if it was: where its thread did nothing for longest since its last batch, but
-    to shut down."""
+    """Where an interrupted run was stuck, if it was: in the longest pause of its thread since its last batch, shutdown
+    aside."""
     times, kinds = trace.events["time"], trace.events["kind"]
     mine = np.flatnonzero((trace.events["actor"] == actor) & ~np.isin(kinds, POLLS))
     had = np.flatnonzero(kinds[mine] == Kind.YIELDED)
@@ -112,7 +112,7 @@ def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:
     reactions = within[(within["kind"] == Kind.WORKER_END) & (within["value"] > 0)]
     if not len(reactions):
         return Moment(max(begin, int(times.searchsorted(until)) - 1), until, actor, Ending.INTERRUPTED)
-    # What workers did since Ctrl-C, which interrupts them, too, says nothing of the hang: in between all were silent.
+    # What workers do once Ctrl-C has interrupted them says nothing about the hang: in between all were silent.
     reacted = int(reactions["time"][0])
     first = max(begin, int(times.searchsorted(reacted - REACTION)) - 1)
     last_second = np.append(times[first : int(times.searchsorted(reacted))], reacted)

@@ -1,4 +1,4 @@
-"""Who waits for whom: from the thread that iterates, link by link, to the one that delivers nothing.
+"""The chain of waits: from the thread that iterates, link by link, to the one that delivers nothing.
 
     main -> pin thread -> the feeder thread, or the worker, that has the batch -> its dataset
 
@@ -35,7 +35,7 @@ class ThreadId(NamedTuple):
     lane: Lane
     iterator: int
     worker: int = -1
-    queue: int = Queue.NONE  # of a feeder: that it sends to
+    queue: int = Queue.NONE  # that a feeder sends to
 
 
 Next = ThreadId | Cause  # in the chain
@@ -65,13 +65,13 @@ class WaitChain:
     """The threads after event `state.k`, and which of them waits for which."""
 
     def __init__(self, trace: Trace, state: State, known: dict[int, ProcessStatus]) -> None:
-        """`known`: how processes are, as far as that is known."""
+        """`known`: the status of processes, where known."""
         self.trace, self.state, self.known = trace, state, known
         self.loaders = {each.iterator: each for each in state.loaders}
         self.kind, self._actors = trace.events["kind"], trace.actors
 
     def chain(self, start: ThreadId) -> tuple[list[Link], Cause]:
-        """From a thread to what keeps it waiting in the end."""
+        """From a thread to what ultimately keeps it waiting."""
         links: list[Link] = []
         seen: set[ThreadId] = set()
         thread: Next = start
@@ -204,7 +204,7 @@ class WaitChain:
         return worker if put < 0 else worker._replace(lane=Lane.FEEDER, queue=Queue.RESULT)
 
     def _feeder(self, thread: ThreadId, loader: LoaderState) -> Step:
-        """A message that has been put is waited for. The first in the queue holds up all others."""
+        """A message was put but has not arrived. The first in the queue holds up all others."""
         queue = (loader.index_queues if thread.queue == Queue.INDEX else loader.result_queues)[thread.worker]
         name = f"{QUEUE_NAMES[Queue(thread.queue)]} {thread.worker}"
         what = _message(queue.messages[0]) if len(queue) else "nothing"
@@ -215,7 +215,7 @@ class WaitChain:
         if failed >= 0 and begun < 0:  # torch's feeders record nothing else
             what = f"could not send batch {self._value(failed, 'task')}: {self.trace.text(failed)}"
             return self._link(thread, what, event=failed), Cause.UNSENDABLE
-        if queue.pipe:  # those before the last one are in it
+        if queue.pipe:  # all but the last are in it already
             what = f"writes {_message(queue.pipe[-1])} ({self._value(sent, 'value'):,} bytes) to {name}"
             return self._link(thread, what, event=sent), self._reader(thread, loader)
         link = self._link(thread, f"has {what} to send on {name}", event=put)
@@ -277,7 +277,7 @@ class WaitChain:
         return int(self.trace.events[name][position]) if position >= 0 else 0
 
     def _link(self, thread: ThreadId, what: str, event: int = -1) -> Link:
-        """`event` shows it: the thread's last one, unless it is given."""
+        """`event` shows it: by default the thread's last one."""
         own, loader = self._last(thread), self.loaders[thread.iterator]
         event = event if event >= 0 else own
         since = {Lane.MAIN: loader.main.since, Lane.PIN: loader.pin_thread.since}.get(thread.lane, 0)

@@ -1,12 +1,11 @@
-"""Who had the cores: do the workers compute or wait, and are the cores the limit?
+"""What had the cores: do the workers compute or wait, and are the cores the limit?
 
-Events have the CPU time of a batch's making. The recording's samples (tracing.trace.samples) have that of whole
-processes and of the machine; between two samples use is taken to be even, and without samples it is 0.
+Events give the CPU time of making a batch. The recording's samples (tracing.trace.samples) give that of whole
+processes and of the machine; use is assumed to be even between two samples, and 0 without samples.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 
 import numpy as np
@@ -17,17 +16,8 @@ from tracing.trace.intervals import Intervals
 from tracing.trace.thread_activity import MainTime
 
 ALL_CORES = 0.8  # when this share of all cores is in use, more workers would not help
-COMPUTING = 0.5  # a worker that uses a core for more than this share of its working time computes ...
-WAITING = 0.1  # ... and below this it waits; between the two it does both, or waits for a core
+WAITING = 0.1  # a worker that uses a core for less than this share of its working time waits
 NOISE = 0.1  # cores: a system uses this much for itself
-
-
-class Work(enum.Enum):
-    """What the workers do while they make batches."""
-
-    COMPUTES = "they compute"
-    WAITS = "they wait: for storage, a network, a lock"
-    MIXED = "they compute, and wait for the rest"
 
 
 def cores(measures: Measures) -> int:
@@ -57,12 +47,13 @@ def cores_are_the_limit(measures: Measures) -> bool:
     return cores(measures) > 0 and cores_used(measures) >= max(2 * NOISE, ALL_CORES * left)
 
 
-def work(measures: Measures) -> Work:
-    """What the workers do (without workers, what main does while it makes batches)."""
+def making_waits(measures: Measures) -> bool:
+    """Whether the workers (without any, main) hardly compute while they make batches: they wait for storage,
+    a network, a lock."""
     rows = measures.tasks[measures.tasks["collate_end"] >= 0]
     used = int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum()) + beside_making(measures)
     share = used / max(1, int(measures.stage("fetch_begin", measures.made_at).sum()))
-    return Work.COMPUTES if share >= COMPUTING else Work.WAITS if share < WAITING else Work.MIXED
+    return share < WAITING
 
 
 # ---- by samples
@@ -75,33 +66,33 @@ def worker_pids(measures: Measures, worker: int) -> list[int]:
     return [int(measures.events["value"][position]) for positions in begun for position in positions]
 
 
-def used(measures: Measures, pids: Iterable[int], *names: str, within: Intervals | None = None) -> float:
-    """What these processes used of a sampled clock ("cpu"; "cpu", "main_cpu" is their difference), in ns; by default in
-    all of their lives, else within these stretches of time."""
+def used(measures: Measures, pids: Iterable[int], *names: str, within: Intervals) -> float:
+    """What these processes used of a sampled clock ("cpu"; "cpu", "main_cpu" is their difference), within these
+    stretches of time (ns)."""
     total = 0.0
     for pid in pids:
         samples = measures.samples[measures.samples["pid"] == pid]
         if len(samples) < 2 or any((samples[name] < 0).any() for name in names):
             continue
         clock = samples[names[0]] - (samples[names[1]] if len(names) > 1 else 0)
-        if within is None:
-            total += float(clock[-1] - clock[0])
-        else:
-            total += float(np.diff(np.interp([within.begin, within.end], samples["time"], clock), axis=0).sum())
+        total += float(np.diff(np.interp([within.begin, within.end], samples["time"], clock), axis=0).sum())
     return total
 
 
 def beside_making(measures: Measures) -> float:
-    """What was used while the workers made batches, and not by the threads that made them: by programs that they ran
+    """What was used while the workers made batches, but not by the threads that made them: by programs that they ran
     and waited for, and by threads of a library (ns)."""
-    pids = [(worker_pids(measures, worker), made) for worker, made in enumerate(measures.made)]
-    return sum(used(measures, its, "children", within=made) for its, made in pids) + threads_of_workers(measures)
+    return _of_workers(measures, "children") + threads_of_workers(measures)
 
 
 def threads_of_workers(measures: Measures) -> float:
     """What the workers' other threads used while batches were made (ns). A feeder thread's share is small."""
-    pids = [(worker_pids(measures, worker), made) for worker, made in enumerate(measures.made)]
-    return sum(used(measures, its, "cpu", "main_cpu", within=made) for its, made in pids)
+    return _of_workers(measures, "cpu", "main_cpu")
+
+
+def _of_workers(measures: Measures, *names: str) -> float:
+    pids = ((worker_pids(measures, worker), made) for worker, made in enumerate(measures.made))
+    return sum(used(measures, its, *names, within=made) for its, made in pids)
 
 
 def cores_of_others(measures: Measures) -> float:

@@ -1,4 +1,4 @@
-"""Who or what is behind the waiting: one slow worker, workers that wait for each other, a line, a stage, the shares of
+"""What is behind the waiting: one slow worker, workers that wait for each other, a line, a stage, the shares of
 a stream.
 
 Each function looks for one culprit, and returns None where the trace does not show it.
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.measure.cores import Work, work, worker_pids
+from tracing.analysis.measure.cores import making_waits, worker_pids
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import first_batches
 from tracing.analysis.task_events import keys_of
@@ -33,15 +33,16 @@ from tracing.trace.trace import Trace
 SLOWER = 1.5  # times as long as the other workers: a slow one
 FEWEST = 3  # batches of a worker, or looks at it, to judge it
 MOST_OF_IT = 0.5  # a stage, a line or a lock that takes this share of making a batch is named
-ONE_GOES_ON = 1.5  # workers, at most, that do not wait for a lock, of those at work: looks are a little off
-FEWEST_CROWDED = 8  # batches, to see what it takes while more are made at the same time
+ONE_GOES_ON = 1.5  # of the workers at work, at most this many are in no lock: looks are a little off
+FEWEST_CROWDED = 8  # batches needed to see how long one takes while others are made
 SURE = 2  # standard errors
-NOISE = 0.05  # of a batch's time, at least: what shows only by less than this does not show
-HALF = 0.5  # between 0, as long as alone, and 1, served one after the other
+NOISE = 0.05  # of a batch's time, at least: a smaller effect does not count
+HALF = 0.5  # halfway from 0 (as long as alone) to 1 (served one by one)
 
-# Where a thread is that waits for a lock which processes share: multiprocessing's, or a file's. (A thread's lock keeps
-# no other worker waiting.)
+# Where a thread waits for a lock that processes share: multiprocessing's, or a file's. (A threading lock keeps no
+# other worker waiting.)
 _LOCK_FILE = re.compile(r"multiprocessing/synchronize\.py$|/filelock/")
+IMPORTING = re.compile("<frozen importlib")  # files
 _LOCK_CALL = re.compile(r"\b(lockf|flock)\(")
 
 
@@ -63,7 +64,7 @@ class SlowWorker:
 
     @property
     def times(self) -> float:
-        """How many times as long the median batch takes it."""
+        """How many times as long its median batch takes."""
         return float(np.median(self.its.length) / max(1.0, float(np.median(self.others.length))))
 
 
@@ -87,13 +88,7 @@ def slow_worker(measures: Measures) -> SlowWorker | None:
     )
 
 
-def waited_for(measures: Measures, worker: int) -> int:
-    """How long main waited for batches that this worker was making (ns)."""
-    begin, made = measures.awaited["made"]
-    return int((made - begin)[measures.requests[0]["worker"] == worker].sum())
-
-
-# ---- in which lines they are
+# ---- which lines they are in
 
 
 class Seen(NamedTuple):
@@ -105,7 +100,13 @@ class Seen(NamedTuple):
     looks: int  # ... of how many
 
     def __str__(self) -> str:
-        return f"{self.line}{f', in {self.calls}' * bool(self.calls)}"
+        calls = "" if self.calls.startswith(f"{self.line.function}.<") else self.calls  # not a comprehension of its own
+        return f"{self.line}{f', in {calls}' * bool(calls)}"
+
+    @property
+    def place(self) -> str:
+        """The same without the text of the line."""
+        return str(self._replace(line=self.line._replace(source="")))
 
 
 def looks(measures: Measures) -> list[Stack]:
@@ -121,26 +122,36 @@ def looks_at(measures: Measures, pid: int) -> list[Stack]:
 
 
 def within(stretches: Intervals, found: list[Stack], not_in: bool = False) -> list[Stack]:
-    """Those of these looks that are in one of the stretches of time, or in none."""
+    """The looks that fall in one of these stretches of time; `not_in`: in none."""
     inside = depth(stretches.begin, stretches.end, np.array([each.time for each in found], np.int64)) > 0
     return [look for look, is_in in zip(found, inside.tolist(), strict=True) if is_in != not_in]
 
 
 def _runs_the_program(look: Stack) -> bool:
-    """Whether its main thread runs code of the program, and does not import."""
-    line = look.own_line()
-    return line is not None and not line.source.startswith(("import ", "from "))
+    """Whether its main thread runs code of the program, and imports nothing there (as a library may, once)."""
+    line, lines = look.own_line(), next(iter(look.threads.values()), [])
+    return line is not None and not any(IMPORTING.match(each.file) for each in lines[: lines.index(line)])
 
 
 def seen_at(found: list[Stack]) -> Seen | None:
-    """Where most of these looks found a thread; None: it varies, or there are too few."""
-    at = [(line, look) for look in found if (line := look.own_line()) is not None]
-    function, times = _most_common([(line.file, line.function) for line, _ in at])
-    if times < max(FEWEST, MOST_OF_IT * len(found)):
+    """The innermost function that most of these looks have in common; None: there is none, or there are too few."""
+    own = [{_function(line): line for line in look.own_lines()} for look in found]  # the innermost first
+    times = Counter(itertools.chain.from_iterable(own))
+    enough = max(FEWEST, MOST_OF_IT * len(found))
+    shared = [[each for each in lines if times[each] >= enough] for lines in own]
+    function, _ = _most_common([each[0] for each in shared if each])
+    if function is None:
         return None
-    line, _ = _most_common([line for line, _ in at if (line.file, line.function) == function])
-    calls, _ = _most_common([look.called_by(line) for its, look in at if its == line])
-    return Seen(line, calls, times, len(found))
+    line, _ = _most_common([lines[function] for lines in own if function in lines])
+    calls, _ = _most_common(
+        [look.called_by(line) for look, lines in zip(found, own, strict=True) if line in lines.values()]
+    )
+    return Seen(line, calls, times[function], len(found))
+
+
+def _function(line: Line) -> tuple[str, str]:
+    """The function that it is in. A comprehension is part of the one around it."""
+    return line.file, re.sub(r"(\.<locals>\.<\w+>)+$", "", line.function)
 
 
 def _most_common(values: list[Any]) -> tuple[Any, int]:
@@ -166,7 +177,7 @@ class Away:
 
 
 def away(measures: Measures) -> Away:
-    """Of the whole program, from its first look to its last. Imports are left out: every program has them."""
+    """Of the whole program, from the first look to the last. Imports are left out: every program has them."""
     spans = measures.splits[measures.iterators[0].number].spans
     loading = spans.where((spans.use != MainTime.TRAINING) & (spans.use != MainTime.OUTSIDE))
     training, outside = (spans.where(spans.use == use).total for use in (MainTime.TRAINING, MainTime.OUTSIDE))
@@ -183,40 +194,42 @@ def away(measures: Measures) -> Away:
 
 @dataclass
 class Turns:
-    """Workers that wait for each other: for a lock, or for something that serves one after the other."""
+    """Workers that wait for each other: for a lock, or for something that serves them one by one."""
 
     made: Intervals  # the making of all batches
     in_lock: int  # in how many looks they were seen waiting for a lock, ...
     looks: int  # ... of how many
+    holder: Seen | None = None  # where those that did not wait were seen: one of them has the lock
 
 
 def turns(measures: Measures) -> Turns | None:
-    """Workers that were seen to wait for a lock, most of the time, or so often that only one of them goes on, on
-    average; or that take as many times as long for a batch as there are others at work."""
+    """Workers seen waiting for a lock most of the time, or so often that on average only one of them goes on; or that
+    take longer for a batch in proportion to how many are at work."""
     rows = _made(measures)
     if measures.num_workers < 2 or len(rows) < FEWEST:
         return None
     made, seen = measures.between(rows, "fetch_begin", "collate_end"), looks(measures)
-    waits = sum(_is_in_lock(each) for each in seen)
+    others = [each for each in seen if not _is_in_lock(each)]
+    in_lock = len(seen) - len(others)
     at_work = made.total / max(1, measures.length(measures.grid.depth(made.begin, made.end) > 0))
-    goes_on = (1 - waits / max(1, len(seen))) * at_work
-    if waits >= FEWEST and (waits >= MOST_OF_IT * len(seen) or goes_on <= ONE_GOES_ON):
-        return Turns(made, waits, len(seen))
+    goes_on = len(others) / max(1, len(seen)) * at_work
+    if in_lock >= FEWEST and (in_lock >= MOST_OF_IT * len(seen) or goes_on <= ONE_GOES_ON):
+        return Turns(made, in_lock, len(seen), seen_at(others))
     least, _ = crowding(measures)
-    return Turns(made, 0, len(seen)) if least > HALF and work(measures) is Work.WAITS else None
+    return Turns(made, 0, len(seen)) if least > HALF and making_waits(measures) else None
 
 
 def independent(measures: Measures) -> bool:
-    """Whether a batch was seen to take no longer the more workers make one at the same time: each has for itself what
-    it waits for."""
+    """Whether batches were seen to take no longer while more workers make one at the same time: what each waits for
+    is its own."""
     _, most = crowding(measures)
     return most < HALF
 
 
 def crowding(measures: Measures) -> tuple[float, float]:
     """How much longer a batch takes while more workers make one: the slope of its time over their mean number, both as
-    logarithms. It is 0 if they do not disturb each other, and 1 if they are served one after the other; here the least
-    and the most that it can be. (At the beginning and the end of an epoch, and while main trains, not all are at work.)
+    logarithms. It is 0 if they do not disturb each other, and 1 if they are served one after the other. Returned: the
+    least and most it can be. (At the beginning and the end of an epoch, and while main trains, not all are at work.)
     """
     rows = _made(measures)
     made = measures.between(rows, "fetch_begin", "collate_end")
@@ -261,28 +274,19 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
                 yield measures.of_events(ends, np.maximum(ends, over[at]))
 
 
-def contents(measures: Measures) -> dict[str, int] | None:
-    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0}, as noted of a batch of the last epoch; None
+def contents(measures: Measures) -> dict[str, int]:
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0}, as noted of one of the last epoch; all 0
     where that was not recorded, as of minidl's loader."""
     for iterator in measures.iterators[::-1]:
         for _, noted in _noted(measures.trace, iterator):
             if "tensors" in noted:
                 return noted
-    return None
+    return dict.fromkeys(("tensors", "bytes", "objects"), 0)
 
 
-def undivided(trace: Trace, iterator: IteratorInTrace) -> list[int]:
-    """Where every worker of an iterable dataset began with the same samples, since each reads the whole stream: the
-    positions of the events that show it, one for each worker; else none."""
-    return _same_samples(trace, iterator, has_keys=False)
-
-
-def same_for_other_keys(trace: Trace, iterator: IteratorInTrace) -> list[int]:
-    """The same of a dataset with keys, of which no two workers had the same."""
-    return _same_samples(trace, iterator, has_keys=True)
-
-
-def _same_samples(trace: Trace, iterator: IteratorInTrace, has_keys: bool) -> list[int]:
+def same_samples(trace: Trace, iterator: IteratorInTrace, has_keys: bool) -> list[int]:
+    """Where all workers began with the same samples: the positions of the events that show it, one for each worker, or
+    none. Without keys, of an iterable dataset, each reads the whole stream; with keys, no two had the same."""
     first: dict[int, tuple[str, int]] = {}  # worker -> the digest of the first samples that it made, and where
     for position, noted in _noted(trace, iterator):
         if "first" in noted:
@@ -296,13 +300,19 @@ def _same_samples(trace: Trace, iterator: IteratorInTrace, has_keys: bool) -> li
     return positions if len(known) == (len(keys) if has_keys else 0) else []
 
 
+def undivided(measures: Measures) -> list[int]:
+    """Where the workers of an iterable dataset each read the whole stream, as in `same_samples`."""
+    found = (same_samples(measures.trace, each, has_keys=False) for each in measures.iterators)
+    return next(filter(None, found), [])
+
+
 def _is_without_keys(keys: Any) -> bool:
     """Of an iterable dataset: [None, None], or None if it makes whole batches."""
     return keys is None or (isinstance(keys, list) and all(key is None for key in keys))
 
 
 def _noted(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What was noted of batches, once in each worker and epoch, and where."""
+    """What was noted about batches, once per worker and epoch, and where."""
     positions = trace.index.group(iterator.number, Kind.COLLATE_END).array
     for position in positions[trace.events["text"][positions] > 0].tolist():
         if isinstance(noted := trace.text(position), dict):  # else it is lost: the file is damaged

@@ -1,8 +1,8 @@
 """A trace in numbers: where main's time went, what it waited for, when the workers were idle.
 
-report, whatif and compare read these. Loaders that were built anew at one line of the program, and
-are otherwise alike, are one: what they cost is added up. The numbers are computed from `trace.tasks` and `trace.events`
-without a loop over events, so a trace of a million is measured in about a second. Results are stretches of time with
+report, whatif and compare read these. Loaders built repeatedly at one line of the program,
+and otherwise alike, count as one: their costs add up. The numbers are computed from `trace.tasks` and `trace.events`
+without a loop over events, so a million events are measured in about a second. Results are stretches of time with
 the events that begin and end them, so that every number can be traced back to its events.
 
 Nothing here needs the events of feeder threads: torch's do not record any.
@@ -15,7 +15,6 @@ Legend
 
 from __future__ import annotations
 
-import itertools
 from functools import cached_property
 from typing import Any
 
@@ -31,12 +30,9 @@ from tracing.trace.trace import Trace
 
 NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
 
-# What main's time goes to, in words: the same in every view.
-PLACES = {use: use.name.lower().replace("startup", "start-up") for use in MainTime if use is not MainTime.OUTSIDE}
-
 AWAY = (MainTime.TRAINING, MainTime.ELSEWHERE)
 
-# Of a loader's configuration: what those built at one line have in common.
+# What the configurations of loaders built at one line have in common.
 ALIKE = ("iterated_at", "loader", "dataset", "dataset_size", "sampler", "batch_size", "num_workers", "collate_fn")
 
 # Hops in trace.tasks whose events do not carry a task.
@@ -67,8 +63,8 @@ class Measures:
 
     @property
     def made_at(self) -> str:
-        """The hop with which a batch is made. In torch's loader it is the put, which only hands the batch to a feeder
-        thread: what a worker does before, such as saving the dataset's state, is no moving."""
+        """The hop at which a batch is made. In torch's loader it is the put, which only hands the batch to a feeder
+        thread: work before that, such as saving the dataset's state, is not moving it."""
         return "result_put" if self.config.get("package") == "torch.utils.data" and self.num_workers else "collate_end"
 
     @cached_property
@@ -167,11 +163,11 @@ class Measures:
         lane = self.trace.index.lane(self.iterators[0].number, Lane.MAIN).array
         return len(lane) > 0 and self.trace.index.roles[int(self.events["actor"][lane[0]])].lane != Lane.MAIN
 
-    # ---- requests: main asks, and has a batch
+    # ---- requests: main asks and gets a batch
 
     @cached_property
     def requests(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(tasks yielded, when each was asked for, when it was had), except the first batch of each epoch."""
+        """(tasks yielded, when each was asked for and had), except the first batch of each epoch."""
         rows = self.tasks[self.tasks["yielded"] >= 0]
         epoch = epoch_ids(rows)
         order = np.lexsort((rows["yielded"], epoch))
@@ -320,11 +316,11 @@ def epoch_ids(rows: np.ndarray) -> np.ndarray:
 
 def measure(trace: Trace) -> list[Measures]:
     """Every DataLoader of a trace that announced itself, in the order in which they began."""
-    rows: dict[int, tuple[Any, ...]] = {}  # loader -> what those have in common that are measured as one
+    rows: dict[int, tuple[Any, ...]] = {}  # loader -> what loaders measured as one have in common
     for each in trace.index.iterators:
         if len(trace.index.group(each.number, Kind.LOADER)) and each.loader not in rows:
             config = trace.config(each.number)
-            anew = config.get("iterated_at") or each.loader  # of an older trace, each loader by itself
+            anew = config.get("iterated_at") or each.loader  # in an older trace, each loader by itself
             rows[each.loader] = (anew, *(str(config.get(name)) for name in ALIKE[1:]))
     of_rows: dict[tuple[Any, ...], list[Iterator]] = {}
     for each in trace.index.iterators:
@@ -344,15 +340,14 @@ def measure(trace: Trace) -> list[Measures]:
 
 
 def _built_anew(iterators: list[Iterator]) -> list[list[Iterator]]:
-    """All of these together, if each loader took the place of the one before; else those of each loader: of two that
-    are iterated in turn, neither does."""
-    of_each = [list(group) for _, group in itertools.groupby(iterators, lambda each: each.loader)]
-    loaders = {each.loader for each in iterators}
-    if len(of_each) == len(loaders):
+    """All of these together, if each loader replaced the one before; else those of each loader: two that
+    are iterated in turn do not replace each other."""
+    loaders = [each.loader for each in iterators]
+    if loaders == sorted(loaders):
         return [iterators]
-    return [[each for each in iterators if each.loader == loader] for loader in sorted(loaders)]
+    return [[each for each in iterators if each.loader == loader] for loader in dict.fromkeys(loaders)]
 
 
 def costliest_first(trace: Trace) -> list[Measures]:
-    """The same, the one first that costs the program most: main waits for it, or works in it, for longest."""
+    """The same, the one that costs the program most first: main waits for it, or works in it, for longest."""
     return sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader.total)) if len(trace) else []

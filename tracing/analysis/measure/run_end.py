@@ -12,7 +12,6 @@ from tracing.trace.trace import Trace
 
 # Main's last event of these kinds shows how far its iterator got.
 MARKS = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
-IN_EPOCH = (Kind.EPOCH_BEGIN, Kind.YIELDED)
 
 
 def ended_early(measures: Measures) -> bool:
@@ -36,7 +35,7 @@ def fatal_error(trace: Trace, iterator: Iterator) -> int | None:
 def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
     """Whether it was, in mid-epoch: a worker reported it, or main never closed its file and its process is gone."""
     mark = _last_mark(trace, iterator, MARKS)
-    if mark < 0 or trace.events["kind"][mark] not in IN_EPOCH:
+    if mark < 0 or trace.events["kind"][mark] not in (Kind.EPOCH_BEGIN, Kind.YIELDED):
         return False
     actor = trace.actors[int(trace.events["actor"][mark])]
     if actor.role != "main":  # a loader nested in a dataset: its worker died, which is reported as such

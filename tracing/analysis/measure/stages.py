@@ -17,10 +17,11 @@ from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 SLOWEST = 10  # batches
 
 FIRST_BATCH = "making its first batch"
+STARTING = "starting the process"
 QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
 IMPORTING = "importing and unpickling"  # of a forked worker, only the time until its first line
 STARTUP_PARTS = {  # of a worker -> the events that begin and end it
-    "starting the process": (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
+    STARTING: (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
     IMPORTING: (Kind.WORKER_STARTED, Kind.WORKER_BEGIN),
     "worker_init_fn": (Kind.INIT_FN_BEGIN, Kind.INIT_FN_END),
 }
@@ -28,8 +29,6 @@ STARTUP_PARTS = {  # of a worker -> the events that begin and end it
 
 def percentiles(lengths: np.ndarray) -> dict[str, float]:
     """count, and in ns: median, p90, p99, max. Each is one of the lengths, never a value between two."""
-    if not len(lengths):
-        return {"count": 0}
     median, p90, p99 = np.percentile(lengths, (50, 90, 99), method="lower").tolist()
     return {"count": len(lengths), "median": median, "p90": p90, "p99": p99, "max": float(lengths.max())}
 
@@ -51,7 +50,7 @@ def worker_time(measures: Measures, worker: int) -> dict[str, int]:
 
 
 def occupancy(measures: Measures, put: str, got: str) -> dict[str, float]:
-    """Of the tasks between two hops: the mean number, the highest, and the share of the time with none."""
+    """The mean and the highest number of tasks between two hops, and the share of the time with none."""
     begin, end = measures.inside(put, got)
     grid = Grid(begin, end)
     if not len(grid.length):
@@ -70,32 +69,24 @@ def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
     rows = measures.tasks
     whole = np.flatnonzero((rows["collate_end"] >= 0) & (rows["fetch_begin"] >= 0))
     rows = rows[whole[np.argsort((rows["fetch_begin"] - rows["collate_end"])[whole], kind="stable")[:SLOWEST]]]
-    made = measures.between(rows, "fetch_begin", "collate_end")
-    asked_for, asked, had = measures.requests
-    found = []
-    for i, row in enumerate(rows):
-        waited = (had - asked)[asked_for["yielded"] == row["yielded"]]
-        found.append(
-            {
-                "epoch": int(row["epoch"]),
-                "batch": int(row["task"]),
-                "worker": int(row["worker"]),
-                "at_ns": int(made.begin[i]) - measures.trace.start,
-                "made_ns": int(made.length[i]),
-                "cpu_ns": int(max(0, row["fetch_cpu"]) + max(0, row["collate_cpu"])),
-                "waited_ns": int(waited.sum()),
-                "keys": keys_of(measures.trace, row["loader"], row["epoch"], row["task"]),
-                "events": made.spans[i],
-            }
-        )
-    return found
+    return [
+        {
+            "epoch": int(row["epoch"]),
+            "batch": int(row["task"]),
+            "worker": int(row["worker"]),
+            "made_ns": int(row["collate_end"] - row["fetch_begin"]),
+            "cpu_ns": int(max(0, row["fetch_cpu"]) + max(0, row["collate_cpu"])),
+            "keys": keys_of(measures.trace, row["loader"], row["epoch"], row["task"]),
+        }
+        for row in rows
+    ]
 
 
 # ---- start-up
 
 
 def startup_cost(measures: Measures) -> int:
-    """Start-up beyond the time in which a batch is made anyway (ns): as long as nine in ten of the later ones take."""
+    """Start-up beyond what making a batch takes anyway (ns): as long as nine in ten of the later ones take at most."""
     rows = measures.tasks[(measures.tasks["yielded"] >= 0) & (measures.tasks["collate_end"] >= 0)]
     if not len(rows) or not measures.num_workers:
         return measures.spent[MainTime.STARTUP]

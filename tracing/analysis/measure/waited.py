@@ -3,7 +3,7 @@ view, whatif and compare read it here.
 
 Each rule estimates how much of main's time its cause costs. Costs do not overlap: a second that main waits is counted
 once. Coarse rules come first, from what main waits for; then finer ones take their part of it, where the trace shows
-who or what is behind it. The rules stand in tracing.analysis.report.verdicts, with why and what next.
+what is behind it. The rules are in tracing.analysis.report.verdicts, with why and what next.
 
 Not everything that costs time is a problem. What happens once an epoch may cost more than what happens with every
 batch. And where main hardly waits once every worker has made its first batch, the waiting before that does not count.
@@ -65,10 +65,10 @@ class Judgement:
 
     verdict: Verdict
     cost: int  # of the verdict's cause; of a load without a problem, what main does in place of loading
-    share: float  # what the cost is of main's time, 0 to 1
+    share: float  # the cost's share of main's time, 0 to 1
     close: Costs  # other causes that cost nearly as much, the most expensive first
     costs: Costs  # of each cause
-    place: str = ""  # where main's time goes if that is not the loader's: one of PLACES_AWAY; else ""
+    place: str = ""  # where main's time goes if not to the loader: one of PLACES_AWAY; else ""
 
 
 OUTSIDE = "outside of its loops"
@@ -84,23 +84,21 @@ def judge(measures: Measures) -> Judgement:
     if steady_wait(measures) < MATTERS:
         limits |= dict.fromkeys(WAITING_CAUSES, math.inf)
     serious = {verdict: cost for verdict, cost in found.items() if cost >= limits[verdict] * measures.total}
-    by_cost = dict(sorted(serious.items(), key=lambda each: -each[1]))
-    if is_undivided(measures):  # whatever it costs: the result is wrong
-        by_cost.pop(Verdict.SHARES, 0)
+    if culprits.undivided(measures):  # whatever it costs: the result is wrong
         cost = int(measures.total * (1 - 1 / measures.num_workers))  # for samples that come again
-        return Judgement(Verdict.SHARES, cost, cost / measures.total, by_cost, found)
+        return Judgement(Verdict.SHARES, cost, cost / measures.total, {}, found)
     away = culprits.away(measures)
     if (
         max(serious.values(), default=0) < LITTLE * away.program
         or measures.in_loader.total <= (1 - MOSTLY) * measures.total
     ):
-        return _not_the_loader(measures, away, by_cost, found)
-    verdict, cost = next(iter(by_cost.items()))
-    close = {other: its for other, its in by_cost.items() if other is not verdict and its >= CLOSE * cost}
+        return _not_the_loader(measures, away, found)
+    (verdict, cost), *others = sorted(serious.items(), key=lambda each: -each[1])
+    close = {other: its for other, its in others if its >= CLOSE * cost}
     return Judgement(verdict, cost, cost / measures.total, close, found)
 
 
-def _not_the_loader(measures: Measures, away: culprits.Away, by_cost: Costs, found: Costs) -> Judgement:
+def _not_the_loader(measures: Measures, away: culprits.Away, found: Costs) -> Judgement:
     outside = away.outside if away.outside > max(away.training, away.loading) else 0
     spent = (measures.spent[MainTime.TRAINING], measures.spent[MainTime.ELSEWHERE], outside)
     small = max(spent) < max(found.values())  # beside the rest of the program
@@ -108,23 +106,18 @@ def _not_the_loader(measures: Measures, away: culprits.Away, by_cost: Costs, fou
         spent = (away.training, away.loading - measures.in_loader.total, away.outside)
     place, cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
     share = cost / (away.program if small or place == OUTSIDE else measures.total)
-    return Judgement(Verdict.TRAINING, cost, share, by_cost, found, place)
-
-
-def is_undivided(measures: Measures) -> bool:
-    """Whether each worker reads the whole stream of an iterable dataset."""
-    return any(culprits.undivided(measures.trace, each) for each in measures.iterators)
+    return Judgement(Verdict.TRAINING, cost, share, {}, found, place)
 
 
 def warm_up(measures: Measures) -> np.ndarray:
     """Which of `measures.requests` came before every worker had made its first batch of the epoch: bool."""
     epochs = epoch_ids(measures.requests[0])
     _, first, which = np.unique(epochs, return_index=True, return_inverse=True)
-    return np.arange(1, len(epochs) + 1) - first[which] < measures.num_workers  # the epoch's batch 0 is no request
+    return np.arange(1, len(epochs) + 1) - first[which] < measures.num_workers  # an epoch's batch 0 is not one
 
 
 def steady_wait(measures: Measures) -> float:
-    """The share of its time that main waits after the warm-up, 0 to 1; 1 if the load is too short to tell."""
+    """The share of its time that main waits after the warm-up, 0 to 1; 1 if the load is too short to know."""
     rows, asked, had = measures.requests
     steady = ~warm_up(measures)
     if not measures.num_workers or steady.sum() < measures.num_workers:
@@ -182,7 +175,7 @@ def moving_share(measures: Measures) -> float:
 
 
 def _takes(found: Costs, cause: Verdict, cost: float, *of: Verdict) -> None:
-    """Put up to this cost down to a finer cause instead of these, the first of them first."""
+    """Attribute up to this cost to a finer cause instead of these, in their order."""
     left = int(cost)
     for each in of:
         part = min(found[each], left)
@@ -207,28 +200,27 @@ def _pythons_lock(measures: Measures, found: Costs) -> None:
 def _slow_worker(measures: Measures, found: Costs) -> None:
     """All of its batches hold up the others, so far as it is slower."""
     if slow := culprits.slow_worker(measures):
-        cost = culprits.waited_for(measures, slow.worker) * (1 - 1 / slow.times) - found[Verdict.HOLD_UP]
+        begin, made = measures.awaited["made"]
+        waited = int((made - begin)[measures.requests[0]["worker"] == slow.worker].sum())
+        cost = waited * (1 - 1 / slow.times) - found[Verdict.HOLD_UP]
         _takes(found, Verdict.HOLD_UP, max(0, cost), Verdict.WORKERS, Verdict.PREFETCH)
 
 
 def _shares(measures: Measures, found: Costs) -> None:
-    """Waiting while workers have come to the end of their streams: their share of it. Where each worker reads the whole
-    stream, all but one of them work in vain."""
+    """Waiting while workers have come to the end of their streams: their share of it."""
     ended = sum(measures.grid.depth(each.begin, each.end) for each in culprits.ended_streams(measures))
     cost = (measures.grid.length * measures.during("made") * ended).sum() / max(1, measures.num_workers)
-    if is_undivided(measures):
-        cost = measures.in_loader.total * (1 - 1 / measures.num_workers)
     _takes(found, Verdict.SHARES, cost, Verdict.PREFETCH, Verdict.HOLD_UP, Verdict.WORKERS)
 
 
 def _turns(measures: Measures, found: Costs) -> None:
-    waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # it is one of them that is served when the others are done
+    waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # the batch that holds up is the one served last
     if waits and cores.cores_used(measures) <= ALONE and culprits.turns(measures):
         _takes(found, Verdict.TURNS, waits, Verdict.WORKERS, Verdict.HOLD_UP)
 
 
 def _left(measures: Measures, found: Costs) -> None:
-    """All that one iterator would do once: it starts its workers, makes a first batch, and ends."""
+    """What one iterator would do only once: start its workers, make a first batch, and end."""
     if left(measures):
         every = measures.spent[MainTime.STARTUP] + measures.spent[MainTime.SHUTDOWN]
         found[Verdict.STARTUP], found[Verdict.SHUTDOWN] = int(every * (1 - 1 / measures.epochs)), 0

@@ -1,8 +1,10 @@
-"""Why, and what next: options to change first, with what a replay of the recording says that saves, then what the
-table of verdicts says."""
+"""Why, and what next: what the table of verdicts says, including the options to change, with what a replay of the
+recording says they save."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,24 +14,21 @@ from tracing.analysis.measure.run_end import failed
 from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.report.evidence import WHY, Reason, time_of_main
 from tracing.analysis.report.verdicts import advice, facts, named
-from tracing.analysis.task_events import keys_of
+from tracing.analysis.task_events import keys_of, position_of
 from tracing.analysis.whatif.promises import Change, changes
 from tracing.trace.intervals import Span
 from tracing.trace.words import duration
-
-SAID_BY_OPTIONS = {"in_order": "in_order", "quickly_made": "num_workers", "restarts": "persistent_workers"}
-WORSE = 2  # main's longest wait is shown instead of the cause's longest stretch if it is this many times as long
 
 
 @dataclass
 class Explanation:
     """Why a verdict is right, and what to do next."""
 
-    named: str  # who or what it is about: "worker 1, pid 4711"
+    named: str  # what it is about: "worker 1, pid 4711"
     why: list[Reason]
     next: list[str] = field(default_factory=list)
     promises: list[Change] = field(default_factory=list)  # of `next`, in that order
-    look: Span | None = None  # the part of the trace that shows it best
+    look: Span | None = None  # events that begin and end the part of the trace that shows it best
 
 
 def explain(measures: Measures, judgement: Judgement) -> Explanation:
@@ -39,26 +38,20 @@ def explain(measures: Measures, judgement: Judgement) -> Explanation:
     known = facts(measures, judgement)
     found = Explanation(named(verdict, known), [first, *own] if began else own)
     if verdict is not Verdict.TRAINING:
-        # A cause that costs most all together may be in each place too short to see, beside one long wait.
-        most = measures.waits.longest(1)
-        stretch = own[0].numbers[0].stretches.longest(1) if verdict is not Verdict.WORKERS else most
-        shown = most if most.total > WORSE * stretch.total else stretch
-        found.look = shown.spans[0] if len(shown.begin) else None
+        # The costliest cause may be too short to see in each single place, beside one long wait.
+        shown = [measures.waits, *([] if verdict is Verdict.WORKERS else [own[0].numbers[0].stretches])]
+        longest = max((each.longest(1) for each in shown), key=lambda each: each.total)
+        found.look = next(iter(longest.spans), None)
     if failed(measures):
         found.why, found.next = found.why[:1], advice_after_error(measures)
         return found
     options = [] if not began or known["left"] else changes(measures, judgement)
     found.promises = [each for each in options if each.saves_ns is not None]
-    changed = {name for each in options for name in each.options}
-    for fact, option in SAID_BY_OPTIONS.items():  # the same is not said twice
-        known[fact] = known[fact] and option not in changed
-    # Where the loader is not the limit, its options come second; and anywhere those that bring little.
-    second = [each for each in options if each.little or verdict in (Verdict.TRAINING, Verdict.SHUTDOWN)]
-    found.next = [each.text for each in options if each not in second]
-    found.next += [*advice(verdict, known), *[each.text for each in second]]
+    found.next = advice(verdict, known, options)
+    found.next += [each.text for each in options if each.little]
     for other, cost in judgement.close.items():
-        words = advice(other, known | {"could_save": f"Up to {duration(cost)} could be saved."})
-        found.next += [f"Also, {other.value}: {words[0]}"] if words else []
+        words = advice(other, known, [])[:1]
+        found.next += [f"Also, {other.value} ({duration(cost)}): {each}" for each in words if each not in found.next]
     return found
 
 
@@ -87,6 +80,18 @@ def _failed_batch(measures: Measures, row: np.void) -> str:
     else:
         return ""
     where = f"on worker {row['worker']}" if row["worker"] >= 0 else "in main"
-    keys = keys_of(measures.trace, row["loader"], row["epoch"], row["task"])
-    shown = f" (keys {keys})" if keys is not None and len(str(keys)) <= 60 else ""
-    return f"batch {row['task']} {where} {what}{shown}"
+    return f"batch {row['task']} {where} {what}{_keys(measures, row)}"
+
+
+def _keys(measures: Measures, row: np.void) -> str:
+    """Its keys, in words; and those of the samples that torch.stack names: "got [64] at entry 0 and [65] at
+    entry 11"."""
+    of_it = measures.trace, int(row["loader"]), int(row["epoch"]), int(row["task"])
+    keys, failed = keys_of(*of_it), position_of(*of_it, "failed")
+    if not isinstance(keys, list):
+        return ""
+    shown = textwrap.shorten(str(keys), 60, placeholder=" ...]")
+    text = str(measures.trace.text(failed)) if failed >= 0 else ""
+    entries = [int(each) for each in re.findall(r"at entry (\d+)", text)]
+    named = [f"entry {each} is {keys[each]}" for each in entries if each < len(keys)]
+    return f" (keys {'; '.join([shown, *named])})"

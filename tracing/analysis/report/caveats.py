@@ -9,7 +9,7 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import same_for_other_keys
+from tracing.analysis.measure.culprits import same_samples
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
@@ -25,9 +25,9 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST]
     reported = " ".join([already_reported, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
-        text = _death(trace, position) if trace.text(position) is None else f"A worker died: {_plain(trace, position)}"
-        if text.partition(": ")[2] not in reported:
-            found.append(f"{text} [event {position}]")
+        what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
+        if what not in reported:
+            found.append(f"A worker died: {what} [event {position}]")
     found += _same_samples(trace)
     found += what_it_lacks(trace)
     found += memory.warnings(trace)
@@ -40,14 +40,12 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
 
 
 def _death(trace: Trace, position: int) -> str:
-    """torch reports only the pid of a dead worker. Here: which worker, killed by what. (Its batch is in *Next*.)"""
+    """torch reports only the pid of a dead worker. Here: which worker, and killed by what."""
     event = trace.events[position]
-    worker, code = int(event["worker"]), int(event["value"])
-    by = f"exit code {code}"
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            by = f"signal {signal.Signals(-code).name}"
-    return f"Worker {worker} died: {by}."
+    by = f"exit code {event['value']}"
+    with contextlib.suppress(ValueError):
+        by = f"signal {signal.Signals(-int(event['value'])).name}"
+    return f"worker {event['worker']}, {by}"
 
 
 def _ending(trace: Trace, iterator: Iterator) -> list[str]:
@@ -68,8 +66,8 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
 
 
 def _same_samples(trace: Trace) -> list[str]:
-    """That all workers make the same of different keys."""
-    shown = next(filter(None, (same_for_other_keys(trace, each) for each in trace.index.iterators)), [])
+    """All workers make the same from different keys."""
+    shown = next(filter(None, (same_samples(trace, each, has_keys=True) for each in trace.index.iterators)), [])
     text = (
         f"The first samples of all {len(shown)} workers are the same, though their keys differ [events "
         f"{', '.join(map(str, shown))}]. If they are random: each worker has a copy of the same random generator. Make "

@@ -1,8 +1,8 @@
 """Why: sentences with numbers, and for each number the stretches of the trace that it is computed from.
 
 A number in a sentence comes from one of its `Number`s: the total, the longest or the mean of its stretches, or its
-share of another Number. A test computes them all again from the events. Here are the sentences of each verdict, and
-those that several have.
+share of another Number. A test computes them all again from the events. Here are each verdict's sentences, and
+those that several share.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import numpy as np
 from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import startup_parts
-from tracing.analysis.measure.waited import Verdict, left
+from tracing.analysis.measure.waited import Verdict
 from tracing.trace.intervals import Intervals, Span, concatenate
 from tracing.trace.thread_activity import MainTime
-from tracing.trace.words import duration, size
-
-ELSEWHERE = 0.01  # of the run: less than this in other loaders is not mentioned
+from tracing.trace.words import duration
 
 
 @dataclass
@@ -31,7 +29,6 @@ class Number:
     stretches: Intervals = field(repr=False)
     most: int = 1  # how many of the longest to name
     clock: str = "time"  # the field of the events whose difference counts: "value" for CPU time
-    over: int = 0  # the mean is per this many, instead of per stretch
 
     @property
     def ns(self) -> int:
@@ -40,7 +37,7 @@ class Number:
 
     @property
     def mean(self) -> float:
-        return self.ns / max(1, self.over or len(self.stretches.begin))
+        return self.ns / max(1, len(self.stretches.begin))
 
     @property
     def longest(self) -> list[Span]:
@@ -82,21 +79,21 @@ def median(measures: Measures, name: str, begin: str, end: str) -> Number:
 def time_of_main(measures: Measures) -> Reason:
     """What main's time went to, with its longest requests."""
     whole, steps = run(measures), Number("longest step", measures.main_in(MainTime.TRAINING))
-    elsewhere = Number("longest elsewhere", measures.main_in(MainTime.ELSEWHERE).joined())
     inside, waits = Number("in the loader", measures.in_loader, most=0), Number("longest wait", measures.waits)
-    numbers = [whole, steps, elsewhere, inside, waits]
-    if elsewhere.ns <= ELSEWHERE * whole.ns:
-        numbers.remove(elsewhere)
-    also = f", {elsewhere} elsewhere," if elsewhere in numbers else ""
+    elsewhere = Number("longest elsewhere", measures.main_in(MainTime.ELSEWHERE).joined())
+    numbers, also = [whole, steps, inside], ""
+    if elsewhere.ns > 0.01 * whole.ns:
+        numbers, also = [*numbers, elsewhere], f", {elsewhere} elsewhere,"
     text = f"of {whole}, main spent {steps} in the training step{also} and {inside} ({inside.share_of(whole)}) in the "
     text += "loader"
     if waits.longest:
         longest = measures.waits.longest(1)
+        numbers.append(waits)
         text += f", longest for batch {measures.events['task'][longest.last[0]]} ({duration(longest.total)})"
     return Reason(text, numbers)
 
 
-def busy(measures: Measures) -> Reason:
+def busy(measures: Measures) -> list[Reason]:
     """How busy the workers were, and where they were seen."""
     made = measures.between(measures.tasks[measures.tasks["worker"] >= 0], "fetch_begin", "collate_end")
     value = measures.events["value"]
@@ -110,23 +107,27 @@ def busy(measures: Measures) -> Reason:
     )
     if cores.cores_are_the_limit(measures):
         text += f"; the workers used {cores.cores_used(measures):.1f} of {cores.cores(measures)} cores"
-    return Reason(text, [making, life, core])
+    return [Reason(text, [making, life, core]), *seen(measures)]
 
 
 def seen(measures: Measures) -> list[Reason]:
     """Where batches were seen being made."""
-    who = "the workers were" if measures.num_workers else "main was"
-    return _seen(who, culprits.seen_at(culprits.looks(measures)))
+    they = "the workers were" if measures.num_workers else "main was"
+    return _seen(they, culprits.seen_at(culprits.looks(measures)))
 
 
-def _seen(who: str, found: culprits.Seen | None) -> list[Reason]:
-    return [Reason(f"{who} seen at {found} in {found.times} of {found.looks} looks")] if found else []
+def _seen(they: str, found: culprits.Seen | None) -> list[Reason]:
+    if found is None:
+        return []
+    text = f"in {found.times} of {found.looks} looks {they} in one function, most often on this line: {found}"
+    return [Reason(text)]
 
 
 def elsewhere(measures: Measures) -> list[Reason]:
     """What main does while it is in no loader."""
-    by_workers = [busy(measures)] if measures.num_workers else []
-    return [*_seen("outside of the loaders main was", culprits.away(measures).seen), *by_workers]
+    return _seen("outside of the loaders main was", culprits.away(measures).seen) + (
+        busy(measures) if measures.num_workers else []
+    )
 
 
 # ---- what one verdict says. The first number of the first reason is what the report's *Look* shows
@@ -139,20 +140,13 @@ def held_up(measures: Measures) -> list[Reason]:
         its, others = Number("its median batch", slow.its.median()), Number("that of the others", slow.others.median())
         text = f"worker {slow.worker} takes {its} for the median batch, the others {others}: {slow.times:.1f} times as "
         reasons.append(Reason(f"{text}long", [its, others]))
-    held = Number("longest", measures.stretches(measures.held_up), most=3)
     if held.ns:
-        rows, asked, had = measures.requests
-        blamed = []
-        longest = held.stretches.longest(3)
-        for begin, end in zip(longest.begin, longest.end, strict=True):
-            task = rows[np.flatnonzero((asked <= begin) & (end <= had))[0]]
-            blamed.append(f"batch {task['task']} on worker {task['worker']} ({duration(end - begin)})")
         text = (
             f"for {held} main waited for a batch while finished ones were in the reorder buffer and workers were idle, "
-            f"because they had worked as far ahead as they may; longest for {', '.join(blamed)}"
+            "because they had worked as far ahead as allowed"
         )
         reasons.append(Reason(text, [held]))
-    return [*reasons, busy(measures)]
+    return reasons + busy(measures)
 
 
 def turns(measures: Measures) -> list[Reason]:
@@ -163,10 +157,11 @@ def turns(measures: Measures) -> list[Reason]:
     if found.in_lock:
         text += f"in {found.in_lock} of {found.looks} looks at the workers, they waited for a lock: one goes on, and "
         text += "the others wait for it"
+        text += f"; the one that goes on was seen at {found.holder}" if found.holder else ""
     else:
-        text += "it takes the longer the more workers make one at the same time, nearly in proportion: one is served "
+        text += "it takes longer the more workers make one at the same time, nearly in proportion: one is served "
         text += "after the other"
-    return [Reason(text, [one]), *seen(measures), busy(measures)]
+    return [Reason(text, [one]), *busy(measures)]
 
 
 def prefetch(measures: Measures) -> list[Reason]:
@@ -174,29 +169,22 @@ def prefetch(measures: Measures) -> list[Reason]:
         measures.stretches(measures.is_away & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
     ]
     steps = Number("longest step", measures.main_in(MainTime.TRAINING))
-    unused = Number("longest idle", concatenate(idle), most=3, over=measures.num_workers)
+    unused = Number("longest idle", concatenate(idle), most=3)
     text = (
-        f"while main trained ({steps}), a worker was idle for {duration(unused.mean)} on average, having worked as far "
-        "ahead as it was allowed to. Then main came back for several batches at once"
+        f"while main trained ({steps}), the workers were idle for {unused} in total, having worked as far ahead as "
+        "they were allowed to. Then main came back for several batches at once"
     )
-    return [Reason(text, [unused, steps]), busy(measures)]
+    return [Reason(text, [unused, steps]), *busy(measures)]
 
 
 def shares(measures: Measures) -> list[Reason]:
-    for iterator in measures.iterators:
-        if shown := culprits.undivided(measures.trace, iterator):
-            at = np.array(shown)
-            first = Number("first batches", measures.of_events(at[:1], at[-1:]))
-            text = f"the first samples of all {len(shown)} workers are the same: each reads the whole stream"
-            return [Reason(text, [first]), busy(measures)]
+    if shown := culprits.undivided(measures):
+        at = np.array(shown)
+        first = Number("first batches", measures.of_events(at[:1], at[-1:]))
+        text = f"the first samples of all {len(shown)} workers are the same: each reads the whole stream"
+        return [Reason(text, [first]), *busy(measures)]
     idle = Number("longest without work", concatenate(list(culprits.ended_streams(measures))), most=3)
-    made = measures.tasks["worker"][measures.tasks["collate_end"] >= 0]
-    batches = np.bincount(made[made >= 0], minlength=measures.num_workers)
-    text = (
-        f"worker {int(batches.argmax())} made {batches.max()} batches, the others {batches.min()} to "
-        f"{np.sort(batches)[-2]}; workers whose stream had ended waited for the others for {idle}"
-    )
-    return [Reason(text, [idle]), busy(measures)]
+    return [Reason(f"workers whose stream had ended waited for the others for {idle}", [idle]), *busy(measures)]
 
 
 def making_in_main(measures: Measures) -> list[Reason]:
@@ -213,48 +201,23 @@ def moving(measures: Measures) -> list[Reason]:
         f"for {on_its_way} main waited for batches that were already made, or unpickled them; for the median batch, "
         f"making it took {made}, unpickling it {unpickled}"
     )
-    return [Reason(text, [on_its_way, made, unpickled]), *messages(measures), *another_thread(measures)]
-
-
-def messages(measures: Measures) -> list[Reason]:
-    """What the messages of batches are made of."""
-    known = measures.tasks[(measures.tasks["result_bytes"] > 0) & (measures.tasks["result_got"] >= 0)]
-    if not len(known):
-        return []
-    row = known[np.argsort(known["result_bytes"], kind="stable")[(len(known) - 1) // 2 :][:1]]
-    message = Number("its unpickling", measures.between(row, "result_arrived", "result_got"))
-    text = f"the median message of a batch has {int(row['result_bytes'][0]):,} bytes"
-    made_of = culprits.contents(measures)
-    if made_of is not None and made_of["tensors"]:
-        tensors = f"{made_of['tensors']} tensors" if made_of["tensors"] > 1 else "its one tensor"
-        text += f", without the {size(made_of['bytes'])} of {tensors}"
-    elif made_of is not None:
-        text += f", and its {made_of['objects']} objects are pickled, none of them a tensor"
-    return [Reason(text, [message])]
+    return [Reason(text, [on_its_way, made, unpickled]), *another_thread(measures)]
 
 
 def another_thread(measures: Measures) -> list[Reason]:
-    """That a thread of main keeps Python's lock."""
+    """A thread of main keeps Python's lock."""
     beside, own = cores.beside_main(measures)
     at_work = Number("longest", measures.main_in(MainTime.TAKING, MainTime.HANDLING), most=3)
-    text = (
-        f"for {at_work} main unpickled batches and kept the loader's books, but had a core for only {own:.2f} of that; "
-        f"meanwhile the other threads of its process used {beside:.1f} cores"
-    )
+    text = f"for {at_work} main was at work in the loader, and had a core for {own:.2f} of that; meanwhile the other "
+    text += f"threads of its process used {beside:.1f} cores"
     return [Reason(text, [at_work])] if beside > 0.1 else []
 
 
 def pinning(measures: Measures) -> list[Reason]:
     waited = Number("longest", measures.stretches(measures.in_pin_thread), most=3)
-    pins = Number("longest pin", measures.between(measures.tasks, "pin_begin", "pin_end"))
-    one, whole = median(measures, "a pin", "pin_begin", "pin_end"), run(measures)
-    text = (
-        f"for {waited} main waited for the pin thread, while workers were idle; it pinned for {pins} "
-        f"({pins.share_of(whole)} of the run), the median batch for {one}"
-    )
-    queued = median(measures, "queued", "result_put", "result_got")
-    backs_up = Reason(f"worker_result_queue backs up: the median batch spends {queued} in it", [queued])
-    return [Reason(text, [waited, pins, one, whole]), *[backs_up] * bool(queued.longest)]
+    one = median(measures, "a pin", "pin_begin", "pin_end")
+    text = f"for {waited} main waited for the pin thread, while workers were idle; it pins the median batch for {one}"
+    return [Reason(text, [waited, one])]
 
 
 def drawing(measures: Measures) -> list[Reason]:
@@ -275,27 +238,27 @@ def starting(measures: Measures) -> list[Reason]:
         later = Number("a batch", measures.between(measures.tasks, "fetch_begin", "collate_end").median())
         text = f"on average the start of a worker takes: {', '.join(needs)} (the median of all batches: {later})"
         reasons.append(Reason(text, [*parts.values(), later]))
-    return reasons + (shutting_down(measures) if left(measures) else [])
+    return reasons
 
 
 def shutting_down(measures: Measures) -> list[Reason]:
     shutdown, whole = Number("longest shutdown", measures.main_in(MainTime.SHUTDOWN).joined()), run(measures)
-    longest, worker = Number("this step", measures.main_in(MainTime.SHUTDOWN).longest(1)), slowest_step(measures)
-    waited_for = f"worker {worker}" if worker >= 0 else "the pin thread"
-    text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} went on waiting for "
-    text += f"{waited_for} to exit"
+    longest = Number("this step", measures.main_in(MainTime.SHUTDOWN).longest(1))
+    text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} was waiting for "
+    text += f"{slowest_step(measures)} to exit"
     return [Reason(text, [longest, shutdown, whole])]
 
 
-def slowest_step(measures: Measures) -> int:
-    """Of the shutdown: the worker that its longest step waits for; -1: the pin thread."""
+def slowest_step(measures: Measures) -> str:
+    """What the longest step of the shutdown waits for: "worker 1"."""
     first = measures.main_in(MainTime.SHUTDOWN).longest(1).first
-    return int(measures.events["worker"][first[0]]) if len(first) else -1
+    worker = int(measures.events["worker"][first[0]]) if len(first) else -1
+    return f"worker {worker}" if worker >= 0 else "the pin thread"
 
 
 WHY: dict[Verdict, Callable[[Measures], list[Reason]]] = {
     Verdict.TRAINING: elsewhere,
-    Verdict.WORKERS: lambda measures: [busy(measures), *seen(measures)],
+    Verdict.WORKERS: busy,
     Verdict.TURNS: turns,
     Verdict.HOLD_UP: held_up,
     Verdict.PREFETCH: prefetch,

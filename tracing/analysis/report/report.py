@@ -1,6 +1,6 @@
 """`tracing.report(trace)`: verdict, why, next; and the tables behind them.
 
-The way of a report, from the trace to its text:
+How a report is made, from the trace to text:
 
     tracing.analysis.measure    what the trace shows, in numbers: Measures; and what limits the load: Judgement
     report.evidence             why, with the events that show it
@@ -14,7 +14,7 @@ The way of a report, from the trace to its text:
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,20 +26,18 @@ from tracing.analysis.measure.run_end import ended_early
 from tracing.analysis.measure.stages import QUEUES, occupancy, percentiles, slowest_batches, worker_time
 from tracing.analysis.measure.waited import PLACES_AWAY, Verdict, judge
 from tracing.analysis.report import text as report_text
-from tracing.analysis.report.advice import explain
+from tracing.analysis.report.advice import Explanation, explain
 from tracing.analysis.report.caveats import caveats
-from tracing.analysis.report.evidence import Number, Reason
+from tracing.analysis.report.evidence import Reason
 from tracing.analysis.whatif.promises import Change
 from tracing.trace.intervals import Span
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
-FORMAT = 1  # of the JSON
 
-
-@dataclass
-class LoaderReport:
+@dataclass(kw_only=True)
+class LoaderReport(Explanation):
     """What there is to report on one DataLoader, or on all that were built at one line, all their epochs together."""
 
     loader: int
@@ -50,16 +48,9 @@ class LoaderReport:
     ended_early: bool  # by an error, or because main was killed: see Report.notes
     hung: bool  # it makes no progress, or made none when it ended: see Report.notes
     verdict: Verdict
-    named: str  # who or what the verdict is about: "worker 1, pid 4711"; "" for no one thing
-    place: str  # where main's time goes if that is not the loader's: see PLACES_AWAY; else ""
+    place: str  # where main's time goes if not to the loader: see PLACES_AWAY; else ""
     share: float  # of main's time, 0 to 1: what the cause costs
     cost_ns: int
-    also: dict[Verdict, int]  # causes that cost nearly as much, and what they cost (ns)
-    why: list[Reason]
-    next: list[str]
-    promises: list[Change]  # of `next`, in that order: those that save a known time
-    look: Span | None  # events that begin and end the part of the trace to look at
-    look_batch: tuple[int, int] | None  # (epoch, batch) that this part is about, where it is about one
     nested: bool  # it is iterated in another loader's worker
     program_ns: int  # all time of the thread that iterates, whatever it does
     main_ns: dict[str, int]  # name of a MainTime -> what main spent there, each moment in one loader only
@@ -92,10 +83,6 @@ class Report:
     notes: list[str]  # what to know before you trust the rest
     loaders: list[LoaderReport]  # the one that costs the program most first
 
-    @property
-    def path(self) -> str:
-        return str(self.trace.path)
-
     def first_lines(self) -> list[str]:
         """Verdict, why and next of the first loader, as lines."""
         return report_text.first_lines(self)
@@ -109,34 +96,19 @@ class Report:
         return begin, end
 
     def to_json(self) -> str:
-        """All of it. Times are in ns, those of `at_ns` since the first event; spans are positions of events in
-        `trace.events`. Each number in `why` comes with the length of all its stretches together, their count, and
-        the longest of them."""
-        loaders = []
-        for each in self.loaders:
-            plain = asdict(replace(each, why=[], also={}))
-            plain["verdict"], plain["sentence"] = each.verdict.name.lower(), each.verdict_line
-            plain["also"] = {verdict.name.lower(): ns for verdict, ns in each.also.items()}
-            plain["why"] = [self._reason(reason) for reason in each.why]
-            loaders.append(plain)
-        document = {"format": FORMAT, "trace": self.path, "notes": self.notes, "loaders": loaders}
+        """All of it, in the form with this number. Times are in ns; spans are positions of events in `trace.events`."""
+        loaders = [
+            vars(each) | {"verdict": each.verdict.name.lower(), "sentence": each.verdict_line} for each in self.loaders
+        ]
+        document = {"format": 1, "trace": str(self.trace.path), "notes": self.notes, "loaders": loaders}
         return json.dumps(document, indent=1, default=_plain)
-
-    def _reason(self, reason: Reason) -> dict[str, Any]:
-        return {
-            "text": reason.text,
-            "spans": reason.spans,
-            "at_ns": [self.at(span) for span in reason.spans],
-            "numbers": [_number(number) for number in reason.numbers],
-        }
-
-
-def _number(number: Number) -> dict[str, Any]:
-    count = len(number.stretches.first)
-    return {"what": number.name, "clock": number.clock, "ns": number.ns, "count": count, "spans": number.longest}
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Reason):
+        return {"text": value.text, "spans": value.spans}
+    if isinstance(value, Change):
+        return vars(value)
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
@@ -154,9 +126,7 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
     if hang is not None:  # speed comes later
         explanation.why, explanation.promises = explanation.why[:1], []
         explanation.next = [f"Solve that first. {hang.advice}."]
-    stages = {name: percentiles(measures.stage(*hops)) for name, hops in STAGES.items()}
-    queues = {name: occupancy(measures, *hops) for name, hops in QUEUES.items()}
-    queues = {name: found for name, found in queues.items() if found["max"]}
+    queues = {name: found for name, hops in QUEUES.items() if (found := occupancy(measures, *hops))["max"]}
     return LoaderReport(
         loader=measures.loader,
         built=len(measures.loaders),
@@ -169,26 +139,13 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         place=judgement.place,
         share=judgement.share,
         cost_ns=judgement.cost,
-        also=judgement.close,
         **vars(explanation),
-        look_batch=batch_of(measures, explanation.look),
         nested=measures.nested,
         program_ns=measures.program,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
-        stages_ns={name: found for name, found in stages.items() if found["count"]},
+        stages_ns={name: percentiles(each) for name, hops in STAGES.items() if len(each := measures.stage(*hops))},
         workers=[worker_time(measures, worker) for worker in range(measures.num_workers)],
         queues=queues,
         slowest=slowest_batches(measures),
     )
-
-
-def batch_of(measures: Measures, span: Span | None) -> tuple[int, int] | None:
-    """(epoch, batch): the one that main waits for longest in this part; if it waits for none, the one it ends with."""
-    if span is None:
-        return None
-    begin, end = measures.time[list(span)].tolist()
-    rows, asked, had = measures.requests
-    waited = np.minimum(had, end) - np.maximum(asked, begin)
-    last = rows[waited.argmax()] if len(rows) and waited.max() > 0 else measures.events[span[1]]
-    return (int(last["epoch"]), int(last["task"])) if last["task"] >= 0 else None

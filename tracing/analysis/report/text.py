@@ -11,21 +11,14 @@ from tracing.analysis.measure.measures import NO_LOADER
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.report.evidence import Reason
 from tracing.trace.intervals import Span
-from tracing.trace.words import GLOSSES, duration, seconds
+from tracing.trace.words import GLOSSES, command, duration, seconds
 
 if TYPE_CHECKING:
     from tracing.analysis.report.report import LoaderReport, Report
 
-NAMES = {  # of places, in words
-    "startup": "start-up", "hold_up": "hold-up", "no_workers": "no workers",
-}  # fmt: skip
-LOST = NAMES | {"startup": "slow start-up"}  # of causes: this one is less than all of the start-up
-
 
 def text(report: Report) -> str:
     lines = first_lines(report)
-    if len(report.loaders) > 1:
-        lines += ["", *_split(report)]
     for position, each in enumerate(report.loaders):
         if position:
             lines += ["", "", *_headline(each), *_main_part(report, each)]
@@ -76,48 +69,26 @@ def _where(report: Report, reason: Reason, seen: set[Span]) -> str:
 
 
 def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
-    """The command that shows a part of the trace, a little of what is before and after it, and the way of the batch
-    that it is about."""
+    """The command that shows a part of the trace, and a little of what is before and after it. (It follows the batch
+    that main waits for longest there.)"""
     begin, end = report.at(span)
     around = max((end - begin) // 2, 1_000_000)
     since, until = seconds(max(0, begin - around), end + around).split("-")
     part = f"--from {since} --to {until}"
     if len(report.loaders) > 1 or each.built > 1:
         part += f" --loader {report.trace.events['loader'][span[1]]}"
-    epoch, batch = each.look_batch or (int(report.trace.events["epoch"][span[1]]), -1)
     if each.epochs > 1:
-        part += f" --epoch {epoch}"
-    if batch >= 0:
-        part += f" --follow {batch}"
+        part += f" --epoch {report.trace.events['epoch'][span[1]]}"
+    path = shlex.quote(str(report.trace.path))
     # Broken at one place only, so that it can be copied.
-    return [f"Look     python -m tracing timeline {shlex.quote(report.path)} -o look.png \\", f"           {part}"]
+    return [f"Look     {command()} timeline {path} -o look.png \\", f"           {part}"]
 
 
 # ---- tables
 
 
-def _split(report: Report) -> list[str]:
-    """The program's time, each moment once."""
-    loaders = [each for each in report.loaders if not each.nested]
-    whole = max((each.program_ns for each in loaders), default=0)
-    rest, rows = whole, []
-    for each in loaders:
-        parts = [each.in_loader_ns, each.main_ns.get("training", 0)]
-        rest -= sum(parts)
-        rows.append(
-            (f"DataLoader {each.loader}", *(cell for ns in parts for cell in (duration(ns), _share(ns, whole))))
-        )
-    rows.append(("in no loop", "", "", duration(rest), _share(rest, whole)))
-    title = f"All of main's {duration(whole)}: what each loader costs, and the steps with its batches"
-    return table(title, ("", "loader", "share", "steps", "share"), rows)
-
-
-def _share(ns: int, whole: int) -> str:
-    return f"{ns / max(1, whole):.0%}"
-
-
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], gloss: bool = False) -> list[str]:
-    """The first column is left-aligned, the others right-aligned; a gloss explains the first at the end."""
+    """The first column is left-aligned, the others right-aligned; `gloss`: each row ends with its gloss."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     lines = [title]
     for row in (header, *rows):
@@ -130,15 +101,10 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], glos
 def _tables(each: LoaderReport) -> list[str]:
     total = max(1, sum(each.main_ns.values()))
     inside = f"{each.in_loader_ns / total:.0%} of it in the loader"
-    lost = dict(sorted(each.causes_ns.items(), key=lambda item: -item[1]))
-    lines = []
-    for title, times in (
-        (f"Where main's time went: {each.batches} batches, epochs: {each.epochs}; {inside}", each.main_ns),
-        ("What it was lost to", lost),
-    ):
-        names = LOST if times is lost else NAMES
-        rows = [(names.get(name, name), duration(ns), f"{ns / total:.0%}") for name, ns in times.items() if ns]
-        lines += table(title, ("", "time", "share"), rows, gloss=True)
+    title = f"Where main's time went: {each.batches} batches, epochs: {each.epochs}; {inside}"
+    times = {name.replace("startup", "start-up"): ns for name, ns in each.main_ns.items() if ns}
+    rows = [(name, duration(ns), f"{ns / total:.0%}") for name, ns in times.items()]
+    lines = table(title, ("", "time", "share"), rows, gloss=True)
     lines += table(
         "Stages of a batch",
         ("", "median", "90 %", "99 %", "longest"),
@@ -184,13 +150,11 @@ def _slowest(each: LoaderReport) -> list[str]:
         (
             f"batch {found['batch']}" + (f" of epoch {found['epoch']}" if each.epochs > 1 else ""),
             "main" if found["worker"] < 0 else str(found["worker"]),
-            f"{found['at_ns'] / 1e9:.3f} s",
             duration(found["made_ns"]),
             duration(found["cpu_ns"]),
-            duration(found["waited_ns"]),
             textwrap.shorten(str(found["keys"]), 26, placeholder=" ...]"),
         )
         for found in each.slowest
     ]
-    header = ("", "worker", "begun at", "made in", "CPU", "waited", "keys")
-    return table("The batches that took longest to make (waited: how long main did)", header, rows)[:-1]
+    header = ("", "worker", "made in", "CPU", "keys")
+    return table("The batches that took longest to make", header, rows)[:-1]

@@ -1,13 +1,13 @@
-"""How long each thing took that a loader does, for tracing.analysis.whatif.replay.
+"""How long each thing that a loader does took, for tracing.analysis.whatif.replay.
 
 Each batch has its own times, whichever worker makes it. What is the same for all is one number: a median, or the least
 seen where queueing can only add to it.
 
 Not everything is in a trace. What is not known, and what is assumed instead:
 
-cores       how much main computes beside the loader, and what other programs use, is known by samples
-            (tracing.trace.samples). Without them the training step is assumed to use a core. What a worker or a step
-            waited for a core is fitted (tracing.analysis.whatif.replay.fitted)
+cores       what main computes beside the loader, and what other programs use, is known from samples
+            (tracing.trace.samples). Without them the training step is assumed to use a core. A worker's or step's wait
+            for a core is fitted (tracing.analysis.whatif.replay.fitted)
 hops        how long a message is in a pipe shows only if its reader waited for it
 workers     a trace without any does not show what it takes to start one, or to send a batch: see in_setting
 
@@ -22,16 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from minidl.events import Kind, Queue
+from minidl.events import NO_WORKER, Kind, Queue
 from tracing.analysis.measure import cores
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.analysis.measure.stages import first_batches
-from tracing.analysis.whatif.hops import of_batches, on_their_way
 from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
-BLOCK = 40  # consecutive batches: an excerpt of a long trace consists of such blocks
-FEWEST = 3  # samples of main, below which they show too little
+FEWEST = 3  # samples of main: fewer show too little
 ON_CORE = {MainTime.HANDLING: 1.0, MainTime.DRAWING: 1.0, MainTime.TAKING: 0.5}  # main in the loader: the share
 
 # What workers cost torch's loader besides the time that their messages take: it makes shared memory for each tensor,
@@ -43,7 +41,7 @@ HANDLED = 0.15  # the share of the loader's bookkeeping that is left without wor
 LEAST = 0.1  # of a batch's making, or of a step, is left in any case
 TENSORS = 2  # in a batch, if its message was not seen
 MESSAGE, DESCRIPTOR = 290, 75  # bytes: of a batch without tensors, as torch pickles it; of one tensor and its key
-# Of a loader whose workers were not seen, because it had none: s
+# s, for a loader whose workers were not seen, as it had none
 HOP, STARTING, PREPARING, STOPPING = 300e-6, 0.008, 0.025, 0.01
 
 
@@ -63,7 +61,6 @@ class Durations:
 
     making_cpu: np.ndarray  # fetch and collate, on a core
     making_wait: np.ndarray  # ... and the rest of the wall time
-    turning: float  # a worker, from one batch to the next, if the next task is there already
     sending: np.ndarray  # a task, from main to a worker that waits for it
     pickling: np.ndarray  # a batch, from its worker to a reader that waits for it
     unpickling: np.ndarray
@@ -81,12 +78,11 @@ class Durations:
     preparing_wait: float
     warming_cpu: float  # how much longer a worker takes for its first batch than for others: on a core ...
     warming_wait: float  # ... and the rest
-    warms_again: bool  # in each epoch, also if its process persists: an iterable dataset's __iter__
+    warms_again: bool  # in each epoch, even if its process persists: an iterable dataset's __iter__
     stopping: float  # main's time for each worker at the end
     left: int  # epochs that main left before their end: persistent workers, too, must finish what they make
     batches: int  # of an epoch
     epochs: int
-    took: float  # all epochs
     cores: float  # of the machine
     setting: Setting  # as recorded
     shares_tensors: bool  # as torch's loader does: see in_setting
@@ -106,15 +102,12 @@ class Durations:
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     def excerpt(self, most: int) -> Durations:
-        """About `most` batches, and no more than two epochs have: blocks of consecutive ones from all over the trace.
-        (What happens to every tenth batch happens to every tenth of a block, too.)"""
+        """As many batches at most, and no more than two epochs have: those in the middle."""
         most = min(most, 2 * self.batches)
         if len(self) <= most:
             return self
-        block = min(BLOCK, most)
-        begins = np.linspace(0, len(self) - block, -(-most // block)).astype(int)
-        chosen = (begins[:, None] + np.arange(block)).ravel()
-        return replace(self, **{name: value[chosen] for name, value in self.arrays().items()})
+        begin = (len(self) - most) // 2
+        return replace(self, **{name: value[begin : begin + most] for name, value in self.arrays().items()})
 
     def in_setting(self, workers: int) -> Durations:
         """As they would be with that many workers, if none were recorded; or the other way round."""
@@ -149,7 +142,7 @@ def durations(measures: Measures) -> Durations:
     preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)
     preparing_cpu = min(_before_first_batch(measures), preparing)
     there, others = float(measures.trace.about.get("cpus") or 1), cores.cores_of_others(measures)
-    # While all workers start they share the cores: waiting for these, the simulated machine adds.
+    # All workers share the cores as they start: the simulated machine adds the waiting for these.
     crowded = max(1.0, (measures.num_workers + others) / there)
     epochs = len(np.unique(epoch_ids(rows)))
     pickling, unpickling = of_batches(measures, rows)
@@ -164,7 +157,7 @@ def durations(measures: Measures) -> Durations:
         pinning_wait=pinning - pinning_cpu,
         drawing=_seconds(rows, "keys_begin", "keys_drawn"),
         handling=measures.spent[MainTime.HANDLING] / SECOND / len(rows),
-        training=_training(rows),
+        training=_seconds(rows, "yielded", "asked"),
         others=others,
         pins=bool((rows["pin_begin"] >= 0).any()),
         starting=_between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED),
@@ -175,7 +168,6 @@ def durations(measures: Measures) -> Durations:
         left=len(np.unique(epoch_ids(left))),
         batches=-(-len(rows) // epochs),
         epochs=epochs,
-        took=measures.total / SECOND,
         cores=there,  # a simulated machine may have a part of one
         setting=recorded_setting(measures),
         shares_tensors=measures.config.get("package") == "torch.utils.data",
@@ -203,7 +195,7 @@ def _cpu(rows: np.ndarray, *names: str) -> np.ndarray:
 
 
 def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
-    """Fetching and collating. What a worker takes longer for its first batch (it imports, opens files, fills caches) is
+    """Fetching and collating. A worker's extra time for its first batch (it imports, opens files, fills caches) is
     kept apart if it is clear: if each first batch took longer than nine in ten of the others."""
     wall = _seconds(rows, "fetch_begin", "collate_end")
     cpu = np.minimum(_cpu(rows, "fetch_cpu", "collate_cpu"), wall)
@@ -218,14 +210,13 @@ def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
     return {
         "making_cpu": cpu + in_programs,
         "making_wait": wait - in_programs,
-        "turning": _turning(rows),
         "warming_cpu": warming_cpu,
         "warming_wait": warming_wait,
     }
 
 
 def _computing(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
-    """Who computes beside the making of batches, by samples: main in its training steps, for example."""
+    """What computes beside the making of batches, by samples: main in its training steps, for example."""
     main = measures.main_pid
     if (measures.samples["pid"] == main).sum() < FEWEST:
         return {"trains_on": 1.0, "helpers": 0.0, "feeding": 0.0}
@@ -234,28 +225,12 @@ def _computing(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
     computed = own - sum(measures.spent[use] * share for use, share in ON_CORE.items())
     computed -= sum(float(np.maximum(made[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
     beside = cores.used(measures, [main], "cpu", "main_cpu", within=measures.run)
+    trained = max(float(_seconds(rows, "yielded", "asked").sum()), 1e-9)
     return {
-        "trains_on": float(np.clip(computed / SECOND / max(float(_training(rows).sum()), 1e-9), 0, 1)),
+        "trains_on": float(np.clip(computed / SECOND / trained, 0, 1)),
         "helpers": max(0.0, beside / max(own, 1.0)),
         "feeding": cores.threads_of_workers(measures) / SECOND / len(rows),
     }
-
-
-def _turning(rows: np.ndarray) -> float:
-    """The median time between two batches of a worker whose next task was there already (s); 0 if none ever was."""
-    rows = rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0)]
-    rows = rows[np.lexsort((rows["fetch_begin"], rows["worker"], epoch_ids(rows)))]
-    before, after = rows[:-1], rows[1:]
-    follows = (epoch_ids(before) == epoch_ids(after)) & (before["worker"] == after["worker"])
-    there = np.where(after["index_sent"] >= 0, after["index_sent"], after["index_put"]) < before["collate_end"]
-    found = (after["fetch_begin"] - before["collate_end"])[follows & there]
-    return max(0.0, float(np.median(found))) / SECOND if len(found) else 0.0
-
-
-def _training(rows: np.ndarray) -> np.ndarray:
-    """The training steps (s); the median for one whose end was not recorded."""
-    steps, known = _seconds(rows, "yielded", "asked"), rows["asked"] >= 0
-    return np.where(known, steps, np.median(steps[known]) if known.any() else 0.0)
 
 
 def _between(measures: Measures, begin: Kind, end: Kind) -> float:
@@ -269,3 +244,50 @@ def _before_first_batch(measures: Measures) -> float:
     begins = first_batches(measures)["fetch_begin"]
     used = measures.events["value"][measures.positions(begins, "fetch_begin")]
     return float(np.median(used)) / SECOND if len(used) else 0.0
+
+
+# ---- how long messages take from process to process: s, one for each batch
+
+
+def on_their_way(measures: Measures, rows: np.ndarray, queue: Queue) -> np.ndarray:
+    """From the put of each message until its reader has it. How long a message is in its pipe shows only if the reader
+    waited for it (and when it is put there is not recorded by torch's feeders): the others are taken to be as these."""
+    name = queue.name.lower()
+    put, arrived = rows[f"{name}_put"], _arrived(rows, queue)
+    return _filled((arrived - put) / SECOND, (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived))
+
+
+def of_batches(measures: Measures, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """From a worker's put of each batch until main has read it, and main's unpickling."""
+    begin, end = rows["result_arrived"], rows["result_got"]
+    unpickling = _filled((end - begin) / SECOND, (begin >= 0) & (end >= 0))
+    return on_their_way(measures, rows, Queue.RESULT), unpickling
+
+
+def _filled(lengths: np.ndarray, known: np.ndarray) -> np.ndarray:
+    return np.where(known, lengths, np.resize(lengths[known], len(lengths))) if known.any() else np.zeros(len(lengths))
+
+
+def _arrived(rows: np.ndarray, queue: Queue) -> np.ndarray:
+    """When the reader of a queue had each message (ns); -1: not known."""
+    name = queue.name.lower()
+    return np.where(rows[f"{name}_arrived"] >= 0, rows[f"{name}_arrived"], rows[f"{name}_got"])
+
+
+def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndarray) -> np.ndarray:
+    """Whether the consumer was waiting for each message when it was put, and not since the epoch before: bool."""
+    waited, put = np.zeros(len(rows), bool), rows[f"{queue.name.lower()}_put"]
+    epochs = np.unique(epoch_ids(rows), return_inverse=True)[1]
+    begins = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(begins, epochs, put)
+    for consumer in range(measures.num_workers) if queue is Queue.INDEX else [NO_WORKER]:
+        groups = [
+            measures.trace.index.group(each.number, Kind.WAIT, queue, consumer).array for each in measures.iterators
+        ]
+        waits = np.sort(measures.time[np.concatenate(groups)])
+        mine = np.flatnonzero((arrived >= 0) & ((rows["worker"] == consumer) | (consumer == NO_WORKER)))
+        mine = mine[np.argsort(arrived[mine])]
+        since = np.append(-1, waits)[np.searchsorted(waits, arrived[mine])]
+        before = np.append(-1, arrived[mine])[:-1]
+        waited[mine] = (since > np.maximum(before, begins[epochs[mine]])) & (since <= put[mine])
+    return waited

@@ -1,11 +1,11 @@
 """Which options of the DataLoader to change, and what that saves: the recorded load is replayed with others, one
 option at a time.
 
-A number is promised only where the replay of the recorded setting itself comes close to what was measured, closer than
-a part of what the change should save; and where that part is no less than a replay can be off by. Otherwise the advice
-says in which direction to go. And nothing is promised that the trace contradicts: an option saves no more than what
-the causes cost that it can cure, as many workers as were recorded do not make batches in less time than they took, and
-workers that wait for each other are not to be more.
+A number is promised only where the replay of the recorded setting itself is off by less than a part of what the change
+should save; and where that part is no less than a replay can be off by. Otherwise the advice says in which direction
+to go. And nothing is promised that the trace contradicts: an option saves no more than the cost of the causes that it
+can cure, the recorded number of workers does not make batches in less time than it took, and where workers wait for
+each other, no more are advised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure import culprits
-from tracing.analysis.measure.cores import Work, cores, cores_are_the_limit, work
+from tracing.analysis.measure.cores import cores_are_the_limit, making_waits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.waited import MATTERS, Judgement, Verdict
 from tracing.analysis.whatif.durations import SECOND, Durations, Setting, durations
@@ -27,7 +27,7 @@ from tracing.trace.words import duration
 
 MOST = 1000  # batches of a longer trace that are replayed
 FEWER = 0.03  # a cheaper setting that is slower by less than this share is as good
-PART = 0.25  # what is gained shall differ from what is promised by less than this part of it
+PART = 0.25  # the gain must differ from what is promised by less than this part of it
 EXACT = 0.03  # the share of the time that a replay may be off by, whatever it replays
 ALTERNATIVE = 0.25  # another change is mentioned if it saves at least this part of what the best one saves
 FACTORS = (2, 4, 8, 16, 32)  # prefetch_factor
@@ -71,8 +71,8 @@ def kept(measures: Measures, judgement: Judgement) -> tuple[str, ...]:
 
 
 def starts_processes(measures: Measures) -> bool:
-    """Whether main, which makes the batches itself, has started processes by multiprocessing: perhaps the dataset did,
-    and a worker may have no children."""
+    """Whether main, which makes the batches itself, has children from multiprocessing: perhaps the dataset's, and a
+    worker can have none."""
     own = measures.samples[measures.samples["pid"] == measures.main_pid]
     return not measures.num_workers and bool((own["processes"] > 0).any())
 
@@ -111,8 +111,7 @@ class Replays:
     def best_first(self) -> list[Setting]:
         """The best value of each option that helps. Only what saves more than the replay is off by."""
         keep = kept(self.measures, self.judgement)
-        names = [name for name in CURES if name not in keep and self.curable(name) >= MATTERS]
-        found = [each for name in names for each in self._best_value(name)]
+        found = [each for name in CURES if name not in keep for each in self._best_value(name)]
         enough = max(abs(self.off), ALTERNATIVE * max(map(self.share_saved, found), default=0.0))
         found.sort(key=self.share_saved, reverse=True)
         return [each for each in found if self.share_saved(each) >= enough]
@@ -127,15 +126,17 @@ class Replays:
         return [each for each in cheapest if self.share_saved(each) >= MATTERS]
 
     def _values(self, name: str) -> list[Any]:
-        """Other values of an option, the cheapest first."""
-        workers = self.was.num_workers
+        """Other values of an option, the cheapest first; none, if it could cure too little."""
+        workers, tried = self.was.num_workers, number_of_workers(self.measures, self.times)
+        # Workers wait: whether what they wait for serves more of them is not known.
+        unknown = workers > 0 and making_waits(self.measures) and not culprits.independent(self.measures)
         values: dict[str, list[Any]] = {
-            "num_workers": number_of_workers(self.measures, self.times),
+            "num_workers": [each for each in tried if each <= workers or not unknown],
             "prefetch_factor": [each for each in FACTORS if 0 < each * workers <= self.times.batches],
             "in_order": [False] * (workers > 1),
             "persistent_workers": [True] * (workers > 0 and self.times.epochs > len(self.measures.loaders)),
         }
-        return [value for value in values[name] if value != vars(self.was)[name]]
+        return [value for value in values[name] if value != vars(self.was)[name] and self.curable(name) >= MATTERS]
 
     def advice(self, setting: Setting) -> Change:
         """In words, with what it saves if that can be relied on."""
@@ -144,27 +145,19 @@ class Replays:
         saves = int(share * self.measures.total)
         instead = f" instead of {was}" if type(was) is int and self.was.num_workers else ""
         words = f"{name}={new[name]}{instead}{self._why(setting)}"
-        if is_unknown(self.measures, setting.num_workers):
-            only = "only if what the workers wait for serves more at once: `tracing run --try` measures that"
-            return Change(f"{name}={new[name]}{instead} helps {only}.", new, None)
-        if abs(self.off) > max(EXACT, PART * share):
-            slow = f"{abs(self.off):.0%} too {'slow' if self.off > 0 else 'fast'}"
-            unsure = f"by how much is not known: a replay of the recorded setting itself comes out {slow}"
-            return Change(f"{words} should help; {unsure}.", new, None)
-        if PART * share < EXACT:
-            unsure = f"a little (some {share:.0%}; a replay is exact to {EXACT:.0%})"
-            return Change(f"{words} should help {unsure}.", new, None, little=True)
+        little = PART * share < EXACT
+        if little or abs(self.off) > max(EXACT, PART * share):
+            unsure = f"by some {share:.0%}; a replay is off by {max(EXACT, abs(self.off)):.0%}"
+            return Change(f"{words} should help ({unsure}).", new, None, little)
         before, after = self.batches / self.taken(self.was), self.batches / self.taken(setting)
         rates = f"replayed: {before:,.1f} → {after:,.1f} batches a second; `whatif` tries more"
-        about = "about" if self.was.num_workers or not setting.num_workers else "up to"
-        return Change(f"{words} should save {about} {duration(saves)} ({rates}).", new, saves)
+        return Change(f"{words} should save about {duration(saves)} ({rates}).", new, saves)
 
     def _why(self, setting: Setting) -> str:
         """Why that helps, for the middle of a sentence."""
         whys = {
             "persistent_workers": f" starts the workers once, not in each of {self.times.epochs} epochs, which",
-            "prefetch_factor": ": what the workers make ahead covers longer bursts (at the memory of that many more "
-            "batches), which",
+            "prefetch_factor": ": batches made ahead cover longer bursts (and that many more take up memory), which",
             "in_order": ", if the order of batches need not be the same in every run:",
         }
         if why := whys.get(self.changed(setting)):
@@ -176,19 +169,9 @@ class Replays:
             return ": for main, making a batch is quicker than having it moved from a worker, which"
         if workers < was:
             return ": more only get in each other's way. That"
-        if work(self.measures) is not Work.WAITS:
+        if not making_waits(self.measures):
             return ", which"
-        warning = workers > cores(self.measures) > 0
-        return f", which, if what they wait for can answer that many at a time{IGNORE * warning},"
-
-
-IGNORE = " (ignore torch's warning about too many workers: these wait, they do not compute)"
-
-
-def is_unknown(measures: Measures, workers: int) -> bool:
-    """Whether it is not known what more workers would do: they wait, and what they wait for may not serve more."""
-    more = workers > measures.num_workers > 0
-    return more and work(measures) is Work.WAITS and not culprits.independent(measures)
+        return ", which, if what they wait for can answer that many at a time,"
 
 
 WORKERS = (0, 1, 2, 4, 8, 16, 32, 64)
@@ -197,7 +180,7 @@ FEWEST_TRIED = 4  # workers, whatever the training needs: the average hides burs
 
 
 def number_of_workers(measures: Measures, times: Durations) -> list[int]:
-    """None (unless worker_init_fn makes what the samples need), the recorded number, and others: as many as could keep
+    """0 (unless worker_init_fn makes what the samples need), the recorded number, and others: as many as could keep
     up with the training, but no more than there are cores for what they compute, nor than were recorded if they wait
     for each other or use all cores already."""
     was, computing = times.setting.num_workers, times.making_cpu.mean()
@@ -207,7 +190,5 @@ def number_of_workers(measures: Measures, times: Durations) -> list[int]:
     most = min(max(FEWEST_TRIED, int(np.ceil(keep_up))), room)
     if culprits.turns(measures) is not None or starts_processes(measures) or (was and cores_are_the_limit(measures)):
         most = was
-    if is_unknown(measures, most):
-        most = min(most, max(FEWEST_TRIED, 2 * was))
     least = int((measures.kind == Kind.INIT_FN_BEGIN).any())
     return sorted({each for each in (*WORKERS, most) if least <= each <= most} | {was})

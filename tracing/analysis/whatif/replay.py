@@ -41,7 +41,7 @@ class Machine:
         self._computed = 0.0  # by each thread that has computed all the time (s)
         self._ready: deque[Thread] = deque()
         self._waiting: list[tuple[float, int, Thread]] = []  # a heap: until when
-        self._computing: list[tuple[float, int, Thread, float]] = []  # a heap: until `_computed` is what
+        self._computing: list[tuple[float, int, Thread, float]] = []  # a heap: until `_computed` is this
         self._order = itertools.count()  # of threads that are due at the same time
 
     def start(self, thread: Thread) -> None:
@@ -72,7 +72,7 @@ class Machine:
         self._ready.append(thread)
 
     def spend(self, cpu: float, wait: float = 0.0, helpers: float = 0.0) -> Thread:
-        """The running thread waits, and then uses a core, with this many threads that help it: seconds of each."""
+        """The running thread waits, and then uses a core, helped by this many threads: seconds of each."""
         if wait > 0:
             heapq.heappush(self._waiting, (self.now + wait, next(self._order), self.running))
             yield
@@ -111,7 +111,7 @@ class Load:
 
     def __init__(self, times: Durations, setting: Setting, epochs: int) -> None:
         self.setting, self.epochs = setting, epochs
-        # Numbers of an array are slow to take one by one.
+        # An array's numbers are slow to read one by one.
         self.times = replace(times, **{name: each.tolist() for name, each in times.arrays().items()})
         self.machine = Machine(times.cores, times.others)
         self.index_queues: list[Messages] = []
@@ -164,15 +164,15 @@ class Load:
         warm = False
         while True:
             task = yield from index_queue.get()
-            yield from self.make(task, warm, self.times.turning)
+            yield from self.make(task, warm)
             warm = True
             result.put(task)
 
-    def make(self, task: int, warm: bool, turning: float = 0.0) -> Thread:
+    def make(self, task: int, warm: bool) -> Thread:
         times, begin = self.times, self.machine.now
         if not warm:
             yield from self.machine.spend(times.warming_cpu, times.warming_wait)
-        yield from self.machine.spend(times.making_cpu[task], times.making_wait[task] + turning)
+        yield from self.machine.spend(times.making_cpu[task], times.making_wait[task])
         self.making += self.machine.now - begin
 
     def pickling(self, task: int) -> tuple[float, float]:

@@ -29,7 +29,7 @@ from tracing.trace.trace import Trace
 
 OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
 BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
-PREFETCH = (1, 2, 4)  # tried, beside the recorded one, if no values are given
+PREFETCH = (1, 2, 4)  # tried besides the recorded one if no values are given
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class WhatIf:
         return "\n".join(lines + [line for note in self.notes for line in wrap("Note: ", note)])
 
     def to_json(self) -> str:
-        """All of it. "format" is the number of this form."""
+        """All of it. "format" is its version."""
         return json.dumps({"format": 1} | asdict(self), indent=1)
 
 
@@ -185,13 +185,6 @@ def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]
         "the start-up has more weight than in a longer one.": ended_early(measures),
         f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that.": (
             abs(found.off) > OFF
-        ),
-        "The trace has no workers: what it takes to start one, and to send a batch to main, is not known. With torch's "
-        "loader it is taken to be what small batches usually take, and otherwise not counted.": (
-            not found.recorded.setting.num_workers
-        ),
-        "The dataset is iterable: it is assumed to divide the same batches among any number of workers.": (
-            bool((measures.tasks["stream_end"] >= 0).any())
         ),
     }
     return [note for note, holds in notes.items() if holds]

@@ -1,4 +1,4 @@
-"""`demo`: a real load, run as `run` does it with any script; then its timeline and report."""
+"""`demo`: a real load, run as `run` runs any script; then its timeline and report."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tracing.cli.run_script import recording_into, run_script, shown
+    from tracing.cli.run_script import run_script, shown
 
-    recording, files = recording_into(args.output), [] if args.files is None else [str(args.files)]
+    recording, files = tracing.record(args.output), [] if args.files is None else [str(args.files)]
     status = run_script(recording, str(SCRIPT), files, live=is_terminal() and not args.no_live)
     trace = tracing.load(recording.path)
     for name in (TIMELINE, REPORT):  # of an earlier run: after Ctrl-C they would pass for this one's

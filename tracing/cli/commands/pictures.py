@@ -14,7 +14,7 @@ from tracing.ranks.ranks import open_ranks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = ("perfetto", "jsonl")
+FORMATS = ("perfetto", "jsonl", "html")
 
 
 def add_to(commands: Any) -> None:
@@ -22,7 +22,7 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "timeline", timeline, text, "traces/demo -o timeline.svg --batches 10:30")
     add_trace(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="a png, svg or pdf file")
-    parser.add_argument("--follow", type=int, metavar="N", help="draw arrows along the way of batch N")
+    parser.add_argument("--follow", type=int, metavar="N", help="draw arrows along batch N's path")
     add_part(parser)
 
     text = "which thread sent what to which, as text or mermaid"
@@ -43,11 +43,14 @@ def add_to(commands: Any) -> None:
     add_part(parser)
     parser.add_argument("--at", type=float, metavar="S", help="begin at this moment: seconds after the first event")
 
-    text = "write a trace for ui.perfetto.dev, or as lines of JSON"
-    parser = add_command(commands, "export", export, text, "traces/demo --format perfetto -o demo.json.gz")
+    text = "write a trace as a page for a bug report, for ui.perfetto.dev, or as lines of JSON"
+    examples = "traces/demo --format html -o demo.html", "traces/demo --format perfetto -o demo.json.gz"
+    parser = add_command(commands, "export", export, text, *examples)
     add_trace(parser)
     parser.add_argument("--format", choices=FORMATS, required=True, help="see docs/exports.md")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="compressed if it ends in .gz")
+    text = "html: with the keys, errors and paths that are left out by default"
+    parser.add_argument("--content", action="store_true", help=text)
 
 
 def timeline(args: argparse.Namespace) -> None:
@@ -98,7 +101,11 @@ def step(args: argparse.Namespace) -> None:
 
 
 def export(args: argparse.Namespace) -> None:
-    from tracing.views.export import jsonl, perfetto
+    from tracing.views.export import html, jsonl, perfetto
 
-    write = {"perfetto": perfetto.write, "jsonl": jsonl.write}[args.format]
-    write(load(args), args.output)
+    trace = load(args)
+    if args.format == "html":
+        with usage_errors():
+            html.write(trace, args.output, args.content)
+        return
+    {"perfetto": perfetto.write, "jsonl": jsonl.write}[args.format](trace, args.output)

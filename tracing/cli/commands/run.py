@@ -26,9 +26,11 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tracing.cli.run_script import recording_into, run_script
+    import tracing
+    from tracing.cli.run_script import run_script
 
     name = args.script.rpartition(".")[2] if args.module else Path(args.script).stem
-    recording, tries = recording_into(args.output or Path("traces", name), args.memory), args.tries or args.try_only
+    recording = tracing.record(args.output or Path("traces", name), memory=args.memory)
+    tries = args.tries or args.try_only
     how = {"module": args.module, "live": args.live, "minidl": args.minidl, "tries": tries, "ends": args.try_only}
     return run_script(recording, args.script, args.arguments, **how)

@@ -3,7 +3,7 @@
 The installed torch is used, and stays as it is on disk. In memory the base class of all its iterators learns to make,
 for an attached loader, an instance of a subclass that emits what it does (tracing.recording.torch_loader). So it does
 not matter whose loader it is, what makes the iterator, nor when its class was imported: a subclass of DataLoader that
-has iterators of its own, as torchdata's, or no DataLoader at all, as fastai's, which makes torch's iterators itself.
+has its own iterators, like torchdata's, or no DataLoader at all, as in fastai, which makes torch's iterators itself.
 Other loaders get the iterator they always got.
 
 The user's program imports torch, not this module: it may have something to set first.
@@ -42,12 +42,12 @@ def attach(loader: Loader) -> Loader:
 
     Returns the loader itself. What it yields and raises stays the same. A copy of it is not attached. An iterator that
     exists already, one with persistent workers, emits nothing. Raises TypeError for anything but torch's loader, and
-    RuntimeError if the installed torch's iterators are not as 2.4 to 2.15 have them.
+    RuntimeError if the installed torch's iterators are unlike those of 2.4 to 2.15.
     """
     from torch.utils.data import DataLoader, dataloader
 
     if not isinstance(loader, DataLoader):
-        raise TypeError(f"attach() takes a torch.utils.data.DataLoader, not {_name(type(loader))}")
+        raise TypeError(f"attach() takes a torch.utils.data.DataLoader, not {type(loader)}")
     if lacking := what_is_lacking(dataloader):
         raise RuntimeError(lacking)
     _hook(dataloader)
@@ -65,11 +65,6 @@ def what_is_lacking(torchs: Any) -> str:
     return ""
 
 
-def _name(cls: type) -> str:
-    of_minidl = cls.__module__.partition(".")[0] == "minidl"
-    return f"{cls.__module__}.{cls.__qualname__}" + ", which is recorded without it" * of_minidl
-
-
 def _hook(torchs: Any) -> None:
     """Replace `__new__` of two classes of torch's module, once. It stays, since Python cannot take it back; while
     nothing is attached it makes what was made without it. (A `__new__` is in no traceback, and no warning names it.)"""
@@ -78,13 +73,13 @@ def _hook(torchs: Any) -> None:
         return
 
     def new_iterator(kind: Any, loader: Any = None, *_: Any, **__: Any) -> Any:
-        attached = hasattr(loader, "_dataset_kind") and (is_everything() or attached_loaders.is_attached(loader))
+        attached = hasattr(loader, "_dataset_kind") and attached_loaders.is_attached(loader)
         iterator = _emitting(kind, loader) if attached else None
         return object.__new__(kind) if iterator is None else iterator
 
     def new_loader(kind: Any, *args: Any, **options: Any) -> Any:
         own = any(getattr(kind, name) is not getattr(cls, name) for name in ("__iter__", "_get_iterator"))
-        if own and is_everything():
+        if own and attached_loaders.every:
             _note(kind)
         new = super(cls, kind).__new__
         return new(kind) if new is object.__new__ else new(kind, *args, **options)
@@ -117,14 +112,9 @@ def _note(loaders: type) -> None:
 # ---- a whole program
 
 
-def is_everything() -> bool:
-    """Whether every loader is attached."""
-    return attached_loaders.in_workers is everything
-
-
 def attach_everything() -> None:
     """From now on every loader of torch is attached as soon as it is iterated, even if torch is not imported yet."""
-    attached_loaders.in_workers = everything
+    attached_loaders.every = True
     if HOME in sys.modules:
         _hook_torch()
     else:
@@ -133,8 +123,6 @@ def attach_everything() -> None:
 
 def _hook_torch() -> None:
     """If that is possible. Otherwise one line says so at the start, and the program runs unrecorded."""
-    if not is_everything():
-        return
     if lacking := what_is_lacking(sys.modules[HOME]):
         print(f"tracing: {lacking}", file=sys.stderr, flush=True)
     else:
@@ -151,6 +139,6 @@ def everything() -> Iterator[None]:
     try:
         yield
     finally:
-        attached_loaders.in_workers = contextlib.nullcontext
+        attached_loaders.every = False
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)

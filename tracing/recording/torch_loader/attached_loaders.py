@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from minidl import events
@@ -30,9 +27,7 @@ class Epochs:
 # By id, with a weak reference. Not an attribute of the loader, which is pickled and copied as before, and not a
 # WeakKeyDictionary: a subclass may define its own comparison.
 known: dict[int, tuple[weakref.ref[Any], Epochs]] = {}
-# What a worker's loop runs within: tracing.recording.torch_loader.attach.everything while that is on, so that loaders
-# nested in a dataset are attached too.
-in_workers: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+every = False  # whether all loaders are attached, as by `tracing run`
 
 
 def add(loader: Any) -> Epochs:
@@ -43,9 +38,9 @@ def add(loader: Any) -> Epochs:
 
 
 def is_attached(loader: Any) -> bool:
-    return id(loader) in known
+    return every or id(loader) in known
 
 
 def epochs_of(loader: Any) -> Epochs:
     """The epochs of a loader, which is attached now if it was not yet."""
-    return known[id(loader)][1] if is_attached(loader) else add(loader)
+    return known[id(loader)][1] if id(loader) in known else add(loader)

@@ -22,7 +22,7 @@ AGAIN = 0.001  # seconds; an event takes a thousandth of it
 
 def delay_sigchld() -> None:
     """Put a handler in front of torch's, once. Only the main thread can; elsewhere torch has no handler either."""
-    if not hasattr(signal, "SIGCHLD") or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         return
     _set_SIGCHLD_handler()  # torch does so at its first iterator, and only once
     torchs = signal.getsignal(signal.SIGCHLD)

@@ -42,7 +42,7 @@ def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int =
     return fetcher
 
 
-FIRST, NUMBERS = 4, 256  # samples of a stream, and numbers of each of their tensors, of which a digest is noted
+FIRST, NUMBERS = 4, 256  # the samples of a stream, and the numbers of each tensor, that a digest covers
 
 
 class TracedFetcher(Behind):
@@ -75,7 +75,7 @@ class TracedCollate:
 
     def __init__(self, function: Callable[[Any], Any], progress: Progress, worker: int, iterable: bool) -> None:
         self.function, self.progress, self.worker, self.iterable = function, progress, worker, iterable
-        self.noted = -1  # the epoch of which it is noted already what a batch is made of
+        self.noted = -1  # the last epoch in which a batch's contents were noted
 
     def __call__(self, samples: Any) -> Any:
         epoch_id, task, worker = self.progress.epoch_id, self.progress.task, self.worker
@@ -86,8 +86,8 @@ class TracedCollate:
         return batch
 
     def _note(self, samples: Any, batch: Any) -> dict[str, Any] | None:
-        """Of the first batch of an epoch: what it is made of, and a digest of its samples. Samples of keys that are all
-        the same (zeros, to try a model) are not compared with those of other workers."""
+        """Of the first batch of an epoch: what it is made of, and a digest of its samples. Samples with keys, if all
+        the same (zeros, to try a model), are not compared with those of other workers."""
         if self.noted == self.progress.epoch_id:
             return None
         self.noted = self.progress.epoch_id

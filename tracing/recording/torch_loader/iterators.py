@@ -193,7 +193,7 @@ class Parallel(Emitting):
         if self._resuming and acknowledges:
             self._resuming -= 1
             emit(events.RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
-        if self._resuming or acknowledges:  # what is neither is a result of the epoch before: torch drops it
+        if self._resuming or acknowledges:  # while resuming, any other message is old: torch drops it
             return message
         progress.outstanding -= 1
         emit(events.RECEIVED, progress.epoch_id, idx, sender, value=progress.outstanding)
@@ -204,7 +204,7 @@ class Parallel(Emitting):
         return message
 
     def _task_in_hand(self) -> int:
-        return self._task_info.taken  # in order or not, torch has popped the task that it returns the batch of
+        return self._task_info.taken  # in order or not, torch has popped the task whose batch it returns
 
     # ---- deaths
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from minidl import events
 from minidl.events import NO_WORKER, emit
-from tracing.recording.torch_loader import attached_loaders
 from tracing.recording.torch_loader.common import Progress, Wrapper
 from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, TracedQueue
 from tracing.recording.torch_loader.worker import WorkerSetup, run
@@ -25,7 +24,7 @@ def in_context(loader: Any, context: TracedContext) -> Any:
 
 
 class TracedContext(Wrapper):
-    """Makes queues, events and processes by the user's context, or torch's default one, and wraps each."""
+    """Makes queues, events and processes in the user's context, or torch's default one, and wraps each."""
 
     def __init__(self, context: Any, progress: Progress, results: type[TracedQueue]) -> None:
         super().__init__(context)
@@ -45,7 +44,7 @@ class TracedContext(Wrapper):
     def Process(self, target: Callable[..., None], args: tuple[Any, ...]) -> TracedProcess:
         worker_id = inspect.signature(target).bind(*args).arguments["worker_id"]
         bare = tuple(arg.wrapped if isinstance(arg, Wrapper) else arg for arg in args)
-        setup = WorkerSetup(events.installed(), self._progress.epoch_id, worker_id, attached_loaders.in_workers)
+        setup = WorkerSetup(events.installed(), self._progress.epoch_id, worker_id)
         process = self.wrapped.Process(target=run, args=(setup, target, bare))
         return TracedProcess(process, worker_id, self._progress)
 
@@ -54,6 +53,7 @@ class TracedProcess(Wrapper):
     """A worker's process, as main sees it."""
 
     daemon = False  # torch sets it
+    _is_awaited = False  # main has waited for its end, and not yet seen it
 
     def __init__(self, process: Any, worker_id: int, progress: Progress) -> None:
         super().__init__(process)
@@ -71,8 +71,16 @@ class TracedProcess(Wrapper):
     def join(self, timeout: float | None = None) -> None:
         self._emit(events.JOIN_BEGIN, int((timeout or 0) * 1e9))
         self.wrapped.join(timeout)
-        if not self.wrapped.is_alive():
+        self._is_awaited = True
+        self.is_alive()
+
+    def is_alive(self) -> bool:
+        """torch asks again when it has waited for the others, too: by then one that was slow to exit may have ended."""
+        alive = bool(self.wrapped.is_alive())
+        if self._is_awaited and not alive:
+            self._is_awaited = False
             self._emit(events.WORKER_JOINED, self.wrapped.exitcode or 0)
+        return alive
 
     def terminate(self) -> None:
         self._emit(events.WORKER_TERMINATED)

@@ -32,9 +32,7 @@ from minidl.events import NO_TASK, NO_WORKER, RESUME, STOP, WAKE, Queue, emit
 from tracing.recording import system_calls
 from tracing.recording.torch_loader.common import Progress, Wrapper
 
-ENVELOPE_AT = 11  # bytes: a pickle begins with its protocol (2) and the length of its frame (9)
 IN_PLACE = (ExceptionWrapper, _IterableDatasetStopIteration)  # of a batch
-BYTE = ord("K")  # precedes an int below 256 in a pickle
 
 
 def label(message: Any) -> int:
@@ -60,7 +58,6 @@ class PipeTap:
     def __init__(self, queue: Any, name: Queue, worker: int, progress: Progress) -> None:
         self._name, self._worker, self._progress = name, worker, progress
         self.arrived = False  # whether a message has, since `get` began
-        self.sender = worker  # the worker that sent it
         fd = queue._reader.fileno()
         self._at = system_calls.readable(fd)
         self._poller = select.poll()
@@ -72,7 +69,7 @@ class PipeTap:
         return self.look(timeout) or (timeout > 0 and bool(self._poller.poll(ceil(timeout * 1e3))))
 
     def look(self, timeout: float | None) -> bool:
-        """Whether something can be read now. If not, the reader waits for so long; None: without end."""
+        """Whether something can be read now. If not, the reader waits that long; None: for ever."""
         if system_calls.poll(self._at, 1, 0) > 0:
             return True
         emit(events.WAIT, self._progress.epoch_id, NO_TASK, self._worker, self._name, int((timeout or 0) * 1e9))
@@ -81,10 +78,7 @@ class PipeTap:
     def receive(self) -> bytes:
         data: bytes = self._receive()
         self.arrived = True
-        if self._worker == NO_WORKER:  # so the envelope says: it begins with the sender
-            known = len(data) > ENVELOPE_AT + 1 and data[ENVELOPE_AT] == BYTE
-            self.sender = data[ENVELOPE_AT + 1] if known else NO_WORKER
-        emit(events.ARRIVED, self._progress.epoch_id, NO_TASK, self.sender, self._name, len(data))
+        emit(events.ARRIVED, self._progress.epoch_id, NO_TASK, self._worker, self._name, len(data))
         return data
 
 
@@ -92,7 +86,6 @@ class TracedQueue(Wrapper):
     """One end of a queue."""
 
     name = Queue.NONE
-    leads = False  # whether what is taken is what this side works on next, as in a worker
 
     def __init__(self, queue: Any, worker: int, progress: Progress) -> None:
         super().__init__(queue)
@@ -116,29 +109,14 @@ class TracedQueue(Wrapper):
         try:
             self.sender, self.epoch_id, message = self.wrapped.get(block, timeout)
         except Empty:
-            self.timed_out()
+            emit(events.TIMED_OUT, progress.epoch_id, worker=self.worker, queue=name)
             raise
         except Exception as error:
             if tap.arrived:  # it could not be unpickled. (Else a signal's handler raised, and nothing was taken.)
-                emit(events.GOT, progress.epoch_id, worker=tap.sender, queue=name, text=repr(error))
+                emit(events.GOT, progress.epoch_id, worker=self.worker, queue=name, text=repr(error))
             raise
-        task = label(message)
-        if self.leads:
-            progress.epoch_id, progress.task = self.epoch_id, task
-        emit(events.GOT, self.epoch_id, task, self.sender, name)
+        emit(events.GOT, self.epoch_id, label(message), self.sender, name)
         return message
-
-    def timed_out(self) -> None:
-        emit(events.TIMED_OUT, self.progress.epoch_id, worker=self.worker, queue=self.name)
-
-    def cancel_join_thread(self) -> None:
-        emit(events.JOIN_CANCELLED, self.progress.epoch_id, worker=self.worker, queue=self.name)
-        self.wrapped.cancel_join_thread()
-
-    def close(self) -> None:
-        buffered = len(getattr(self.wrapped, "_buffer", ()))
-        emit(events.CLOSED, self.progress.epoch_id, worker=self.worker, queue=self.name, value=buffered)
-        self.wrapped.close()
 
 
 class IndexQueue(TracedQueue):
@@ -158,11 +136,6 @@ class ResultQueue(TracedQueue):
     """All workers -> main: main's end."""
 
     name = Queue.RESULT
-
-    def timed_out(self) -> None:
-        super().timed_out()
-        # main checks whether all workers are alive. torch: `_try_get_data`
-        emit(events.HEALTH_CHECK, self.progress.epoch_id)
 
 
 class PinnedResults(TracedQueue):
@@ -184,8 +157,8 @@ class PinnedResults(TracedQueue):
         return message
 
     def cancel_join_thread(self) -> None:
-        emit(events.PIN_JOINED, self.progress.epoch_id, value=1)  # main does this once it has
-        super().cancel_join_thread()
+        emit(events.PIN_JOINED, self.progress.epoch_id, value=1)  # main does so after joining
+        self.wrapped.cancel_join_thread()
 
 
 class DataQueue(Wrapper):
@@ -217,7 +190,6 @@ class DataQueue(Wrapper):
             self.sender, epoch_id, message = self.wrapped.get(block, timeout)
         except Empty:
             emit(events.TIMED_OUT, progress.epoch_id, queue=Queue.DATA)
-            emit(events.HEALTH_CHECK, progress.epoch_id)
             raise
         emit(events.GOT, epoch_id, label(message), NO_WORKER, Queue.DATA)
         return message

@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,19 +18,18 @@ from minidl import events
 from minidl.events import STOP, Queue, describe, emit
 from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.fetcher import emitting_kinds
-from tracing.recording.torch_loader.queues import TracedQueue, content, emit_send_failures
+from tracing.recording.torch_loader.queues import TracedQueue, content, emit_send_failures, label
 
 STOPPED, PARENT_IS_DEAD, INTERRUPTED = 0, 1, 2  # why a worker left its loop: WORKER_END's value
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker is given beside torch's own arguments. Under spawn and forkserver it is pickled."""
+    """What a worker gets besides torch's own arguments. Under spawn and forkserver it is pickled."""
 
     recorder: events.Recorder | None
     epoch_id: int  # the first epoch's
     worker_id: int
-    surroundings: Callable[[], AbstractContextManager[None]]  # torch's loop runs within: see attached_loaders
 
 
 def run(setup: WorkerSetup, worker_loop: Callable[..., None], args: tuple[Any, ...]) -> None:
@@ -49,8 +47,7 @@ def run(setup: WorkerSetup, worker_loop: Callable[..., None], args: tuple[Any, .
     own["data_queue"] = WorkersResultQueue(own["data_queue"], setup.worker_id, progress)
     own["init_fn"] = TracedInitFn(own["init_fn"], setup.epoch_id)
     torch.utils.data._DatasetKind = emitting_kinds(progress, setup.worker_id)  # type: ignore[misc]  # where the loop looks it up
-    with setup.surroundings():
-        worker_loop(*bound.args, **bound.kwargs)
+    worker_loop(*bound.args, **bound.kwargs)
     end = STOPPED if progress.task == STOP else INTERRUPTED
     if end is INTERRUPTED and os.getppid() != parent:
         end = PARENT_IS_DEAD
@@ -62,14 +59,15 @@ class WorkersIndexQueue(TracedQueue):
     """The worker's end of index_queue."""
 
     name = Queue.INDEX
-    leads = True
     _ready = False
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if not self._ready:
             self._ready = True
             emit(events.WORKER_READY, self.progress.epoch_id, worker=self.worker)
-        return super().get(block, timeout)
+        message = super().get(block, timeout)
+        self.progress.epoch_id, self.progress.task = self.epoch_id, label(message)  # what it works on next
+        return message
 
 
 class WorkersResultQueue(TracedQueue):
@@ -90,7 +88,7 @@ OURS = re.compile(rf'  File "{re.escape(str(Path(__file__).parent))}[^"]*", line
 
 
 class TracedInitFn:
-    """worker_init_fn. torch calls it right after the seeding, and ours even if the user has none."""
+    """worker_init_fn. torch calls it right after seeding, and ours even if the user has none."""
 
     def __init__(self, function: Callable[[int], None] | None, epoch_id: int) -> None:
         self.function, self.epoch_id = function, epoch_id

@@ -29,8 +29,8 @@ FIELDS = ("k", "time", "kind", "loader", "epoch", "task", "worker", "queue", "va
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write `trace` into the file `path`, which is replaced; compressed if its name ends in `.gz`. Of a growing trace
-    it writes what has been read so far. Raises OSError when the file cannot be written."""
+    """Write `trace` into the file `path`, which is replaced; compressed if its name ends in `.gz`. A growing trace is
+    written as far as it was read. Raises OSError when the file cannot be written."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     with open_for_writing(path) as file:
         file.write(encode(header(trace)) + "\n")

@@ -2,7 +2,7 @@
 
     process, thread     a track each, with its name                                     ph M
     slice               what a thread did for a time: see tracing.views.export.slices   ph X
-    flow                a batch's way, from slice to slice                              ph s, t ... t, f
+    flow                a batch's path, from slice to slice                             ph s, t ... t, f
     instant             a death, an error, an epoch, a step of the shutdown             ph i
     counter             how much is in a queue, or in the reorder buffer                ph C
 
@@ -26,11 +26,12 @@ import numpy as np
 from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.event_index import NEVER, Lane
 from tracing.trace.event_index import Iterator as IndexedIterator
+from tracing.trace.event_words import thread_name
 from tracing.trace.kinds import MARKED, TRAITS
 from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
-from tracing.views.export.slices import GUARD, LAST, STEP, events_of, slices_of, times_of
+from tracing.views.export.slices import GUARD, LAST, events_of, slices_of, times_of
 from tracing.views.queue_moves import came_early, closing, fifo, stepped
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 AT_ONCE = 1000  # records that are written together
-FLOW_AT = 2 * GUARD  # ns after the beginning of its slice
-assert FLOW_AT + GUARD < STEP
+FLOW_AT = 2 * GUARD  # ns after the beginning of its slice; less than a STEP
 START, STEP_ON, END = "s", "t", "f"
 # The hops at which a thread has the batch: its flow passes through the slice of each.
 WAY = (
@@ -57,7 +57,7 @@ _IS_INSTANT = np.isin(np.arange(256), list(INSTANTS))  # [kind]
 WORK = {int(kind) for kind in (Kind.FETCH_BEGIN, Kind.COLLATE_BEGIN, Kind.PIN_BEGIN)}
 _NAMES = {kind: each.slice.partition("{")[0] for kind, each in TRAITS.items()}  # "fetch ": a number follows
 _OF_WORKER = np.isin(np.arange(256), [kind for kind, each in TRAITS.items() if "{worker}" in each.slice])
-THREAD_IDS = 1 << 23  # above every pid; a process's first thread has its pid, as Linux does it
+THREAD_IDS = 1 << 23  # above every pid; a process's first thread has its pid, as on Linux
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
@@ -77,7 +77,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def records(trace: Trace) -> Iterator[str]:
-    """All trace events of the file, in JSON. Those that are many are made as text at once: by way of dicts they would
+    """All trace events of the file, in JSON. The numerous ones are made as text directly: by way of dicts they would
     take twice as long."""
     yield from map(_json, names(trace))
     flow = flows(trace)
@@ -101,7 +101,6 @@ _json = json.JSONEncoder(separators=(",", ":")).encode
 def names(trace: Trace) -> Iterator[Json]:
     """The names of processes and threads, and the order of their tracks: main, its workers as they began."""
     several = len({each.loader for each in trace.loaders}) > 1
-    queues = {Queue.INDEX: "{} {}", Queue.RESULT: "{}"}
     seen: set[int] = set()
     for number, (actor, track) in enumerate(zip(trace.actors, _tracks(trace), strict=True)):
         if actor.pid not in seen and actor.role in ("main", "worker"):
@@ -111,17 +110,12 @@ def names(trace: Trace) -> Iterator[Json]:
             yield {"ph": "M", "name": "process_name", "pid": actor.pid, "tid": 0, "args": {"name": name}}
             rank = {"sort_index": 0 if actor.role == "main" else 1 + number}
             yield {"ph": "M", "name": "process_sort_index", "pid": actor.pid, "tid": 0, "args": rank}
-        name = actor.thread or actor.role
-        if actor.role == "feeder":
-            name = f"feeder of {queues[Queue(actor.queue)].format(QUEUE_NAMES[Queue(actor.queue)], actor.worker)}"
-        elif actor.role == "pin":
-            name = "pin thread"
-        yield {"ph": "M", "name": "thread_name", **track, "args": {"name": name}}
+        yield {"ph": "M", "name": "thread_name", **track, "args": {"name": thread_name(actor)}}
         yield {"ph": "M", "name": "thread_sort_index", **track, "args": {"sort_index": number}}
 
 
 def _tracks(trace: Trace) -> list[Json]:
-    """Of each actor: the ids of its process and its thread."""
+    """Each actor's ids: of its process and its thread."""
     found: list[Json] = []
     seen: set[int] = set()
     for number, actor in enumerate(trace.actors):

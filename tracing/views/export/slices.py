@@ -4,11 +4,11 @@ tracing.trace.thread_activity finds what a thread does at a moment, for one load
 lie in which, over all loaders of a thread. A slice lasts from one event of a thread to a later one. There are two
 sorts:
 
-    span    FETCH_BEGIN ... FETCH_END      a begin and its end; other slices may lie in it (a loader in a dataset, say)
+    span    FETCH_BEGIN ... FETCH_END      a start and its end; other slices may lie in it (a loader in a dataset, say)
     leaf    WAIT | whatever comes next     until the thread says anything else
 
-Every bound is an event of this one thread, and spans are kept on a stack, so that slices cannot overlap otherwise
-than by one lying in the other, whatever the trace lacks.
+Every bound is an event of this one thread, and spans are kept on a stack, so that slices can overlap only
+by one lying in the other, whatever the trace lacks.
 
 There are millions of them, so events and slices are plain tuples of numbers.
 
@@ -33,11 +33,11 @@ from minidl.events import Kind
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
-# A viewer counts in whole ns, and may cut off instead of rounding what it makes of our µs. So no two bounds of a
-# track are closer than a GUARD, and every slice stays longer than zero, also where a clock stood still.
+# A viewer counts in whole ns, and may truncate our µs instead of rounding them. So no two bounds of a
+# track are closer than a GUARD, and every slice stays longer than zero, even where a clock stood still.
 GUARD, STEP = 2, 32  # ns
 MOST_GUARDS = 12  # STEP - MOST_GUARDS * GUARD is the least length of a slice
-LAST = 1_000  # ns that a thread's last slice has at least
+LAST = 1_000  # ns: least length of a thread's last slice
 
 Event = tuple[int, int, int, int]
 Slice = tuple[int, int, int]

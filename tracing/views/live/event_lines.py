@@ -13,6 +13,7 @@ from tracing.analysis.hang.hang import Hang
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.event_words import sentence, thread_name
 from tracing.trace.trace import Actor
+from tracing.trace.words import command
 from tracing.views.terminal.batch_cells import cell
 from tracing.views.terminal.layout import DIM, Line, text
 
@@ -35,4 +36,4 @@ def stuck_in_words(hang: Hang | None, path: Path) -> tuple[str, ...]:
         reason = f"{first.who.partition(' (pid')[0]} waits for {last.who}, which {last.what}"
     reason += f", at {last.line}" if last.line is not None else ""
     stuck = "it looks stuck" if hang.ending is Ending.ONGOING else "it was stuck"
-    return f"{stuck}: {reason}", f"why, and what to do: python -m tracing check {path}"
+    return f"{stuck}: {reason}", f"why, and what to do: {command()} check {path}"

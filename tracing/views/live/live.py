@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tracing.views.live.one_moment import one_moment, save
-from tracing.views.live.outputs import SLOWEST_PERIOD, FullScreen, PlainLines
+from tracing.views.live.outputs import FullScreen, PlainLines
 from tracing.views.live.panels import Moment, plain, render
-from tracing.views.live.playback import Clock, Live, Replay
+from tracing.views.live.playback import Clock
 from tracing.views.live.ranks import Processes
 from tracing.views.live.recent import Recent, choose, recent
 from tracing.views.main_time import main_in_words
@@ -52,7 +52,7 @@ def watch(
     """Show the run that is recorded into `path` until it ends; a finished one is replayed, `speed` times as fast.
 
     `once` prints one frame: the present one, or a busy one of a finished run. `record` saves that as SVG, too. Of
-    several processes the first is opened, or `part`, a rank or a name, and of the others there is a line each. Returns
+    several processes the first is opened, or `part`, a rank or a name, and the others have a line each. Returns
     when the run has ended, that is, when no process records any more, or q is pressed.
 
     Raises LookupError if there is no such part, TraceError if there is no trace in `path`, ValueError for a `speed` of
@@ -96,7 +96,7 @@ def _run(processes: Processes, console: Console, keyboard: Keyboard) -> None:
             if ended:
                 break
             wait = screen.wait(PERIOD, time.thread_time() - cpu) - (time.monotonic() - begin)
-            for key in _keys(source, keyboard, wait):
+            for key in keyboard.read(wait):
                 quit, help = quit or key in ("q", "Q"), help != (key == "h")
                 source.press(key)
 
@@ -108,13 +108,3 @@ def _last_words(trace: Trace, state: State, facts: Recent) -> str:
     if not iterators or state.time <= (begin := int(trace.events["time"][iterators[0].first()])):
         return plain(state, facts)
     return plain(state, facts, main_in_words(trace, iterators, begin, state.time))
-
-
-def _keys(source: Live | Replay, keyboard: Keyboard, wait: float) -> list[str]:
-    """Wait for the next frame, the next key or the end of the run."""
-    while wait > SLOWEST_PERIOD:
-        keys = keyboard.read(SLOWEST_PERIOD)
-        if keys or source.ended():
-            return keys
-        wait -= SLOWEST_PERIOD
-    return keyboard.read(wait)

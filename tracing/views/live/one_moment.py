@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 
 from tracing.analysis.hang.explain import explain
-from tracing.trace.state import MainStatus
 from tracing.views.live.event_lines import stuck_in_words
 from tracing.views.live.panels import Moment, render
 from tracing.views.live.playback import Clock
@@ -22,7 +21,7 @@ MOMENTS = 64  # of a finished trace, among which a busy one is looked for
 
 
 def one_moment(source: Processes, clock: Clock) -> Moment:
-    """The present one; or of a finished run a busy one, but the last if it failed or was stuck."""
+    """The present one; for a finished run a busy one, or the last if it failed or was stuck."""
     trace, title = source.source.trace, source.path.name
     state = trace.state(-1)
     now = max(state.time, clock()) if source.running else state.time
@@ -45,9 +44,8 @@ def _interest(moment: Moment) -> int:
     loader = choose(moment.state, moment.recent.loader)
     if loader is None:
         return 0
-    queues = [loader.index_queues, loader.result_queues, [loader.data_queue]]
-    lively = sum(any(len(queue) for queue in kind) for kind in queues)
-    lively += 2 * all(worker.task >= 0 for worker in loader.workers) + (loader.main.status is MainStatus.TRAINING)
+    queues = (loader.index_queues, loader.result_queues, [loader.data_queue])
+    lively = sum(any(map(len, kind)) for kind in queues) + sum(worker.task >= 0 for worker in loader.workers)
     return lively + 3 * bool(loader.reorder_buffer)
 
 

@@ -44,7 +44,7 @@ class PlainLines:
             print_line(self.console, plain(moment.state, moment.recent))
 
     def wait(self, period: float, cost: float) -> float:
-        """Until the next time, of a frame that took `cost` s."""
+        """Until the next frame, after one that took `cost` s."""
         return PLAIN_PERIOD
 
 

@@ -1,6 +1,6 @@
 """One state of a loader as a picture for the terminal. Clocks, keys and files are left to live and playback.
 
-A batch's way reads like a page, from left to right and then on the next line:
+A batch's path reads like a page, left to right and then on the next line:
 
     index_queue  ▸  worker  ▸  worker_result_queue         a row for each worker
     pin thread   ▸  data_queue  ▸  reorder buffer  ▸  main

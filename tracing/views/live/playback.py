@@ -7,7 +7,6 @@ Legend
 from __future__ import annotations
 
 import bisect
-import functools
 from collections.abc import Callable
 
 from tracing.analysis.hang.explain import explain
@@ -17,10 +16,10 @@ from tracing.trace.state import State
 from tracing.trace.trace import Trace
 from tracing.views.live.event_lines import stuck_in_words
 
-CHECK_PERIOD = 1_000_000_000  # ns between two checks whether the run is still in progress
+CHECK_PERIOD = 1_000_000_000  # ns between checks of whether the run is still in progress
 STILL = 10_000_000_000  # ns without a batch: then it may hang ...
 ASK_PERIOD = 5_000_000_000  # ... and is examined this often
-JUDGE_PERIOD, JUDGE_COST = 2_000_000_000, 50  # ns between two verdicts, and at least so many times what one takes
+JUDGE_PERIOD, JUDGE_COST = 2_000_000_000, 50  # ns between verdicts, and at least this many times what one takes
 STEPS = {"left": -1, "right": 1}  # key -> events
 
 Clock = Callable[[], int]  # ns
@@ -29,7 +28,7 @@ Clock = Callable[[], int]  # ns
 def verdict(trace: Trace) -> str:
     """The report's, of the loader that took most of main's time; "" without one."""
     costly = max(measure(trace), key=lambda each: each.in_loader.total, default=None)
-    return "" if costly is None else f"until now {judge(costly).verdict.value}"
+    return "" if costly is None else f"so far {judge(costly).verdict.value}"
 
 
 class Live:
@@ -95,7 +94,7 @@ class Replay:
     """A finished run: the time in the trace is wall time, times `speed`."""
 
     keys = "space pause  ← → step"
-    limit = ""  # what limits the load is for the report to say, as the run is over
+    limit, stuck = "", ()  # as the run is over, they are for `report` and `check` to say
 
     def __init__(self, trace: Trace, speed: float, clock: Clock) -> None:
         self.trace = trace
@@ -133,14 +132,6 @@ class Replay:
         elif key == "space":
             begin = self.trace.start if self._k == self._last() else int(self._times[self._k])
             self._from, self._k = (begin, self._clock()), None
-
-    @functools.cached_property
-    def _stuck_at_the_end(self) -> tuple[str, ...]:
-        return stuck_in_words(explain(self.trace), self.trace.path)
-
-    @property
-    def stuck(self) -> tuple[str, ...]:
-        return self._stuck_at_the_end if self._k == self._last() else ()
 
     @property
     def mode(self) -> str:

@@ -9,15 +9,13 @@ Parts may appear while the run goes on: torchrun starts its ranks later.
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 
 from tracing.recording.trace_directory import being_recorded
-from tracing.trace.file_reader import TraceDamage
 from tracing.trace.parts import Part, parts
 from tracing.trace.parts import choose as choose_part
 from tracing.trace.state import State
-from tracing.trace.trace import Trace
+from tracing.trace.trace import Trace, load
 from tracing.trace.words import duration
 from tracing.views.live.panels import STYLES
 from tracing.views.live.playback import CHECK_PERIOD, STILL, Clock, Live, Replay
@@ -52,9 +50,7 @@ class Processes:
 
     def _trace_of(self, part: Part) -> Trace:
         if part.path not in self._traces:
-            self._traces[part.path] = Trace(part.path)
-            for damage in self._traces[part.path].damage:
-                warnings.warn(str(damage), TraceDamage, stacklevel=2)
+            self._traces[part.path] = load(part.path)
         return self._traces[part.path]
 
     # ---- a source of frames

@@ -1,7 +1,7 @@
-"""What a loader did lately: the numbers, the strips and the words that stand beside its state in the live view.
+"""What a loader did lately: the numbers, the strips and the words beside its state in the live view.
 
 Everything is computed from the events of the last few seconds, so a frame costs the same deep in a long run as at
-its start. What a loader *is* comes from `trace.state(k)`; here is only what it *did*.
+its start. What a loader *is* comes from `trace.state(k)`; this is only what it *did*.
 
 Legend
     now       81_234_000_000   ns; events after it have not happened yet
@@ -106,7 +106,7 @@ def _last_move(loader: LoaderState) -> int:
 
 
 def recent(trace: Trace, state: State, now: int, shown: int = -1) -> Recent:
-    """What the loader `choose(state, shown)` did in the window that ends `now`, seen from event `state.k`."""
+    """What the loader `choose(state, shown)` did in the window ending at `now`, seen from event `state.k`."""
     loader = choose(state, shown)
     if loader is None:
         return Recent(-1, now=now, since=now - WINDOW, start=trace.start, events=state.k + 1)
@@ -122,7 +122,7 @@ def recent(trace: Trace, state: State, now: int, shown: int = -1) -> Recent:
         return events[events["loader"] == loader.loader] if several else events
 
     result = Recent(loader.iterator, since, now, trace.start, len(events))
-    # The last words of a run that stands still are older than the window.
+    # The last words of a stalled run are older than the window.
     latest = of_this(events[min(first, max(0, len(events) - 20 * MOST_SAID)) :])[-20 * MOST_SAID :]
     sent = (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)  # DISPATCHED says that
     said = _IS_SAID[latest["kind"]] & ~sent

@@ -3,7 +3,7 @@
 
 const CHIP = 26; // px wide
 const LEAST = 16; // px from one to the next in a queue that is full: what has no room is counted
-const HALF_LIFE = 45; // ms in which a box covers half of its way
+const HALF_LIFE = 45; // ms in which a box covers half its path
 
 class Board {
   constructor(paint) {

@@ -165,7 +165,7 @@ function address() {
 
 const linked = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 
-// `before`: the run that was shown, null if the comparison has no sense.
+// `before`: the run that was shown, null if comparing makes no sense.
 function numbers(before) {
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const rate = run.rate.toFixed(1), was = before?.rate.toFixed(1) ?? rate;

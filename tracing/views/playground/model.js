@@ -1,5 +1,5 @@
 // The model: what minidl's loader does in a setting, as a list of events in virtual time. It is the protocol of
-// minidl/parallel.py, worker.py, pinning.py and queues.py in little; a test compares it with these, event by event.
+// minidl/parallel.py, worker.py, pinning.py and queues.py in brief; a test compares it with these, event by event.
 //
 // Principles
 // 1. Threads are generators: they take turns, in one thread of the browser, and `yield` only where they wait: for a
@@ -10,7 +10,7 @@
 //    once all wait again.
 // 3. Only what a setting gives a duration takes time. A setting's times are ms; inside they are whole ticks, so that
 //    equal times are equal.
-// 4. Every thread has a core of its own. (What shared cores change, `python -m tracing whatif` predicts.)
+// 4. Every thread has a core of its own. (`python -m tracing whatif` predicts what shared cores change.)
 //
 // Legend
 //    setting   {workers: 4, prefetch: 2, in_order: true, ...}     see DEFAULTS

@@ -133,7 +133,7 @@ function heldWithin(run, begin, end) {
   return held;
 }
 
-// ---- where a batch is. null: nowhere yet, or no more
+// ---- where a batch is. null: nowhere yet, or gone
 
 function placeOf(history, time) {
   const { worker } = history, after = (hop) => history[hop] !== undefined && time >= history[hop];

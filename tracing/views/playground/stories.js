@@ -7,7 +7,7 @@ const STORIES = [
     id: "no-workers", name: "why workers", setting: { workers: 0 },
     text: "Without workers main fetches and collates each batch itself, and cannot train meanwhile: in its lane the " +
       "training steps, with a line above and below, are far apart. Add workers, and watch the steps close up. " +
-      "From some number on, more workers only make more batches that wait.",
+      "Beyond some number, more workers only make more batches that wait.",
     tries: [
       { name: "2 workers", change: { workers: 2 }, gain: ["faster"] },
       { name: "4 workers", change: { workers: 4 }, gain: ["faster"] },
@@ -57,7 +57,7 @@ const STORIES = [
   },
   {
     id: "moving", name: "what moving costs", setting: { workers: 6, sample: 6, move: 9, train: 11, pinning: 3 },
-    text: "Moving a batch takes long: its worker packs it, and main unpacks it between two training steps (dotted). " +
+    text: "Moving a batch is slow: its worker packs it, and main unpacks it between two training steps (dotted). " +
       "More workers change nothing, since there is only one main. The pin thread would unpack it while main " +
       "trains. Better still are batches that are cheap to move, of fewer and larger tensors.",
     tries: [

@@ -9,7 +9,7 @@ const [HEAD, GAP, STRIP, AXIS] = [18, 20, 54, 18]; // px: above main, above the 
 
 const colourOf = (task) => DATA.colours[task % DATA.colours.length];
 
-// Colours and patterns for the canvas, which knows no var(): made again when light and dark change.
+// Colours and patterns for the canvas, which has no var(): made again when light and dark change.
 class Paint {
   constructor(context) {
     this.context = context;
@@ -184,7 +184,7 @@ class Timeline {
     for (let ms = Math.ceil(this.begin / TICKS / step) * step; ms < this.begin / TICKS + span; ms += step) {
       const x = this.x(ms * TICKS), words = `${Number(ms.toFixed(3))} ms`;
       if (ms && x < this.left + 26) continue;
-      const last = x > this.right - 26; // as a whole, too
+      const last = x > this.right - 26; // shown whole too
       this.paint.text(words, last ? this.right : x, y, this.paint.faint, 11, last ? "right" : ms ? "center" : "left");
     }
   }

@@ -48,7 +48,7 @@ class Delivery(enum.Enum):
     TAKEN = "taken"
     WAITING = "still there"  # in its queue when the trace ends
     LOST = "never taken"  # and its queue is gone
-    BROKEN = "could not be read"  # half a message, of a sender that was killed
+    BROKEN = "could not be read"  # half a message, whose sender was killed
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class IteratorRows:
         begins, ends = (self.index.group(self.number, kind, queue, worker).array for kind in (Kind.PUT, Kind.GOT))
         seen = slice(int(ends.searchsorted(self.first)), int(begins.searchsorted(self.until, "right")))
         if len(ends) < seen.stop and self.iterator.last() < self.first:
-            return  # they were never taken, and that is over
+            return  # they were not taken, and never will be
         begins, ends = begins[seen], ends[seen]
         tasks = self.trace.events["task"]
         labels = [label(task) for task in tasks[begins].tolist()]
@@ -258,7 +258,7 @@ class IteratorRows:
             )
 
     def _memory(self, position: int) -> str:
-        """Where a batch on its way to main lies, unless it is in the message itself."""
+        """Where a batch on its way to main is, unless it is in the message itself."""
         event = self.trace.events[position]
         tasks = self.index.epochs.get(int(event["loader"]) << 32 | int(event["epoch"]))
         if tasks is None or not 0 <= event["task"] < tasks.length:

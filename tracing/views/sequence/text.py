@@ -6,7 +6,7 @@
      9.298   ├──── 1 ──────┼────────────▸│          13.8 ms in index_queue
     14.031   │◂───── 0 ────┤             │          470 µs in worker_result_queue
 
-An arrow is in the line of its put; the words give the time that the message spent in the queue. A message that was
+An arrow is on the line of its put; the words give the time that the message spent in the queue. A message that was
 never taken is a dashed line.
 
 Legend
@@ -39,7 +39,6 @@ def draw(sequence: Sequence, width: int) -> Frame:
     lines = [[text(sequence.title, BOLD)], *_wrapped(LEGEND, width), layout.head()]
     for row in layout.rows:
         lines += layout.arrow(row) if isinstance(row, Arrow) else layout.note(row)
-    lines += [layout.head()] if len(layout.rows) > 30 else []
     for words in layout.left_out():
         lines += _wrapped(words, width)
     return Frame(lines, width)

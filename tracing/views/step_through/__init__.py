@@ -21,13 +21,10 @@ __all__ = ["Excerpt", "Step", "choose", "step"]
 
 
 class Step:
-    """The page of a trace: a notebook shows it, `save` writes it, `str` is its HTML."""
+    """The page of a trace: a notebook shows it, `save` writes it, `html` is its text."""
 
     def __init__(self, html: str, excerpt: Excerpt, height: int = 820) -> None:
         self.html, self.excerpt, self.height = html, excerpt, height
-
-    def __str__(self) -> str:
-        return self.html
 
     def __repr__(self) -> str:
         first, last = self.excerpt.first, self.excerpt.last

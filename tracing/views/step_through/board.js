@@ -200,7 +200,7 @@ class Board {
     where.title = pid ? `worker ${worker}, pid ${pid}` : `worker ${worker}`;
   }
 
-  // The memory that it shares with main: which batch lies in each slot, on its way or lent.
+  // The memory that it shares with main: which batch is in each slot, on its way or lent.
   slots(worker, slots) {
     const drawn = slots.map(([status, task], slot) => {
       const lies = status === "filled" || status === "lent";

@@ -78,7 +78,7 @@ class EventColumns:
         about = self.replaced or {"departs": -1}
         for number, value in enumerate(self._values()):
             departs = about["departs"] == self.first + number
-            another = [f"here minidl's own functions go another way: {about['instead']}"] if departs else []
+            another = [f"here minidl's own functions differ: {about['instead']}"] if departs else []
             yield "; ".join(filter(None, [value, *another]))
 
     def _values(self) -> Iterator[str]:

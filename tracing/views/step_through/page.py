@@ -127,7 +127,6 @@ def content(trace: Trace, excerpt: Excerpt) -> dict[str, Any]:
         changes.add(state)
     return {
         "first": excerpt.first,
-        "length": len(trace),
         "at": excerpt.at,
         "note": excerpt.note,
         "events": columns.as_json(),

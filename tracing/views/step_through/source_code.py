@@ -8,7 +8,6 @@ Legend
 from __future__ import annotations
 
 import functools
-import importlib.util
 import itertools
 from html import escape
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Operator, String
 
+from minidl import events
 from minidl.events import Kind, Queue
 from tracing.recording.source_lines import Site, emit_sites, sites_in
 
@@ -71,11 +71,8 @@ class EmittingLines:
 
 @functools.cache
 def text_of(file: str) -> str:
-    """A file of the installed minidl, "" if it does not exist."""
-    spec = importlib.util.find_spec("minidl")
-    folders = spec.submodule_search_locations if spec else None
-    path = Path(folders[0]).parent / file if folders else Path(file)
-    return path.read_text(encoding="utf-8") if folders and path.is_file() else ""
+    """A file of the installed minidl."""
+    return (Path(events.__file__).parents[1] / file).read_text(encoding="utf-8")
 
 
 @functools.cache

@@ -35,14 +35,13 @@ class Keyboard:
 
     def __enter__(self) -> Keyboard:
         """Get every key as soon as it is pressed. Ctrl-C still interrupts."""
-        if sys.stdin is not None:
+        with contextlib.suppress(termios.error, OSError, ValueError, AttributeError):  # it is closed, or there is none
+            fd = sys.stdin.fileno()
             # A background process may not change the terminal: the system would stop it.
-            with contextlib.suppress(termios.error, OSError, ValueError):
-                fd = sys.stdin.fileno()
-                if sys.stdin.isatty() and os.tcgetpgrp(fd) == os.getpgrp():
-                    self._before = termios.tcgetattr(fd)
-                    self._fd = fd
-                    tty.setcbreak(fd)
+            if sys.stdin.isatty() and os.tcgetpgrp(fd) == os.getpgrp():
+                self._before = termios.tcgetattr(fd)
+                self._fd = fd
+                tty.setcbreak(fd)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,10 +62,5 @@ class Keyboard:
         data = os.read(self._fd, 1024)
         if not data:  # the terminal has hung up
             self.__exit__()
-        return names_of(data)
-
-
-def names_of(data: bytes) -> list[str]:
-    """The keys that a terminal sent as these bytes."""
-    keys = _KEY.findall(data)
-    return [NAMES.get(key, key.decode("latin-1")) if len(key) == 1 else KEYS.get(key[2:], "") for key in keys]
+        keys = _KEY.findall(data)
+        return [NAMES.get(key, key.decode("latin-1")) if len(key) == 1 else KEYS.get(key[2:], "") for key in keys]

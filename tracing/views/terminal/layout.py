@@ -18,9 +18,6 @@ Line = list[Segment]
 PLAIN, BOLD, DIM = Style(), Style(bold=True), Style(dim=True)
 GOOD, BAD, WAITS = Style(color="green", bold=True), Style(color="red", bold=True), Style(color="yellow", bold=True)
 
-# What a terminal that knows only ASCII gets instead.
-ASCII = str.maketrans("╭╮╰╯─│╎├┤┼╌▸◂↱↳→←↑↓·×✗▁▂▃▄▅▆▇█░●‖µ…", "++++-||||+.><>>><^v.xx__--==##.*|u~")
-
 
 class Frame:
     """Lines, each exactly `width` columns: rich prints them in colour, `str` is plain."""
@@ -33,8 +30,7 @@ class Frame:
         for number, line in enumerate(self.lines):
             if number:  # none after the last: it would scroll a full window
                 yield Segment.line()
-            for segment in line:
-                yield Segment(segment.text.translate(ASCII), segment.style) if options.ascii_only else segment
+            yield from line
 
     def __str__(self) -> str:
         return "\n".join(line.rstrip() for line in lines_of(self))

@@ -58,7 +58,7 @@ def number(
     size: float = colours.NUMBERS, hatched: bool = False, crossed: Sequence[Crossing] = (),
 ) -> None:  # fmt: skip
     """Print the task in each bar that has room for it, smaller where there is little; in the bar of a message without
-    one, its name. On a hatch it gets a plain ground, and above what crosses it an edge."""
+    one, its name. On a hatch it gets a plain ground, and an edge where it is crossed."""
     grounds = []
     for i in np.flatnonzero(batch != NO_BATCH).tolist():
         fill, words = colours.of_batch(int(batch[i])), in_words(int(batch[i]))

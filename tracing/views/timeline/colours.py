@@ -25,8 +25,8 @@ RANGE, MEAN = "#cfd8e8", "#332288"  # of a queue's depth, summed up
 HALO: list[effects.AbstractPathEffect] = [effects.withStroke(linewidth=2.2, foreground="white")]
 
 
-# Points. A picture is 9 inches wide; on a page it is often shown at half its size, so nothing is set smaller, but
-# digits in a narrow bar.
+# Points. A picture is 9 inches wide; on a page it is often shown at half its size, so only digits in a narrow bar
+# are set smaller.
 TITLE, WORDS, NUMBERS, LEAST_NUMBERS = 11.0, 8.5, 8.0, 5.5
 
 

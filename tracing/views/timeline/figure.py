@@ -1,4 +1,4 @@
-"""The timeline: what each thread did when, how deep the queues were, and the way of one batch through all of it.
+"""The timeline: what each thread did when, how deep the queues were, and one batch's path through all of it.
 
     figure = tracing.timeline(trace)          # a matplotlib Figure; no window, no global state
     figure.savefig("timeline.png")            # or .svg, .pdf
@@ -6,7 +6,7 @@
     strip of names       epoch 0 | worker 1 died | shutdown
     lanes                main (training step, in the loader), pin thread, worker 0, worker 1, ...
     queues               index_queue 0, 1, ..., worker_result_queue, data_queue, reorder buffer: depth and content
-    slots                of each worker: whose batch lies where; where batches go through slots
+    slots                of each worker: which batch is where; if batches go through slots
     memory               of main and each worker, where it was recorded
 
 A few batches are drawn one by one, each in its own colour wherever it is; many are summed up in bins of time.
@@ -47,7 +47,6 @@ LEFT, RIGHT, TITLE, LINES, RULER, GAP, BOTTOM = 1.6, 0.2, 0.3, 0.3, 0.36, 0.07, 
 MEMORY, LANE, LOW_LANE = 0.68, 0.3, 0.22  # heights
 MARGIN = 0.12  # of the words, from the left
 SEEN = 0.01  # inches: of a bar, to be worth a place in the legend
-PART = 0.01  # of a trace: the title of a picture that shows less says so
 
 
 def timeline(
@@ -126,7 +125,7 @@ def blank(view: View, width: float, rows: int, strips: list[float]) -> tuple[Fig
 
 
 def unit_of(length: int) -> tuple[float, str]:
-    """The unit of an axis that is so long (ns): its ns, and its name."""
+    """The unit of an axis of this length (ns): its ns, and its name."""
     return (1e3, "µs") if length < 2e6 else (1e6, "ms") if length < 2e9 else (1e9, "s")
 
 
@@ -142,7 +141,9 @@ def in_words_all(view: View, asked: tuple[int, int] | None, followed: np.void | 
         last = min(asked[1] - 1, int(view.tasks["task"].max()))
         what = f"batch {last}," if last == asked[0] else f"batches {asked[0]} to {last},"
     workers = {0: "no workers", 1: "1 worker"}.get(view.num_workers, f"{view.num_workers} workers")
-    title = f"DataLoader with {workers}: {what} {_window(view)}"
+    shown, whole = view.end - view.begin, view.trace.duration
+    of_whole = f" of {duration(whole)}" if shown < whole / 100 else ""  # a trace that is much longer
+    title = f"DataLoader with {workers}: {what} {duration(shown)}{of_whole}"
     killed = killed_at(view.trace, view.iterators, Lane.MAIN)
     words = [f"Main's time: {main_in_words(view.trace, view.iterators, view.begin, view.end, killed)}."]
     if view.left_out:
@@ -164,15 +165,6 @@ def write(figure: Figure, title: str, words: list[str]) -> None:
         figure.text(left, baseline, line, size=size, color="#444444")
 
 
-def _window(view: View) -> str:
-    """How long it is; of a trace that is much longer, how long that is, too."""
-    shown, whole = view.end - view.begin, view.trace.duration
-    if shown > PART * whole:
-        return duration(shown)
-    first = "the first " if view.begin <= view.trace.start else ""
-    return f"{first}{duration(shown)} of {duration(whole)}"
-
-
 def entries_of(
     view: View, scale: Scale, rows: list[Row], strips: list[Strip], followed: np.void | None, seen: list[Mark],
     slots: bool,
@@ -191,7 +183,7 @@ def entries_of(
     if slots:
         entries.append((Patch(color=ON_PAPER[0], alpha=ON_ITS_WAY), "in a slot, on its way"))
     if followed is not None:
-        entries.append((Line2D([], [], color="black", marker=">", markersize=4), f"way of batch {followed['task']}"))
+        entries.append((Line2D([], [], color="black", marker=">", markersize=4), f"batch {followed['task']}'s path"))
     if any(mark.kind == Kind.WORKER_DIED for mark in seen):
         entries.append((Line2D([], [], marker="X", color=colours.ALARM, linestyle=""), "death"))
     return entries

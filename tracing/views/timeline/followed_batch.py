@@ -59,7 +59,7 @@ def choose(view: View, follow: int | bool | None, epoch: int | None, noted: Sequ
     """The task to follow, a row of trace.tasks: `follow`, or one that a noted event is about, or an instructive one."""
     if follow is False:
         return None
-    if follow is None or follow is True:
+    if follow is None:
         for event in view.trace.events[list(noted)]:
             same = (view.tasks["task"] == event["task"]) & (view.tasks["epoch"] == event["epoch"])
             if same.any() and event["loader"] == view.loader:
@@ -74,7 +74,7 @@ def choose(view: View, follow: int | bool | None, epoch: int | None, noted: Sequ
 
 
 def whole(tasks: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """Of the tasks (rows of trace.tasks) those whose whole way is between two times (ns)."""
+    """Those tasks (rows of trace.tasks) whose whole path is between two times (ns)."""
     sent = np.where(tasks["index_put"] >= 0, tasks["index_put"], tasks["keys_begin"])
     return tasks[(sent >= begin) & (tasks["yielded"] >= 0) & (tasks["yielded"] <= end)]
 
@@ -89,14 +89,14 @@ def most_instructive(tasks: np.ndarray) -> np.void | None:
 
 
 def longest_awaited(tasks: np.ndarray) -> np.void | None:
-    """The one that main waited longest for, as in the report: of very many a reader looks for the worst."""
+    """The one that main waited longest for, as in the report: among very many a reader looks for the worst."""
     tasks = tasks[np.lexsort((tasks["yielded"], tasks["epoch"]))]
     asked = np.where(tasks["epoch"][1:] == tasks["epoch"][:-1], tasks["asked"][:-1], -1)
     waited = np.where(asked >= 0, tasks["yielded"][1:] - asked, 0)
     return tasks[1 + waited.argmax()] if len(waited) else most_instructive(tasks)
 
 
-# ---- its way
+# ---- its path
 
 
 class Leg(NamedTuple):
@@ -120,7 +120,7 @@ def legs(rows: list[Row], task: np.void) -> list[Leg]:
 
 
 def crossings(way: list[Leg], row: int) -> list[Crossing]:
-    """During which times arrows may cross the digits of a lane."""
+    """When arrows may cross the digits of a lane."""
     ways = [
         (begin, end) for begin, end, _ in way if min(begin[1], end[1]) < row + 0.5 and max(begin[1], end[1]) > row - 0.5
     ]
@@ -137,7 +137,7 @@ def draw_leg(axes: Axes, scale: Scale, leg: Leg) -> None:
     arrow = axes.annotate("", tip, tail, arrowprops=look, zorder=7, annotation_clip=False)
     arrow.set_gid("way")
     if arrow.arrow_patch is not None:
-        # Clipped where it leads out of the window; but the tip of one that ends at its edge is seen as a whole.
+        # Clipped where it leads out of the window; but the tip of one that ends at its edge is shown whole.
         arrow.arrow_patch.set_clip_box(TransformedBbox(Bbox([[-EDGE, 0], [1 + EDGE, 1]]), axes.transAxes))
 
 

@@ -49,7 +49,7 @@ def lanes_of(view: View) -> list[Row]:
 def draw_lanes(
     axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list[Mark], crossed: list[list[Crossing]]
 ) -> None:
-    """All lanes on one pair of axes: row i is centred at height i, counted from the top; what crosses it."""
+    """All lanes on one pair of axes: row i is centred at height i, from the top; crossed[i] crosses it."""
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [row.label for row in rows], size=colours.WORDS)
     axes.tick_params(axis="y", length=0)
@@ -75,7 +75,7 @@ def draw_lane(
     """A lane batch by batch: its spans that have one of these looks."""
     shown = spans.within(scale.begin, scale.end)
     for look in sorted(looks):
-        # Until the training loop asks for its first batch it has none, so that is no training step.
+        # Until the training loop asks for its first batch it has none: this is not a training step.
         of_look = (shown.look == look) & ((look is not Look.TRAINING) | (shown.batch != NO_BATCH))
         begin, end, batch = shown.begin[of_look], shown.end[of_look], shown.batch[of_look]
         if len(begin) == 0:

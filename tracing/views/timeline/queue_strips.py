@@ -19,7 +19,7 @@ from tracing.views.timeline.window import View
 MOST_SINGLE_QUEUES = 4  # the index_queues of more workers share one strip
 LOW, ROW, HIGH = 0.38, 0.15, 0.76  # inches: of a strip, for each batch that its queue has room for, at most
 HIGHEST_BOX = 0.3  # inches
-ABOVE = 1.15  # a strip is so much higher than its curve
+ABOVE = 1.15  # a strip's height over that of its curve
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Strip:
 
     label: str
     stays: list[Stays]
-    room: int  # batches: what lies in it at a time is chance, and a picture's size should not be
+    room: int  # batches: what is in it at a time is chance, and a picture's size should not be
 
     def deepest(self, view: View) -> int:
         return max(int(stays.within(view.begin, view.end).depth()[1].max(initial=0)) for stays in self.stays)
@@ -38,7 +38,7 @@ class Strip:
         return not view.summed and len(self.stays) == 1
 
     def height(self, view: View) -> float:
-        """In inches: so high that the numbers of eight batches, one above the other, can be read."""
+        """In inches: high enough to read the numbers of eight batches, one above the other."""
         return min(HIGH, max(LOW, ROW * self.room)) if self.single(view) else LOW
 
 

@@ -1,4 +1,4 @@
-"""The strips of slots: whose batch lies in which memory, and how long the caller keeps it. See minidl.transport.
+"""The strips of slots: which batch is in which memory, and how long the caller keeps it. See minidl.transport.
 
     slots of worker 0    3    ▒███12████
                          2  ▒▒██10██████████
@@ -6,7 +6,7 @@
                          0        ▒█16█
 
 Light while the batch is on its way, from SLOT_FILLED to SLOT_LENT; then in its colour, until main finds that all of it
-is gone. A trace in which no batch needed a slot has no such strips, and neither has one of many workers or batches.
+is gone. A trace in which no batch needed a slot has no such strips, nor does one of many workers or batches.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ON_ITS_WAY = 0.35  # opacity, until main has it
 
 @dataclass(frozen=True)
 class SlotStrip:
-    """One worker's slots: the batches that were laid into them. (n,) each, times in ns."""
+    """One worker's slots: the batches that were put into them. (n,) each, times in ns."""
 
     label: str
     filled: np.ndarray
     lent: np.ndarray  # when main had it
     free: np.ndarray
     batch: np.ndarray
-    slots: np.ndarray  # which slot each lies in
+    slots: np.ndarray  # which slot each is in
 
     @property
     def rows(self) -> int:
@@ -69,7 +69,7 @@ def _of_worker(view: View, worker: int) -> SlotStrip:
 
 
 def _ends(view: View) -> list[np.ndarray]:
-    """For each iterator, until when its slots are shown if no event says that they are free: main looks no longer."""
+    """For each iterator, until when its slots are shown if no event says that they are free: main no longer looks."""
     closed = [closing(view.trace, each) for each in view.iterators]
     return [np.array(view.trace.events["time"][each] if each >= 0 else view.end) for each in closed]
 

@@ -32,7 +32,7 @@ class Look(enum.IntEnum):
 
     NOTHING = 0  # the thread does not run, or (main) is somewhere else
     WAITING = 1
-    BUSY = 2  # at work on other things than a batch: takes and passes on messages, draws keys
+    BUSY = 2  # at work on things other than a batch: takes and passes on messages, draws keys
     SETUP = 3  # starts, or shuts down
     FETCH = 4
     COLLATE = 5

@@ -1,0 +1,88 @@
+"""`export --format html`: one page for a bug report, in a real browser, with nothing private in it unless asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tracing.views.browser import Page
+
+pytestmark = pytest.mark.slow
+PROGRAM = """
+import time
+from torch.utils.data import DataLoader
+
+class Patients:
+    def __len__(self):
+        return 40
+    def __getitem__(self, name):
+        time.sleep(0.02)
+        if name == "Ada-37":
+            raise ValueError(f"{name} has a fever, says /records/Ada.txt")
+        return len(name)
+
+if __name__ == "__main__":
+    names = [f"Ada-{number}" for number in range(40)]
+    loader = DataLoader(Patients(), sampler=names, batch_size=2, num_workers=2)
+    try:
+        for batch in loader:
+            time.sleep(0.005)
+    except ValueError:
+        pass
+"""
+PRIVATE = "Ada-", "fever", "records", "My Clinic"
+STEP = """
+(async () => {
+  const frame = document.querySelector("iframe");
+  while (!frame.contentDocument?.querySelector("#sentence .words")?.textContent)
+    await new Promise((go) => setTimeout(go, 10));
+  const page = frame.contentDocument, words = () => page.getElementById("event").innerText, before = words();
+  page.getElementById("on").click();
+  return [document.querySelector("pre").innerText, words() !== before, document.querySelector("img").naturalWidth,
+          document.documentElement.scrollWidth > document.documentElement.clientWidth, document.body.innerText];
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home") / "My Clinic"
+    home.mkdir()
+    script = home / "train.py"
+    script.write_text(PROGRAM)
+    subprocess.run([sys.executable, "-m", "tracing", "run", "-o", home / "run", script], check=True, timeout=60)
+    return home / "run"
+
+
+def exported(trace: Path, *more: str) -> str:
+    output = trace.parent / "page.html"
+    command = [sys.executable, "-m", "tracing", "export", trace, "--format", "html", "-o", output, *more]
+    subprocess.run(command, check=True, timeout=60)
+    return output.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def html(trace: Path) -> str:
+    return exported(trace)
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_the_page_shows_the_verdict_and_steps_without_anything_private(
+    trace: Path, html: str, open_html: Callable[..., Page], width: int
+) -> None:
+    assert len(html.encode()) < 2_000_000
+    assert not [each for each in PRIVATE if each in html]
+    assert str(trace.parents[1]) not in html
+    verdict, stepped, drawn, wide, text = open_html(html, width=width).evaluate(STEP)
+    assert "The run ended early" in verdict and "batch 18 on worker 0 raised" in verdict
+    assert stepped and drawn and not wide
+    assert all(word in text for word in ("train.py", "2.13", "num_workers", "ValueError(…)"))
+
+
+def test_asked_for_its_content_the_page_has_keys_errors_and_paths(trace: Path) -> None:
+    asked_for = exported(trace, "--content")
+    assert all(each in asked_for for each in PRIVATE)

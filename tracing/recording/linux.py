@@ -1,0 +1,82 @@
+"""What only Linux can be asked: /proc, and which cores are ours. Each function says what it returns elsewhere, and what
+that costs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import resource
+from pathlib import Path
+
+from tracing.recording.own_files import LEAST
+from tracing.recording.system_calls import entries, open_above
+
+NO_MEMORY = (-1,) * 7
+_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")  # ns
+
+
+def cpus() -> int | None:
+    """Of those that this process may use. Elsewhere of the whole machine: a report may take some for idle."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def machine() -> str:
+    """Processes with the same one have their pids and CLOCK_MONOTONIC in common. Elsewhere only the host's name: after
+    a restart an old trace may seem to be recorded still."""
+    found = [platform.node()]
+    with contextlib.suppress(OSError):
+        found[0] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        found.append(os.readlink("/proc/self/ns/pid"))
+        found[0] += f" {os.readlink('/proc/self/ns/time')}"  # a container may have a clock of its own, since Linux 5.6
+    return "/".join(found)
+
+
+def state_of(pid: int) -> str:
+    """Its letter in ps, as T for stopped. Elsewhere "": a stopped process passes for a living one, as does a zombie."""
+    with contextlib.suppress(OSError, IndexError):
+        # "12 (name) S 1 ...": the name may hold spaces and parentheses.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    return ""
+
+
+def has_thread(thread: int) -> bool:
+    """Whether the system counts it. Elsewhere False: Python may warn that a process with threads forks."""
+    return os.path.exists(f"/proc/self/task/{thread}")
+
+
+def pss(pid: int) -> int:
+    """Bytes of memory; what several processes have mapped is shared out. Elsewhere 0: `run --try` shows none."""
+    with contextlib.suppress(OSError):
+        return 1024 * int(Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2].split()[0])
+    return 0
+
+
+def cores() -> tuple[int, int, int]:
+    """Of all cores together since the machine started (ns): busy; taken by other machines on the same host; idle.
+    Elsewhere -1: that other programs took the cores is not noticed."""
+    try:
+        ticks = [int(each) * _TICK for each in _read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
+        user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
+    except (OSError, ValueError):
+        return -1, -1, -1
+    return user + nice + system + irq + softirq, steal, idle + waits
+
+
+def memory() -> tuple[int, ...]:
+    """Of this process, the fields of SAMPLE_DTYPE that are of memory. Elsewhere NO_MEMORY: a report says so. (It gives
+    Python's lock up: it may take long.)"""
+    try:
+        lines = [line.split() for line in _read("/proc/self/smaps_rollup").splitlines()]
+        mappings, most_mappings = _read("/proc/self/maps").count(b"\n"), int(_read("/proc/sys/vm/max_map_count"))
+        files, most_files = entries("/proc/self/fd"), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except OSError:  # not Linux, or one before 4.14
+        return NO_MEMORY
+    size = {name: int(number) * 1024 for name, number, unit in (line for line in lines if line[-1] == b"kB")}
+    private = size[b"Private_Clean:"] + size[b"Private_Dirty:"]
+    return size[b"Rss:"], size[b"Pss:"], private, files, mappings, most_files, most_mappings
+
+
+def _read(path: str) -> bytes:
+    with open(open_above(path, LEAST), "rb") as file:
+        return file.read()
