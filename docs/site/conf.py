@@ -71,7 +71,8 @@ def open_as_it_is(app: Sphinx, doctree: nodes.document) -> None:
     for link in list(doctree.findall(addnodes.download_reference)):
         link.replace_self(nodes.reference("", "", *link.children, refuri=link["reftarget"]))
     for link in list(doctree.findall(addnodes.pending_xref)):
-        if link["reftype"] == "myst" and ((ROOT / app.env.docname).parent / link["reftarget"]).is_dir():
+        target = (ROOT / app.env.docname).parent / link["reftarget"]
+        if link["reftype"] == "myst" and target.is_dir() and not target.with_suffix(".md").is_file():
             link.replace_self(link.children)
 
 
