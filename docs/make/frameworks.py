@@ -29,7 +29,7 @@ from tracing.trace.parts import parts
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS, WRITTEN = ROOT / "docs/frameworks", ROOT / "docs/frameworks.md"
-TURNS = 3  # runs without the tracer, and with it, of each program
+TURNS = 5  # runs without the tracer, and with it, of each program
 LIMIT = 300  # seconds for one run
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 

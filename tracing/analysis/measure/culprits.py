@@ -22,7 +22,6 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.analysis.measure.cores import making_waits, worker_pids
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.stages import first_batches
 from tracing.analysis.task_events import keys_of
 from tracing.trace.event_index import Iterator as IteratorInTrace
 from tracing.trace.intervals import Grid, Intervals, depth
@@ -46,11 +45,6 @@ IMPORTING = re.compile("<frozen importlib")  # files
 _LOCK_CALL = re.compile(r"\b(lockf|flock)\(")
 
 
-def _made(measures: Measures) -> np.ndarray:
-    rows = measures.tasks
-    return rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0) & (rows["collate_end"] >= 0)]
-
-
 # ---- one slow worker
 
 
@@ -70,7 +64,7 @@ class SlowWorker:
 
 def slow_worker(measures: Measures) -> SlowWorker | None:
     """The slowest worker, if there is one that is slower than all others."""
-    rows = _made(measures)
+    rows = measures.made_by_workers
     length = rows["collate_end"] - rows["fetch_begin"]
     each = [length[rows["worker"] == worker] for worker in range(measures.num_workers)]
     if len(each) < 2 or min(map(len, each)) < FEWEST:
@@ -205,7 +199,7 @@ class Turns:
 def turns(measures: Measures) -> Turns | None:
     """Workers seen waiting for a lock most of the time, or so often that on average only one of them goes on; or that
     take longer for a batch in proportion to how many are at work."""
-    rows = _made(measures)
+    rows = measures.made_by_workers
     if measures.num_workers < 2 or len(rows) < FEWEST:
         return None
     made, seen = measures.between(rows, "fetch_begin", "collate_end"), looks(measures)
@@ -231,11 +225,11 @@ def crowding(measures: Measures) -> tuple[float, float]:
     logarithms. It is 0 if they do not disturb each other, and 1 if they are served one after the other. Returned: the
     least and most it can be. (At the beginning and the end of an epoch, and while main trains, not all are at work.)
     """
-    rows = _made(measures)
+    rows = measures.made_by_workers
     made = measures.between(rows, "fetch_begin", "collate_end")
     grid = Grid(made.begin, made.end)
     work_done = np.append(0, np.cumsum(grid.length * grid.depth(made.begin, made.end)))
-    usual = ~np.isin(made.begin, first_batches(measures)["fetch_begin"]) & (made.length > 0)
+    usual = ~np.isin(made.begin, measures.first_batches["fetch_begin"]) & (made.length > 0)
     begin, end = made.begin[usual], made.end[usual]
     if measures.num_workers < 2 or len(begin) < FEWEST_CROWDED:
         return -math.inf, math.inf

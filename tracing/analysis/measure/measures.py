@@ -217,6 +217,25 @@ class Measures:
             for worker in range(self.num_workers)
         ]
 
+    @cached_property
+    def made_by_workers(self) -> np.ndarray:
+        """The rows of the tasks that workers made."""
+        rows = self.tasks
+        return rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0) & (rows["collate_end"] >= 0)]
+
+    @cached_property
+    def first_batches(self) -> np.ndarray:
+        """The rows of the tasks that each worker process made first."""
+        tasks = self.tasks
+        made = np.flatnonzero((tasks["collate_end"] >= 0) & (tasks["worker"] >= 0))
+        epochs, which = np.unique(epoch_ids(tasks[made]), return_inverse=True)
+        iterator_of = self.trace.index.iterator_of  # a persistent one keeps its processes over several epochs
+        iterators = np.array([iterator_of[epoch] for epoch in epochs.tolist()], np.int64)[which]
+        workers = tasks["worker"][made]
+        order = np.lexsort((tasks["fetch_begin"][made], workers, iterators))
+        process = np.column_stack([iterators, workers])[order]
+        return tasks[made[order][np.append(True, (np.diff(process, axis=0) != 0).any(axis=1))[: len(made)]]]
+
     def of_starts(self, begin: Kind, end: Kind) -> Intervals:
         """From one event of a worker's start to another, for each worker of each iterator that has both."""
         group, found = self.trace.index.group, []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.measures import Measures, epoch_ids
+from tracing.analysis.measure.measures import Measures
 from tracing.analysis.task_events import keys_of
 from tracing.trace.intervals import Grid, Intervals
 from tracing.trace.thread_activity import MainTime
@@ -91,7 +91,7 @@ def startup_cost(measures: Measures) -> int:
     if not len(rows) or not measures.num_workers:
         return measures.spent[MainTime.STARTUP]
     made, first = rows["collate_end"] - rows["fetch_begin"], rows["task"] == 0
-    later = made[~np.isin(rows["fetch_begin"], first_batches(measures)["fetch_begin"])]
+    later = made[~np.isin(rows["fetch_begin"], measures.first_batches["fetch_begin"])]
     usual = np.percentile(later, 90) if len(later) else np.median(made)
     return max(0, measures.spent[MainTime.STARTUP] - int(np.minimum(made[first], usual).sum()))
 
@@ -100,17 +100,4 @@ def startup_parts(measures: Measures) -> dict[str, Intervals]:
     """For each part of a worker's start, how long it took each worker. The last one is FIRST_BATCH, in each worker
     process."""
     found = {name: measures.of_starts(begin, end) for name, (begin, end) in STARTUP_PARTS.items()}
-    return found | {FIRST_BATCH: measures.between(first_batches(measures), "fetch_begin", "collate_end")}
-
-
-def first_batches(measures: Measures) -> np.ndarray:
-    """The rows of the tasks that each worker process made first."""
-    tasks = measures.tasks
-    made = np.flatnonzero((tasks["collate_end"] >= 0) & (tasks["worker"] >= 0))
-    epochs, which = np.unique(epoch_ids(tasks[made]), return_inverse=True)
-    iterator_of = measures.trace.index.iterator_of  # a persistent one keeps its processes over several epochs
-    iterators = np.array([iterator_of[epoch] for epoch in epochs.tolist()], np.int64)[which]
-    workers = tasks["worker"][made]
-    order = np.lexsort((tasks["fetch_begin"][made], workers, iterators))
-    process = np.column_stack([iterators, workers])[order]
-    return tasks[made[order][np.append(True, (np.diff(process, axis=0) != 0).any(axis=1))[: len(made)]]]
+    return found | {FIRST_BATCH: measures.between(measures.first_batches, "fetch_begin", "collate_end")}

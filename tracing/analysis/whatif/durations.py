@@ -25,7 +25,6 @@ import numpy as np
 from minidl.events import NO_WORKER, Kind, Queue
 from tracing.analysis.measure import cores
 from tracing.analysis.measure.measures import Measures, epoch_ids
-from tracing.analysis.measure.stages import first_batches
 from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
@@ -199,7 +198,7 @@ def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
     kept apart if it is clear: if each first batch took longer than nine in ten of the others."""
     wall = _seconds(rows, "fetch_begin", "collate_end")
     cpu = np.minimum(_cpu(rows, "fetch_cpu", "collate_cpu"), wall)
-    first = np.isin(rows["fetch_begin"], first_batches(measures)["fetch_begin"]) & (rows["worker"] >= 0)
+    first = np.isin(rows["fetch_begin"], measures.first_batches["fetch_begin"]) & (rows["worker"] >= 0)
     warming_cpu = warming_wait = 0.0
     if first.any() and (~first).any() and wall[first].min() > np.percentile(wall[~first], 90):
         more = wall[first].min() - np.median(wall[~first])
@@ -241,7 +240,7 @@ def _between(measures: Measures, begin: Kind, end: Kind) -> float:
 
 def _before_first_batch(measures: Measures) -> float:
     """The CPU time that a worker has used when it begins its first batch: the median of all workers (s)."""
-    begins = first_batches(measures)["fetch_begin"]
+    begins = measures.first_batches["fetch_begin"]
     used = measures.events["value"][measures.positions(begins, "fetch_begin")]
     return float(np.median(used)) / SECOND if len(used) else 0.0
 
