@@ -41,6 +41,8 @@ def main() -> int:
     for path in PAGES.rglob("*"):
         if path.suffix in (".html", ".js", ".wrong"):  # no pages of Sphinx, but linked to
             copy(path, SITE / path.relative_to(PAGES))
+    story = SITE / "docs/inside-the-dataloader.html"
+    story.write_text(story.read_text(encoding="utf-8").replace("../README.md", "../index.html"), encoding="utf-8")
     wrong = sorted(set(broken_links()))
     print("".join(f"{each}\n" for each in wrong), end="", file=sys.stderr)
     print(f"site: {len(list(SITE.rglob('*.html')))} pages, {len(wrong)} broken links: site/index.html")

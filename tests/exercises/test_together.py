@@ -70,7 +70,7 @@ def test_a_wrong_answer_is_reported(name, answers, capsys):
 
 
 def test_an_answer_that_never_returns_is_stopped(answers, monkeypatch):
-    """It stops at a worker's second batch. Patience ends as soon as the trace shows why, however busy the machine is."""
+    """It stops at a second batch. Patience ends as soon as the trace shows why, however busy the machine is."""
     body = "SEEN.append(keys)\nif len(SEEN) == 2: time.sleep(1000)\nreturn [self.dataset[key] for key in keys]"
     answer(answers, fetches(body, "import time\n\nSEEN = []"))
 

@@ -256,7 +256,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "a shuffle buffer": (
         Stream(20, 20, 0.0, before=0.4), {"batch_size": 2, "epochs": 2},
-        Said(Verdict.STARTUP, "in the dataset's own __iter__", (), ("persistent_workers=True",)),
+        Said(Verdict.STARTUP, "What the dataset's own __iter__ does first", (), ("persistent_workers=True",)),
     ),
     "an iterator for each batch": (
         Makes(400, waits), {"batch_size": 20, "epochs": 6, "leave": 1},

@@ -123,8 +123,10 @@ STARTUP: the first batch of each epoch is slow, or none came
                             dataset. Import late what workers do not need, and keep paths in the dataset, not data.
     init_fn                 worker_init_fn takes longest: each worker repeats what it imports or opens. Main can do
                             once, before it iterates, what can be inherited (by fork).
-    refills                 The first batch takes longest, in the dataset's own __iter__, which persistent workers call
-                            in each epoch, too. Let it give its first samples sooner: a smaller shuffle buffer, say.
+    refills                 The first batch takes longest. What is imported or opened at the first sample: do it in main
+                            before it iterates (workers started by fork inherit it). What the dataset's own __iter__
+                            does first, such as filling a shuffle buffer, persistent workers do in each epoch, too: let
+                            it give its first samples sooner.
     first_batch             The first batch takes longest: each worker repeats what is imported or opened at the first
                             sample. Do it in main before it iterates (workers started by fork inherit it).
 SHUTDOWN: a worker does not exit, or is still busy
