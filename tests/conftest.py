@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import psutil
@@ -25,7 +27,7 @@ hypothesis.settings.load_profile("same everywhere")
 SLOW = re.compile(
     r"tests/(benchmarks|exercises|notebooks)/|/test_(symptoms|claims|stateful|shutdown|slots|explore|stateful_stops"
     r"|signals|outside|mutants|compare|culprits|hang_ended|report|several_ranks|verdicts|whatif|demo|run|attach|processes|watch|memory"
-    r"|legible|live|playground|step_through|timeline)\.py"
+    r"|legible|live|playground|step_through|timeline|html|story|tuning)\.py"
 )
 
 
@@ -43,14 +45,36 @@ def frozen() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def mains() -> Iterator[Any]:
+    """Of tests.minidl.mains: each `python -m tracing run` in it begins with all its imports done."""
+    from tests.minidl.mains import Mains
+
+    mains = Mains("tests.tracing.ready")
+    yield mains
+    mains.forker.communicate()
+
+
 # These live as long as pytest.
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 PATIENCE = 5.0  # seconds for a process that is about to end
 
 
+def has_children() -> bool:
+    """One question to the system, where it can be asked: psutil looks through all processes of the machine."""
+    if hasattr(os, "waitid"):
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+    return True
+
+
 def children() -> list[psutil.Process]:
     """The living descendants of this process, except multiprocessing's own helpers. Zombies do not count: their
     parents are about to reap them."""
+    if not has_children():
+        return []
     return [process for process in psutil.Process().children(recursive=True) if not is_over(process)]
 
 

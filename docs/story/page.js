@@ -3,17 +3,19 @@
 
 const [MARK, TEMPLATE] = JSON.parse(document.getElementById("template").textContent);
 
+// Written, not loaded: printing does not wait for a frame.
 function begin(figure) {
+  if (figure.querySelector("iframe")) return;
   const frame = document.createElement("iframe");
   frame.title = `step-through: ${figure.closest("main").querySelector("h1").textContent}, ${figure.dataset.scene}`;
-  frame.srcdoc = TEMPLATE.split(MARK).join(figure.querySelector("script").textContent);
-  frame.addEventListener("load", () => {
-    const inner = frame.contentDocument.body;
-    const fit = () => { frame.style.height = `${inner.scrollHeight + 2}px`; };
-    new ResizeObserver(fit).observe(inner);
-    fit();
-  });
   figure.append(frame);
+  const inner = frame.contentDocument;
+  inner.open();
+  inner.write(TEMPLATE.split(MARK).join(figure.querySelector("script").textContent));
+  inner.close();
+  const fit = () => { frame.style.height = `${inner.body.scrollHeight + 2}px`; };
+  new ResizeObserver(fit).observe(inner.body);
+  fit();
 }
 
 // Not before it is nearly in sight: twelve at once would take a second.
@@ -27,4 +29,4 @@ const seen = new IntersectionObserver((entries) => {
 
 const figures = document.querySelectorAll("figure[data-scene]");
 figures.forEach((figure) => seen.observe(figure));
-addEventListener("beforeprint", () => figures.forEach((figure) => figure.querySelector("iframe") || begin(figure)));
+addEventListener("beforeprint", () => figures.forEach(begin));

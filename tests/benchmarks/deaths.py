@@ -11,18 +11,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-import torch.utils.data
-
-
-class Naps(torch.utils.data.Dataset[int]):
-    """Its worker sleeps for 5 ms for each sample."""
-
-    def __len__(self) -> int:
-        return 1 << 30
-
-    def __getitem__(self, key: int) -> int:
-        time.sleep(0.005)
-        return key
+from tests.samples import Samples, napping
 
 
 def seconds_to_notice(package: ModuleType, kills: int, on_main_thread: bool = True) -> list[float]:
@@ -41,7 +30,7 @@ def seconds_to_notice(package: ModuleType, kills: int, on_main_thread: bool = Tr
 
 
 def _kill_one(package: ModuleType, after: float, taken: list[float]) -> None:
-    iterator: Any = iter(package.DataLoader(Naps(), batch_size=None, num_workers=2))
+    iterator: Any = iter(package.DataLoader(Samples(1 << 30, napping(0.005)), batch_size=None, num_workers=2))
     next(iterator)
     killed_at = []
 

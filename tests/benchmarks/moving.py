@@ -12,31 +12,24 @@ import torch.utils.data
 
 from tests.benchmarks.loading import BOTH, place_worker
 from tests.benchmarks.turns import Comparison, in_turns
+from tests.samples import Samples
 
 SAMPLE, STEP = 0.010, 0.025  # s; a sample computes for so long, a training step takes so long
 LEAVES = (1, 4, 20)
 
 
-class Computing(torch.utils.data.Dataset):
+def computed(leaves: int, key: int) -> Any:
     """Each sample takes its worker's Python for 10 ms, as decoding or tokenising in Python does."""
-
-    def __init__(self, leaves: int) -> None:
-        self.leaves = leaves
-
-    def __len__(self) -> int:
-        return 1 << 40
-
-    def __getitem__(self, key: int) -> Any:
-        end = perf_counter() + SAMPLE
-        while perf_counter() < end:
-            pass
-        return [torch.zeros(16) for _ in range(self.leaves)]
+    end = perf_counter() + SAMPLE
+    while perf_counter() < end:
+        pass
+    return [torch.zeros(16) for _ in range(leaves)]
 
 
 def seconds_in_next(kind: Any, leaves: int, batches: int, again: bool) -> float:
     """The median time of a next() whose batch is there already, while both workers compute others: the first after a
     training step, or (`again`) the next after that."""
-    iterator = iter(kind(Computing(leaves), num_workers=2, worker_init_fn=place_worker))
+    iterator = iter(kind(Samples(1 << 40, partial(computed, leaves)), num_workers=2, worker_init_fn=place_worker))
     taken = []
     for _ in range(batches):
         sleep(STEP)

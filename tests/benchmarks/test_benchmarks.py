@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from docs.make.markers import between_markers
 from tests.benchmarks import loading, overhead, recording, watching
 from tests.benchmarks.__main__ import TABLES, Effort
-from tests.benchmarks.table import Table, as_markdown, show, side_by_side, verdict
+from tests.benchmarks.table import Table, as_markdown, verdict
 from tests.benchmarks.turns import Comparison, in_turns
 from tests.benchmarks.whatif import Predicted
 from tracing.analysis.whatif.durations import Setting
@@ -24,7 +23,6 @@ def test_speed_is_a_ratio_of_medians_and_spread_one_of_turns() -> None:
     taken = Comparison(first=[2.0, 4.0, 90.0], second=[1.0, 2.0, 2.0])
     assert taken.speed == 2.0
     assert taken.spread == (2.0, 23.5)  # quartiles of 2, 2, 45
-    assert Comparison([3.0], [2.0]).spread == (1.5, 1.5)
 
 
 def test_turns_alternate_which_goes_first() -> None:
@@ -44,8 +42,7 @@ def test_turns_alternate_which_goes_first() -> None:
 
 def test_a_verdict_compares_with_a_goal() -> None:
     assert verdict(0.98, 0.97) == "0.97 met"
-    assert verdict(0.96, 0.97) == "0.97 missed"
-    assert verdict(61, 60, at_most=True) == "60 missed"
+    assert (verdict(0.96, 0.97), verdict(61, 60, at_most=True)) == ("0.97 missed", "60 missed")
 
 
 @pytest.mark.parametrize("kind", loading.BOTH, ids=["torch", "minidl"])
@@ -64,10 +61,6 @@ def test_a_comparison_measures_both(workers: int) -> None:
     assert len(taken.first) == len(taken.second) == 2
     assert min(taken.first + taken.second) > 0
     assert min(loading.compare_first_batch(loading.SMALLEST, 1, turns=1).second) > 0
-
-
-def test_states_are_taken_in_the_middle_of_an_epoch() -> None:
-    assert len(loading.seconds_in_state_dict(loading.SMALLEST, 1, calls=3)) == 3
 
 
 def test_recording_is_compared_and_read_back(tmp_path: Path) -> None:
@@ -96,29 +89,10 @@ def test_whole_programs_are_compared_with_and_without_a_recording(monkeypatch: p
     assert min(taken.median_first, taken.median_second) > 0.05
 
 
-def test_a_comparison_is_a_row_of_a_table() -> None:
-    rows = [("smallest", 2, Comparison([2e-3], [1e-3]), 3.0), ("largest", 2, Comparison([0.1], [0.2]), None)]
-    table = side_by_side("Speed", ("torch", "minidl"), "ms", rows)
-    assert table.columns[2:4] == ("torch, ms", "minidl, ms")
-    assert table.rows[0][1:] == ("2", "2.0", "1.0", "2.00", "2.00–2.00", "3 missed")
-    assert table.rows[1][-3:] == ("0.50", "0.50–0.50", "")
-
-
 def test_a_prediction_is_compared_with_the_median_of_the_runs() -> None:
     runs = {Setting(1): [1.0, 10.0, 12.0], Setting(2): [20.0]}
     result = Predicted("a load", {Setting(1): 12.0, Setting(2): 18.0}, Setting(1), runs)
     assert result.errors == pytest.approx([0.2, 0.1]) and result.missed == pytest.approx(0.5)
-
-
-def test_a_table_in_a_pipe_is_plain_text() -> None:
-    table = Table("Speed", ("what", "ratio", "goal"), [("loads", "0.50", "0.97 missed")])
-    console = Console(width=80)
-    with console.capture() as capture:
-        show(table, console)
-    text = capture.get()
-    assert text.isascii()
-    assert "\x1b" not in text
-    assert "0.97 missed" in text
 
 
 def test_a_page_keeps_what_is_around_the_markers() -> None:

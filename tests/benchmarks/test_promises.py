@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.promises import measuring
-from tests.benchmarks.promises.measuring import Tried, measure, table
+from tests.benchmarks.promises.measuring import Tried, measure
 
 WAITS = """
 import argparse, json, time
@@ -56,15 +56,6 @@ def test_runs_that_differ_by_more_than_a_quarter_of_the_gain_are_marked() -> Non
 def test_what_a_gain_counts_as(promised: float, gained: float, verdict: str) -> None:
     one = tried(promised, [5.0], [5.0 - gained])
     assert one.verdict == verdict
-
-
-def test_the_table_counts_them() -> None:
-    rows = table([tried(1.0, [5.0], [4.0]), tried(2.0, [5.0], [4.0]), Tried("b", 1.0, why="healthy: …")]).rows
-    assert [row[:2] for row in rows[-2:]] == [
-        ("all", "1 of 2 as promised, losses: 0"),
-        ("steady", "1 of 2 as promised, losses: 0"),
-    ]
-    assert rows[2][-1] == "no promise"
 
 
 def test_a_load_that_fails_is_reported(tmp_path: Path) -> None:

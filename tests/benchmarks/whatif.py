@@ -15,6 +15,7 @@ from typing import Any
 import minidl
 import tracing
 from tests.benchmarks.table import Table, verdict
+from tests.samples import Samples
 from tracing.analysis.whatif.durations import Setting
 from tracing.analysis.whatif.whatif import whatif
 
@@ -54,17 +55,6 @@ def is_quick(index: int) -> int:
     return index
 
 
-class Samples(minidl.Dataset[int]):
-    def __init__(self, make: Callable[[int], int], number: int) -> None:
-        self.make, self.number = make, number
-
-    def __len__(self) -> int:
-        return self.number
-
-    def __getitem__(self, index: int) -> int:
-        return self.make(index)
-
-
 @dataclass(frozen=True)
 class Load:
     """A dataset, and a training step. A batch is one sample."""
@@ -76,7 +66,7 @@ class Load:
     def rate(self, setting: Setting, batches: int) -> float:
         """Batches a second in one epoch, from the start of its workers to their end."""
         loader: Any = minidl.DataLoader(
-            Samples(self.make, batches), num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor
+            Samples(batches, self.make), num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor
         )
         gc.collect()
         begin = time.perf_counter()

@@ -22,10 +22,7 @@ import tracing
 from minidl.events import NO_TASK, Kind
 from tracing.__main__ import main
 
-pytestmark = [
-    pytest.mark.timeout(100),
-    pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but no accelerator"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but no accelerator")
 
 # In the order in which main emits them, whatever the workers do meanwhile.
 MAIN = (Kind.LOADER, Kind.KEYS_DRAWN, Kind.DISPATCHED, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
@@ -110,7 +107,6 @@ def call(cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=90)
 
 
-@pytest.mark.slow
 def test_a_program_is_run_under_the_tracer(tmp_path: Path) -> None:
     """a script is run and judged by the console command"""
     script = tmp_path / "train.py"

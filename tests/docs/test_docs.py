@@ -20,29 +20,15 @@ from notebooks.exercises.exercise import exercises
 from tests.docs.pages import PAGES, ROOT, blocks, broken_links, commands, slugs, spans, unknown, wrong_command
 from tracing.recording.source_lines import emit_sites
 
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
-
-@pages
-def test_every_relative_link_leads_somewhere(page: Path):
-    assert not list(broken_links(page, page.read_text(encoding="utf-8")))
-
-
-@pages
-def test_every_name_that_looks_like_ours_exists(page: Path):
-    wrong = {span: unknown(span) for span in spans(page.read_text(encoding="utf-8"))}
-    assert not {span: what for span, what in wrong.items() if what}
-
-
-@pages
-def test_every_command_can_be_called(page: Path):
-    wrong = {line: wrong_command(line) for line in commands(page.read_text(encoding="utf-8"))}
-    assert not {line: what for line, what in wrong.items() if what}
-
-
-@pages
-def test_every_block_of_python_parses(page: Path):
-    for block in blocks(page.read_text(encoding="utf-8"), "python"):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_refers_to_exists(page: Path):
+    """Each relative link, each name that looks like ours, each command; and each block of Python parses."""
+    text = page.read_text(encoding="utf-8")
+    assert not list(broken_links(page, text))
+    wrong = {span: unknown(span) for span in spans(text)} | {line: wrong_command(line) for line in commands(text)}
+    assert not {each: what for each, what in wrong.items() if what}
+    for block in blocks(text, "python"):
         ast.parse(block)
 
 
@@ -83,13 +69,6 @@ def test_a_picture_names_only_files_that_exist(name: str):
     assert len(named) > 10 and not missing
 
 
-# ---- what is said is so
-
-
-def test_architecture_begins_with_a_loader_of_80_lines():
-    assert blocks((ROOT / "docs/architecture.md").read_text(encoding="utf-8"), "python")[0].count("\n") <= 80
-
-
 # ---- what is stated in several places is the same in all
 
 
@@ -102,13 +81,11 @@ def test_the_versions_of_python_are_stated_alike():
     assert f"({oldest.replace('.', ', ')})" in make
 
 
-def test_contributing_names_the_limits_that_a_test_holds():
+def test_limits_and_counts_are_as_stated():
+    assert blocks((ROOT / "docs/architecture.md").read_text(encoding="utf-8"), "python")[0].count("\n") <= 80
     limits = re.findall(r"at most (\d+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     held = (ROOT / "tests/minidl/test_structure.py").read_text(encoding="utf-8")
     assert len(limits) == 2 and all(f"<= {limit}" in held for limit in limits)
-
-
-def test_the_readme_counts_the_notebooks_and_the_exercises():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"[{len(list((ROOT / 'notebooks').glob('*.ipynb')))} notebooks]" in readme
     assert f"[{len(exercises())} exercises]" in readme

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.minidl.mains import Mains
-
-pytestmark = pytest.mark.timeout(60)
 
 Run = Callable[..., tuple[str, str]]
 DOCS = Path(__file__).parents[2] / "docs"
@@ -40,18 +38,9 @@ PRINTED = {
     "ancdata": ("received 0 items of ancdata", "", "100 batches kept, 100 samples to validate with"),
     "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),
     "stops": ("KeyboardInterrupt", "is in collate_fn with batch 4, keys [16, 17, 18, 19]", "10 batches"),
-    "same_numbers": ("8 samples, 4 different", "are the same, though their keys differ", "8 samples, 8 different"),
+    "same_numbers": ("8 samples, 4 different", "All workers draw the same random numbers", "8 samples, 8 different"),
     "duplicated": ("24 samples, 12 different", "each has all of it", "12 samples, 12 different"),
 }
-
-
-@pytest.fixture(scope="module")
-def mains() -> Iterator[Mains]:
-    mains = Mains("tests.tracing.ready")
-    yield mains
-    assert mains.forker.stdin is not None
-    mains.forker.stdin.close()
-    mains.forker.wait()
 
 
 @pytest.fixture
@@ -73,10 +62,7 @@ def numbers(printed: str) -> list[float]:
     return [float(word) for word in printed.split() if word.replace(".", "").isdigit()]
 
 
-SLOW = {"open_files", "mappings", "stops"}
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PRINTED])
+@pytest.mark.parametrize("name", PRINTED)
 def test_the_symptom_shows_and_is_cured(run: Run, name: str) -> None:
     symptom, cause, cured = PRINTED[name]
     # Where the tool names no cause, it does not run: a sample of it would take the descriptors that ancdata.py counts.
@@ -85,7 +71,6 @@ def test_the_symptom_shows_and_is_cured(run: Run, name: str) -> None:
     assert run(name, CURED)[0].rstrip() == cured
 
 
-@pytest.mark.slow
 def test_a_first_batch_that_is_slow_in_every_epoch(run: Run) -> None:
     """The wait for the first batch is the last number of each line."""
     printed, reported = run("first_batch")
@@ -95,7 +80,6 @@ def test_a_first_batch_that_is_slow_in_every_epoch(run: Run) -> None:
     assert [numbers(line)[-1] >= 0.5 for line in cured.splitlines()] == [True, False, False]
 
 
-@pytest.mark.slow
 @pytest.mark.alone
 def test_every_fourth_batch_is_slow(run: Run) -> None:
     printed, reported = run("every_nth")
@@ -110,30 +94,28 @@ def test_every_fourth_batch_is_slow(run: Run) -> None:
 
 
 QUICKER = {  # Script -> what the tool reports of it; cured, it takes half of the time, or less.
-    "turns": "The workers wait for each other",
-    "without_workers": "Moving batches is the limit",
-    "pythons_lock": "another thread of main keeps Python's lock",
+    "turns": ["The workers wait for each other"],
+    "without_workers": ["Moving batches is the limit", "Larger batches", "num_workers=0"],
+    "pythons_lock": ["another thread of main keeps Python's lock", "the other threads of its process used"],
 }
 
 
-@pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize("name", QUICKER)
 def test_it_is_quick_once_cured(run: Run, name: str) -> None:
     printed, reported = run(name)
     batches, seconds = numbers(printed)
-    assert QUICKER[name] in reported
+    assert all(words in reported for words in QUICKER[name]), reported
     cured_batches, cured_seconds = numbers(run(name, CURED)[0])
     assert cured_batches == batches and cured_seconds < seconds / 2
 
 
 LESS = {  # Script -> the least that its last number is; less than what it is cured; what the tool reports
-    "slow_exit": (5, 5, "waiting for worker 0 to exit"),  # s
+    "slow_exit": (5, 5, "what worker 0 does at exit"),  # s
     "growing": (100, 20, "Worker 0's private memory grew by"),  # MB
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", LESS)
 def test_it_takes_less_once_cured(run: Run, name: str) -> None:
     printed, reported = run(name)

@@ -26,8 +26,6 @@ def graded(folder, *edits):
     return grade(WHICH, path), path
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(110)
 def test_minidls_loader_is_as_good_and_both_reports_are_shown(tmp_path):
     imported = "from torch.utils.data import DataLoader, Dataset"
     verdict, path = graded(tmp_path, (imported, "from minidl import DataLoader, Dataset"))
@@ -41,7 +39,6 @@ def test_minidls_loader_is_as_good_and_both_reports_are_shown(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.timeout(110)
 def test_the_storage_is_read_by_whatever_name_it_is_called(tmp_path):
     names = "import functools\nonce = functools.cache(read)\n\n\nclass Recordings"
     init = "    def __init__(self, folder: Path) -> None:\n"
@@ -66,7 +63,6 @@ def test_orders_that_are_drawn_are_not_alike():
     assert "the files and epoch 2 are" in orders_alike([*drawn[:2], [*range(63, -1, -1)]])
 
 
-@pytest.mark.timeout(110)
 def test_a_worker_that_raises_is_reported_with_its_line(tmp_path):
     verdict, _ = graded(tmp_path, ("values.flatten()", "values.flaten()"))
     assert verdict.finding.mistake == "raises" and "flaten" in verdict.finding.got

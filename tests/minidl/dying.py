@@ -6,6 +6,7 @@ Legend: how "SIGKILL", at 5 (the key at which a worker dies), seen [[0, 1], [2, 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import multiprocessing
 import os
@@ -23,6 +24,7 @@ import torch
 
 import minidl
 from minidl.world.real import RealWorld
+from tests.samples import Samples, Stream, dealt_in_pairs
 
 LIMIT = 3.0  # seconds; a death is noticed within milliseconds, but a test machine may be busy
 
@@ -39,48 +41,24 @@ def die(how: str) -> None:
     os.kill(os.getpid(), getattr(signal, how))
 
 
-class Keys(minidl.Dataset):
-    """The sample of key k is tensor(k). A worker that fetches key `at` dies in the way `how` names."""
-
-    def __init__(self, length: int, how: str = "", at: int = -1) -> None:
-        self.length, self.how, self.at = length, how, at
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, key: int) -> Any:
-        if key == self.at:
-            die(self.how)
-        return torch.tensor(key)
+def keys(length: int, how: str = "", at: int = -1) -> Samples:
+    """Sample k is tensor(k). A worker that fetches sample `at` dies in the way `how` names."""
+    return Samples(length, torch.tensor, {at: functools.partial(die, how)})
 
 
-class Stream(minidl.IterableDataset):
-    """Worker w of n yields the w-th, (w + n)-th, ... pair of keys: batches of two come as from `Keys`."""
-
-    def __init__(self, length: int, how: str = "", at: int = -1) -> None:
-        self.length, self.how, self.at = length, how, at
-
-    def __iter__(self) -> Iterator[Any]:
-        worker = minidl.get_worker_info()
-        for key in range(self.length):
-            if key // 2 % worker.num_workers == worker.id:
-                if key == self.at:
-                    die(self.how)
-                yield torch.tensor(key)
+def stream(length: int, how: str = "", at: int = -1) -> Stream:
+    """Batches of two come as from `keys`."""
+    return Stream(keys(length, how, at), dealt_in_pairs)
 
 
-class Stuck(Keys):
-    """Fetching key `at` takes for ever; the file `begun` shows that it has begun."""
+def stuck(length: int, at: int, begun: Path) -> Samples:
+    """Fetching sample `at` takes for ever; the file `begun` shows that it has begun."""
+    return Samples(length, torch.tensor, {at: functools.partial(get_stuck, begun)})
 
-    def __init__(self, length: int, at: int, begun: Path) -> None:
-        super().__init__(length, "", at)
-        self.begun = begun
 
-    def __getitem__(self, key: int) -> Any:
-        if key == self.at:
-            self.begun.touch()
-            time.sleep(3600)
-        return torch.tensor(key)
+def get_stuck(begun: Path) -> None:
+    begun.touch()
+    time.sleep(3600)
 
 
 def loader_of(dataset: Any, **options: Any) -> minidl.DataLoader:

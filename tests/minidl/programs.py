@@ -17,6 +17,7 @@ import torch
 import torch.utils.data
 
 import minidl
+from tests.samples import Samples
 
 TORCH: ModuleType = torch.utils.data
 
@@ -54,23 +55,15 @@ class Whole(Squares):
         return [(torch.tensor([key, len(keys)]), "many") for key in keys]
 
 
-class Noise(Squares):
-    """A random transform that draws from all three generators, and shows whose worker it ran in."""
-
-    def __getitem__(self, key: int) -> Any:
-        return noise(key)
-
-
 def noise(key: int) -> Any:
+    """A random transform that draws from all three generators."""
     return key, torch.rand(2), torch.from_numpy(np.random.rand(2)), random.random()
 
 
-class Informed(Squares):
-    """A sample is what both packages' get_worker_info() return, and how many threads torch may use."""
-
-    def __getitem__(self, key: int) -> Any:
-        known = [describe_worker(package.get_worker_info()) for package in (TORCH, minidl)]
-        return [*known, key, torch.get_num_threads()]
+def informed(key: int) -> Any:
+    """What both packages' get_worker_info() return, and how many threads torch may use."""
+    known = [describe_worker(package.get_worker_info()) for package in (TORCH, minidl)]
+    return [*known, key, torch.get_num_threads()]
 
 
 def describe_worker(info: Any) -> str:
@@ -105,6 +98,18 @@ class WithMessage(Exception):
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
         self.message = message
+
+
+class Unspeakable(Exception):
+    """An error that itself fails, as one does whose text is made of something that is gone."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+    __repr__ = __str__
 
 
 class Unprintable(Exception):
@@ -198,13 +203,13 @@ def pair(key: int) -> Any:
 DATASETS: dict[str, Callable[[ModuleType], Any]] = {
     "squares": lambda parts: Squares(),
     "whole": lambda parts: Whole(),
-    "noise": lambda parts: Noise(17),
-    "informed": lambda parts: Informed(9),
+    "noise": lambda parts: Samples(17, noise),
+    "informed": lambda parts: Samples(9, informed),
     "list": lambda parts: [(key, f"{key}", [float(key)]) for key in range(13)],
     "tensors": lambda parts: parts.TensorDataset(torch.arange(22).reshape(11, 2), torch.arange(11.0)),
     "stack": lambda parts: parts.StackDataset(a=Squares(12), b=parts.TensorDataset(torch.arange(12))),
     "concat": lambda parts: parts.ConcatDataset([Squares(5), Squares(0), Squares(9)]),
-    "subset": lambda parts: parts.Subset(Noise(30), [4, 4, 28, 0, 9, 15, 2]),
+    "subset": lambda parts: parts.Subset(Samples(30, noise), [4, 4, 28, 0, 9, 15, 2]),
     "split": lambda parts: parts.random_split(Squares(20), [0.6, 0.4])[0],
     "stream": lambda parts: streams(parts)(),
     "shared": lambda parts: streams(parts)(19, share=True, make=pair),

@@ -21,8 +21,8 @@ import minidl
 from minidl import events
 from tests.minidl.dying import loader_of, workers
 from tests.minidl.observing import alike, attempt, describe_error, emitted, steps
-from tests.minidl.programs import TORCH, BadStream, Dropout, Faulty, Squares, keep
-from tests.minidl.samples import Unspeakable, raising
+from tests.minidl.programs import TORCH, BadStream, Dropout, Faulty, Unspeakable, keep
+from tests.samples import Samples, failing
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -50,23 +50,11 @@ def test_an_epoch_whose_stream_cannot_be_opened_has_not_begun() -> None:
 # ---- waiting
 
 
-class Gate(Squares):
-    """Six samples, of which all but two are not there until the gate is opened."""
-
-    def __init__(self) -> None:
-        super().__init__(6)
-        self.opened = FORK.Event()
-
-    def __getitem__(self, key: int) -> int:
-        if key >= 2:
-            self.opened.wait()
-        return key
-
-
 @pytest.mark.parametrize("pin_memory", [False, "host"])
 @alike
 def test_a_timeout_loses_nothing(package: ModuleType, pin_memory: Any) -> Any:
-    dataset = Gate()
+    gate = FORK.Event()
+    dataset = Samples(6, at=dict.fromkeys(range(2, 6), gate.wait))  # all but two are not there until it is opened
     options = {"pin_memory": pin_memory} if package is minidl else {}
     loader = package.DataLoader(dataset, None, num_workers=1, timeout=60, multiprocessing_context="fork", **options)
     iterator = iter(loader)
@@ -74,7 +62,7 @@ def test_a_timeout_loses_nothing(package: ModuleType, pin_memory: Any) -> Any:
     iterator._timeout = 0.1  # not before: how long a worker needs to start is not known
     shown += [attempt(lambda: next(iterator)) for _ in range(2)]
     iterator._timeout = 60
-    dataset.opened.set()
+    gate.set()
     assert shown[:2] == [("value", 0), ("value", 1)]
     assert shown[3] == ("error", RuntimeError, "DataLoader timed out after 0.1 seconds")
     assert list(iterator) == [2, 3, 4, 5], "a timeout loses nothing"
@@ -122,7 +110,7 @@ MAIN = {"num_workers": 0, "multiprocessing_context": None}
 # cannot be pickled: multiprocessing prints the error and drops the message.
 FAILURES: dict[str, tuple[dict[str, Any], type[Exception], list[str]]] = {
     "collate_fn": (
-        {"collate_fn": failing_at(3, raising(LookupError("no 3")))},
+        {"collate_fn": failing_at(3, failing(LookupError("no 3")))},
         LookupError,
         ["Caught LookupError in DataLoader worker process 1.", "no 3"],
     ),

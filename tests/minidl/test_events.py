@@ -11,7 +11,7 @@ import pytest
 from minidl import events
 from minidl.events import Kind, describe, emit
 from tests.minidl.observing import recorder
-from tests.minidl.samples import Unspeakable
+from tests.minidl.programs import Unspeakable
 from tracing.recording.source_lines import emit_sites
 
 

@@ -27,22 +27,23 @@ from minidl.events import Kind
 from minidl.world.real import RealWorld
 from tests.minidl.dying import (
     LIMIT,
-    Keys,
-    Stream,
     batches,
+    die,
     follow,
     in_a_thread,
+    keys,
     loader_of,
-    no_names_left,
     open_files,
+    stream,
     taken,
     wait_until,
     way,
     workers,
 )
 from tests.minidl.observing import emitted, recorder
+from tests.samples import Samples
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_names")]
 
 # How a worker ends -> how the message begins after "DataLoader worker (pid ...)", and the cause that it gives.
 WAYS = {
@@ -54,17 +55,11 @@ WAYS = {
     "os._exit(3)": ("exited unexpectedly with exit code 3.", "os._exit()"),
     "sys.exit(0)": ("exited unexpectedly with exit code 0.", "sys.exit()"),
 }
-KINDS = {"map": Keys, "iterable": Stream}
+KINDS = {"map": keys, "iterable": stream}
 each_kind = pytest.mark.parametrize("kind", KINDS)
 pinned_or_not = pytest.mark.parametrize("pin_memory", [False, "host"], ids=["no-pin", "pin"])
 persistent_or_not = pytest.mark.parametrize("persistent", [False, True], ids=["one-epoch", "persistent"])
 killed = functools.partial(pytest.raises, RuntimeError, match=r"killed by signal: Killed\.")
-
-
-@pytest.fixture(autouse=True)
-def no_names() -> Any:
-    with no_names_left():
-        yield
 
 
 @pytest.fixture(autouse=True, params=["inline", "slots"])
@@ -106,7 +101,11 @@ def test_a_worker_that_dies_in_a_fetch_is_named_with_its_task(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("context", "kind"), [("spawn", "map"), ("forkserver", "iterable")])
+@pytest.mark.parametrize(
+    ("every_way", "context", "kind"),
+    [("slots", "spawn", "map"), ("inline", "forkserver", "iterable")],
+    indirect=["every_way"],
+)
 def test_a_death_is_raised_under_the_other_start_methods_too(context: str, kind: str) -> None:
     init = functools.partial(follow, RealWorld.inline)
     loader = loader_of(KINDS[kind](40, "SIGKILL", at=9), multiprocessing_context=context, worker_init_fn=init)
@@ -123,7 +122,7 @@ def test_a_death_in_worker_init_fn_is_raised() -> None:
             os._exit(3)
 
     with emitted() as found:
-        iterator = iter(loader_of(Keys(8), worker_init_fn=init))
+        iterator = iter(loader_of(keys(8), worker_init_fn=init))
     pid = next(value for kind, _, _, worker, _, value, _ in found if kind == Kind.WORKER_STARTED and worker == 1)
     _, text = taken(iterator)
     check_message(text, "os._exit(3)", pid, 1, 1, "[2, 3]")
@@ -132,7 +131,7 @@ def test_a_death_in_worker_init_fn_is_raised() -> None:
 @pinned_or_not
 def test_a_death_is_raised_in_the_middle_of_the_training_step(pin_memory: Any) -> None:
     """The SIGCHLD handler raises in the middle of the training step."""
-    iterator = iter(loader_of(Keys(40), pin_memory=pin_memory))
+    iterator = iter(loader_of(keys(40), pin_memory=pin_memory))
     next(iterator)
     pid = workers()[1].pid
     end = time.monotonic() + LIMIT
@@ -160,7 +159,7 @@ def test_a_death_is_raised_in_a_thread_that_has_no_signal_handler(kind: str, pin
 
 def test_a_worker_killed_while_main_joins_it_keeps_its_exit_code() -> None:
     """Main is in multiprocessing's own waitpid: the handler must not raise before the exit code is noted."""
-    iterator = iter(loader_of(Keys(40)))
+    iterator = iter(loader_of(keys(40)))
     worker = workers()[0]
     main = threading.get_ident()
 
@@ -179,7 +178,7 @@ def test_a_worker_killed_while_main_joins_it_keeps_its_exit_code() -> None:
 
 def test_a_death_then_its_lost_tasks_then_the_error_are_emitted() -> None:
     """Noticed, then each task it had is lost, in order; then raised; the next error is marked as a repetition."""
-    iterator = iter(loader_of(Keys(40, "SIGKILL", at=0)))
+    iterator = iter(loader_of(keys(40, "SIGKILL", at=0)))
     with emitted() as found:
         texts = [taken(iterator)[1] for _ in range(2)]
     assert [(Kind(kind), task, worker) for kind, _, task, worker, *_ in found if 72 <= kind < 80] == [
@@ -193,18 +192,15 @@ def test_a_death_then_its_lost_tasks_then_the_error_are_emitted() -> None:
     assert texts[0] == texts[1]
 
 
-class DiesSharing(Keys):
-    """Dies as in the middle of torch's making of shared memory: it has a name already, and still has it."""
-
-    def __getitem__(self, key: int) -> Any:
-        if key == self.at:
-            Path(f"/dev/shm/torch_{os.getpid()}_1_2").touch()
-        return super().__getitem__(key)
+def die_sharing() -> None:
+    """As in the middle of torch's making of shared memory: it has a name already, and still has it."""
+    Path(f"/dev/shm/torch_{os.getpid()}_1_2").touch()
+    die("SIGKILL")
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="named shared memory cannot be listed here")
 def test_a_killed_worker_leaves_no_name_of_shared_memory() -> None:
-    iterator = iter(loader_of(DiesSharing(40, "SIGKILL", at=9)))
+    iterator = iter(loader_of(Samples(40, torch.tensor, {9: die_sharing})))
     pid = workers()[0].pid
     assert "killed by signal: Killed" in taken(iterator)[1]
     assert list(Path("/dev/shm").glob(f"torch_{pid}_*"))
@@ -280,7 +276,7 @@ class Killer:
 def one_kill(seed: int) -> str:
     """One run: the error's text, or ""."""
     killer = Killer(random.Random(seed))
-    kind, persistent, pin_memory = (Keys, Stream)[seed % 2], seed // 2 % 2 == 1, (False, "host")[seed // 4 % 2]
+    kind, persistent, pin_memory = (keys, stream)[seed % 2], seed // 2 % 2 == 1, (False, "host")[seed // 4 % 2]
     loader = loader_of(kind(KEYS), num_workers=3, pin_memory=pin_memory, persistent_workers=persistent)
     try:
         with recorder(killer):

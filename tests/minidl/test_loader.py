@@ -6,6 +6,7 @@ Where torch does the same, both run and are compared.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import multiprocessing
 import os
@@ -23,7 +24,8 @@ import minidl
 from minidl.queues import Consumer, Producer
 from tests.ids import plain
 from tests.minidl.observing import alike, attempt, comparable, in_both, neutral, seed_all, steps
-from tests.minidl.programs import TORCH, Noise, ShortMinidlStream, Squares, TorchStream, keep
+from tests.minidl.programs import TORCH, ShortMinidlStream, Squares, TorchStream, keep, noise
+from tests.samples import Samples
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -271,20 +273,14 @@ def test_names_that_other_code_reaches_into_are_torchs(pin_memory: Any) -> None:
 @alike
 def test_two_iterators_at_once_draw_what_torchs_draw(package: ModuleType, workers: int) -> Any:
     seed_all()
-    loader = package.DataLoader(Noise(9), 2, shuffle=True, num_workers=workers)
+    loader = package.DataLoader(Samples(9, noise), 2, shuffle=True, num_workers=workers)
     return comparable(list(zip(loader, loader, strict=True)))
 
 
-class Nested(Squares):
-    """Each sample is a whole pass over a loader of `loaders`, made by the worker."""
-
-    def __init__(self, loaders: ModuleType, workers: int) -> None:
-        super().__init__(3)
-        self.loaders, self.workers = loaders, workers
-
-    def __getitem__(self, key: int) -> Any:
-        inner = self.loaders.DataLoader(list(range(key, key + 4)), 2, num_workers=self.workers)
-        return [batch.clone() for batch in inner]
+def a_pass(loaders: ModuleType, workers: int, key: int) -> Any:
+    """A sample is a whole pass over a loader of `loaders`, made by the worker."""
+    inner = loaders.DataLoader(list(range(key, key + 4)), 2, num_workers=workers)
+    return [batch.clone() for batch in inner]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -294,7 +290,8 @@ def test_a_loader_in_a_dataset_works_unless_both_have_workers(
     package: ModuleType, workers: int, inner_workers: int
 ) -> Any:
     """A worker is a daemon, which may have no children of its own: with workers in workers both raise."""
-    shown = [step[:2] for step in steps(package.DataLoader(Nested(package, inner_workers), num_workers=workers))]
+    dataset = Samples(3, functools.partial(a_pass, package, inner_workers))
+    shown = [step[:2] for step in steps(package.DataLoader(dataset, num_workers=workers))]
     assert (shown[0] == ("error", AssertionError)) == bool(workers and inner_workers)
     return shown
 

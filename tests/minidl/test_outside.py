@@ -11,7 +11,7 @@ import torch.utils.data
 
 import minidl
 from minidl.world.real_memory import is_ready
-from tests.minidl.dying import Keys, in_a_fork, loader_of, wait_until, workers
+from tests.minidl.dying import in_a_fork, keys, loader_of, wait_until, workers
 
 pytestmark = pytest.mark.timeout(60)
 BOTH = pytest.mark.parametrize("package", [torch.utils.data, minidl], ids=["torch", "minidl"])
@@ -32,7 +32,7 @@ def test_a_batch_size_that_is_changed_in_mid_epoch_counts_from_the_next_keys_on(
 def outlives_its_worker(transport: str) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as in many command-line tools: a write that nobody reads is the end
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    iterator: Any = iter(loader_of(Keys(40), num_workers=1, prefetch_factor=4, transport=transport))
+    iterator: Any = iter(loader_of(keys(40), num_workers=1, prefetch_factor=4, transport=transport))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # nobody is to hear of the death before next() writes
     next(iterator)
     worker = workers()[0]

@@ -15,7 +15,7 @@ from torch.utils.data._utils.pin_memory import pin_memory as torchs_pin_memory
 import minidl
 from minidl.pinning import HOST, pin_memory
 from tests.minidl import dying
-from tests.minidl.dying import Keys, no_threads
+from tests.minidl.dying import keys, no_threads
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -87,7 +87,7 @@ def test_a_pin_thread_that_cannot_start_is_not_waited_for() -> None:
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with no_threads(), pytest.raises(RuntimeError, match="can't start new thread"):
-            iter(loader_of(Keys(2)))
+            iter(loader_of(keys(2)))
         assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGCHLD, handler)

@@ -10,7 +10,6 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +17,11 @@ import pytest
 
 from minidl import shutdown
 from minidl.events import Kind
-from tests.minidl.dying import (
-    Keys,
-    Stream,
-    loader_of,
-    no_names_left,
-    open_files,
-    wait_until,
-    workers,
-)
+from tests.minidl.dying import keys, loader_of, open_files, stream, wait_until, workers
 from tests.minidl.mains import Mains
 from tests.minidl.observing import emitted
 
-pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture(scope="module")
-def forker() -> Iterator[Mains]:
-    mains = Mains()
-    yield mains
-    mains.forker.communicate()
-
-
-@pytest.fixture
-def mains(forker: Mains) -> Iterator[Mains]:
-    with no_names_left():
-        yield forker
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_names")]
 
 
 # What a program does. (Where its threads wait for ever, that is until main ends.)
@@ -143,7 +121,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_iterator_dropped_half_way_leaves_nothing(pin_memory: Any) -> None:
     gc.collect()
     before = open_files()
-    iterator = iter(loader_of(Keys(40), pin_memory=pin_memory))
+    iterator = iter(loader_of(keys(40), pin_memory=pin_memory))
     next(iterator)
     started, threads = workers(), threading.enumerate()
     del iterator
@@ -157,7 +135,7 @@ def test_an_iterator_dropped_half_way_leaves_nothing(pin_memory: Any) -> None:
 
 def test_a_stopped_worker_is_killed(impatient: None) -> None:
     """SIGTERM does not reach a process that is stopped (SIGSTOP, a debugger). SIGKILL does."""
-    iterator = iter(loader_of(Keys(40)))
+    iterator = iter(loader_of(keys(40)))
     next(iterator)
     started = workers()
     os.kill(started[1].pid, signal.SIGSTOP)
@@ -210,5 +188,5 @@ def test_a_batch_whose_memory_has_a_name_can_be_passed_on_after_the_epoch(mains:
 
 def test_after_a_stream_no_batch_is_left_to_be_yielded() -> None:
     with emitted() as events:
-        list(loader_of(Stream(8)))
+        list(loader_of(stream(8)))
     assert [value for kind, _, _, _, _, value, _ in events if kind == Kind.SHUTDOWN_BEGIN] == [0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import multiprocessing
@@ -27,7 +28,8 @@ from minidl.deaths import explain_death, shorten
 from minidl.events import Queue
 from minidl.queues import Producer
 from minidl.world.real import RealWorld
-from tests.minidl.dying import Keys, Stuck, batches, in_a_fork, loader_of, take_all, workers
+from tests.minidl.dying import batches, in_a_fork, keys, loader_of, stuck, take_all, workers
+from tests.samples import Samples
 
 pytestmark = pytest.mark.timeout(30)
 WORLD = RealWorld()
@@ -78,18 +80,6 @@ def test_long_keys_are_shortened() -> None:
     assert [len(shorten("x" * length)) for length in (197, 198, 199)] == [199, 200, 201]
 
 
-class Slow:
-    def __init__(self, length: int = 4, seconds: float = 0.3) -> None:
-        self.length, self.seconds = length, seconds
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, key: int) -> int:
-        time.sleep(self.seconds)
-        return key
-
-
 @pytest.mark.parametrize("options", [{}, {"pin_memory": "host"}], ids=["plain", "pinned"])
 @pytest.mark.parametrize("package", [minidl, torch.utils.data], ids=["minidl", "torch"])
 def test_what_a_handler_raises_while_main_waits_comes_out_of_next_and_costs_no_batch(
@@ -98,7 +88,8 @@ def test_what_a_handler_raises_while_main_waits_comes_out_of_next_and_costs_no_b
     def too_late(number: int, frame: types.FrameType | None) -> None:
         raise TimeoutError("too late")
 
-    iterator = iter(package.DataLoader(Slow(), None, num_workers=1, **(options if package is minidl else {})))
+    late = Samples(4, at={0: functools.partial(time.sleep, 0.3)})
+    iterator = iter(package.DataLoader(late, None, num_workers=1, **(options if package is minidl else {})))
     before = signal.signal(signal.SIGALRM, too_late)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
@@ -110,7 +101,7 @@ def test_what_a_handler_raises_while_main_waits_comes_out_of_next_and_costs_no_b
 
 
 def test_a_fork_of_main_gets_workers_of_its_own_from_a_persistent_loader() -> None:
-    loader = loader_of(Keys(12), persistent_workers=True)
+    loader = loader_of(keys(12), persistent_workers=True)
     iterator = iter(loader)
     seen = [next(iterator).tolist()]
 
@@ -255,7 +246,7 @@ def test_wherever_ctrl_c_comes_as_an_epoch_begins_the_loader_can_be_iterated() -
 @pytest.mark.parametrize("number", [0, 1])
 def test_ctrl_c_as_the_ends_of_a_started_workers_pipes_are_closed_leaves_no_worker(number: int) -> None:
     with Raises(number, "start_workers", "close") as ctrl_c:
-        iter(loader_of(Keys(4), num_workers=1))
+        iter(loader_of(keys(4), num_workers=1))
     assert ctrl_c.came and not workers()
 
 
@@ -270,7 +261,7 @@ def test_a_queue_whose_close_ctrl_c_has_interrupted_can_be_closed_again() -> Non
 
 
 def test_an_epoch_that_ctrl_c_kept_from_beginning_is_not_gone_on_with() -> None:
-    iterator = iter(loader := loader_of(Keys(4), persistent_workers=True))
+    iterator = iter(loader := loader_of(keys(4), persistent_workers=True))
     assert take_all(iterator, seen := []) == "" and seen == batches(4)
     with Raises(0, "_reset", "_begin_epoch") as ctrl_c:
         iter(loader)
@@ -281,7 +272,7 @@ def test_an_epoch_that_ctrl_c_kept_from_beginning_is_not_gone_on_with() -> None:
 
 
 def test_ctrl_c_as_a_death_is_raised_in_training_does_not_hide_the_death() -> None:
-    iterator = iter(loader_of(Keys(40)))
+    iterator = iter(loader_of(keys(40)))
     next(iterator)
     pid = workers()[0].pid
     with Raises(0, "fail_for_death", "explain_death") as ctrl_c:
@@ -295,7 +286,7 @@ def test_ctrl_c_as_a_death_is_raised_in_training_does_not_hide_the_death() -> No
 
 def test_a_death_that_a_handlers_next_has_raised_is_raised_by_the_one_it_interrupted(tmp_path: Path) -> None:
     """A handler of the program's takes a batch from the same iterator, which waits for a batch."""
-    iterator = iter(loader_of(Stuck(4, 0, tmp_path / "begun"), num_workers=1, timeout=1))
+    iterator = iter(loader_of(stuck(4, 0, tmp_path / "begun"), num_workers=1, timeout=1))
 
     def handler(number: int, frame: Any) -> None:
         os.kill(workers()[0].pid, signal.SIGKILL)
@@ -319,7 +310,7 @@ class Gone:
 def test_a_death_is_not_raised_where_multiprocessing_could_lose_what_it_has_just_read() -> None:
     """Nor in a `__del__`, where Python would swallow it. But it is at the prompt of an interactive interpreter, where
     there is no frame."""
-    iterator = iter(loader_of(Keys(40)))
+    iterator = iter(loader_of(keys(40)))
     handler: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # nobody is to hear of the end yet
     worker = workers()[0]
     worker.kill()

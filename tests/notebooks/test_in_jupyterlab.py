@@ -19,7 +19,6 @@ from tests.notebooks.test_predict import ASK, REVEAL
 from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 ROOT = Path(__file__).parents[2]
 RUN = """(async () => {
   while (!window.jupyterapp) await new Promise(requestAnimationFrame);

@@ -88,7 +88,6 @@ LONG = {"00", "11", "13", "14", "16", "18", "19"}
 SHORT = [path for path in PATHS if path.name[:2] not in LONG]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "path",
@@ -116,7 +115,6 @@ def execute() -> Iterator[Callable[[Path], Any]]:
             yield executed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", SHORT, ids=[path.name[:2] for path in SHORT])
 def test_after_others_it_shows_what_is_committed_too(path: Path, execute: Callable[[Path], Any]):
     shows_what_is_committed(path, execute(path))

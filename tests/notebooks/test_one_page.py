@@ -18,7 +18,6 @@ import tracing
 from minidl.events import Kind
 from notebooks import one_page, show
 
-pytestmark = pytest.mark.timeout(60)  # whatever waits for ever ends here
 PLAIN = show.without_events(inspect.getsource(one_page))
 
 
@@ -67,7 +66,6 @@ def last_square(samples: list[Any]) -> dict[str, Any]:
     return {"key": samples[-1]["square"]}
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch's: it counts the cores
 @pytest.mark.parametrize("page", [one_page, plain()], ids=["as it is", "without events"])
 @pytest.mark.parametrize(
     ("count", "options"),

@@ -50,7 +50,6 @@ def test_an_answer_that_is_none_of_the_choices_is_refused():
         predict("How many?", "two", "four", mine="six")
 
 
-@pytest.mark.timeout(120)
 def test_in_a_kernel_a_click_unfolds_what_was_revealed():
     (asked,), (closed, *_), (more, *_), _ = executed(ASK.format(mine=""), REVEAL, MORE, 'guess.choose("two")')
     assert set(asked.data) == {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"}
@@ -60,7 +59,6 @@ def test_in_a_kernel_a_click_unfolds_what_was_revealed():
     assert "<details open>" in more.data["text/html"] and "a picture of it" in more.data["text/html"]
 
 
-@pytest.mark.timeout(120)
 def test_without_widgets_the_answer_is_written_into_the_cell(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(PLAIN, "1")
     (asked,), (closed,), _, (opened,) = executed(ASK.format(mine=""), REVEAL, ASK.format(mine=', mine="four"'), REVEAL)

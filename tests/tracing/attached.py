@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import os
-import signal
-import warnings
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import torch.utils.data
-
 import tracing
 from minidl.events import Kind, Queue
+from tests.minidl.dying import die
 from tests.minidl.observing import Config, build, comparable, seed_all
 from tests.minidl.programs import TORCH
 from tracing.recording.torch_loader.attach import attach
@@ -50,8 +45,7 @@ def load(config: Config, loaders: ModuleType, directory: Path) -> tuple[tracing.
     """Record a load: its trace, and the batches of each epoch."""
     seed_all()
     epochs = []
-    with warnings.catch_warnings(), tracing.record(directory):
-        warnings.simplefilter("ignore")  # more workers than cores
+    with tracing.record(directory):
         loader = build(config, loaders, TORCH, None)
         for epoch in range(config.epochs):
             last = epoch == config.epochs - 1
@@ -103,78 +97,44 @@ def is_ordered(config: Config) -> bool:
 # ---- the grid
 
 
-def grid() -> Iterator[Config]:
-    yield from map_style()
-    yield from streams()
-    yield from other_starts()
+# Each sampling with workers and without, or with one and with several; workers that stay, and that do not, each with
+# epochs that are left; each number of tasks ahead. (The batches of every combination: tests/minidl/test_parity.py.)
+STAY = {"persistent_workers": True}
+GRID = [
+    Config("noise", "by 4", 0, stop_after=1),
+    Config("tensors", "by 4", 2, epochs=3, options={**STAY, "prefetch_factor": 3}),
+    Config("whole", "shuffled, drop", 1, stop_after=1, epochs=3, options={**STAY, "in_order": False}),
+    Config("noise", "shuffled, drop", 3, options={"prefetch_factor": 1}),
+    Config("tensors", "weighted", 0, epochs=1),
+    Config("whole", "weighted", 2, stop_after=2, options={"prefetch_factor": 1}),
+    Config("noise", "unbatched", 1, epochs=3, options=STAY),
+    Config("tensors", "unbatched", 3, stop_after=2),
+    Config("whole", "batch sampler", 0, stop_after=2),
+    Config("noise", "batch sampler", 2, stop_after=1, epochs=3, options=STAY),
+    Config("tensors", "replacement", 1, options={"prefetch_factor": 3}),
+    Config("whole", "replacement", 3, epochs=3, options={**STAY, "prefetch_factor": 1}),
+    Config("tensors", "by 4", 2, any_order=True, options={"in_order": False}),
+    Config("tensors", "by 4", 3, any_order=True, options={"in_order": False, **STAY}),
+    Config("shared", "by 4", 0),
+    Config("noisy stream", "by 4", 2),
+    Config("sized", "by 4", 3),
+    Config("noisy stream", "unbatched", 0),
+    Config("sized", "unbatched", 1, options=STAY),
+    Config("shared", "unbatched", 3, options=STAY),
+    Config("stream", "by 4", 0, stop_after=1),
+    Config("stream", "by 4", 1, stop_after=1),
+    Config("noise", "shuffled", 1, options={"multiprocessing_context": "spawn", **STAY}),
+    Config("noise", "shuffled", 1, options={"multiprocessing_context": "forkserver", **STAY}),
+]
 
 
-MAPS = ["noise", "tensors", "whole"]
-STREAMS = ["shared", "noisy stream", "sized"]
-SAMPLINGS = ["by 4", "shuffled, drop", "weighted", "unbatched", "batch sampler", "replacement"]
-
-
-def map_style() -> Iterator[Config]:
-    """Each sampling with each number of workers, and in turn each of their options and each dataset."""
-    for (place, sampling), workers in itertools.product(enumerate(SAMPLINGS), range(4)):
-        turn = place + workers  # so that num_workers and the other options do not go in step
-        options: dict[str, Any] = {}
-        if workers:
-            options = {"prefetch_factor": 1 + turn % 3, "persistent_workers": turn % 2 == 0}
-        if workers == 1 and turn % 4 == 0:
-            options["in_order"] = False
-        epochs = 3 if options.get("persistent_workers") else 1 + turn % 2
-        dataset, stop_after = MAPS[(turn + 2) % 3], (None, 1, 2)[turn % 3]
-        yield Config(dataset, sampling, workers, stop_after=stop_after, epochs=epochs, options=options)
-    for workers in 2, 3:
-        options = {"in_order": False, "persistent_workers": workers == 3}
-        yield Config("tensors", "by 4", workers, any_order=True, options=options)
-
-
-def streams() -> Iterator[Config]:
-    for sampling, workers in itertools.product(["by 4", "unbatched"], range(4)):
-        options = {"persistent_workers": sampling == "unbatched"} if workers else {}
-        yield Config(STREAMS[(workers + 2) % 3], sampling, workers, epochs=2, options=options)
-    for workers in 0, 1:
-        yield Config("stream", "by 4", workers, stop_after=1)
-
-
-def other_starts() -> Iterator[Config]:
-    for start in "spawn", "forkserver":
-        options = {"multiprocessing_context": start, "persistent_workers": True}
-        yield Config("noise", "shuffled", 1, options=options)
-
-
-GRID = list(grid())
-
-
-class Dying(torch.utils.data.Dataset):
-    """Key 8 kills the worker once 4 batches were yielded: nothing is on its way then. (torch's workers share a lock on
+def dies_later(directory: Path) -> None:
+    """Kills the worker once 4 batches were yielded: nothing is on its way then. (torch's workers share a lock on
     their queue: one that dies while sending leaves it locked forever, and the others' results never arrive.)"""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def __len__(self) -> int:
-        return 20
-
-    def __getitem__(self, key: int) -> int:
-        if key == 8:
-            trace = tracing.load(self.directory)
-            while (trace.events["kind"] == Kind.YIELDED).sum() < 4:
-                trace.refresh()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return key
-
-
-class Unpicklable(torch.utils.data.Dataset):
-    """Key 3 becomes something that cannot be sent to another process."""
-
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, key: int) -> Any:
-        return (lambda: key) if key == 3 else key
+    trace = tracing.load(directory)
+    while (trace.events["kind"] == Kind.YIELDED).sum() < 4:
+        trace.refresh()
+    die("SIGKILL")
 
 
 def fail_to_start(worker_id: int) -> None:

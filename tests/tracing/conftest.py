@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 
 import pytest
 
 import tracing
-from tests.tracing.loads import record
+from tests.tracing.loads import Recorded, record
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Trace]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """recorded("pinned") is the trace of `loads.pinned`."""
-    traces: dict[str, tracing.Trace] = {}
+    return functools.cache(lambda name: record(name, tmp_path_factory.mktemp(name)))
 
-    def of(name: str) -> tracing.Trace:
-        if name not in traces:
-            traces[name] = record(name, tmp_path_factory.mktemp(name))
-        return traces[name]
 
-    return of
+@pytest.fixture(scope="session")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
+    """Nothing happened while it was recorded."""
+    with tracing.record(tmp_path_factory.mktemp("nothing")) as recording:
+        pass
+    return tracing.load(recording.path, strict=True)

@@ -1,4 +1,4 @@
-"""A module whose import takes long, as one that loads a large library does. See report_loads.expensive_import()."""
+"""A module whose import takes long, as one that loads a large library does. See test_verdicts.UnpicklesSlowly."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import psutil
 
 import minidl
 import tracing
+from tests.samples import Samples
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.hang.hang import Hang
@@ -27,48 +28,7 @@ from tracing.trace.trace import Trace
 BAD = 9  # the sample that hangs: with a batch size of 2, in batch 4
 
 
-class Blocks(minidl.Dataset[int]):
-    """Sample 9 never comes."""
-
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, index: int) -> int:
-        if index == BAD:
-            threading.Event().wait()
-        return index
-
-
-class BlocksInSight(Blocks):
-    """Main can wait until a worker has begun sample 9, however busy the machine is."""
-
-    def __init__(self) -> None:
-        self.begun = multiprocessing.get_context("fork").Event()
-
-    def __getitem__(self, index: int) -> int:
-        if index == BAD:
-            self.begun.set()
-        return super().__getitem__(index)
-
-
-class Locked(Blocks):
-    """Sample 9 needs a lock that was held when the workers were forked."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lock.acquire()
-
-    def __getitem__(self, index: int) -> int:
-        if index == BAD:
-            self.lock.acquire()
-        return index
-
-
-class Unpicklable(Blocks):
-    """Sample 9 cannot be sent: torch drops its batch."""
-
-    def __getitem__(self, index: int) -> Any:
-        return threading.Lock() if index == BAD else index
+BLOCKS = Samples(40, at={BAD: threading.Event().wait})
 
 
 class BlocksAgain(minidl.IterableDataset[int]):
@@ -116,27 +76,39 @@ def torchs(dataset: Any, **options: Any) -> Any:
 
 def timed_out() -> None:
     """The user's own timeout, after which the program does something else forever."""
-    dataset = BlocksInSight()
-    iterator = iter(loader(dataset, timeout=60))
+    begun = multiprocessing.get_context("fork").Event()  # main can wait for it, however busy the machine is
+
+    def blocks() -> None:
+        begun.set()
+        block(None)
+
+    iterator = iter(loader(Samples(40, at={BAD: blocks}), timeout=60))
     for _ in range(4):
         next(iterator)
-    dataset.begun.wait()
+    begun.wait()
     iterator._timeout = 0.2  # not for the first batch: how long a worker takes to start is unknown
     with contextlib.suppress(RuntimeError):
         next(iterator)
     block(iterator)
 
 
+def locked() -> None:
+    """Sample 9 needs a lock that was held when the workers were forked."""
+    lock = threading.Lock()
+    with lock:
+        run(loader(Samples(40, at={BAD: lock.acquire})))
+
+
 PROGRAMS: dict[str, Callable[[], None]] = {
-    "blocks": lambda: run(loader(Blocks())),
-    "without order": lambda: run(loader(Blocks(), in_order=False)),
-    "pinned": lambda: run(loader(Blocks(), pin_memory="host")),
-    "torch": lambda: run(torchs(Blocks())),
-    "torch drops": lambda: run(torchs(Unpicklable(), collate_fn=list)),
-    "serial": lambda: run(loader(Blocks(), num_workers=0, multiprocessing_context=None)),
-    "locked": lambda: run(loader(Locked())),
-    "sampler": lambda: run(loader(Blocks(), batch_size=None, sampler=sampler())),
-    "init": lambda: run(loader(Blocks(), worker_init_fn=block)),
+    "blocks": lambda: run(loader(BLOCKS)),
+    "without order": lambda: run(loader(BLOCKS, in_order=False)),
+    "pinned": lambda: run(loader(BLOCKS, pin_memory="host")),
+    "torch": lambda: run(torchs(BLOCKS)),
+    "torch drops": lambda: run(torchs([*range(BAD), threading.Lock()], collate_fn=list)),
+    "serial": lambda: run(loader(BLOCKS, num_workers=0, multiprocessing_context=None)),
+    "locked": locked,
+    "sampler": lambda: run(loader(BLOCKS, batch_size=None, sampler=sampler())),
+    "init": lambda: run(loader(BLOCKS, worker_init_fn=block)),
     "resume": lambda: run(loader(BlocksAgain(), persistent_workers=True), epochs=2),
     "collate": lambda: run(loader(range(40), collate_fn=block)),
     "timed out": timed_out,

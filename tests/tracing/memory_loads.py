@@ -6,6 +6,7 @@ on the machine: it waits for its samples.
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import sys
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-import minidl
 import tracing
+from minidl import DataLoader
+from tests.samples import Samples
 from tracing.recording import file_format as fmt
 
 DIRECTORY = Path(sys.argv[-1])  # of all; in the process of a load, its own
@@ -37,52 +39,40 @@ def wait_for_samples(number: int) -> None:
         time.sleep(0.005)
 
 
-class Names(minidl.Dataset):
-    """Each sample reads one of 100 parts of the names."""
-
-    def __init__(self, names: list[str] | np.ndarray) -> None:
-        self.names = names
-
-    def __len__(self) -> int:
-        return 100
-
-    def __getitem__(self, index: int) -> int:
-        part = self.names[index * NAMES // 100 : (index + 1) * NAMES // 100]
-        wait_for_samples(index % 10 == 0)
-        return len(part) if isinstance(part, np.ndarray) else sum(map(len, part))
+def reads(names: Any, index: int) -> int:
+    """The sample is how long one of 100 parts of the names is."""
+    part = names[index * NAMES // 100 : (index + 1) * NAMES // 100]
+    wait_for_samples(index % 10 == 0)
+    return len(part) if isinstance(part, np.ndarray) else sum(map(len, part))
 
 
-class Caching(minidl.Dataset):
-    """Keeps a megabyte for each sample."""
+def keeps(cache: dict[int, bytes], index: int) -> int:
+    """A megabyte for each sample."""
+    wait_for_samples(index % 10 == 0)
+    cache[index] = os.urandom(1 << 20)
+    return index
 
-    def __init__(self) -> None:
-        self.cache: dict[int, bytes] = {}
 
-    def __len__(self) -> int:
-        return 100
-
-    def __getitem__(self, index: int) -> int:
-        wait_for_samples(index % 10 == 0)
-        self.cache[index] = os.urandom(1 << 20)
-        return index
+def loader_of(make: Callable[[Any, int], int], of: Any) -> Any:
+    return DataLoader(Samples(100, functools.partial(make, of)), 10, num_workers=1)
 
 
 def objects() -> Any:
-    return minidl.DataLoader(Names([f"image number {i} of many" for i in range(NAMES)]), 10, num_workers=1)
+    return loader_of(reads, [f"image number {i} of many" for i in range(NAMES)])
 
 
 def array() -> Any:
-    return minidl.DataLoader(Names(np.arange(NAMES)), 10, num_workers=1)
+    return loader_of(reads, np.arange(NAMES))
 
 
 def caching() -> Any:
-    return minidl.DataLoader(Caching(), 10, num_workers=1)
+    return loader_of(keeps, {})
 
 
 def small() -> Any:
     """Batches that torch moves: each is an open file and a mapping."""
     data = torch.utils.data.TensorDataset(torch.arange(300))
-    loader = minidl.DataLoader(data, batch_size=1, num_workers=1, transport="torch")
+    loader = DataLoader(data, batch_size=1, num_workers=1, transport="torch")
     for number, (batch,) in enumerate(loader, 1):
         yield batch
         if number % 60 == 0:

@@ -3,13 +3,11 @@ what they need."""
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import multiprocessing.util
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,38 +18,15 @@ import minidl
 import tracing
 from minidl.world.simulated import sleep
 from minidl.world.simulated.machine import current_machine
+from tests.samples import Samples, napping
 
 
-class Samples(minidl.Dataset):
-    """`n` samples; sample i is `make(i)`."""
+class Makes(Samples):
+    """A sample is its key. For each, `make` takes its time."""
 
-    def __init__(self, n: int, make: Callable[[int], Any]) -> None:
-        self.n, self.make = n, make
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> Any:
-        return self.make(index)
-
-
-class Makes(minidl.Dataset[int]):
-    """`n` samples; for each `make` takes its time."""
-
-    def __init__(self, n: int, make: Callable[[int], None]) -> None:
-        self.n, self.make = n, make
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> int:
-        self.make(index)
-        return index
-
-
-def expensive_import() -> None:
-    """Import a module that takes long, once in each process."""
-    importlib.import_module("tests.tracing.expensive")
+    def __getitem__(self, key: int) -> int:
+        super().__getitem__(key)
+        return key
 
 
 # ---- for the simulated machine
@@ -80,20 +55,6 @@ class Quota(Makes):
         return index
 
 
-class Stream(minidl.IterableDataset[int]):
-    """So many samples of worker 0, and of every other worker; before the first it fills a buffer."""
-
-    def __init__(self, first: int, others: int, each: float = 0.01, before: float = 0.0) -> None:
-        self.first, self.others, self.each, self.before = first, others, each, before
-
-    def __iter__(self) -> Iterator[int]:
-        sleep(self.before)
-        info = minidl.get_worker_info()
-        for index in range(self.first if info is None or info.id == 0 else self.others):
-            sleep(self.each)
-            yield index
-
-
 class SlowToPin:
     """A collate_fn: a batch with its own, slow pin_memory()."""
 
@@ -108,32 +69,8 @@ class SlowToPin:
 # ---- real samples
 
 
-def quick(index: int) -> int:
-    return index
-
-
-def waits(index: int) -> int:
-    time.sleep(0.02)
-    return index
-
-
-def waits_long(index: int) -> int:
-    time.sleep(0.055)
-    return index
-
-
 def one_in_ten_is_slow(index: int) -> int:
     time.sleep(0.15 if index % 10 == 7 else 0.005)
-    return index
-
-
-def fails(index: int) -> float:
-    return index / 0
-
-
-def no_such_image(index: int) -> int:
-    if index == 9:
-        raise KeyError("no such image")
     return index
 
 
@@ -142,26 +79,20 @@ def uneven(index: int) -> torch.Tensor:
     return torch.zeros(2 if index == 10 else 1)
 
 
-def is_killed(index: int) -> int:
-    if index == 9:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return index
-
-
 def main_is_killed(path: Path) -> tracing.Trace:
     """The trace of a process that is killed after six batches, in mid-epoch."""
-    main = multiprocessing.get_context("fork").Process(target=_kills_itself, args=(path,))
+
+    def kills_itself() -> None:
+        with tracing.record(path):
+            for number, _batch in enumerate(minidl.DataLoader(Samples(30, napping(0.02)), num_workers=2), 1):
+                if number == 6:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+    main = multiprocessing.get_context("fork").Process(target=kills_itself)
     main.start()
     main.join(60)
     assert main.exitcode == -signal.SIGKILL
     return tracing.load(path)
-
-
-def _kills_itself(path: Path) -> None:
-    with tracing.record(path):
-        for number, _batch in enumerate(minidl.DataLoader(Samples(30, waits), num_workers=2), 1):
-            if number == 6:
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def record(

@@ -43,8 +43,8 @@ def check(trace: Trace) -> list[Violation]:
     """
     broken = [Violation(law.name, law.sentence, what, events) for law, what, events in judge(events_of(trace))]
     for iterator in trace.index.iterators:
-        if shown := same_samples(trace, iterator, has_keys=False):
-            broken.append(Violation(DIVIDED, SHARE, f"the first samples of {len(shown)} workers are the same", shown))
+        if shown := same_samples(trace, iterator):
+            broken.append(Violation(DIVIDED, SHARE, f"{len(shown)} workers have first samples in common", shown))
     return broken
 
 

@@ -82,7 +82,8 @@ class Ranks:
 
     path: Path
     all: list[Rank]
-    together: list[Rank]  # on one clock, those that train one model, by rank; of one that was started again, the last
+    # On one clock, those that train one model, by rank; of one that was started again, the last. Or the only process.
+    together: list[Rank]
 
     @property
     def world_size(self) -> int:
@@ -139,4 +140,4 @@ def open_ranks(path: str | os.PathLike[str]) -> Ranks:
         warnings.warn(str(damage), TraceDamage, stacklevel=2)
     run = Ranks(Path(path), found, [])
     last = {each.part.rank: each for each in run.on_one_clock if each.part.rank is not None and each.configs}
-    return replace(run, together=list(last.values()))
+    return replace(run, together=list(last.values()) or found * (len(found) == 1))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tracing.analysis.measure.waited import Verdict
 from tracing.analysis.plain_text import wrap
@@ -106,8 +106,11 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
     if isinstance(run, Trace):
         return report_of_trace(run)
     ranks = run if isinstance(run, Ranks) else open_ranks(run)
+    findings = check_ranks(ranks)
+    notes = [f"{_upper(each.what)}." for each in findings if each.wrong is not False]
     if len(ranks.all) == 1:
-        return report_of_trace(ranks.all[0].trace)
+        only = report_of_trace(ranks.all[0].trace)
+        return replace(only, notes=only.notes + notes)
     steps = steps_of(ranks)
     lacks = list(dict.fromkeys(line for each in ranks.all for line in what_it_lacks(each.trace)))
     waited = dict(zip(ranks.together, steps.waited.sum(axis=0).tolist(), strict=True))
@@ -116,13 +119,11 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
         own = report_of_trace(each.trace)
         own.notes = [note for note in own.notes if note not in lacks]  # these are of the run, not of a rank
         reports.append(RankReport(each, own, waited.get(each, 0)))
-    findings, held = check_ranks(ranks), hold_up(ranks, steps)
-    wrong = [finding for finding in findings if finding.wrong is not False]
-    notes = [f"{_upper(each.what)}." for each in wrong]
+    held = hold_up(ranks, steps)
     if 0 < len(ranks.together) < ranks.world_size:
         compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
         notes.append(f"{compared}: those that one host has recorded here.")
-    opened, warnings = _opened(reports, held), len(findings) - len(wrong)
+    opened, warnings = _opened(reports, held), sum(each.wrong is False for each in findings)
     return RunReport(str(ranks.path), notes + lacks, warnings, reports, opened, held, steps.synchronised)
 
 

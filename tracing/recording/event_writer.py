@@ -146,7 +146,8 @@ class EventWriter:
                 return
             self._files, self._memory = files, files.memory  # before the limit, which lets `record` write to it
             self._limit = files.limit
-            self._watch = watch.begin(files.events.path)
+            with contextlib.suppress(OSError, RuntimeError):  # else nothing is watched: there may be no more threads
+                self._watch = watch.Watch(files.events.path)
             weakref.finalize(self, self._watch.stop)
             self._closed = False
 

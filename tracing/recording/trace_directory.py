@@ -113,19 +113,13 @@ def describe(directory: Path, **more: Any) -> dict[str, Any]:
         "cpus": cpus(),
         "command": sys.argv,
         "python": platform.python_version(),
-        "torch": _version_of_torch(),
+        "torch": next((each.version for each in metadata.distributions(name="torch")), None),
         "system": platform.platform(),
         "stopped": None,
         **more,
     }
     _write(directory, description)
     return description
-
-
-def _version_of_torch() -> str | None:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version("torch")
-    return None
 
 
 def _write(directory: Path, description: dict[str, Any]) -> None:
@@ -219,7 +213,6 @@ def header() -> dict[str, Any]:
     monotonic, wall_clock = time.monotonic_ns(), time.time_ns()
     return {
         **_ranks(),
-        "host": platform.node(),
         "machine": machine(),
         "pid": os.getpid(),
         "wall_clock": wall_clock,

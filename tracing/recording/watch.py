@@ -66,8 +66,9 @@ class Watch(NoWatch):
         self._is_main = about.get("pid") == os.getpid()
         self._memory = bool(about.get("memory"))
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
-        self._main_clock = _main_threads_clock()
-        self._runs = False
+        # The clock of the main thread's CPU time; None where the system has none.
+        ident = threading.main_thread().ident or 0
+        self._main_clock = time.pthread_getcpuclockid(ident) if hasattr(time, "pthread_getcpuclockid") else None
         self.go_on()
         _watches.add(self)
 
@@ -122,25 +123,26 @@ class Watch(NoWatch):
             age = now - self._begun
             sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if age >= self._look:
-                self._note_stacks(now)
+                self._note_stacks()
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), LOOK_COST * took)
-            often = age < OFTEN_FOR
             cost = MEMORY_COST * sampled if self._memory else min(COST * sampled, SECOND)
-            wait = max(OFTEN if often else RARELY, cost)
+            wait = max(OFTEN if age < OFTEN_FOR else RARELY, cost)
 
     def _sample(self, now: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = linux.cores() if self._is_main else (-1, -1, -1)
-        used = (time.process_time_ns(), main, children, _processes())
+        # Children that multiprocessing knows. Looked up, not imported: most programs that use it have it already.
+        processes = len(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
+        used = (time.process_time_ns(), main, children, processes)
         memory = linux.memory() if self._memory else linux.NO_MEMORY
-        sample = fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, *memory)
-        if not self._samples.append(sample):
+        if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, *memory)):
             raise OSError("the disk is full, or the file gone")
 
-    def _note_stacks(self, now: int) -> None:
-        threads = [{"name": name, "frames": _with_source(lines)} for name, lines in _stacks()]
+    def _note_stacks(self) -> None:
+        now, found = _at_any_moment()
+        threads = [{"name": name, "frames": _with_source(lines)} for name, lines in found]
         if self._stacks is None:
             self._stacks = OwnFile(fmt.stacks_file(self._events))
             self._stacks.let_go()
@@ -150,31 +152,23 @@ class Watch(NoWatch):
             os.write(file, json.dumps({"time": now, "pid": os.getpid(), "threads": threads}).encode() + b"\n")
 
 
-def begin(events: Path) -> NoWatch:
-    """Watch this process, where that is possible."""
-    try:
-        return Watch(events)
-    except (OSError, RuntimeError):
-        return NoWatch()
-
-
-# ---- what is sampled
-
-
-def _main_threads_clock() -> int | None:
-    """The clock of the main thread's CPU time; None where the system has none."""
-    ident = threading.main_thread().ident
-    return time.pthread_getcpuclockid(ident) if ident and hasattr(time, "pthread_getcpuclockid") else None
-
-
-def _processes() -> int:
-    """How many children multiprocessing knows. Looked up, not imported: most programs that use it have it already."""
-    return len(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
-
-
 # ---- stacks
 
 Line = tuple[str, int, str]  # file, line, function
+PROMPT = 1e-5  # seconds until Python's lock is taken from the thread that has it
+
+
+def _at_any_moment() -> tuple[int, list[tuple[str, list[Line]]]]:
+    """When, and the stacks. Python leaves its lock to a thread for 5 ms, unless that gives it up: whatever waits for it
+    then sees the thread where it gives it up (in numpy, or at a file), however little time it spends there."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(PROMPT)
+    try:
+        _sleep(time.monotonic_ns() % 5_000 / 1e6)  # until a moment that has nothing to do with the lock
+        return time.monotonic_ns(), _stacks()
+    finally:
+        if sys.getswitchinterval() <= PROMPT:  # else the program has set it meanwhile
+            sys.setswitchinterval(interval)
 
 
 def _stacks() -> list[tuple[str, list[Line]]]:

@@ -16,7 +16,7 @@ from torch.utils.data._utils import collate as theirs
 
 import minidl.data.collate as ours
 from tests.ids import plain
-from tests.minidl.samples import BATCHES, Point
+from tests.minidl.batches import BATCHES, Point
 
 
 class Tagged(dict):

@@ -11,7 +11,8 @@ from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFe
 import minidl as ours
 from minidl.data.fetch import IterableFetcher, MapFetcher, create_fetcher, load
 from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FETCH_FAILED, NO_WORKER, epoch_id
-from tests.minidl.samples import Unspeakable, raising
+from tests.minidl.programs import Unspeakable
+from tests.samples import Samples, Stream, failing
 
 EPOCH, TASK, WORKER = epoch_id(3, 1), 5, 2
 
@@ -51,14 +52,8 @@ class BrokenMany(Batched):
         raise ValueError("no batch")
 
 
-class Stream(ours.IterableDataset):
-    def __init__(self, n, error=None):
-        self.n, self.error = n, error
-
-    def __iter__(self):
-        yield from range(self.n)
-        if self.error is not None:
-            raise self.error
+def breaking(n):
+    return Stream(Samples(n + 1, at={n: failing(ValueError("torn"))}))
 
 
 class Restarting:
@@ -110,8 +105,8 @@ def test_the_map_fetcher_fetches_what_torchs_does(same, dataset, auto, keys):
 
 
 STREAMS = {
-    **{f"{n}, ends": lambda n=n: Stream(n) for n in (0, 1, 3, 4, 7)},
-    **{f"{n}, breaks": lambda n=n: Stream(n, ValueError("torn")) for n in (0, 1, 3, 4, 7)},
+    **{f"{n}, ends": lambda n=n: Stream(range(n)) for n in (0, 1, 3, 4, 7)},
+    **{f"{n}, breaks": lambda n=n: breaking(n) for n in (0, 1, 3, 4, 7)},
     "restarting": Restarting,
 }
 
@@ -142,7 +137,7 @@ def test_each_kind_of_dataset_gets_its_fetcher():
         def __iter__(self):
             return iter(())
 
-    for dataset, cls in [(Stream(1), IterableFetcher), (TorchStream(), IterableFetcher), ([1], MapFetcher)]:
+    for dataset, cls in [(Stream(range(1)), IterableFetcher), (TorchStream(), IterableFetcher), ([1], MapFetcher)]:
         fetcher = create_fetcher(dataset, True, collate, True)
         assert type(fetcher) is cls
         assert fetcher.dataset is dataset
@@ -179,11 +174,11 @@ FAILURES = {
     "dataset": (Broken(KeyError("no 7")), collate, [7], KeyError, FETCHED, "KeyError: 'no 7'"),
     "dataset, without words": (Broken(Unspeakable()), collate, [7], Unspeakable, FETCHED, "Unspeakable"),
     "dataset, oddly": (Broken(StopIteration("odd")), collate, [0], StopIteration, FETCHED, "StopIteration: odd"),
-    "collation": ([1], raising(TypeError("not these")), [0], TypeError, COLLATED, "TypeError: not these"),
-    "interrupted": ([1], raising(KeyboardInterrupt()), [0], KeyboardInterrupt, COLLATED, "KeyboardInterrupt: "),
+    "collation": ([1], failing(TypeError("not these")), [0], TypeError, COLLATED, "TypeError: not these"),
+    "interrupted": ([1], failing(KeyboardInterrupt()), [0], KeyboardInterrupt, COLLATED, "KeyboardInterrupt: "),
     # The end of a stream is no failure.
-    "end": (Stream(0), collate, [None], StopIteration, [FETCH_BEGIN], None),
-    "end, unbatched": (Stream(0), collate, None, StopIteration, [FETCH_BEGIN], None),
+    "end": (Stream(range(0)), collate, [None], StopIteration, [FETCH_BEGIN], None),
+    "end, unbatched": (Stream(range(0)), collate, None, StopIteration, [FETCH_BEGIN], None),
 }
 
 

@@ -46,7 +46,7 @@ ARGUMENTS = {
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 @given(data=st.data(), seed=st.none() | st.integers(0, 9))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_keys_and_draws_are_torchs_and_so_is_what_is_refused(same, name, data, seed):
     args = data.draw(ARGUMENTS[name])
 

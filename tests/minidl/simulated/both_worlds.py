@@ -14,7 +14,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy.random
@@ -27,6 +27,7 @@ from minidl.queues import Consumer
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import sleep
 from minidl.world.simulated.faults import KILLED
+from tests.samples import Stream, dealt
 
 SOON = 0.05  # seconds: long enough for another process to run
 NAP = 0.01  # seconds
@@ -387,13 +388,6 @@ class Keys(minidl.Dataset[int]):
         return key
 
 
-class Stream(minidl.IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        info = minidl.get_worker_info()
-        assert info is not None
-        return iter(range(info.id, 6, info.num_workers))
-
-
 def loads(dataset: Any = None, **options: Any) -> Any:
     """The batches of an epoch; and the first words of an error, if one was raised."""
     loader = minidl.DataLoader(dataset or Keys(), **{"num_workers": 2, "collate_fn": list, **options})
@@ -408,7 +402,7 @@ def loads(dataset: Any = None, **options: Any) -> Any:
 
 LOADS: dict[str, dict[str, Any]] = {
     "a load": {"batch_size": 2},
-    "a stream": {"dataset": Stream()},
+    "a stream": {"dataset": Stream(range(6), dealt)},
     "through the pin thread": {"pin_memory": "host"},
     "a worker is killed": {"dataset": Keys(0, "die")},
     "a worker exits": {"dataset": Keys(0, "exit")},

@@ -23,7 +23,6 @@ from minidl.world.simulated.faults import Fault, Move, inject
 from tests.minidl.simulated.both_worlds import (
     LONG,
     SOON,
-    Stream,
     die,
     drawn,
     ended,
@@ -41,6 +40,7 @@ from tests.minidl.simulated.both_worlds import (
     waits,
     write_all,
 )
+from tests.samples import Stream, dealt
 
 
 def ctrl_c() -> None:
@@ -405,5 +405,7 @@ def a_flag_that_was_set_and_closed(world: Any) -> Any:
 def a_load_that_main_leaves_to_its_exit(world: Any) -> Any:
     left: list[Any] = []
     world.on_exit(lambda: report([(worker.is_alive(), worker.exitcode) for worker in left[0]._workers]))
-    left.append(iter(minidl.DataLoader(Stream(), num_workers=2, collate_fn=list)))  # its own callback is called first
+    left.append(
+        iter(minidl.DataLoader(Stream(range(6), dealt), num_workers=2, collate_fn=list))
+    )  # its own callback is called first
     return next(left[0])

@@ -74,10 +74,10 @@ def judged(schedules: int = 9) -> dict[str, Judged]:
             if event == "call":
                 reaches.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
 
-        each = Judged(worth, worth.run("0"), frozenset())
         sys.setprofile(note)
         try:
-            for schedule in ("0", *itertools.islice(each.schedules(), schedules - 1)):
+            each = Judged(worth, worth.run("0"), frozenset())
+            for schedule in itertools.islice(each.schedules(), schedules - 1):
                 worth.run(schedule)
         finally:
             sys.setprofile(None)

@@ -26,7 +26,8 @@ from minidl.world.simulated import machine as machines
 from minidl.world.simulated.explore import what_must_hold
 from minidl.world.simulated.faults import Fault
 from notebooks.exercises.patching import replaced
-from tests.minidl.simulated.programs import TORCHS_WAY, Keys, Stream, bytes_of_a_result, epoch, load
+from tests.minidl.simulated.programs import TORCHS_WAY, Keys, bytes_of_a_result, epoch, load
+from tests.samples import Stream, first_of
 
 
 @dataclass(frozen=True)
@@ -131,28 +132,14 @@ def dropped(tasks: int = 6, **options: Any) -> list[Any]:
     return batch
 
 
-class Uneven(Stream):
-    """Worker 0 has all the samples, so worker 1 ends at once."""
-
-    def __iter__(self) -> Iterator[int]:
-        info = minidl.get_worker_info()
-        assert info is not None
-        for key in range(0 if info.id else 6):
-            step()
-            yield key
-
-
-class Named(Keys):
-    """A sample shows which worker made it."""
-
-    def __getitem__(self, key: int) -> Any:
-        info = minidl.get_worker_info()
-        assert info is not None
-        return key, info.id
+def with_its_worker(key: int) -> Any:
+    info = minidl.get_worker_info()
+    assert info is not None
+    return key, info.id
 
 
 def two_epochs_alike() -> None:
-    loader: Any = minidl.DataLoader(Named(), num_workers=2, collate_fn=list, persistent_workers=True)
+    loader: Any = minidl.DataLoader(Keys(make=with_its_worker), num_workers=2, collate_fn=list, persistent_workers=True)
     first, second = list(epoch(loader)), list(epoch(loader))
     assert first == second, f"epoch 0 was {first}, epoch 1 is {second}"
 
@@ -423,7 +410,7 @@ def a_worker_is_marked_as_finished_twice() -> Any:
     """A worker whose stream has ended is stopped, and ends. Then its end is reported like a death. Counted as
     another finished worker, or taken for a crash, it spoils an epoch in which nothing went wrong. So a worker's
     status is a state: exhausted and then dead is expected, active and then dead is not."""
-    return load(Uneven())
+    return load(Stream(Keys(6), first_of(6, 0)))
 
 
 @mutant(

@@ -15,37 +15,35 @@ from minidl.events import Kind, Queue
 from minidl.queues import LENGTH
 from minidl.transport import VARIABLE
 from minidl.world.simulated import simulate, sleep, step
+from tests.samples import Samples, Stream, dealt
 
 TASKS = 3
 
 
-class Keys(minidl.Dataset[int]):
-    """Map style: sample k is k. Some raise, some take long."""
+class Keys(Samples):
+    """Others may run before each sample. Some samples raise, some take long."""
 
-    def __init__(self, tasks: int = TASKS, fails: tuple[int, ...] = (), slow: dict[int, float] | None = None) -> None:
-        self.tasks, self.fails, self.slow = tasks, fails, slow or {}
+    def __init__(
+        self, tasks: int = TASKS, fails: tuple[int, ...] = (), slow: dict[int, float] | None = None, **others: Any
+    ) -> None:
+        super().__init__(tasks, **others)
+        self.fails, self.slow = fails, slow or {}
 
-    def __len__(self) -> int:
-        return self.tasks
-
-    def __getitem__(self, key: int) -> int:
+    def __getitem__(self, key: Any) -> Any:
         step()
         if key in self.slow:
             sleep(self.slow[key])
         if key in self.fails:
             raise LookupError(f"sample {key}")
-        return key
+        return super().__getitem__(key)
 
 
-class Stream(minidl.IterableDataset[int]):
+def stream() -> Stream:
     """Iterable style: the workers divide the samples among them."""
+    return Stream(Keys(), dealt)
 
-    def __iter__(self) -> Iterator[int]:
-        info = minidl.get_worker_info()
-        assert info is not None
-        for key in range(info.id, TASKS, info.num_workers):
-            step()
-            yield key
+
+STYLES = {"keys": Keys, "stream": stream}
 
 
 def load(dataset: Any = None, epochs: int = 1, **options: Any) -> list[list[Any]]:
@@ -98,13 +96,11 @@ def configurations() -> dict[str, Callable[[], Any]]:
     """A program for each combination of map and iterable style, pin thread or none, persistent workers or not, slots or
     torch's way."""
     found = {}
-    for way, style, pins, persists in itertools.product(
-        ("slots", "torch"), (Keys, Stream), (False, True), (False, True)
-    ):
-        name = [style.__name__.lower(), *["pinned"] * pins, *["persistent"] * persists, *["torch"] * (way == "torch")]
+    for way, style, pins, persists in itertools.product(("slots", "torch"), STYLES, (False, True), (False, True)):
+        name = [style, *["pinned"] * pins, *["persistent"] * persists, *["torch"] * (way == "torch")]
         found[" ".join(name)] = functools.partial(
             load,
-            style(),
+            STYLES[style](),
             1 + persists,
             transport=way,
             pin_memory="host" if pins else False,

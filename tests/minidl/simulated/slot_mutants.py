@@ -28,7 +28,8 @@ from tests.minidl.simulated.lending import (
     loader_of,
 )
 from tests.minidl.simulated.mutants import MUTANTS, Edit, Mutant, mutant
-from tests.minidl.simulated.programs import Stream, epoch
+from tests.minidl.simulated.programs import epoch
+from tests.samples import Stream, dealt
 
 slot_mutant = functools.partial(mutant, transport="slots")
 
@@ -62,17 +63,9 @@ def goes_on_after_an_error() -> int:
     return key
 
 
-class NumberStream(Stream):
-    """The same keys, as tensors."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for key in super().__iter__():
-            yield Numbers()[key]
-
-
 def no_slot_is_lost() -> None:
     """Streams end before their workers' last tasks, which are never answered."""
-    loader = loader_of(NumberStream(), num_workers=2, persistent_workers=True)
+    loader = loader_of(Stream(Numbers(), dealt), num_workers=2, persistent_workers=True)
     for _ in range(3):
         for batch in epoch(loader):
             del batch

@@ -23,7 +23,8 @@ from minidl.shutdown import PATIENCE
 from minidl.transport import Handles, filling
 from minidl.world.simulated import compute, drop, simulate, sleep, step
 from minidl.world.simulated.schedule import parse
-from tests.minidl.simulated.programs import TORCHS_WAY, Keys, Stream, configurations, load
+from tests.minidl.simulated.programs import TORCHS_WAY, Keys, configurations, load, stream
+from tests.samples import Samples
 from tracing.recording.simulated_run import write
 
 CONFIGURATIONS = configurations()
@@ -158,19 +159,17 @@ def test_virtual_hours_take_no_real_time() -> None:
     assert outcome.lasted > 24 * 3600
 
 
-class Computes(Keys):
-    """A sample uses a core for a second."""
-
-    def __getitem__(self, key: int) -> int:
-        compute(1.0)
-        return key
+def computed(key: int) -> int:
+    """It uses a core for a second."""
+    compute(1.0)
+    return key
 
 
 @pytest.mark.parametrize(
     ("workers", "cores", "seconds"), [(1, 2, 12.0), (2, 2, 6.0), (4, 2, 6.0), (4, 4, 3.0), (3, 2, 6.0)]
 )
 def test_threads_that_compute_share_the_cores(workers: int, cores: int, seconds: float) -> None:
-    outcome = simulate(lambda: load(Computes(12), num_workers=workers), cpus=cores)
+    outcome = simulate(lambda: load(Samples(12, computed), num_workers=workers), cpus=cores)
     assert outcome.result == [[[key] for key in range(12)]]
     assert outcome.lasted == pytest.approx(seconds, rel=0.01)
     fetch = tracing.load(outcome).tasks
@@ -222,7 +221,7 @@ def test_a_timeout_that_fires_early() -> None:
 
 def test_the_garbage_collector_finds_an_iterator_in_any_thread_of_main() -> None:
     def program() -> None:
-        iterator = iter(minidl.DataLoader(Stream(), num_workers=2, collate_fn=list, pin_memory="host"))
+        iterator = iter(minidl.DataLoader(stream(), num_workers=2, collate_fn=list, pin_memory="host"))
         next(iterator)
         drop(iterator)
         del iterator

@@ -16,8 +16,6 @@ from minidl.world.simulated import machine as machines
 from tests.minidl.simulated.worth_exploring import Keys, Streams
 from tests.minidl.simulated.worth_returning import IN_NEXT, Pressing
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class Places(minidl.IterableDataset[int]):
     """Each worker has another number of samples, and can save its place."""

@@ -5,6 +5,7 @@ Those whose memory is counted are `timed`: only by the default schedule.
 
 from __future__ import annotations
 
+import functools
 import pickle
 import random
 import warnings
@@ -31,18 +32,13 @@ from tests.minidl.test_loader import AXES
 # ---- what crosses
 
 
-class Tensors(minidl.Dataset[Any]):
-    """Sample k consists of two tensors full of k, of this many bytes each."""
+def tensors(sizes: tuple[int, ...], key: int) -> Any:
+    """Full of k, of this many bytes each."""
+    return [torch.full((size,), key, dtype=torch.uint8) for size in sizes]
 
-    def __init__(self, sizes: tuple[int, ...] = (5_000, 40), tasks: int = 7) -> None:
-        self.sizes, self.tasks = sizes, tasks
 
-    def __len__(self) -> int:
-        return self.tasks
-
-    def __getitem__(self, key: int) -> Any:
-        step()
-        return [torch.full((size,), key, dtype=torch.uint8) for size in self.sizes]
+def of_tensors(sizes: tuple[int, ...] = (5_000, 40), tasks: int = 7) -> Keys:
+    return Keys(tasks, make=functools.partial(tensors, sizes))
 
 
 class Keeps:
@@ -64,7 +60,7 @@ class Keeps:
 def collated(dataset: Any = None, keep: int = 0, **options: Any) -> list[Any]:
     """Batches of several samples, made by default_collate; with `keep` also the memory that was made for them."""
     options = {"batch_size": 2, "collate_fn": Keeps(keep) if keep else None, **options}
-    load = minidl.DataLoader(Tensors() if dataset is None else dataset, **{"num_workers": 2, **options})
+    load = minidl.DataLoader(of_tensors() if dataset is None else dataset, **{"num_workers": 2, **options})
     found = [[[*each.tolist()[-1][-2:], len(each)] for each in batch] for batch in load]
     events = machines.current_machine().outcome.events
     return [found, [event[7] for event in events if event[2] == Kind.SLOT_MADE and keep]]
@@ -83,11 +79,8 @@ def memory_of_its_own() -> list[int]:
     return [*found, len(machine.memories)]
 
 
-class Fails(Tensors):
-    """Some samples cannot be pickled."""
-
-    def __getitem__(self, key: int) -> Any:
-        return [Cannot(key)] if key < 12 and key % 2 else super().__getitem__(key)
+def some_cannot_be_pickled(key: int) -> Any:
+    return [Cannot(key)] if key < 12 and key % 2 else tensors((5_000, 40), key)
 
 
 def memory_made(iterators: Any) -> list[Any]:
@@ -101,7 +94,7 @@ def memory_made(iterators: Any) -> list[Any]:
 
 
 def memory_after_errors() -> list[Any]:
-    load = loader(Fails(tasks=30), collate_fn=one, num_workers=1)
+    load = loader(Keys(30, make=some_cannot_be_pickled), collate_fn=one, num_workers=1)
     return memory_made([(iter(load), 30)])
 
 
@@ -140,7 +133,7 @@ def stumbled() -> list[Any]:
 
 def memory_after_a_fork() -> list[Any]:
     """Memory that another process has is given up once, and not again."""
-    load = minidl.DataLoader(Tensors(tasks=24), num_workers=1)
+    load = minidl.DataLoader(of_tensors(tasks=24), num_workers=1)
     iterator = iter(load)
     held = [next(iterator) for _ in range(2)]
     other = iter(loader(Keys(2)))
@@ -293,8 +286,8 @@ def options_that_are_drawn() -> list[Any]:
 
 QUESTIONS: dict[str, Worth] = {
     "collated": usual(collated),
-    "collated, the second does not fit": once(collated, Tensors((5000, 30000)), 1, num_workers=1),
-    "collated and kept": once(collated, Tensors((5000, 4096), 40), 6),
+    "collated, the second does not fit": once(collated, of_tensors((5000, 30000)), 1, num_workers=1),
+    "collated and kept": once(collated, of_tensors((5000, 4096), 40), 6),
     "memory of its own": usual(memory_of_its_own),
     "memory after errors": once(memory_after_errors),
     "memory after streams": once(memory_after_streams),

@@ -17,8 +17,9 @@ from minidl.world.simulated import step
 from minidl.world.simulated.faults import Fault, Move, inject
 from minidl.world.simulated.simulation import leftovers, sleep
 from tests.minidl.simulated.worth import Worth, once, slow, usual
-from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Odd, Refuses, Streams, kill, loader, seen, tries
-from tests.minidl.simulated.worth_killing import Leaves
+from tests.minidl.simulated.worth_exploring import CannotBack, Keys, Refuses, Streams, kill, loader, odd, seen, tries
+from tests.minidl.simulated.worth_killing import leaving
+from tests.samples import Samples
 
 HELD: list[Any] = []  # what outlives a program's frame, as a global variable does
 
@@ -98,18 +99,18 @@ def never_began() -> list[Any]:
 STUCK = dict.fromkeys((3, 4, 5), 99.0)  # each of three workers is in one of these
 
 
-class Clings(Keys):
-    """A worker that gets stuck has a child, which keeps the pipe open from which the worker does not read any more."""
-
-    def __getitem__(self, key: int) -> int:
-        if key in STUCK:
-            worlds.current().process(sleep, (60.0,), "child").start()
-        return super().__getitem__(key)
+def get_stuck_with_a_child() -> None:
+    """It keeps the pipe open from which the worker does not read any more."""
+    worlds.current().process(sleep, (60.0,), "child").start()
+    sleep(99.0)
 
 
-def stuck(presses: tuple[float, ...] = (), kind: Any = Keys, **options: Any) -> list[Any]:
+CLINGING = Keys(9, at=dict.fromkeys(STUCK, get_stuck_with_a_child))
+
+
+def stuck(presses: tuple[float, ...] = (), dataset: Any = None, **options: Any) -> list[Any]:
     """How long the shutdown takes while all workers are busy. They end by themselves in the end."""
-    iterator = iter(loader(kind(9, slow=STUCK), num_workers=3, **options))
+    iterator = iter(loader(dataset or Keys(9, slow=STUCK), num_workers=3, **options))
     next(iterator)
     sleep(0.5)
     if presses:
@@ -267,7 +268,7 @@ def another_childs_end() -> list[Any]:
 
 def unreadable(dies: bool) -> Any:
     """If its worker has died, or does so a little later, that is why."""
-    iterator = iter(loader(Odd(CannotBack)))
+    iterator = iter(loader(odd(CannotBack)))
     found = [next(iterator)]
     if dies:
         at(0.3, do=lambda: kill(iterator, 1))
@@ -307,7 +308,7 @@ def told_before() -> list[Any]:
 
 def left_in_training() -> list[Any]:
     """That is no reason to interrupt the training step, as it may be the end of all: the next next() raises."""
-    iterator = iter(loader(Leaves(0, at=4)))
+    iterator = iter(loader(leaving(0, at=4)))
     found = [next(iterator)]
     return [found, takes(lambda: sleep(9)), tries(lambda: seen(iterator))]
 
@@ -334,16 +335,14 @@ def not_resumed() -> list[Any]:
     return [*found, takes(lambda: seen(iter(load)))]
 
 
-class Asks(Keys):
+def asked(key: int) -> Any:
     """A worker asks an iterator that it inherited."""
-
-    def __getitem__(self, key: int) -> Any:
-        return tries(lambda: next(HELD[0]))
+    return tries(lambda: next(HELD[0]))
 
 
 def inherited() -> list[Any]:
     HELD[:] = [iter(loader(Keys(2)))]
-    found = [seen(iter(loader(Asks(3)))), seen(HELD[0])]
+    found = [seen(iter(loader(Samples(3, asked)))), seen(HELD[0])]
     HELD.clear()
     return found
 
@@ -428,7 +427,7 @@ ENDS: dict[str, Worth] = {
     "over, streams": usual(over, dataset=Streams((1, 3))),
     "never began": usual(never_began),
     "stuck, and deaf to SIGTERM": once(stuck).without("SIGTERM"),
-    "stuck, with much to send": once(stuck, kind=Clings, prefetch_factor=4).untraced().torchs_way(capacity=64),
+    "stuck, with much to send": once(stuck, dataset=CLINGING, prefetch_factor=4).untraced().torchs_way(capacity=64),
     "stuck for good": once(stuck).without("force").untraced(),
     "stuck, interrupted": once(stuck, (1.0,)),
     "stuck, interrupted twice": once(stuck, (1.0, 3.0)).without("SIGTERM"),

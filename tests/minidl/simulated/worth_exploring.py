@@ -7,6 +7,7 @@ of the loader as it is, or if something does not hold (`what_must_hold`).
 from __future__ import annotations
 
 import functools
+import operator
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from tests.minidl.simulated.lending import LARGE, Keeps, Numbers, a_fork_while_b
 from tests.minidl.simulated.lending import an_epoch_left_halfway as lent_halfway
 from tests.minidl.simulated.programs import Keys, stays
 from tests.minidl.simulated.worth import Worth, once, slow, timed, usual
+from tests.samples import Samples
 
 
 class Streams(minidl.IterableDataset[int]):
@@ -201,15 +203,9 @@ def _never() -> None:
     raise LookupError("cannot be unpickled")
 
 
-class Odd(Keys):
+def odd(what: Callable[[], Any]) -> Keys:
     """Sample 1 cannot be pickled, or not unpickled."""
-
-    def __init__(self, what: Callable[[], Any]) -> None:
-        super().__init__(5)
-        self.what = what
-
-    def __getitem__(self, key: int) -> Any:
-        return self.what() if key == 1 else super().__getitem__(key)
+    return Keys(5, make=lambda key: what() if key == 1 else key)
 
 
 def one(samples: list[Any]) -> Any:
@@ -240,6 +236,8 @@ def late(seconds: dict[int, float], **options: Any) -> list[Any]:
 
 # ---- what a worker is given
 
+number_of = operator.attrgetter("key")  # of a key that is an object
+
 
 class Sent:
     """A key. How many of those that have reached a worker are still there?"""
@@ -257,23 +255,19 @@ class Sent:
         Sent.living -= self.arrived
 
 
-class Named(Keys):
-    def __getitem__(self, key: Any) -> int:
-        return super().__getitem__(key.key)
-
-
 def nothing_is_kept() -> list[Any]:
     """Of a task, by a worker that waits for the next one."""
     Sent.living = 0
-    iterator = iter(loader(Named(7), sampler=[Sent(key) for key in range(7)], batch_size=None, collate_fn=None))
+    iterator = iter(
+        loader(Keys(7, make=number_of), sampler=[Sent(key) for key in range(7)], batch_size=None, collate_fn=None)
+    )
     found = [next(iterator), next(iterator)]
     sleep(1)
     return [*found, Sent.living]
 
 
-class Draws(Keys):
-    def __getitem__(self, key: int) -> Any:
-        return key, random.random(), float(np.random.rand()), float(torch.rand(()))
+def drawn(key: int) -> Any:
+    return key, random.random(), float(np.random.rand()), float(torch.rand(()))
 
 
 def tensors(samples: list[Any]) -> Any:
@@ -318,13 +312,13 @@ LOADS: dict[str, Worth] = {
     "in any order, one slow": slow(sorted_epochs, Keys(8, (5,), {0: 1.0}), num_workers=3, in_order=False),
     "in any order, persistent": usual(sorted_epochs, Streams((1, 4)), 2, in_order=False, persistent_workers=True),
     "asked on, streams": usual(asked_on, Streams((2, 1)), pin_memory="host"),
-    "a sample that cannot be pickled": usual(epochs, Odd(functools.partial(Cannot, 1))),
-    "a sample that cannot be unpickled, pinned": slow(lost, Odd(CannotBack), pin_memory="host"),
+    "a sample that cannot be pickled": usual(epochs, odd(functools.partial(Cannot, 1))),
+    "a sample that cannot be unpickled, pinned": slow(lost, odd(CannotBack), pin_memory="host"),
     "a timeout": once(late, {2: 3.0}, timeout=0.6),
     "a timeout, pinned and short": once(late, {2: 3.0}, timeout=0.6, pin_memory="host"),
     "no timeout": once(late, {2: 3.0, 3: 12.0}, timeout=20),
     "slow, without a timeout": once(late, {1: 12.0}, pin_memory="host"),
-    "random numbers": usual(epochs, Draws(4), 2, shuffle=True),
+    "random numbers": usual(epochs, Samples(4, drawn), 2, shuffle=True),
     "spawned": usual(epochs, Keys(4), 2).spawned(),
     "narrow pipes, many tasks": usual(held_tensors, prefetch_factor=8, dataset=Keys(24)).but(options=NARROW),
     "tensors held, pinned": usual(held_tensors, 2, pin_memory="host", persistent_workers=True),

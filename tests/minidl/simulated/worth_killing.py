@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from typing import Any
 
 from minidl import events
@@ -12,7 +14,8 @@ from minidl.world.simulated.faults import KILLED
 from minidl.world.simulated.simulation import sleep
 from tests.minidl.simulated.programs import stays
 from tests.minidl.simulated.worth import Worth, once, slow, usual
-from tests.minidl.simulated.worth_exploring import Keys, Streams, dropped, exits, kill, loader, seen, tries
+from tests.minidl.simulated.worth_exploring import Keys, Streams, dropped, exits, kill, loader, number_of, seen, tries
+from tests.samples import Samples
 
 
 def killed(
@@ -81,29 +84,21 @@ class Nameless:
         raise LookupError("no words for it")
 
 
-class ByNameless(Keys):
-    def __getitem__(self, key: Any) -> int:
-        return super().__getitem__(key.key)
-
-
 def killed_over_a_key_without_words() -> list[Any]:
     """Its batch is not missing in silence."""
-    iterator = iter(loader(ByNameless(7), sampler=[Nameless(key) for key in range(7)]))
+    iterator = iter(loader(Keys(7, make=number_of), sampler=[Nameless(key) for key in range(7)]))
     found: list[Any] = [next(iterator)]
     kill(iterator, 0)
     return [*found, *(tries(lambda: sleep(60) or next(iterator)) for _ in range(3))]
 
 
-class Large(Keys):
-    """Samples that fill a pipe."""
-
-    def __getitem__(self, key: int) -> Any:
-        return bytes(50_000)
+def filling_a_pipe(key: int) -> bytes:
+    return bytes(50_000)
 
 
 def killed_with_much_sent() -> str:
     """What the worker had sent counts: its tasks are not called lost."""
-    iterator = iter(loader(Large(20), prefetch_factor=4))
+    iterator = iter(loader(Samples(20, filling_a_pipe), prefetch_factor=4))
     next(iterator)
     sleep(1)
     kill(iterator, 1)
@@ -116,30 +111,18 @@ def killed_with_much_sent() -> str:
     return "no error"
 
 
-class Leaves(Keys):
+def leaving(code: int, at: int = 3) -> Keys:
     """At some sample the worker's process exits."""
-
-    def __init__(self, code: int, at: int = 3) -> None:
-        super().__init__(6)
-        self.code, self.at = code, at
-
-    def __getitem__(self, key: int) -> int:
-        if key == self.at:
-            raise SystemExit(self.code)
-        return super().__getitem__(key)
+    return Keys(6, at={at: functools.partial(sys.exit, code)})
 
 
-class Forks(Keys):
+def fork() -> None:
     """A worker has a child, which inherits its end of the pipe."""
-
-    def __getitem__(self, key: int) -> int:
-        if key == 3:
-            worlds.current().process(sleep, (0.5,), "child").start()
-        return key
+    worlds.current().process(sleep, (0.5,), "child").start()
 
 
 def left_by_a_worker(code: int, **options: Any) -> list[Any]:
-    iterator, found = iter(loader(Leaves(code), **options)), []
+    iterator, found = iter(loader(leaving(code), **options)), []
     try:
         for batch in iterator:
             found.append(batch)
@@ -170,7 +153,9 @@ DEATHS: dict[str, Worth] = {
     "killed by another signal": once(killed, "hang up"),
     "killed, and reaped by the program": once(killed, "terminate").without("exit codes"),
     "killed, and its exit code never comes": once(killed, "terminate").without("a fork server"),
-    "killed: its end is seen before its bytes": once(killed, "kill", 2, Forks(9), rest=0.1).without("order", "SIGCHLD"),
+    "killed: its end is seen before its bytes": once(killed, "kill", 2, Samples(9, at={3: fork}), rest=0.1).without(
+        "order", "SIGCHLD"
+    ),
     "killed in training: SIGCHLD": once(killed_in_training).without("the health check"),
     "killed over a key without words": once(killed_over_a_key_without_words),
     "killed one after another": once(killed_one_after_another),

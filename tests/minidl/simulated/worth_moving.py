@@ -11,7 +11,7 @@ from minidl.events import Kind
 from minidl.transport import DIRECT
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
-from tests.minidl.samples import BATCHES, described
+from tests.minidl.batches import BATCHES, described
 from tests.minidl.simulated.lending import Numbers
 from tests.minidl.simulated.worth import Worth, timed
 from tests.minidl.simulated.worth_exploring import Keys, loader, one
@@ -20,16 +20,6 @@ from tests.minidl.simulated.worth_exploring import Keys, loader, one
 DIRECTS = DIRECT // 4, DIRECT // 2, DIRECT // 4 - 1
 ODD = {**BATCHES, "borders": lambda: [torch.full((length,), float(length)) for length in DIRECTS]}
 SLOTS_ONLY = "every dtype", "storage"  # torch cannot pin all of them, nor send them between simulated processes
-
-
-class Odd(Keys):
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(len(names))
-        self.names = names
-
-    def __getitem__(self, key: int) -> Any:
-        step()
-        return ODD[self.names[key]]()
 
 
 def in_full(batch: Any) -> Any:
@@ -41,7 +31,8 @@ def in_full(batch: Any) -> Any:
 
 
 def odd_batches(without: tuple[str, ...] = (), **options: Any) -> list[Any]:
-    dataset = Odd([name for name in ODD if name not in without])
+    odd = [make for name, make in ODD.items() if name not in without]
+    dataset = Keys(len(odd), make=lambda key: odd[key]())
     return [in_full(batch) for batch in loader(dataset, collate_fn=one, **options)]
 
 

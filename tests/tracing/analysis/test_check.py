@@ -12,11 +12,10 @@ import minidl
 import tracing
 from minidl.events import STOP, Kind, Queue
 from minidl.laws import LAWS
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import copy
 from tracing.recording import file_format
 
-Recorded = Callable[[str], tracing.Trace]
 Edit = Callable[[np.ndarray], np.ndarray]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,12 @@ import pytest
 import minidl
 import tracing
 from minidl.world.simulated import simulate, sleep
+from tests.samples import Samples, napping
 from tests.tracing import report_loads as loads
 from tracing import compare
 from tracing.analysis.compare import LoaderComparison
 
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
-]
-
 BATCHES = 24
-
-
-def slow(seconds: float) -> Callable[[int], int]:
-    def make(index: int) -> int:
-        time.sleep(seconds)
-        return index
-
-    return make
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tracing.Trace
     most of a second, many times the pauses of a busy machine."""
 
     def record(sample: float = 0.03, batches: int = BATCHES, **options: Any) -> tracing.Trace:
-        data = loads.Samples(2 * batches, slow(sample))
+        data = Samples(2 * batches, napping(sample))
         path = tmp_path_factory.mktemp("compare") / "run.trace"
         return loads.record(path, data, **({"num_workers": 2, "batch_size": 2, "collate_fn": list} | options))
 
@@ -70,7 +57,6 @@ def test_a_run_does_not_differ_from_itself(plain: tracing.Trace) -> None:
     assert sum(found.before.places.values()) == pytest.approx(found.before.per_batch)
 
 
-@pytest.mark.slow
 def test_cheaper_samples_make_a_run_faster(run: Callable[..., tracing.Trace], plain: tracing.Trace) -> None:
     slower = run(sample=0.09)
     found = compare(slower, plain).loaders[0]
@@ -82,22 +68,14 @@ def test_cheaper_samples_make_a_run_faster(run: Callable[..., tracing.Trace], pl
     assert back.faster < 1 and "× as slow" in back.sentence()
 
 
-class Sleeping(minidl.Dataset[int]):
-    def __len__(self) -> int:
-        return BATCHES
-
-    def __getitem__(self, key: int) -> int:
-        sleep(0.02)
-        return key
-
-
 def test_more_workers_make_a_run_faster_and_bursts_are_compared_by_rounds() -> None:
     """Workers that began together finish together: the periods are 0, 0, 0, 20 ms. In virtual time, exactly."""
 
+    dataset = loads.Makes(BATCHES, lambda index: sleep(0.02))
+
     def load(num_workers: int) -> tracing.Trace:
         def program() -> None:
-            for _ in minidl.DataLoader(Sleeping(), batch_size=None, num_workers=num_workers):
-                pass
+            list(minidl.DataLoader(dataset, batch_size=None, num_workers=num_workers))
 
         return tracing.load(simulate(program, draws=False, cpus=8))
 
@@ -136,13 +114,11 @@ def test_runs_of_different_length_are_compared_by_batch(
     assert 0 < found.after.batches < BATCHES == found.before.batches
 
 
-def test_a_loader_without_a_counterpart_is_named(tmp_path: Path, plain: tracing.Trace) -> None:
+def test_a_loader_without_a_counterpart_is_named(tmp_path: Path, plain: tracing.Trace, nothing: tracing.Trace) -> None:
     with tracing.record(tmp_path / "two"):
         list(zip(minidl.DataLoader(range(4)), minidl.DataLoader(range(4), num_workers=1), strict=True))
-    with tracing.record(tmp_path / "none"):
-        pass
-    two, none = tracing.load(tmp_path / "two"), tracing.load(tmp_path / "none")
+    two = tracing.load(tmp_path / "two")
     assert len(compare(plain, two).loaders) == 1 and len(compare(two, two).loaders) == 2
     assert compare(plain, two).note == "A has 1 loaders that yielded batches, and B has 2."
-    assert compare(none, none).loaders == [] and "A has 0 loaders" in str(compare(none, none))
+    assert compare(nothing, nothing).loaders == [] and "A has 0 loaders" in str(compare(nothing, nothing))
     assert compare(two, two).note == ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import tracing
 from minidl.events import Kind, Queue
 from tests.minidl.dying import wait_until
 from tests.tracing.hanging import PROGRAMS, hanging, later, until_it_hangs
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import copy
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
@@ -29,12 +29,8 @@ from tracing.analysis.hang.patience import FLOOR, FLOOR_ENDED
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.recording import file_format as fmt
 
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.skipif(sys.platform != "linux", reason="starts processes by fork"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts processes by fork")
 
-Recorded = Callable[[str], tracing.Trace]
 KEYS = "batch 4, keys [8, 9]"
 WAITS = f"waits on worker_result_queue for {KEYS}"
 FETCHES = f"is in fetch of {KEYS}"
@@ -113,10 +109,8 @@ def test_a_run_that_ended_does_not_hang(recorded: Recorded, name: str) -> None:
     assert explain(trace) is None and explain(trace, later(trace)) is None
 
 
-def test_an_empty_trace_does_not_hang(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "trace"):
-        pass
-    assert explain(tracing.load(tmp_path / "trace")) is None
+def test_an_empty_trace_does_not_hang(nothing: tracing.Trace) -> None:
+    assert explain(nothing) is None
 
 
 # ---- edits of a trace in which main waits for batch 4, worker 0 fetches it, worker 1 has finished its tasks
@@ -125,15 +119,12 @@ def test_an_empty_trace_does_not_hang(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def hung(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """hung("blocks") is the trace of that program as it was when it hung."""
-    traces: dict[str, tracing.Trace] = {}
 
+    @functools.cache
     def of(name: str) -> tracing.Trace:
-        if name not in traces:
-            cause, chain = HANGS[name]
-            path = tmp_path_factory.mktemp(name) / "trace"
-            with hanging(name, path, cause, Ending.ONGOING, chain[0][1]) as (traces[name], *_):
-                pass
-        return traces[name]
+        cause, chain = HANGS[name]
+        with hanging(name, tmp_path_factory.mktemp(name) / "trace", cause, Ending.ONGOING, chain[0][1]) as (trace, *_):
+            return trace
 
     return of
 

@@ -3,9 +3,9 @@ and what to do: see test_verdicts.)"""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +13,14 @@ import pytest
 
 import minidl
 import tracing
-from minidl.events import Kind
+from tests.minidl.dying import die
+from tests.samples import Samples, failing
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
-from tracing.analysis.measure.measures import Measures, measure
+from tests.tracing.loads import Recorded
+from tracing.analysis.measure.measures import measure
 from tracing.analysis.measure.stages import occupancy
-from tracing.analysis.measure.waited import costs
-from tracing.analysis.report.report import LoaderReport
-from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import GLOSSES
-
-Samples = loads.Samples
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 
 @pytest.fixture(scope="module")
@@ -34,59 +30,33 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
     return loads.record(path, Samples(40, loads.one_in_ten_is_slow), epochs=2, num_workers=2, batch_size=2)
 
 
-@pytest.fixture(scope="module")
-def found(trace: tracing.Trace) -> tracing.Report:
-    return tracing.report(trace)
-
-
-def report_of_one(trace: tracing.Trace) -> LoaderReport:
-    """The report of the only loader of a trace."""
-    (loader,) = tracing.report(trace).loaders
-    return loader
-
-
 # ---- numbers
-
-
-def test_mains_time_is_divided_without_rest_or_overlap(trace: tracing.Trace) -> None:
-    measures = _measures(trace)
-    begun = trace.events["time"][np.isin(trace.events["kind"], [Kind.LOADER])]
-    ended = trace.events["time"][trace.events["kind"] == Kind.SHUTDOWN_END]
-    assert measures.total == int((ended - begun).sum())
-    asked = trace.tasks["asked"] - trace.tasks["yielded"]
-    assert measures.spent[MainTime.TRAINING] == int(asked[trace.tasks["yielded"] >= 0].sum())
-    found = costs(measures)
-    assert min(found.values()) >= 0
-    assert sum(found.values()) + measures.spent[MainTime.TRAINING] <= measures.total
 
 
 def test_queues_agree_with_the_replayed_state(trace: tracing.Trace) -> None:
     """Mean and highest number of batches in the reorder buffer, counted again from trace.state after each event."""
     times = trace.events["time"]
     depths = [sum(len(loader.reorder_buffer) for loader in trace.state(k).loaders) for k in range(len(trace))]
-    found = occupancy(_measures(trace), "stored", "released")
+    (measures,) = measure(trace)
+    found = occupancy(measures, "stored", "released")
     assert found["max"] == max(depths) > 0
     filled = float((np.diff(times) * depths[:-1]).sum())
-    assert found["mean"] == pytest.approx(filled / _measures(trace).total, rel=0.01)
+    assert found["mean"] == pytest.approx(filled / measures.total, rel=0.01)
 
 
-def test_the_slowest_batches_come_with_their_keys(found: tracing.Report) -> None:
-    slowest = found.loaders[0].slowest
+def test_the_slowest_batches_come_with_their_keys(trace: tracing.Trace) -> None:
+    slowest = tracing.report(trace).loaders[0].slowest
     assert [each["made_ns"] for each in slowest] == sorted((each["made_ns"] for each in slowest), reverse=True)
     assert len(slowest) == 10
     late = {tuple(each["keys"]) for each in slowest[:8]}  # four in each epoch hold a slow sample
     assert late == {(6, 7), (16, 17), (26, 27), (36, 37)}
 
 
-def _measures(trace: tracing.Trace) -> Measures:
-    (measures,) = measure(trace)
-    return measures
-
-
 # ---- text and notes
 
 
-def test_the_json_agrees_with_the_text(trace: tracing.Trace, found: tracing.Report) -> None:
+def test_the_json_agrees_with_the_text(trace: tracing.Trace) -> None:
+    found = tracing.report(trace)
     document = json.loads(found.to_json())
     assert document["format"] == 1
     (loader,) = document["loaders"]
@@ -95,12 +65,12 @@ def test_the_json_agrees_with_the_text(trace: tracing.Trace, found: tracing.Repo
     assert all(0 <= event < len(trace) for reason in loader["why"] for span in reason["spans"] for event in span)
 
 
-def test_the_text_fits_a_terminal(trace: tracing.Trace, found: tracing.Report) -> None:
-    lines = [line for line in str(found).split("\n") if str(trace.path) not in line]
+def test_the_text_fits_a_terminal(trace: tracing.Trace) -> None:
+    lines = [line for line in str(tracing.report(trace)).split("\n") if str(trace.path) not in line]
     assert max(map(len, lines)) <= 80
 
 
-def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> None:
+def test_every_row_has_its_gloss(recorded: Recorded) -> None:
     """In the tables of where time went and of the stages, for loads that between them have all the rows."""
     rows = set()
     for name in ("pinned", "serial", "in_order"):
@@ -115,30 +85,30 @@ def test_every_row_has_its_gloss(recorded: Callable[[str], tracing.Trace]) -> No
 
 
 FIRST = "Fix that first: batch"
-FAILURES = {  # -> sample, options, the end of the first note, the beginning of what to do, and more of it
-    "at once": (loads.fails, {"num_workers": 1}, "ZeroDivisionError: division by zero$", f"{FIRST} 0 on worker 0", ""),
-    "in a worker": (
-        loads.no_such_image, {"num_workers": 2}, "KeyError: 'no such image'$", f"{FIRST} 9 on worker", "(keys [9])",
+MISSING = Samples(30, at={9: failing(KeyError("no such image"))})
+FAILURES = {  # -> dataset, options, the first note's end, how the advice begins, more of it
+    "at once": (
+        Samples(30, at={0: failing(ZeroDivisionError("by zero"))}), {"num_workers": 1}, "ZeroDivisionError: by zero$",
+        f"{FIRST} 0 on worker 0", "",
     ),
-    "in main": (
-        loads.no_such_image, {}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main", "(keys [9])",
-    ),
+    "in a worker": (MISSING, {"num_workers": 2}, "KeyError: 'no such image'$", f"{FIRST} 9 on worker", "(keys [9])"),
+    "in main": (MISSING, {}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main", "(keys [9])"),
     "in collate_fn": (
-        loads.uneven, {"num_workers": 2, "batch_size": 4}, "entry 2$", f"{FIRST} 2 on worker 0",
+        Samples(30, loads.uneven), {"num_workers": 2, "batch_size": 4}, "entry 2$", f"{FIRST} 2 on worker 0",
         "(keys [8, 9, 10, 11]; entry 0 is 8; entry 2 is 10)",
     ),
     "a death": (
-        loads.is_killed, {"num_workers": 2}, "DataLoader worker .*is killed by signal", FIRST,
-        "was with the worker that died (keys [",
+        Samples(30, at={9: functools.partial(die, "SIGKILL")}), {"num_workers": 2},
+        "DataLoader worker .*is killed by signal", FIRST, "was with the worker that died (keys [",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_an_error_is_reported_first_once_and_in_one_line(tmp_path: Path, name: str) -> None:
-    make, options, noted, begins, more = FAILURES[name]
+    dataset, options, noted, begins, more = FAILURES[name]
     with tracing.record(tmp_path / "run.trace"), pytest.raises((ArithmeticError, KeyError, RuntimeError)):
-        list(minidl.DataLoader(Samples(30, make), **options))
+        list(minidl.DataLoader(dataset, **options))
     found = tracing.report(tracing.load(tmp_path / "run.trace"))
     (note,) = (each for each in found.notes if re.search(noted, each))
     assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ") and "\n" not in note
@@ -150,7 +120,7 @@ def test_an_error_is_reported_first_once_and_in_one_line(tmp_path: Path, name: s
 
 def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run.trace"):
-        batches = iter(minidl.DataLoader(Samples(30, loads.no_such_image), num_workers=2))
+        batches = iter(minidl.DataLoader(MISSING, num_workers=2))
         for _ in range(9):
             next(batches)
         with pytest.raises(KeyError):
@@ -167,31 +137,23 @@ def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:
     assert loader.verdict_line.startswith("The run ended early: see the note.") and loader.next
 
 
-def test_an_empty_trace_is_no_error(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "run.trace"):
-        pass
-    text = str(tracing.report(tracing.load(tmp_path / "run.trace")))
+def test_an_empty_trace_is_no_error(nothing: tracing.Trace) -> None:
+    text = str(tracing.report(nothing))
     assert text.startswith("No loader was recorded.") and "tracing.attach" in text
 
 
 def test_a_report_can_be_made_at_any_moment_of_a_run(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run.trace"):
-        for number, _batch in enumerate(minidl.DataLoader(Samples(20, loads.quick), num_workers=2), 1):
+        for number, _batch in enumerate(minidl.DataLoader(Samples(20), num_workers=2), 1):
             (loader,) = tracing.report(tracing.load(tmp_path / "run.trace")).loaders
             assert loader.batches == number
 
 
 WAITS = """
-import time
 from torch.utils.data import DataLoader
+from tests.samples import Samples, napping
 
-class Waits(list):
-    def __getitem__(self, key):
-        time.sleep(0.02)
-        return key
-
-for _ in DataLoader(Waits(range(20)), num_workers=1):
-    pass
+list(DataLoader(Samples(20, napping(0.02)), num_workers=1))
 """
 
 

@@ -5,7 +5,7 @@ real, most of them torch's, with contrasts that no busy machine makes or hides."
 from __future__ import annotations
 
 import hashlib
-import itertools
+import importlib
 import multiprocessing
 import multiprocessing.util
 import random
@@ -13,7 +13,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +22,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import get_worker_info
 
 import minidl
 import tracing
 from minidl.world.simulated import compute, simulate, sleep
+from tests.samples import Samples, Stream, dealt, first_of, napping, whole
 from tests.tracing import report_loads as loads
 from tests.tracing.attached import ATTACHED
 from tests.tracing.forked import forked
-from tests.tracing.report_loads import Makes, Opens, Quota, Samples, SlowToPin, Stream
+from tests.tracing.report_loads import Makes, Opens, Quota, SlowToPin
 from tracing.__main__ import main
 from tracing.analysis.measure import culprits
 from tracing.analysis.measure.measures import measure
@@ -41,11 +43,6 @@ from tracing.analysis.whatif import promises
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.words import duration
 from tracing.views.timeline import followed_batch, window
-
-pytestmark = [
-    pytest.mark.timeout(90),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
-]
 
 
 @dataclass
@@ -74,15 +71,6 @@ def check(loader: LoaderReport, expected: Said) -> None:
 # ---- simulated loads
 
 
-class OneIsSlow(Makes):
-    """Worker 1 has its files somewhere else."""
-
-    def __getitem__(self, index: int) -> int:
-        info = minidl.get_worker_info()
-        sleep(0.02 if info is not None and info.id == 1 else 0.01)
-        return index
-
-
 class Keys(minidl.Sampler[int]):
     """It takes 10 ms for each key."""
 
@@ -96,6 +84,12 @@ class Keys(minidl.Sampler[int]):
 
     def __len__(self) -> int:
         return self.n
+
+
+def waits_longer_in_worker_1(index: int) -> None:
+    """It has its files somewhere else."""
+    info = minidl.get_worker_info()
+    sleep(0.02 if info is not None and info.id == 1 else 0.01)
 
 
 def is_quick(index: int) -> None:
@@ -175,14 +169,14 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "waits for nothing that is shared": (
         Makes(36, waits), {"batch_size": 4, **PERSISTENT},
-        Said(Verdict.WORKERS, "num_workers=", ("each for itself: more workers help",)),
+        Said(Verdict.WORKERS, "num_workers=", ("each waits for itself",)),
     ),
     "a last batch, for which the other worker has no company": (  # no finished one waits for it
         Makes(12, waits), {"batch_size": 4, **PERSISTENT}, Said(Verdict.WORKERS, ""),
     ),
     "a cache that ends with its worker": (
         Makes(80, waits), {"batch_size": 4, "epochs": 2},
-        Said(Verdict.WORKERS, "They hardly compute", ("If the dataset keeps what it has read",)),
+        Said(Verdict.WORKERS, "They hardly compute", ("If the dataset keeps what it read",)),
     ),
     "computes, on few cores": (
         Makes(80, computes), {"num_workers": 4},
@@ -214,7 +208,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Makes(1600, one_in_97_is_slow), {"num_workers": 16, "batch_size": 4}, Said(Verdict.HOLD_UP, "", (), ("lock",)),
     ),
     "one worker is slow": (
-        OneIsSlow(96, waits), {"batch_size": 2},
+        Makes(96, waits_longer_in_worker_1), {"batch_size": 2},
         Said(
             Verdict.HOLD_UP, "Find out what is different in worker 1", ("worker 1 takes", "in_order=False"),
             (MORE_WORKERS, "prefetch_factor="), "worker 1, pid ",
@@ -225,7 +219,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Said(Verdict.PREFETCH, "prefetch_factor=", ("the workers were idle for",)),
     ),
     "shares of different size": (
-        Stream(60, 4, 0.02), {"num_workers": 6, "batch_size": 2},
+        Stream(Makes(60, lambda index: sleep(0.02)), first_of(60, 4)), {"num_workers": 6, "batch_size": 2},
         Said(Verdict.SHARES, "an equal share", (), (MORE_WORKERS, "should"), "worker 0 has most"),
     ),
     "no workers": (
@@ -255,7 +249,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Said(Verdict.STARTUP, "persistent_workers=True", ("The first batch takes longest: each worker repeats",)),
     ),
     "a shuffle buffer": (
-        Stream(20, 20, 0.0, before=0.4), {"batch_size": 2, "epochs": 2},
+        Stream(Makes(20, is_quick, at={0: lambda: sleep(0.4)})), {"batch_size": 2, "epochs": 2},
         Said(Verdict.STARTUP, "What the dataset's own __iter__ does first", (), ("persistent_workers=True",)),
     ),
     "an iterator for each batch": (
@@ -328,7 +322,7 @@ class Locked(Samples):
     """One worker at a time."""
 
     def __init__(self, n: int) -> None:
-        super().__init__(n, loads.quick)
+        super().__init__(n)
         self.lock = multiprocessing.get_context("fork").Lock()
 
     def __getitem__(self, index: int) -> int:
@@ -340,20 +334,16 @@ class Locked(Samples):
         time.sleep(0.02)
 
 
-class Tensors(torch.utils.data.IterableDataset[torch.Tensor]):
-    """`shared`: every worker reads all of it. A tensor lies at another address in each worker."""
+def elsewhere(key: int) -> torch.Tensor:
+    """A tensor that lies at another address in each worker."""
+    info = torch.utils.data.get_worker_info()
+    time.sleep(0.005)
+    KEPT.extend(torch.zeros(100) for _ in range(0 if info is None else info.id))
+    KEPT.append(torch.full((8,), key))
+    return KEPT[-1]
 
-    def __init__(self, shared: bool) -> None:
-        self.shared = shared
 
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        info = torch.utils.data.get_worker_info()
-        elsewhere = [torch.zeros(100) for _ in range(0 if info is None else info.id)]
-        every = (0, 1) if info is None or self.shared else (info.id, info.num_workers)
-        for sample in itertools.islice(range(90), every[0], None, every[1]):
-            time.sleep(0.005)
-            elsewhere.append(torch.full((8,), sample))
-            yield elsewhere[-1]
+KEPT: list[torch.Tensor] = []
 
 
 class Pool(Samples):
@@ -364,7 +354,8 @@ class Pool(Samples):
     def __getitem__(self, index: int) -> int:
         if self.pool is None:
             self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
-        return self.pool.submit(loads.waits, index).result()
+        self.pool.submit(time.sleep, 0.02).result()
+        return index
 
 
 class SlowState(Samples):
@@ -378,27 +369,12 @@ class SlowState(Samples):
         """Nothing is restored."""
 
 
-class CopiedGenerator(Samples):
-    """Each worker has a copy of the generator."""
-
-    def __init__(self, n: int, constant: bool) -> None:
-        super().__init__(n, loads.quick)
-        self.generator, self.constant = random.Random(0), constant
-
-    def __getitem__(self, index: int) -> float:
-        return 0.0 if self.constant else self.generator.random()
-
-
 class UnpicklesSlowly(Samples):
     """Its module imports something expensive: a spawned worker does so when it unpickles the dataset."""
 
-    def __reduce__(self) -> Any:
-        return unpickle_slowly, (self.n, self.make)
-
-
-def unpickle_slowly(n: int, make: Callable[[int], Any]) -> Samples:
-    loads.expensive_import()
-    return UnpicklesSlowly(n, make)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        importlib.import_module("tests.tracing.expensive")
+        vars(self).update(state)
 
 
 BLOCK = bytes(10_000_000)
@@ -422,10 +398,8 @@ def many_objects(index: int) -> list[dict[str, int]]:
     return [{"x": key, "y": index} for key in range(2000)]
 
 
-def worker_1_exits_slowly(worker_id: int) -> None:
-    """A worker_init_fn: worker 1 opens something that takes long to close at exit."""
-    if worker_id == 1:
-        multiprocessing.util.Finalize(None, time.sleep, args=(0.8,), exitpriority=0)
+def crop(index: int) -> torch.Tensor:
+    return torch.empty(64, 1 << 16)[:1]
 
 
 ARCHIVE = Archive.__init__.__code__.co_firstlineno
@@ -439,10 +413,7 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "an archive": (
         Samples(160, opens), {"num_workers": 2, "batch_size": 2},
-        Said(
-            Verdict.WORKERS, "",
-            (f"what is opened at test_verdicts.py:{ARCHIVE + 1}, Archive.__init__ for",),
-        ),
+        Said(Verdict.WORKERS, "", (f"what is opened at test_verdicts.py:{ARCHIVE + 1}, Archive.__init__ for",)),
     ),
     "an archive in main": (
         Samples(160, opens), {"batch_size": 2},
@@ -456,29 +427,21 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Samples(60, many_tensors), {"num_workers": 1, "batch_size": 4},
         Said(Verdict.MOVING, "", ("Fewer tensors in a batch (now 200",)),
     ),
+    "batches of views": (
+        Samples(80, crop), {"num_workers": 1, "batch_size": 2, "collate_fn": list},
+        Said(Verdict.MOVING, "A tensor of 16.8 MB is moved whole, though a batch is a part of it"),
+    ),
     "batches of many objects": (
         Samples(800, many_objects), {"num_workers": 2, "batch_size": 4, "collate_fn": list},
         Said(Verdict.MOVING, "A batch has 16,000 Python objects besides tensors"),
     ),
-    "small batches": (
-        Samples(2000, loads.quick), {"num_workers": 2, "batch_size": 2, "step": 0.0},
-        Said(Verdict.MOVING, "Larger batches", ("num_workers=0",)),
-    ),
     "imports at unpickling": (
-        UnpicklesSlowly(4, loads.quick), {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
+        UnpicklesSlowly(4), {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
         Said(Verdict.STARTUP, "", ("persistent_workers=True", "it imports the program", "importing and unpickling")),
     ),
-    "a worker slow to exit": (
-        Samples(20, loads.quick), {"num_workers": 2, "worker_init_fn": worker_1_exits_slowly},
-        Said(Verdict.SHUTDOWN, "what worker 1 does at exit", ("waiting for worker 1 to exit",)),
-    ),
     "processes of its own": (
-        Pool(40, loads.waits), {},
+        Pool(40), {},
         Said(Verdict.NO_WORKERS, "", ("they cannot have children",), (r"num_workers=[1-9]", "should save")),
-    ),
-    "a stream that every worker reads": (
-        Tensors(shared=True), {"num_workers": 3, "batch_size": 4},
-        Said(Verdict.SHARES, "Every sample comes 3 times", (), ("Also", "should save"), "each has all of it"),
     ),
 }  # fmt: skip
 # A second of a core for imports decides what persistent workers would save; threads show only if they have cores.
@@ -501,53 +464,66 @@ def test_what_is_said_of_a_real_load(tmp_path: Path, name: str) -> None:
     check_numbers(trace, loader)
 
 
-@pytest.mark.alone  # what a thread waits for, samples of a few milliseconds show
-def test_a_thread_that_keeps_pythons_lock_is_the_cause(tmp_path: Path) -> None:
-    """Main's own work is quick, but it waits for the lock at every step of it."""
-    over = threading.Event()
-
-    def compute_on() -> None:
-        while not over.is_set():
-            sum(range(20_000))
-
-    thread = threading.Thread(target=compute_on)
-    thread.start()
-    try:
-        _, loader = recorded(
-            tmp_path / "run", Samples(500, loads.quick), minidl, every=1000, num_workers=2, batch_size=2
-        )
-    finally:
-        over.set()
-        thread.join()
-    name = "another thread of main keeps Python's lock"
-    check(loader, Said(Verdict.MOVING, "A thread of main", ("the other threads of its process used",), (), name))
-
-
 def test_a_state_that_takes_long_to_save_is_no_moving(tmp_path: Path) -> None:
     stateful = pytest.importorskip("torchdata.stateful_dataloader")
     with tracing.record(tmp_path / "run"):
-        list(tracing.attach(stateful.StatefulDataLoader(SlowState(60, loads.quick), num_workers=1)))
+        list(tracing.attach(stateful.StatefulDataLoader(SlowState(60), num_workers=1)))
     (loader,) = tracing.report(tracing.load(tmp_path / "run")).loaders
     check(loader, Said(Verdict.WORKERS, "", ("They hardly compute", "state_dict")))
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_stream_that_every_worker_reads_breaks_a_law(tmp_path: Path, shared: bool) -> None:
-    trace, loader = recorded(tmp_path / "run", Tensors(shared), num_workers=3, batch_size=4)
+def shuffled(size: int, worker_id: int, workers: int) -> list[int]:
+    """All of them, each worker in an order of its own, as from a shuffle buffer."""
+    buffer = random.Random(worker_id)
+    return [*buffer.sample(range(20), 20), *range(20, size)]
+
+
+@pytest.mark.parametrize("share", [whole, shuffled, dealt])
+def test_a_stream_that_every_worker_reads_breaks_a_law(tmp_path: Path, share: Any) -> None:
+    trace, loader = recorded(tmp_path / "run", Stream(Samples(90, elsewhere), share), num_workers=3, batch_size=18)
     broken = [each for each in tracing.check(trace) if each.name == "a divided stream"]
-    assert (loader.verdict is Verdict.SHARES, len(broken)) == (shared, shared), loader
-    if shared:
-        assert len(broken[0].events) == 3
-        found = tracing.whatif(trace)
-        assert {row.setting.num_workers for row in found.rows} == {3}
-        assert any("no replay knows what more workers would do" in note for note in found.notes)
+    if share is dealt:
+        assert not broken and loader.verdict is not Verdict.SHARES
+        return
+    check(loader, Said(Verdict.SHARES, "Every sample comes 3 times", (), ("Also", "should save"), "each has all of it"))
+    check_numbers(trace, loader)
+    assert len(broken) == 1 and len(broken[0].events) == 3
+    found = tracing.whatif(trace)
+    assert {row.setting.num_workers for row in found.rows} == {3}
+    assert any("no replay knows what more workers would do" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("constant", [False, True])
-def test_workers_that_make_the_same_of_other_keys_are_noted(tmp_path: Path, constant: bool) -> None:
-    trace = loads.record(tmp_path / "run", CopiedGenerator(40, constant), package=ATTACHED, num_workers=2, batch_size=4)
-    notes = " ".join(tracing.report(trace).notes)
-    assert ("The first samples of all 2 workers are the same, though their keys differ" in notes) is not constant
+def in_each(worker_id: int) -> None:
+    get_worker_info().dataset.rng = random.Random(worker_id)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "rng, draw, options, noted",
+    [
+        (np.random.default_rng(0), np.random.Generator.random, {}, True),
+        (np.random.RandomState(0), np.random.RandomState.rand, {}, True),
+        (torch.Generator(), lambda rng: torch.rand((), generator=rng), {}, True),
+        (random.Random(0), random.Random.random, {}, True),
+        (random.Random(0), lambda rng: 0, {}, False),
+        (random.Random(0), random.Random.random, {"worker_init_fn": in_each}, False),
+    ],
+)
+def test_a_random_generator_that_each_worker_has_a_copy_of_is_noted(
+    tmp_path: Path, rng: Any, draw: Any, options: Any, noted: bool
+) -> None:
+    dataset: Any = Samples(40)
+    dataset.rng, dataset.make = rng, lambda key: key + float(draw(dataset.rng))
+    trace = loads.record(tmp_path / "run", dataset, package=ATTACHED, num_workers=2, batch_size=4, **options)
+    assert ("each has a copy of a generator (rng)" in " ".join(tracing.report(trace).notes)) is noted
+
+
+def test_the_workers_of_another_loader_are_no_processes_of_the_dataset(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run"):
+        train = iter(ATTACHED.DataLoader(Samples(400), num_workers=2))
+        next(train)
+        list(ATTACHED.DataLoader(Samples(40, napping(0.02)), 4))
+    val = next(each for each in tracing.report(tracing.load(tmp_path / "run")).loaders if not each.workers)
+    check(val, Said(Verdict.NO_WORKERS, "num_workers=", (), ("processes of its own",)))
 
 
 # ---- the numbers
@@ -628,11 +604,10 @@ def test_the_command_at_the_end_shows_the_evidence(name: str) -> None:
     assert 0 <= float(since) <= begins < ends <= float(until) <= float(since) + 2 * (ends - begins) + 0.01
 
 
-@pytest.mark.slow
 def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two epochs, each with a loader to train and one to validate: the second has fewer batches."""
     with tracing.record(tmp_path / "run.trace"):
-        loaders = [minidl.DataLoader(Samples(samples, slow), 4, num_workers=1) for samples in (40, 24)]
+        loaders = [minidl.DataLoader(Samples(samples, napping(0.01)), 4, num_workers=1) for samples in (40, 24)]
         for _ in range(2):
             for loader in loaders:
                 list(loader)
@@ -646,11 +621,6 @@ def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeyp
         epoch = found.trace.events["epoch"][each.look[1]]
         assert words[-4:] == ["--loader", str(each.loader), "--epoch", str(epoch)]
         main(words[3:])
-
-
-def slow(index: int) -> int:
-    time.sleep(0.01)
-    return index
 
 
 def test_one_bad_batch_of_many_is_where_the_report_and_the_timeline_point() -> None:
@@ -693,7 +663,7 @@ def test_a_small_loader_is_not_put_down_to_its_own_steps() -> None:
 
 PROGRAM = """
 import time
-from torch.utils.data import DataLoader
+from torch.utils.data import get_worker_info, DataLoader
 def uploads(seconds):
     time.sleep(seconds)
 if __name__ == "__main__":
@@ -746,9 +716,9 @@ def test_whatif_is_about_the_loader_that_the_report_puts_first() -> None:
 def test_loaders_built_anew_at_one_line_are_one_row(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run"):
         for _ in range(12):
-            for _ in ATTACHED.DataLoader(Samples(40, loads.quick), batch_size=8, num_workers=2):
+            for _ in ATTACHED.DataLoader(Samples(40), batch_size=8, num_workers=2):
                 pass
-        both = [ATTACHED.DataLoader(Samples(8, loads.quick)) for _ in range(2)]
+        both = [ATTACHED.DataLoader(Samples(8)) for _ in range(2)]
         for _ in range(2):
             for loader in both:  # in turn: these stay two
                 list(loader)

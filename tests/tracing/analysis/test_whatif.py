@@ -27,9 +27,11 @@ import tracing
 from minidl.events import Kind
 from minidl.world.simulated import Outcome, compute, simulate, sleep
 from minidl.world.simulated.machine import current_machine
+from tests.samples import Samples, Stream, first_of, napping
 from tests.tracing import report_loads
 from tests.tracing.attached import ATTACHED
-from tests.tracing.report_loads import Makes, Opens, Quota, SlowToPin, Stream
+from tests.tracing.loads import Recorded
+from tests.tracing.report_loads import Makes, Opens, Quota, SlowToPin
 from tracing.__main__ import main
 from tracing.analysis.measure import culprits
 from tracing.analysis.measure.measures import Measures, measure
@@ -39,11 +41,6 @@ from tracing.analysis.whatif.durations import Setting, durations
 from tracing.analysis.whatif.promises import MOST, Change, Replays
 from tracing.analysis.whatif.replay import Machine, Thread, fitted, replay_load
 from tracing.analysis.whatif.whatif import Prediction, best
-
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
-]
 
 RECORDED, ONE, AHEAD = Setting(2, 2), Setting(1, 1), Setting(1, 2)
 
@@ -59,6 +56,10 @@ def computes(index: int) -> None:
 
 def sleeps(index: int) -> None:
     sleep(0.01 * uneven(index))
+
+
+def waits(index: int) -> None:
+    sleep(0.01)
 
 
 def does_both(index: int) -> None:
@@ -102,8 +103,7 @@ class Load:
         return outcome
 
     def trace(self, setting: Setting = RECORDED) -> tracing.Trace:
-        trace: tracing.Trace = tracing.load(self.run(setting))
-        return trace
+        return tracing.load(self.run(setting))
 
     def rate(self, setting: Setting) -> float:
         """Batches a second, by the events alone. (Epochs follow each other without a pause.)"""
@@ -125,7 +125,25 @@ LOADS = {
     "warms up": Load(Opens(60, sleeps)),
     "two epochs": Load(Makes(30, sleeps), epochs=2, options={"worker_init_fn": starts_slowly}),
 }
+ALL = LOADS | {
+    "four epochs": Load(Makes(30, sleeps), epochs=4, options={"worker_init_fn": starts_slowly}),
+    "fills a buffer": Load(Stream(Makes(40, waits, at={0: lambda: sleep(0.5)})), epochs=4),
+    "long": Load(Makes(MOST + 60, one_in_ten_is_slow)),
+}
 OTHERS = [Setting(0), *(Setting(workers, prefetch) for workers, prefetch in product((1, 3, 4), (1, 3)))]
+STAYS = Setting(2, 2, persistent_workers=True)
+# The load, in which setting it is recorded, and in which others it is run, too.
+PREDICTED: list[tuple[str, Setting, list[Setting]]] = [
+    *((name, RECORDED, OTHERS) for name in LOADS),
+    *(
+        (name, recorded, [Setting(0), ONE, Setting(3, 3)])
+        for name, recorded in product(("sleeps", "slow training"), (Setting(0), Setting(1, 4), Setting(4, 2)))
+    ),
+    ("four epochs", RECORDED, [STAYS]),
+    ("four epochs", STAYS, [RECORDED]),
+    ("fills a buffer", AHEAD, [dataclasses.replace(AHEAD, persistent_workers=True)]),  # in each epoch, all the same
+    ("long", RECORDED, [AHEAD]),  # only a part of it is replayed
+]
 
 
 @pytest.fixture(autouse=True)
@@ -134,10 +152,10 @@ def nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(culprits, "independent", lambda measures: True)
 
 
-@pytest.fixture(scope="module")
-def simulated() -> Callable[[str], tracing.Trace]:
-    """simulated("sleeps") is the trace of that load with 2 workers and prefetch_factor=2."""
-    return functools.cache(lambda name: LOADS[name].trace())
+@functools.cache
+def simulated(name: str, setting: Setting = RECORDED) -> tracing.Trace:
+    """The trace of this load."""
+    return ALL[name].trace(setting)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +166,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
 
 def record_waiting(path: Path, package: Any = minidl) -> tracing.Trace:
     """In the setting RECORDED, as if on a machine with cores for all."""
-    samples = report_loads.Samples(60, report_loads.waits_long)  # many times what a busy machine adds
+    samples = Samples(60, napping(0.055))  # many times what a busy machine adds
     trace = report_loads.record(path, samples, package=package, num_workers=2, batch_size=2)
     trace.about["cpus"] = 8
     return trace
@@ -157,20 +175,15 @@ def record_waiting(path: Path, package: Any = minidl) -> tracing.Trace:
 # ---- predictions and runs
 
 
-@pytest.mark.parametrize("name", LOADS)
-def test_other_settings_are_as_predicted(simulated: Callable[[str], tracing.Trace], name: str) -> None:
-    found = tracing.whatif(simulated(name), num_workers=(0, 1, 3, 4), prefetch_factor=(1, 3))
-    for setting in [RECORDED, *OTHERS]:
-        assert found[setting].batches_per_second == pytest.approx(LOADS[name].rate(setting), rel=0.04), setting
-    assert found.recorded.batches_per_second == pytest.approx(LOADS[name].rate(RECORDED), rel=0.001)
-
-
-@pytest.mark.parametrize("recorded", [Setting(0), Setting(1, 4), Setting(4, 2)], ids=str)
-@pytest.mark.parametrize("name", ["sleeps", "slow training"])
-def test_any_recorded_setting_predicts_the_others(name: str, recorded: Setting) -> None:
-    found = tracing.whatif(LOADS[name].trace(recorded), num_workers=(0, 1, 3), prefetch_factor=(1, 3))
-    for setting in (Setting(0), Setting(1, 1), Setting(3, 3)):
-        assert found[setting].batches_per_second == pytest.approx(LOADS[name].rate(setting), rel=0.04), setting
+@pytest.mark.parametrize(("name", "recorded", "others"), PREDICTED)
+def test_other_settings_are_as_predicted(name: str, recorded: Setting, others: list[Setting]) -> None:
+    options = ({getattr(each, option) for each in [recorded, *others]} for option in vars(recorded))
+    found = tracing.whatif(simulated(name, recorded), *options)
+    for setting in [recorded, *others]:
+        assert found[setting].batches_per_second == pytest.approx(ALL[name].rate(setting), rel=0.04), setting
+    assert found.recorded.batches_per_second == pytest.approx(ALL[name].rate(recorded), rel=0.001)
+    if name == "long":
+        assert found.replayed == MOST and f"{MOST:,} of {MOST + 60:,} batches of" in str(found)
 
 
 def test_waiting_for_a_core_is_not_taken_for_work() -> None:
@@ -194,16 +207,6 @@ def test_batches_in_any_order() -> None:
     assert found[Setting(2, 1, False)].batches_per_second > 1.1 * found[Setting(2, 1, True)].batches_per_second
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["new workers", "persistent workers"])
-def test_workers_that_persist(recorded: bool) -> None:
-    load = Load(Makes(30, sleeps), epochs=4, options={"worker_init_fn": starts_slowly})
-    trace = load.trace(Setting(2, 2, True, recorded))
-    found = tracing.whatif(trace, num_workers=2, prefetch_factor=2, persistent_workers=(False, True))
-    for persistent in (False, True):
-        setting = Setting(2, 2, True, persistent)
-        assert found[setting].batches_per_second == pytest.approx(load.rate(setting), rel=0.04)
-
-
 def test_a_message_that_waits_in_its_pipe_does_not_count_as_slow() -> None:
     """No worker ever waits for a task: each stays in its pipe until the worker is done with the one before."""
     (measures,) = measure(LOADS["starts slowly"].trace(Setting(2, 4)))
@@ -212,7 +215,7 @@ def test_a_message_that_waits_in_its_pipe_does_not_count_as_slow() -> None:
     assert durations(measures).sending.max() < 0.000_1
 
 
-def test_a_feeder_that_copies_batches_uses_a_core(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_a_feeder_that_copies_batches_uses_a_core() -> None:
     """Two workers keep both cores busy by what they compute and copy: more made ahead is no quicker."""
     (measures,) = measure(simulated("computes"))
     times = durations(measures)
@@ -224,7 +227,7 @@ def test_a_feeder_that_copies_batches_uses_a_core(simulated: Callable[[str], tra
     assert replay_load(dataclasses.replace(copied, feeding=0.0), Setting(2, 4)).total < 0.8 * needed
 
 
-def test_main_unpickles_one_batch_after_the_other(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_main_unpickles_one_batch_after_the_other() -> None:
     times = durations(measure(simulated("sleeps"))[0])
     slow = dataclasses.replace(times, unpickling=np.full(len(times), 0.02))
     assert replay_load(slow, Setting(4)).total > 0.02 * len(times) > replay_load(times, Setting(4)).total
@@ -270,15 +273,6 @@ def test_a_neighbour_takes_its_share_of_the_cores_in_every_setting() -> None:
         assert len(found) / total == pytest.approx(noisy.rate(Setting(workers)), rel=0.05), workers
 
 
-def test_only_a_part_of_a_long_trace_is_replayed() -> None:
-    load = Load(Makes(MOST + 60, one_in_ten_is_slow))
-    found = tracing.whatif(load.trace(), num_workers=(1, 2), prefetch_factor=2)
-    assert (found.replayed, found.batches) == (MOST, MOST + 60)
-    for setting in (Setting(1), Setting(2)):
-        assert found[setting].batches_per_second == pytest.approx(load.rate(setting), rel=0.04)
-    assert f"{MOST:,} of {MOST + 60:,} batches of" in str(found)
-
-
 # ---- which is best
 
 
@@ -322,14 +316,14 @@ def test_a_real_load_that_waits(tmp_path: Path, package: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["pinned", "not_in_order", "persistent", "two_at_once", "nested", "dying", "serial"])
-def test_any_recording_is_replayed(recorded: Callable[[str], tracing.Trace], name: str) -> None:
+def test_any_recording_is_replayed(recorded: Recorded, name: str) -> None:
     found = tracing.whatif(recorded(name), num_workers=(0, 2), prefetch_factor=2)
     assert found.recorded.setting in [row.setting for row in found.rows]
     assert all(row.batches_per_second > 0 and 0 <= row.in_loader <= 1 for row in found.rows)
     assert len(found.rows) == len({row.setting for row in found.rows}) >= 2
 
 
-def test_one_of_several_loaders(recorded: Callable[[str], tracing.Trace]) -> None:
+def test_one_of_several_loaders(recorded: Recorded) -> None:
     trace = recorded("two_at_once")
     numbers = {each.loader for each in trace.index.iterators}
     found = [tracing.whatif(trace, 1, 1, loader=number) for number in sorted(numbers)]
@@ -347,17 +341,15 @@ def noted(found: tracing.WhatIf, words: str) -> bool:
     return any(words in note for note in found.notes)
 
 
-def test_a_note_says_that_the_prediction_for_the_recorded_setting_is_wrong(
-    simulated: Callable[[str], tracing.Trace],
-) -> None:
+def test_a_note_says_that_the_prediction_for_the_recorded_setting_is_wrong() -> None:
     """Worker 1 has twice as much to do, and continues alone, which the replay does not know."""
-    found = tracing.whatif(Load(Stream(30, 60)).trace(), num_workers=2, prefetch_factor=2)
+    found = tracing.whatif(Load(Stream(Makes(60, waits), first_of(30, 60))).trace(), num_workers=2, prefetch_factor=2)
     off = found[RECORDED].batches_per_second / found.recorded.batches_per_second - 1
     assert off > 0.2 and noted(found, f"comes out {off:.0%} too fast")
     assert not noted(tracing.whatif(simulated("sleeps"), 1, 1), "comes out")
 
 
-def test_the_text_has_a_row_for_each_setting(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_the_text_has_a_row_for_each_setting() -> None:
     found = tracing.whatif(simulated("sleeps"), num_workers=(0, 1, 4), prefetch_factor=(1, 2), in_order=(True, False))
     head, table = str(found).rstrip().split("\n\n")
     lines = table.splitlines()[1:]
@@ -370,7 +362,7 @@ def test_the_text_has_a_row_for_each_setting(simulated: Callable[[str], tracing.
     assert all(len(line) <= 80 for line in head.splitlines())
 
 
-def test_json_has_the_same_numbers(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_json_has_the_same_numbers() -> None:
     found = tracing.whatif(simulated("sleeps"), num_workers=(1, 4), prefetch_factor=2)
     data = json.loads(found.to_json())
     assert data["format"] == 1 and data["best"]["setting"] == vars(found.best.setting)
@@ -380,14 +372,14 @@ def test_json_has_the_same_numbers(simulated: Callable[[str], tracing.Trace]) ->
         found[Setting(3)]
 
 
-def test_without_values_a_few_are_tried(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_without_values_a_few_are_tried() -> None:
     found = tracing.whatif(simulated("sleeps"))
     assert {row.setting.num_workers for row in found.rows} == {0, 1, 2, 4, 8, 15}  # ten keep up, on average
     assert {row.setting.prefetch_factor for row in found.rows} == {1, 2, 4}
     assert len(found.rows) == 16
 
 
-def test_a_value_that_no_loader_accepts_is_refused(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_a_value_that_no_loader_accepts_is_refused() -> None:
     for workers, prefetch in ((-1, 1), ((1, 2.5), 1), ("12", 1), (1, 0)):
         with pytest.raises(ValueError, match="no loader takes"):
             tracing.whatif(simulated("sleeps"), workers, prefetch)  # type: ignore[arg-type]
@@ -401,7 +393,7 @@ def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
     assert {1, 2, 4, 8, wanted} <= tried and max(tried) > 8
 
 
-def test_nothing_is_recommended_if_the_recorded_setting_is_far_off(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_nothing_is_recommended_if_the_recorded_setting_is_far_off() -> None:
     found = tracing.whatif(simulated("sleeps"), num_workers=(1, 2), prefetch_factor=2)
     assert "best" in str(found)
     rate = found[found.recorded.setting].batches_per_second
@@ -413,23 +405,22 @@ def test_nothing_is_recommended_if_the_recorded_setting_is_far_off(simulated: Ca
     assert words.count("best") == 0
 
 
-def test_a_trace_with_nothing_to_replay_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with tracing.record(tmp_path / "empty"):
-        pass
-    with tracing.record(tmp_path / "one"):
-        list(minidl.DataLoader(range(1)))
-    for name, words in (("empty", "No loader was recorded"), ("one", "fewer than two batches were made")):
+def test_a_trace_with_nothing_to_replay_is_refused(
+    tmp_path: Path, nothing: tracing.Trace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = report_loads.record(tmp_path / "one", range(1))
+    for trace, words in ((nothing, "No loader was recorded"), (one, "fewer than two batches were made")):
         with pytest.raises(ValueError, match=words):
-            tracing.whatif(tracing.load(tmp_path / name))
-        assert main(["whatif", str(tmp_path / name)]) == 2
+            tracing.whatif(trace)
+        assert main(["whatif", str(trace.path)]) == 2
         out, line = capsys.readouterr()
-        assert out == "" and line.startswith(f"error: {tmp_path / name}: {words}") and line.count("\n") == 1
+        assert out == "" and line.startswith(f"error: {trace.path}: {words}") and line.count("\n") == 1
 
 
-# ---- the command, and Ctrl-C
+# ---- the command
 
 
-def test_the_command_prints_it(recorded: Callable[[str], tracing.Trace], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_it(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(recorded("pinned").path)
     found = tracing.whatif(tracing.load(path), (0, 2), 1)
     options = ["--workers", "0,2", "--prefetch", "1"]
@@ -478,12 +469,12 @@ def test_the_report_quotes_a_replay(waiting: tracing.Trace) -> None:
     assert will_be > was
 
 
-def test_nothing_is_advised_that_saves_nothing(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_nothing_is_advised_that_saves_nothing() -> None:
     (measures,) = measure(simulated("slow training"))
     assert changes(measures) == []
 
 
-def test_no_setting_is_quicker_than_its_workers_can_be(simulated: Callable[[str], tracing.Trace]) -> None:
+def test_no_setting_is_quicker_than_its_workers_can_be() -> None:
     """However quick a replay is: as many workers, and more, need at least the time that they were seen to need."""
     (measures,) = measure(simulated("computes"))
     replays = Replays(measures, judge(measures))
@@ -495,13 +486,13 @@ def test_no_setting_is_quicker_than_its_workers_can_be(simulated: Callable[[str]
         assert replays.taken(setting) == (replays.making / workers if workers >= 2 else 0.001)
 
 
-def test_what_cannot_be_replayed_promises_nothing(recorded: Callable[[str], tracing.Trace]) -> None:
+def test_what_cannot_be_replayed_promises_nothing(recorded: Recorded) -> None:
     measures = next(each for each in measure(recorded("empty")) if not len(each.tasks))
     assert changes(measures) == []
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_what_is_promised_is_saved(simulated: Callable[[str], tracing.Trace], name: str) -> None:
+def test_what_is_promised_is_saved(name: str) -> None:
     (measures,) = measure(simulated(name))
     for change in changes(measures):
         assert change.saves_ns is not None
@@ -511,14 +502,6 @@ def test_what_is_promised_is_saved(simulated: Callable[[str], tracing.Trace], na
 
 
 # ---- what replays cannot know
-
-
-def test_persistent_workers_fill_a_stream_s_buffer_again() -> None:
-    load = Load(Stream(40, 40, before=0.5), epochs=4)
-    found = tracing.whatif(load.trace(AHEAD), 1, 2, persistent_workers=(False, True))
-    for persistent in (False, True):
-        setting = Setting(1, 2, True, persistent)
-        assert found[setting].batches_per_second == pytest.approx(load.rate(setting), rel=0.04)
 
 
 def test_persistent_workers_finish_what_they_make_when_main_leaves_an_epoch() -> None:
@@ -545,7 +528,7 @@ def test_no_number_is_promised_for_more_workers_that_share_a_limit(make: Makes, 
 
 @pytest.mark.parametrize(("share", "number"), [(0.10, False), (0.13, True)])
 def test_a_gain_too_small_to_be_replayed_exactly_has_no_number(
-    simulated: Callable[[str], tracing.Trace], monkeypatch: pytest.MonkeyPatch, share: float, number: bool
+    monkeypatch: pytest.MonkeyPatch, share: float, number: bool
 ) -> None:
     """A quarter of it is less than a replay may be off by."""
     (measures,) = measure(simulated("sleeps"))

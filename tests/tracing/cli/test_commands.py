@@ -3,7 +3,6 @@ tests/tracing/views. That each command makes a file: tests/docs/test_claims.py.)
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 import tracing
 from minidl.events import Kind
+from tests.samples import Samples
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tracing.__main__ import main
@@ -27,7 +27,7 @@ COMMANDS = ("demo", "run", "live", "timeline", "sequence", "step", "report", "ch
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished trace. Not to be changed."""
     path = tmp_path_factory.mktemp("cli") / "run.trace"
-    loads.record(path, loads.Samples(12, loads.quick), num_workers=2)
+    loads.record(path, Samples(12), num_workers=2)
     return path
 
 
@@ -59,11 +59,6 @@ def test_report_and_compare_print_what_their_functions_return(
     traces = [path] * (1 + (command == "compare"))
     assert main([command, *map(str, traces)]) == 0
     assert capsys.readouterr().out == f"{getattr(tracing, command)(*map(tracing.load, traces))}\n"
-
-
-def test_a_report_for_programs_is_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["loaders"][0]["batches"] == 12
 
 
 @pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
@@ -163,12 +158,10 @@ def test_a_missing_trace_is_one_line(command: str, tmp_path: Path, capsys: pytes
     "command", ["timeline -o picture.png", "sequence", "step", "report", "check", "whatif", "compare"]
 )
 def test_nothing_is_drawn_or_judged_of_an_empty_trace(
-    command: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, path: Path, nothing: tracing.Trace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with tracing.record(tmp_path / "empty.trace"):
-        pass
     arguments = [path] * (command == "compare")
-    line = failed(capsys, *command.split(), *arguments, tmp_path / "empty.trace")
+    line = failed(capsys, *command.split(), *arguments, nothing.path)
     assert "No loader was recorded" in line or "the trace has no events" in line
 
 

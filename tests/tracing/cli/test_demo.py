@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import minidl
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all, read_until
@@ -29,12 +30,11 @@ def test_no_file_is_too_strange(source: bytes, tmp_path: Path) -> None:
 # ---- the whole demo, in a process of its own
 
 
-@pytest.mark.slow
 def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: Path) -> None:
     directory = tmp_path / "traces" / "demo"
-    command = ("-m", "tracing", "demo", "-o", str(directory), "--files")
-    forked(tmp_path, *command, "8")  # whose trace is replaced
-    printed, about = forked(tmp_path, *command, "64")
+    with tracing.record(directory):  # whose trace is replaced
+        list(minidl.DataLoader(range(2)))
+    printed, about = forked(tmp_path, "-m", "tracing", "demo", "-o", str(directory), "--files", "64")
     assert "\x1b" not in printed + about
     first, *_, last = map(float, re.findall(r"batch +\d+ of 8   loss (.*)", printed))
     assert last < 0.8 * first, "it learns"
@@ -48,7 +48,6 @@ def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: 
     assert len({event.pid for event in trace.actors}) == 3  # main and two workers, of the second run only
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
 def test_ctrl_c_gives_back_the_terminal_and_reports_what_there_is(tmp_path: Path) -> None:
     """In a terminal the live view is shown. After Ctrl-C timeline and report are still written, and `make` calls it no

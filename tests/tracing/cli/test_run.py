@@ -57,6 +57,9 @@ SCRIPT = """
     class OwnLoader(DataLoader):
         pass
 
+    def collate(samples):
+        raise KeyError("no such sample")
+
     if __name__ == "__main__":
         os.environ["FROM_MAIN"] = "set"
         print(__name__, __file__, __spec__, sys.argv, sys.path[0], __builtins__ is sys.modules["builtins"])
@@ -64,20 +67,25 @@ SCRIPT = """
         print(list(minidl.DataLoader(Squares(), 3)))
         kept = DataLoader(Squares(), 3, num_workers=1, persistent_workers=True)
         print(len(list(kept)))
-        sys.exit(3)
+        try:
+            list(DataLoader(range(4), 2, collate_fn=collate))
+        finally:
+            list(DataLoader(range(4), 2, collate_fn=collate, num_workers=1))
 """
 
 
-@pytest.mark.slow
 def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
-    """Loaders of torch and of minidl, a spawned worker, a dataset defined in the script."""
+    """Loaders of torch and of minidl, a spawned worker, a dataset defined in the script, exceptions."""
     write(tmp_path / "scripts" / "train.py", SCRIPT)
-    _, printed = both(tmp_path, "scripts/train.py", "--lr", "0.1", status=3)
+    raised, printed = both(tmp_path, "scripts/train.py", "--lr", "0.1", status=1)
+    assert raised.count("no such sample") >= 2
     trace = tracing.load(tmp_path / "trace", strict=True)
-    assert [loader.config["package"] for loader in trace.loaders] == ["torch.utils.data", "minidl", "torch.utils.data"]
+    packages = [loader.config["package"] for loader in trace.loaders]
+    assert packages == ["torch.utils.data", "minidl", *["torch.utils.data"] * 3]
+    assert (trace.events["kind"] == Kind.ERROR_RAISED).sum() == 2
     assert (trace.events["kind"] == Kind.YIELDED).sum() == 3 + 2 + 2
     assert tracing.check(trace) == []
-    assert "3 loaders in trace" in printed and "Verdict" in printed and "timeline trace -o" in printed
+    assert "5 loaders in trace" in printed and "Verdict" in printed and "timeline trace -o" in printed
 
 
 def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
@@ -85,34 +93,13 @@ def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
     text = "import sys; from . import name; print(name, __name__, __package__, __spec__.name, sys.argv, sys.path[0])"
     write(package / "__init__.py", "name = 'pkg'; print('imported', __name__)")
     write(package / "train.py", text + "\nraise SystemExit('that is all')")
-    write(package / "__main__.py", text)
+    write(package / "__main__.py", f"{text}\nsys.exit(3)")
     raised, printed = both(tmp_path, "-m", "pkg.train", "a", "b", status=1)
     assert "that is all" in raised and "no DataLoader was iterated" in printed
-    both(tmp_path, "-m", "pkg")
+    both(tmp_path, "-m", "pkg", status=3)
 
 
-RAISING = """
-    from torch.utils.data import DataLoader
-
-    def collate(samples):
-        raise KeyError("no such sample")
-
-    def load(workers):
-        return list(DataLoader(range(4), 2, collate_fn=collate, num_workers=workers))
-
-    if __name__ == "__main__":
-        try:
-            load(0)
-        finally:
-            load(1)
-"""
-
-
-@pytest.mark.slow
-def test_an_exception_is_printed_as_python_prints_it(tmp_path: Path) -> None:
-    write(tmp_path / "failing.py", RAISING)
-    assert "no such sample" in both(tmp_path, "failing.py", status=1)[0]
-    assert (tracing.load(tmp_path / "trace").events["kind"] == Kind.ERROR_RAISED).sum() == 2
+def test_a_syntax_error_is_printed_as_python_prints_it(tmp_path: Path) -> None:
     write(tmp_path / "wrong.py", "def f(:\n    pass\n")
     assert "SyntaxError" in both(tmp_path, "wrong.py", status=1)[0]
 
@@ -137,7 +124,6 @@ ENDLESS = """
 """
 
 
-@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     write(tmp_path / "endless.py", ENDLESS)
     process = subprocess.Popen(
@@ -163,7 +149,6 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     assert len(pids) == 2 and not any(map(is_alive, pids))
 
 
-@pytest.mark.slow
 def test_live_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
     """What the script prints meanwhile is shown when the view ends, and no child that it waits for is the view."""
     write(tmp_path / "short.py", ENDLESS)
@@ -228,28 +213,24 @@ ANY_LOADER = """
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import DataLoader as Same
 
-    class Rows(torch.utils.data.Dataset):
-        def __len__(self):
-            return 8
-        def __getitem__(self, key):
-            return torch.full((1 << 14,), key)
+    from tests.samples import Samples
+    from tests.tracing.loads import large
 
     class OwnLoader(DataLoader):
         pass
 
     torch.manual_seed(0)
     assert torch.utils.data.DataLoader is DataLoader is Same
-    print([batch[:, 0].tolist() for batch in OwnLoader(Rows(), batch_size=4, num_workers=2, shuffle=True)])
+    print([batch[:, 0].tolist() for batch in OwnLoader(Samples(8, large), batch_size=4, num_workers=2, shuffle=True)])
 """
 
 
-@pytest.mark.slow
 def test_minidls_loader_stands_in_for_torchs(tmp_path: Path) -> None:
     """The same batches come, moved in slots; and it is said that they do."""
     write(tmp_path / "any.py", ANY_LOADER)
-    with_minidl = run(tmp_path, *TRACED, "--minidl", "any.py")
-    assert with_minidl.stdout == forked(tmp_path, "any.py")[0] != ""
-    assert "stands in for torch.utils.data's" in with_minidl.stderr
+    printed, said = forked(tmp_path, *TRACED, "--minidl", "any.py")
+    assert printed == forked(tmp_path, "any.py")[0] != ""
+    assert "stands in for torch.utils.data's" in said
     trace = tracing.load(tmp_path / "trace")
     assert tracing.check(trace) == [] and (trace.tasks["slot_filled"] >= 0).sum() == 2
     assert [each.config["package"] for each in trace.loaders] == ["minidl"]

@@ -18,33 +18,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Sampler
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Sampler
 
 import minidl
 import tracing
+from tests.samples import Samples, Stream, napping
 from tracing.recording.torch_loader.attach import everything
 
 WORLD = 2
-
-
-class Numbers(Dataset):
-    def __init__(self, n: int = 43, seconds: float = 0.0) -> None:
-        self.n, self.seconds = n, seconds
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, key: int) -> torch.Tensor:
-        time.sleep(self.seconds)
-        return torch.tensor([float(key)])
-
-
-class Stream(IterableDataset):
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return (torch.zeros(1) for _ in range(self.n))
+NUMBERS = Samples(43)
 
 
 class WithReplacement(Sampler):
@@ -66,7 +48,7 @@ def loader(dataset: Any = None, seed: int | None = None, own: dict[str, Any] | N
     """Batches of 4. `own`: arguments of the DistributedSampler, unless `options` have another; `seed`: main's."""
     if seed is not None:
         torch.manual_seed(seed)
-    dataset = dataset or Numbers()
+    dataset = dataset or NUMBERS
     if not {"sampler", "shuffle"} & options.keys() and not isinstance(dataset, IterableDataset):
         options["sampler"] = DistributedSampler(dataset, **(own or {}))
     return DataLoader(dataset, batch_size=4, **options)
@@ -95,21 +77,21 @@ def train_and_validate(loader: Any, epochs: int, validation: Any = (), by_rank_0
 def even(rank: int) -> None:
     """43 samples for two ranks: one of them twice. Rank 0 looks at all of them before, and after each epoch. The
     validation is shuffled, without set_epoch."""
-    whole = DataLoader(Numbers(), 16)
+    whole = DataLoader(NUMBERS, 16)
     if rank == 0:
         list(whole)
-    train_and_validate(loader(seed=rank, num_workers=2), 2, loader(Numbers(16)), whole)
+    train_and_validate(loader(seed=rank, num_workers=2), 2, loader(Samples(16)), whole)
 
 
 def dropped(rank: int) -> None:
-    sampler = minidl.DistributedSampler(Numbers(), drop_last=True)
-    train(minidl.DataLoader(Numbers(), batch_size=4, sampler=sampler, drop_last=True))
+    sampler = minidl.DistributedSampler(NUMBERS, drop_last=True)
+    train(minidl.DataLoader(NUMBERS, batch_size=4, sampler=sampler, drop_last=True))
 
 
 def alone(rank: int) -> None:
     """The ranks never wait for each other, and rank 1 is slower."""
     time.sleep(0.1 * rank)
-    for _ in loader(Numbers(320, 0.002 * rank)):
+    for _ in loader(Samples(320, napping(0.002 * rank))):
         time.sleep(0.001)
 
 
@@ -120,7 +102,7 @@ def forgotten_rebuilt(rank: int) -> None:
 
 def hangs(rank: int) -> None:
     """Rank 1 has a batch more, and waits for rank 0, which is gone. (After these steps it shows that they wait.)"""
-    train(loader(Stream(104 if rank else 100)), 1, after_step=0.005)
+    train(loader(Stream(range(104 if rank else 100))), 1, after_step=0.005)
     if rank == 0:
         time.sleep(0.2)
         os._exit(0)
@@ -128,7 +110,7 @@ def hangs(rank: int) -> None:
 
 def idle_at_the_end(rank: int) -> None:
     for _ in range(2):
-        for number, _ in enumerate(loader(Stream(24 if rank else 16))):
+        for number, _ in enumerate(loader(Stream(range(24 if rank else 16)))):
             if number < 4:
                 dist.all_reduce(torch.ones(1))
         dist.barrier()
@@ -139,13 +121,13 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
     "dropped": dropped,
     "left": lambda rank: train(loader(seed=rank, num_workers=1, persistent_workers=True), most=2),
     "own_sampler": lambda rank: train(loader(sampler=WithReplacement(rank))),
-    "streams": lambda rank: train(loader(Stream(20), seed=rank, num_workers=1)),
+    "streams": lambda rank: train(loader(Stream(range(20)), seed=rank, num_workers=1)),
     # Both ranks hold a part of one model, and load the same: their sampler says so.
     "model_parallel": lambda rank: train(loader(seed=1, own={"num_replicas": 1, "rank": 0}, num_workers=1)),
-    "slow": lambda rank: train(loader(Numbers(160, 0.01 if rank else 0.001), num_workers=1), 1),
+    "slow": lambda rank: train(loader(Samples(160, napping(0.01 if rank else 0.001)), num_workers=1), 1),
     # Rank 0 writes a checkpoint, say, after each step.
-    "late": lambda rank: train(loader(Numbers(320), num_workers=1), 1, after_step=0.0 if rank else 0.02),
-    "validates": lambda rank: train_and_validate(loader(), 3, by_rank_0=DataLoader(Numbers(20, 0.01), 4)),
+    "late": lambda rank: train(loader(Samples(320), num_workers=1), 1, after_step=0.0 if rank else 0.02),
+    "validates": lambda rank: train_and_validate(loader(), 3, by_rank_0=DataLoader(Samples(20, napping(0.01)), 4)),
     "alone": alone,
     "forgotten": lambda rank: train(loader(num_workers=1), set_epoch=False),
     "forgotten_rebuilt": forgotten_rebuilt,

@@ -3,6 +3,7 @@ the other. Their programs are in tests/tracing/ranks/programs.py."""
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import shutil
@@ -17,6 +18,7 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from rich.console import Console
 
+import minidl
 import tracing
 from tests.tracing.ranks.programs import main as record
 from tracing.__main__ import main
@@ -27,7 +29,7 @@ from tracing.ranks.steps import Steps, steps_of
 from tracing.recording import file_format as fmt
 from tracing.views.live.live import watch
 
-pytestmark = [pytest.mark.timeout(100), pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked")
 
 Recorded = Callable[[str], Path]
 
@@ -37,9 +39,9 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """ranks("slow") is the run of that program."""
     folder = tmp_path_factory.mktemp("ranks")
 
+    @functools.cache
     def of(name: str) -> Path:
-        if not (folder / name).exists():
-            record(folder, [name])
+        record(folder, [name])
         return folder / name
 
     return of
@@ -228,3 +230,16 @@ def test_ranks_that_do_not_wait_for_each_other_are_told_apart(rng: np.random.Gen
     for _ in range(20):
         steps = made_up(noise(rng, [2, 2], n), noise(rng, [5, speed], n), noise(rng, [1, 1], n), every=0)
         assert not steps.synchronised and not steps.kept_waiting().any()
+
+
+@pytest.mark.parametrize("called", [True, False], ids=["set_epoch", "forgotten"])
+def test_one_process_alone_can_forget_its_epochs(called: bool, tmp_path: Path) -> None:
+    sampler = minidl.DistributedSampler(range(40), num_replicas=2, rank=0, seed=1)
+    with tracing.record(tmp_path / "run"):
+        for epoch in range(3):
+            if called:
+                sampler.set_epoch(epoch)
+            list(minidl.DataLoader(range(40), 4, sampler=sampler))
+    report = tracing.report(tmp_path / "run")
+    assert ("call sampler.set_epoch(epoch) before each epoch" in " ".join(report.notes)) is not called
+    assert [each for each, _ in findings(tmp_path / "run")] == ["set_epoch"] * (not called)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -25,17 +26,15 @@ from minidl import events
 from minidl.events import Kind
 from tests.minidl.observing import Config, observe, recorder
 from tests.minidl.programs import TORCH
+from tests.samples import Samples
 from tests.tracing import attached
-from tests.tracing.attached import ATTACHED, GRID, Dying, Unpicklable, emitted, results
+from tests.tracing.attached import ATTACHED, GRID, dies_later, emitted, results
 from tests.tracing.attached import load as record
-from tests.tracing.loads import Numbers, go_on
+from tests.tracing.loads import go_on, without
 from tracing.recording.loader_text import drawing_of
 from tracing.recording.torch_loader.attach import attach, everything
 from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.multiprocessing_context import TracedProcess
-
-pytestmark = pytest.mark.timeout(60)
-
 
 # ---- minidl, the reading copy, is true to torch
 
@@ -108,7 +107,7 @@ def errors_of(loader: Any, most: int = 40) -> list[str]:
 def test_an_exception_in_a_worker_shows_torchs_traceback() -> None:
     """The message has the lines of the worker's traceback, and none of them is ours."""
     packages: Any = TORCH, ATTACHED
-    theirs, ours = (errors_of(each.DataLoader(Numbers(4, bad=(2,)), num_workers=2)) for each in packages)
+    theirs, ours = (errors_of(each.DataLoader(without(4, 2), num_workers=2)) for each in packages)
     assert ours == theirs and "Traceback" in theirs[0]
 
 
@@ -135,9 +134,9 @@ def test_what_cannot_be_attached_is_named_at_once(
     monkeypatch.delattr(dataloader._MultiProcessingDataLoaderIter, "_try_put_index")
     lacking = f"torch {re.escape(torch.__version__)} has no .*_try_put_index: its loaders cannot"
     with pytest.raises(RuntimeError, match=lacking):
-        attach(DataLoader(Numbers(4)))
+        attach(DataLoader(Samples(4)))
     with everything():
-        assert [len(batch) for batch in DataLoader(Numbers(4))] == [1, 1, 1, 1]
+        assert [len(batch) for batch in DataLoader(Samples(4))] == [1, 1, 1, 1]
     assert capfd.readouterr().err.count("its loaders cannot be recorded") == 1
 
 
@@ -146,7 +145,7 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
     gc.disable()
     try:
         with tracing.record(tmp_path / "trace"):
-            iterator = iter(attach(DataLoader(Numbers(40), 2, num_workers=2)))
+            iterator = iter(attach(DataLoader(Samples(40), 2, num_workers=2)))
             next(iterator)
             workers = iterator._workers
             del iterator
@@ -162,8 +161,9 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
 
 def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) -> None:
     """It raises, and the following next() skips what is lost. The invariant that this breaks is a finding."""
+    dataset = Samples(20, at={8: functools.partial(dies_later, tmp_path / "trace")})
     with tracing.record(tmp_path / "trace"):
-        errors = errors_of(attach(DataLoader(Dying(tmp_path / "trace"), 2, num_workers=2, timeout=3)))
+        errors = errors_of(attach(DataLoader(dataset, 2, num_workers=2, timeout=3)))
     assert errors and "DataLoader worker" in errors[0]
     trace = tracing.load(tmp_path / "trace", strict=True)
     died = trace.events[trace.events["kind"] == Kind.WORKER_DIED]
@@ -188,7 +188,7 @@ def test_a_worker_that_is_slow_to_exit_is_seen_to_end_when_torch_asks_again() ->
 
 def test_a_death_during_an_event_is_raised_after_it() -> None:
     """torch's handler raises wherever main is. Inside `emit` that would look like a failure of the recorder."""
-    iterator = iter(attach(DataLoader(Numbers(40), 2, num_workers=2)))
+    iterator = iter(attach(DataLoader(Samples(40), 2, num_workers=2)))
     next(iterator)
     pids = [iterator._workers[0].pid]
 
@@ -210,7 +210,7 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with tracing.record(tmp_path / "trace"):
-        iterator = iter(attach(DataLoader(Unpicklable(), 1, num_workers=1, collate_fn=list, timeout=30)))
+        iterator = iter(attach(DataLoader([0, 1, 2, lambda: 3], 1, num_workers=1, collate_fn=list, timeout=30)))
         assert [next(iterator) for _ in range(3)] == [[0], [1], [2]]
         iterator._timeout = 0.1  # what comes next never does
         assert go_on(iterator, most=1) == ["DataLoader timed out after 0.1 seconds"]
@@ -229,7 +229,7 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pinning_is_recorded(tmp_path: Path, workers: int) -> None:
     with tracing.record(tmp_path / "trace"):
-        batches = list(attach(DataLoader(Numbers(12), 2, num_workers=workers, pin_memory=True)))
+        batches = list(attach(DataLoader(Samples(12), 2, num_workers=workers, pin_memory=True)))
     assert all(batch.is_pinned() for batch in batches)
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert tracing.check(trace) == []

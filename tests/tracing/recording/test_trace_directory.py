@@ -54,7 +54,6 @@ def test_another_programs_trace_json_is_never_taken_for_ours(recorded: bool, tmp
     assert fmt.is_trace(tmp_path) == recorded
 
 
-@pytest.mark.timeout(60)
 def test_a_directory_that_is_being_recorded_into_is_left_alone(tmp_path: Path) -> None:
     """Several programs with one directory: each has a trace of its own, named beside it."""
     path = tmp_path / "run"

@@ -17,25 +17,20 @@ import pytest
 import minidl
 import tracing
 from minidl.events import Kind, emit
+from tests.minidl.dying import wait_until
 from tracing.recording import watch
 from tracing.trace.stacks import Line, Stack
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def tasks_of_system() -> set[int]:
     return {int(each) for each in os.listdir("/proc/self/task")}
 
 
-def until(found: object) -> None:
-    """Wait for what must come; else the test times out."""
-    while not found():  # type: ignore[operator]
-        time.sleep(0.005)
-
-
 def test_each_process_is_sampled_from_its_first_event_to_its_end(tmp_path: Path) -> None:
     def sampled(_: int) -> None:
-        until(lambda: os.getpid() in tracing.load(tmp_path / "run").samples["pid"])
+        wait_until(lambda: os.getpid() in tracing.load(tmp_path / "run").samples["pid"])
 
     with tracing.record(tmp_path / "run"):
         list(minidl.DataLoader(range(8), num_workers=2, multiprocessing_context="fork", worker_init_fn=sampled))
@@ -118,10 +113,10 @@ def test_threads_that_fork_at_once_leave_one_that_watches_and_takes_no_signals(t
         emit(Kind.ASKED)
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(fork, range(4)))
-        until(lambda: len(tasks_of_system() - before) == 1)
+        wait_until(lambda: len(tasks_of_system() - before) == 1)
         (thread,) = tasks_of_system() - before
         wanted = sum(1 << number - 1 for number in (1, 2, 10, 12, 15, 17))  # SIGHUP, SIGINT, SIGUSR1, ..., SIGCHLD
-        until(lambda: blocked(thread) & wanted == wanted)
+        wait_until(lambda: blocked(thread) & wanted == wanted)
     assert tasks_of_system() <= before
 
 
@@ -132,8 +127,25 @@ def test_if_nothing_can_be_written_any_more_the_program_runs_on(
     before = tasks_of_system()
     with tracing.record(tmp_path / "run"):
         emit(Kind.ASKED)
-        until(lambda: tracing.load(tmp_path / "run").stacks)
+        wait_until(lambda: tracing.load(tmp_path / "run").stacks)
         shutil.rmtree(tmp_path / "run")
-        until(lambda: tasks_of_system() <= before)
+        wait_until(lambda: tasks_of_system() <= before)
         assert len(list(minidl.DataLoader(range(4), num_workers=1))) == 4  # its worker cannot even make files
     assert capfd.readouterr().err == ""
+
+
+def test_a_thread_is_seen_where_it_spends_its_time_not_where_it_gives_up_pythons_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It computes for less than the 5 ms that Python leaves it the lock, then gives it up in numpy for a moment."""
+    for name, value in {"LOOK": 30_000_000, "COST": 1, "LOOK_COST": 1}.items():
+        monkeypatch.setattr(watch, name, value)
+    numbers, interval = np.zeros(5_000), sys.getswitchinterval()
+    with tracing.record(tmp_path / "run"):
+        emit(Kind.ASKED)
+        while len(stacks := tracing.load(tmp_path / "run").stacks) < 10:
+            for _ in range(200):
+                sum(key * key for key in range(20_000))
+                numbers.mean()
+    assert sum("numbers.mean()" in str(each.line()) for each in stacks) < 0.3 * len(stacks), stacks
+    assert sys.getswitchinterval() == interval

@@ -15,16 +15,13 @@ import pytest
 import minidl
 import tracing
 from minidl.events import Kind
+from tests.samples import Samples
 from tests.tracing.attached import ATTACHED
-from tests.tracing.loads import Nested, Numbers
+from tests.tracing.loads import by_a_loader
 from tracing.analysis.measure.measures import measure
 from tracing.trace.main_split import LEAVES, NONE, MainSplit, main_splits
 from tracing.trace.thread_activity import MainTime
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
-]
 ELSE = (MainTime.TRAINING, MainTime.ELSEWHERE, MainTime.OUTSIDE)
 
 
@@ -46,10 +43,10 @@ def loops(rng: random.Random, loaders: list[Any], depth: int = 0) -> None:
 def a_few(rng: random.Random, package: Any = minidl) -> list[Any]:
     """Loaders with and without workers, that stay or not; in one, the dataset itself iterates over a loader."""
     return [
-        package.DataLoader(Numbers(rng.randint(1, 6))),
-        package.DataLoader(Numbers(3), num_workers=1),
-        package.DataLoader(Numbers(4), num_workers=1, persistent_workers=True),
-        package.DataLoader(Nested(2)),
+        package.DataLoader(Samples(rng.randint(1, 6))),
+        package.DataLoader(Samples(3), num_workers=1),
+        package.DataLoader(Samples(4), num_workers=1, persistent_workers=True),
+        package.DataLoader(Samples(2, by_a_loader)),
     ]
 
 

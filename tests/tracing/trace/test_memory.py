@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +11,16 @@ import psutil
 import pytest
 
 import tracing
+from tests.tracing.loads import Recorded
 from tracing.recording import linux
 from tracing.trace import memory
 
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.skipif(sys.platform != "linux", reason="memory is sampled from /proc"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is sampled from /proc")
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tracing.Trace]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """run("objects") is the trace of that load."""
     folder = tmp_path_factory.mktemp("memory")
     subprocess.run([sys.executable, "-m", "tests.tracing.memory_loads", folder], cwd=ROOT, timeout=50, check=True)
@@ -40,7 +37,6 @@ def test_a_sample_holds_what_psutil_finds() -> None:
     assert most_files == process.rlimit(psutil.RLIMIT_NOFILE)[0] and most_mappings > 1000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "says"),
     [
@@ -51,16 +47,13 @@ def test_a_sample_holds_what_psutil_finds() -> None:
         ("copied", []),
     ],
 )
-def test_only_what_grows_without_need_is_warned_of(
-    load: str, says: list[str], run: Callable[[str], tracing.Trace]
-) -> None:
+def test_only_what_grows_without_need_is_warned_of(load: str, says: list[str], run: Recorded) -> None:
     warnings = memory.warnings(run(load))
     assert len(warnings) == bool(says) and all(words in warnings[0] for words in says)
     assert set(warnings) <= set(tracing.report(run(load)).notes)
 
 
-@pytest.mark.slow
-def test_how_many_batches_are_left_is_counted_and_the_samples_are_drawn(run: Callable[[str], tracing.Trace]) -> None:
+def test_how_many_batches_are_left_is_counted_and_the_samples_are_drawn(run: Recorded) -> None:
     trace = run("kept")
     main, worker = memory.sampled_processes(trace)
     (warning,) = memory.warnings(trace)

@@ -6,7 +6,7 @@ tracing.trace.state_after_event but the vocabulary."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ import tracing
 from minidl.events import Kind, Queue
 from tests.minidl.observing import Config
 from tests.tracing.attached import ATTACHED, load
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tracing.trace.event_index import Lane
 from tracing.trace.kinds import SHUTDOWN_STEPS
 from tracing.trace.state import (
@@ -36,7 +36,6 @@ from tracing.trace.state import (
 from tracing.trace.state_after_event import label
 from tracing.trace.thread_activity import STATUS_AFTER, STATUSES, Activity, activity
 
-Recorded = Callable[[str], tracing.Trace]
 Event = SimpleNamespace  # its fields are those of the record; the text is decoded
 SENT_OR_TAKEN = (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT, Kind.GOT)
 PHASES = {Kind.SHUTDOWN_BEGIN: MainStatus.SHUTTING_DOWN, Kind.SHUTDOWN_END: None}  # whatever main does meanwhile
@@ -265,7 +264,7 @@ def test_positions_count_from_both_ends(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_a_window_shows_what_the_whole_trace_shows(recorded: Callable[[str], tracing.Trace], name: str) -> None:
+def test_a_window_shows_what_the_whole_trace_shows(recorded: Recorded, name: str) -> None:
     trace = recorded(name)
     lanes = {(each.loader, Lane(lane), worker) for each in trace.index.iterators for _, lane, worker in each.lanes}
     for loader, lane, worker in lanes:

@@ -8,7 +8,7 @@ import random
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 import tracing
 from minidl import events
 from minidl.events import Kind, Queue, emit
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import begin, copy, write_file
 from tracing.recording import file_format as fmt
 from tracing.trace.event_index import HOPS
 from tracing.trace.tasks import FIELDS
 
-Recorded = Callable[[str], tracing.Trace]
 EPOCH = events.epoch_id(1, 0)
 PUTS = 20
 
@@ -73,10 +72,8 @@ def test_threads_have_their_roles(recorded: Recorded) -> None:
     assert found == {("main", -1, 0), ("pin", -1, 0), ("worker", 0, 0), ("worker", 1, 0), *feeders}
 
 
-def test_an_empty_trace_is_a_trace(tmp_path: Path) -> None:
-    with tracing.record(tmp_path / "run"):
-        pass
-    trace = tracing.load(tmp_path / "run", strict=True)
+def test_an_empty_trace_is_a_trace(nothing: tracing.Trace) -> None:
+    trace = nothing
     assert len(trace) == len(trace.tasks) == len(trace.events) == trace.duration == 0
     assert trace.state().loaders == [] and trace.state().k == -1 and tracing.check(trace) == []
     with pytest.raises(IndexError):

@@ -12,7 +12,7 @@ from tests.tracing.views import browser
 from tests.tracing.views.browser import Browser, Page
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     program = browser.find()
     if program is None:

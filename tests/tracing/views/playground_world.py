@@ -22,6 +22,7 @@ from minidl.events import NO_TASK, Kind, Queue
 from minidl.world import current
 from minidl.world.simulated import simulate, sleep
 from minidl.world.simulated.machine import BEGIN
+from tests.samples import Samples
 from tests.tracing.views.browser import Page
 
 SECOND = 1_000_000_000  # ns
@@ -50,19 +51,6 @@ def spend(ticks: int) -> None:
         sleep((end - now + 0.5) / SECOND)  # the machine cuts off fractions of a ns
 
 
-class Dataset:
-    def __init__(self, times: dict[str, Any]) -> None:
-        self.times = times
-
-    def __len__(self) -> int:
-        return len(self.times["samples"])
-
-    def __getitem__(self, key: int) -> int:
-        worker = get_worker_info()
-        spend(self.times["samples"][key] * (self.times["slow"] if worker and worker.id == 0 else 1))
-        return key
-
-
 @dataclass
 class Batch:
     """Takes its time to be pickled, unpickled and pinned."""
@@ -85,6 +73,11 @@ class Batch:
 def in_the_world(setting: Setting, times: dict[str, Any]) -> list[Event]:
     """The events of minidl's loader."""
 
+    def make(key: int) -> int:
+        worker = get_worker_info()
+        spend(times["samples"][key] * (times["slow"] if worker and worker.id == 0 else 1))
+        return key
+
     def collate(samples: list[int]) -> Batch:
         spend(times["collate"])
         return Batch(times)
@@ -94,8 +87,8 @@ def in_the_world(setting: Setting, times: dict[str, Any]) -> list[Event]:
         if setting["workers"]:
             workers = {"num_workers": setting["workers"], "prefetch_factor": setting["prefetch"]}
         loader: DataLoader[Any] = DataLoader(
-            Dataset(times), batch_size=setting["batch"], collate_fn=collate, in_order=setting["in_order"],
-            pin_memory="host" if setting["pin"] else False, **workers,
+            Samples(len(times["samples"]), make), batch_size=setting["batch"], collate_fn=collate,
+            in_order=setting["in_order"], pin_memory="host" if setting["pin"] else False, **workers,
         )  # fmt: skip
         for _ in loader:
             spend(times["train"])

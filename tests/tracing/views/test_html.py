@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.tracing.forked import forked
 from tests.tracing.views.browser import Page
+from tracing.__main__ import main
 
-pytestmark = pytest.mark.slow
 PROGRAM = """
 import time
 from torch.utils.data import DataLoader
+from tests.samples import Samples
 
-class Patients:
-    def __len__(self):
-        return 40
-    def __getitem__(self, name):
-        time.sleep(0.02)
-        if name == "Ada-37":
-            raise ValueError(f"{name} has a fever, says /records/Ada.txt")
-        return len(name)
+def complains():
+    raise ValueError("Ada-37 has a fever, says /records/Ada.txt")
 
 if __name__ == "__main__":
     names = [f"Ada-{number}" for number in range(40)]
-    loader = DataLoader(Patients(), sampler=names, batch_size=2, num_workers=2)
+    loader = DataLoader(Samples(40, len, at={"Ada-37": complains}), sampler=names, batch_size=2, num_workers=2)
     try:
         for batch in loader:
             time.sleep(0.005)
@@ -54,14 +48,13 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home.mkdir()
     script = home / "train.py"
     script.write_text(PROGRAM)
-    subprocess.run([sys.executable, "-m", "tracing", "run", "-o", home / "run", script], check=True, timeout=60)
+    forked(home, "-m", "tracing", "run", "-o", str(home / "run"), str(script))
     return home / "run"
 
 
 def exported(trace: Path, *more: str) -> str:
     output = trace.parent / "page.html"
-    command = [sys.executable, "-m", "tracing", "export", trace, "--format", "html", "-o", output, *more]
-    subprocess.run(command, check=True, timeout=60)
+    assert main(["export", str(trace), "--format", "html", "-o", str(output), *more]) == 0
     return output.read_text(encoding="utf-8")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ import pytest
 
 import tracing
 from minidl.events import Kind, Queue
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import begin, copy
 from tracing.views.export import jsonl
 
-Recorded = Callable[[str], tracing.Trace]
 PAGE = Path(__file__).parents[3] / "docs" / "exports.md"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,10 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 import tracing
+from tests.tracing.loads import Recorded
 from tests.tracing.traces import steady
 from tracing.views.timeline import colours, timeline
 from tracing.views.timeline.spans import Look
-
-Recorded = Callable[[str], tracing.Trace]
-
 
 # ---- words
 

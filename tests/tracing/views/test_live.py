@@ -14,7 +14,7 @@ import sys
 import termios
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,11 @@ import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT, in_terminal, read_all, read_until, resize
 from tests.tracing.hanging import hanging
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import steady
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.stuck_moments import Ending
-from tracing.trace.state import (
-    LoaderState,
-    PinStatus,
-    SlotStatus,
-    State,
-    WorkerStatus,
-)
+from tracing.trace.state import LoaderState, PinStatus, SlotStatus, State, WorkerStatus
 from tracing.views.live.live import watch
 from tracing.views.live.panels import HELP, Moment, plain, render
 from tracing.views.live.playback import Live, Replay
@@ -47,7 +41,6 @@ from tracing.views.terminal.layout import Frame, lines_of
 
 LEAVE = "\x1b[?1049l"  # back to the terminal's first screen
 SHOW_CURSOR = "\x1b[?25h"
-Recorded = Callable[[str], tracing.Trace]
 
 
 def texts(frame: Frame) -> list[str]:
@@ -280,11 +273,9 @@ def test_record_saves_a_picture_that_needs_no_network(recorded: Recorded, tmp_pa
     assert "http" not in picture.read_text().replace("http://www.w3.org/", "").replace("https://www.textualize.io", "")
 
 
-def test_a_trace_without_events_is_no_error(tmp_path: Path) -> None:
-    with tracing.record(tmp_path):
-        pass
+def test_a_trace_without_events_is_no_error(nothing: tracing.Trace) -> None:
     out = io.StringIO()
-    watch(tmp_path, console=Console(file=out))
+    watch(nothing.path, console=Console(file=out))
     assert "no loader has begun yet" in out.getvalue()
 
 

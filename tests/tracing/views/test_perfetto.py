@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import pytest
 
 import tracing
 from minidl.events import Kind
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import copy
 from tracing.views.export import perfetto, slices
 
-Recorded = Callable[[str], tracing.Trace]
 Record = dict[str, Any]
 
 

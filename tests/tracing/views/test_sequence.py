@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 import tracing
 from minidl.events import Kind
-from tests.tracing.loads import LOADS
+from tests.tracing.loads import LOADS, Recorded
 from tracing.trace.event_words import thread_name
 from tracing.trace.state_after_event import label
 from tracing.views import sequence
@@ -22,7 +22,6 @@ from tracing.views.sequence import Phase
 from tracing.views.sequence.mermaid import escape
 from tracing.views.sequence.rows import Arrow, Delivery, Note
 
-Recorded = Callable[[str], tracing.Trace]
 PARALLEL = [name for name in LOADS if name not in ("serial", "spawned")]
 
 

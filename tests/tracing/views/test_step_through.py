@@ -15,27 +15,18 @@ import torch.utils.data
 import tracing
 from minidl import DataLoader
 from minidl.events import Kind, Queue
+from tests.tracing.loads import Recorded
 from tests.tracing.traces import copy
 from tests.tracing.views.browser import Page
 from tracing.recording.source_lines import emit_sites
 from tracing.recording.torch_loader.attach import attach
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import sentence, thread_name
-from tracing.trace.state import (
-    Label,
-    LoaderState,
-    MainStatus,
-    PinState,
-    QueueState,
-    SlotState,
-    SlotStatus,
-    WorkerState,
-)
+from tracing.trace.state import Label, LoaderState, MainStatus, PinState, QueueState, SlotState, SlotStatus, WorkerState
 from tracing.trace.words import duration
 from tracing.views.step_through import choose, step
 from tracing.views.step_through.event_columns import ERRORS
 
-Recorded = Callable[[str], tracing.Trace]
 OpenPage = Callable[..., Page]
 READING = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
 
@@ -167,7 +158,6 @@ def trace_of(load: str, recorded: Recorded, tmp_path: Path) -> tracing.Trace:
     return recorded(load)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("load", [*THOROUGH, *SAMPLED])
 def test_every_state_is_shown_forwards_backwards_and_jumping(
     load: str, recorded: Recorded, open_page: OpenPage, tmp_path: Path
@@ -239,7 +229,7 @@ def test_an_event_is_shown_in_words_and_with_the_line_that_emitted_it(
         assert shown["sentence"] == f"{thread_name(actor)} {sentence(trace.events[k]).text()}"
         assert shown["facts"].startswith(kind.name) and shown["facts"].endswith(f"of process {actor.pid}")
         assert kind is not Kind.COLLATE_END or re.search(r"· took \S+ .s, \S+ .s of it on the CPU ·", shown["facts"])
-        assert kind is not Kind.LOADER or '"dataset":"Numbers"' in shown["facts"]
+        assert kind is not Kind.LOADER or '"dataset":"Samples"' in shown["facts"]
 
 
 def test_texts_are_shown_and_not_run(tmp_path: Path, open_page: OpenPage) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ import tracing
 from minidl.events import Kind, Queue
 from minidl.world.simulated import simulate
 from tests.minidl.simulated.programs import TORCHS_WAY, load
+from tests.tracing.loads import Recorded
 from tests.tracing.traces import steady
 from tracing.trace.state import LoaderState, MainStatus, QueueState, SlotStatus
 from tracing.views.live.live import watch
 from tracing.views.timeline import colours, timeline, window
 from tracing.views.timeline.spans import LOOK, Look
 
-Recorded = Callable[[str], tracing.Trace]
 LOADS = ("in_order", "pinned", "persistent_stream", "serial", "two_at_once", "failing", "dying", "slots")
 LOOKS = [look for look in Look if look is not Look.NOTHING]
 

@@ -22,7 +22,6 @@ import numpy as np
 from minidl.events import Kind, Queue
 from tracing.analysis.measure.cores import making_waits, worker_pids
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.task_events import keys_of
 from tracing.trace.event_index import Iterator as IteratorInTrace
 from tracing.trace.intervals import Grid, Intervals, depth
 from tracing.trace.stacks import Line, Stack
@@ -269,40 +268,45 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
 
 
 def contents(measures: Measures) -> dict[str, int]:
-    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0}, as noted of one of the last epoch; all 0
-    where that was not recorded, as of minidl's loader."""
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0}, as noted of one of the
+    last epoch; all 0 where that was not recorded, as of minidl's loader."""
     for iterator in measures.iterators[::-1]:
         for _, noted in _noted(measures.trace, iterator):
-            if "tensors" in noted:
+            if "storage" in noted:
                 return noted
-    return dict.fromkeys(("tensors", "bytes", "objects"), 0)
+    return dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
 
 
-def same_samples(trace: Trace, iterator: IteratorInTrace, has_keys: bool) -> list[int]:
-    """Where all workers began with the same samples: the positions of the events that show it, one for each worker, or
-    none. Without keys, of an iterable dataset, each reads the whole stream; with keys, no two had the same."""
-    first: dict[int, tuple[str, int]] = {}  # worker -> the digest of the first samples that it made, and where
-    for position, noted in _noted(trace, iterator):
-        if "first" in noted:
-            first.setdefault(int(trace.events["worker"][position]), (noted["first"], position))
-    if not 1 < len(first) == iterator.num_workers or len({digest for digest, _ in first.values()}) > 1:
-        return []
-    positions = sorted(position for _, position in first.values())
-    tasks = trace.events[positions]
-    keys = [keys_of(trace, iterator.loader, int(task["epoch"]), int(task["task"])) for task in tasks]
-    known = {str(each) for each in keys if not _is_without_keys(each)}
-    return positions if len(known) == (len(keys) if has_keys else 0) else []
+def same_samples(trace: Trace, iterator: IteratorInTrace) -> list[int]:
+    """Where all workers of an iterable dataset have the same among their first samples (a shuffle buffer gives them in
+    another order), so that each reads the whole stream: the positions of the events that show it, one for each worker,
+    or none."""
+    notes = _first_notes(trace, iterator).values()
+    firsts = [noted.get("samples", []) for _, noted in notes]
+    equal = all(each == firsts[0] != [] for each in firsts)
+    # Two or more in common, of many that do not repeat by themselves.
+    common = sum(map(len, firsts)) - len(set().union(*firsts)) >= 2
+    differ = all(len(set(each)) == len(each) >= 16 for each in firsts)
+    return sorted(position for position, _ in notes) if equal or (common and differ) else []
+
+
+def copied_generators(trace: Trace, iterator: IteratorInTrace) -> list[str]:
+    """The dataset's random generators from which all workers drew first in the same state."""
+    drawn = [set(noted.get("drawn", {}).items()) for _, noted in _first_notes(trace, iterator).values()]
+    return sorted(name for name, _ in set.intersection(*drawn)) if drawn else []
 
 
 def undivided(measures: Measures) -> list[int]:
     """Where the workers of an iterable dataset each read the whole stream, as in `same_samples`."""
-    found = (same_samples(measures.trace, each, has_keys=False) for each in measures.iterators)
-    return next(filter(None, found), [])
+    return next(filter(None, (same_samples(measures.trace, each) for each in measures.iterators)), [])
 
 
-def _is_without_keys(keys: Any) -> bool:
-    """Of an iterable dataset: [None, None], or None if it makes whole batches."""
-    return keys is None or (isinstance(keys, list) and all(key is None for key in keys))
+def _first_notes(trace: Trace, iterator: IteratorInTrace) -> dict[int, tuple[int, dict[str, Any]]]:
+    """Of each worker the first note about a batch, and where; {} for one worker alone, or if one has none."""
+    found: dict[int, tuple[int, dict[str, Any]]] = {}
+    for position, noted in _noted(trace, iterator):
+        found.setdefault(int(trace.events["worker"][position]), (position, noted))
+    return found if 1 < len(found) == iterator.num_workers else {}
 
 
 def _noted(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -9,7 +9,7 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import same_samples
+from tracing.analysis.measure.culprits import copied_generators
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
@@ -28,7 +28,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += _same_samples(trace)
+    found += _copied_generators(trace)
     found += what_it_lacks(trace)
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
@@ -65,15 +65,11 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
     return []
 
 
-def _same_samples(trace: Trace) -> list[str]:
-    """All workers make the same from different keys."""
-    shown = next(filter(None, (same_samples(trace, each, has_keys=True) for each in trace.index.iterators)), [])
-    text = (
-        f"The first samples of all {len(shown)} workers are the same, though their keys differ [events "
-        f"{', '.join(map(str, shown))}]. If they are random: each worker has a copy of the same random generator. Make "
-        "it in worker_init_fn, from get_worker_info().seed."
-    )
-    return [text] if shown else []
+def _copied_generators(trace: Trace) -> list[str]:
+    names = sorted({name for each in trace.index.iterators for name in copied_generators(trace, each)})
+    text = f"All workers draw the same random numbers: each has a copy of a generator ({', '.join(names)}). "
+    text += "Make it in worker_init_fn, from get_worker_info().seed."
+    return [text] if names else []
 
 
 def _plain(trace: Trace, position: int) -> str:

@@ -179,9 +179,8 @@ def prefetch(measures: Measures) -> list[Reason]:
 
 def shares(measures: Measures) -> list[Reason]:
     if shown := culprits.undivided(measures):
-        at = np.array(shown)
-        first = Number("first batches", measures.of_events(at[:1], at[-1:]))
-        text = f"the first samples of all {len(shown)} workers are the same: each reads the whole stream"
+        first = Number("first batches", measures.of_events(np.array(shown[:1]), np.array(shown[-1:])))
+        text = f"all {len(shown)} workers have first samples in common: each reads the whole stream"
         return [Reason(text, [first]), *busy(measures)]
     idle = Number("longest without work", concatenate(list(culprits.ended_streams(measures))), most=3)
     return [Reason(f"workers whose stream had ended waited for the others for {idle}", [idle]), *busy(measures)]
@@ -224,7 +223,8 @@ def drawing(measures: Measures) -> list[Reason]:
     drawn = Number("longest", measures.main_in(MainTime.DRAWING), most=3)
     one = Number("a draw", measures.main_in(MainTime.DRAWING).median())
     text = f"drawing keys took {drawn}, {one} for the median batch, and main does nothing else meanwhile"
-    return [Reason(text, [drawn, one])]
+    looks = culprits.within(drawn.stretches, culprits.looks_at(measures, measures.main_pid))
+    return [Reason(text, [drawn, one]), *_seen("main was", culprits.seen_at(looks))]
 
 
 def starting(measures: Measures) -> list[Reason]:

@@ -51,7 +51,6 @@ class LoaderReport(Explanation):
     place: str  # where main's time goes if not to the loader: see PLACES_AWAY; else ""
     share: float  # of main's time, 0 to 1: what the cause costs
     cost_ns: int
-    nested: bool  # it is iterated in another loader's worker
     program_ns: int  # all time of the thread that iterates, whatever it does
     main_ns: dict[str, int]  # name of a MainTime -> what main spent there, each moment in one loader only
     causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
@@ -140,7 +139,6 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         share=judgement.share,
         cost_ns=judgement.cost,
         **vars(explanation),
-        nested=measures.nested,
         program_ns=measures.program,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},

@@ -38,9 +38,8 @@ def _headline(each: LoaderReport) -> list[str]:
     """Which of several loaders, and what it costs the program."""
     of = f"({each.config['dataset']}, num_workers={len(each.workers)})" if "dataset" in each.config else ""
     of += f", built {each.built} times at {each.config.get('iterated_at')}" * (each.built > 1)
-    whose = "a worker" if each.nested else "main"
     cost = f"{each.in_loader_ns / max(1, each.program_ns):.0%} ({duration(each.in_loader_ns)})"
-    return wrap(f"DataLoader {each.loader} ", f"{of}: {cost} of {whose}'s {duration(each.program_ns)} go to it".strip())
+    return wrap(f"DataLoader {each.loader} ", f"{of}: {cost} of its process's {duration(each.program_ns)}".strip())
 
 
 def _main_part(report: Report, each: LoaderReport) -> list[str]:

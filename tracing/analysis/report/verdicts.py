@@ -32,7 +32,7 @@ from tracing.analysis.measure.waited import (
 )
 from tracing.analysis.report.evidence import slowest_step
 from tracing.analysis.whatif.promises import Change, starts_processes
-from tracing.trace.words import duration
+from tracing.trace.words import duration, size
 
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
@@ -57,19 +57,17 @@ WORKERS: main waits for batches that they make: they compute (cores, or cheaper 
     OPTIONS
     cores_busy & not others More workers would not help: they compute, and there are {cores} cores. Make {slow} cheaper,
                             or prepare and store the result once, or use more cores.
-    waits & independent     They hardly compute: they wait, each for itself: more workers help, even beyond the number
-                            of cores.
+    waits & independent     They hardly compute: each waits for itself. More workers help, however few cores there are.
     waits & not independent They hardly compute: they wait. If what they wait for serves more at once, more workers
                             help, even beyond the number of cores (num_workers={more}, say): `python -m tracing run
                             --try` measures that. If not, ask it for a whole batch at once (__getitems__).
     cores_left              They compute, or wait for a core: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
     opens                   A worker could open once what is opened at {opens} for every sample.
-    waits & restarts        If the dataset keeps what it has read: persistent_workers=True. New workers, in each of
-                            {epochs} epochs, know nothing of it.
+    waits & restarts        If the dataset keeps what it read: persistent_workers=True. New workers know nothing of it.
 TURNS: they were seen waiting for a lock, or take longer the more of them work at once
     in_lock                 They wait for a lock: more workers do not help. Hold it only for what it must
-                            protect{holder}, or give each worker a file, a connection, a copy of its own.
+                            protect{holder}, once per batch (__getitems__), or give each worker a copy of its own.
     not in_lock             What they wait for serves them one by one: more workers do not help. Ask it for a whole
                             batch at once (__getitems__), or keep what it gave.
     OPTIONS
@@ -99,18 +97,18 @@ MOVING: getting batches from a worker to main takes longer than making them
     pythons_lock            A thread of main computes in Python and keeps its lock, which main needs for every step of
                             the way. Let a process do that, or code that releases the lock.
     objects                 {many_objects}
+    views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
     small                   Larger batches: what it takes to move one hardly depends on its size.
     OPTIONS
-    quickly_made            num_workers=0: making a batch takes {made_in}, less than main takes to get one.
+    quickly_made            num_workers=0: making a batch takes {quickly_made}, less than main takes to get one.
     many_tensors            Fewer tensors in a batch (now {tensors}, each moved by itself): one stacked tensor, say.
-    large                   Smaller samples: half precision, or uint8 images.
 PINNING: the pin thread is busy, and batches wait for it
     -                       Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
                             own pin_memory(), look there. Or pin_memory=False.
     OPTIONS
 SAMPLER: main spends its time in the sampler
-    -                       Draw the keys of the whole epoch at once, in the sampler's __iter__, or make that cheaper.
-                            (More workers do not help: main draws the keys.)
+    -                       Draw the keys of the whole epoch at once, in the sampler's __iter__; if it does, compute
+                            once what every epoch needs. (More workers do not help: main draws the keys.)
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
     left                    {left} of {epochs} epochs were left before their end, after {batches} batches in all: keep
@@ -119,20 +117,16 @@ STARTUP: the first batch of each epoch is slow, or none came
     built                   The loader that is iterated at {at} was built {built} times: build it once, outside of the
                             loop, with persistent_workers=True.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
-    importing               Starting a worker takes longest: it imports the program, then unpickles the
-                            dataset. Import late what workers do not need, and keep paths in the dataset, not data.
-    init_fn                 worker_init_fn takes longest: each worker repeats what it imports or opens. Main can do
-                            once, before it iterates, what can be inherited (by fork).
-    refills                 The first batch takes longest. What is imported or opened at the first sample: do it in main
-                            before it iterates (workers started by fork inherit it). What the dataset's own __iter__
-                            does first, such as filling a shuffle buffer, persistent workers do in each epoch, too: let
-                            it give its first samples sooner.
+    importing               Starting a worker takes longest: it imports the program, then unpickles the dataset. Import
+                            late what workers do not need, and keep paths in the dataset, not data.
+    init_fn                 worker_init_fn takes longest: main can do once, before it iterates, what a fork inherits.
+    refills                 What the dataset's own __iter__ does first, such as filling a shuffle buffer, persistent
+                            workers do in each epoch, too: let it give its first samples sooner.
     first_batch             The first batch takes longest: each worker repeats what is imported or opened at the first
                             sample. Do it in main before it iterates (workers started by fork inherit it).
 SHUTDOWN: a worker does not exit, or is still busy
-    left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that the
-                            workers have begun, and takes none. Keep the iterator, and go on with it; or, to begin at
-                            the same keys each time, draw only those (a sampler, a Subset).
+    left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that
+                            it does not take. Keep the iterator and go on, or draw only the keys it uses (a Subset).
     not left_early          Look at what {ends_last} does at exit: threads that it started and that are not daemons,
                             files and connections that it closes, data that it still sends.
     OPTIONS
@@ -208,8 +202,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "workers": workers,
         "more": max(4, 2 * workers),
         "batches": batches,
-        "made_in": duration(usual),
-        "quickly_made": 0 < int(usual) * batches < measures.in_loader.total,
+        "quickly_made": duration(usual) if 0 < int(usual) * batches < measures.in_loader.total else "",
         "starts_processes": starts_processes(measures),
         "undivided": bool(culprits.undivided(measures)),
         "pythons_lock": workers and pythons_lock_is_kept(measures),
@@ -266,13 +259,14 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
         "made_most": int(np.bincount(1 + made_by, minlength=1).argmax()) - 1,
         "tensors": made_of["tensors"],
         "many_tensors": made_of["tensors"] >= MANY,
+        "views": made_of["storage"] > LARGE + made_of["bytes"] and measures.num_workers,
+        "storage": size(made_of["storage"]),
         "objects": made_of["objects"] >= MANY_OBJECTS and measures.num_workers,
         "many_objects": (
             f"A batch has {made_of['objects']:,} Python objects besides tensors: its worker pickles each, and main "
             "unpickles it. Make tensors of them in the workers, or pass on only what the training uses."
         ),
         "small": len(sent) > 0 and made_of["bytes"] + np.median(sent) < SMALL,
-        "large": made_of["bytes"] >= LARGE,
     }
 
 
@@ -292,7 +286,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         # A forked one has what main has.
         "importing": part in (STARTING, IMPORTING) and measures.config.get("start_method") != "fork",
         "init_fn": part == "worker_init_fn",
-        "first_batch": part == FIRST_BATCH and not refills,
+        "first_batch": part == FIRST_BATCH,
         "refills": refills,
         "ends_last": slowest_step(measures),
     }

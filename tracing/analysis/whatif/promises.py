@@ -72,9 +72,9 @@ def kept(measures: Measures, judgement: Judgement) -> tuple[str, ...]:
 
 def starts_processes(measures: Measures) -> bool:
     """Whether main, which makes the batches itself, has children from multiprocessing: perhaps the dataset's, and a
-    worker can have none."""
+    worker can have none. (Where another loader has workers, they are these children.)"""
     own = measures.samples[measures.samples["pid"] == measures.main_pid]
-    return not measures.num_workers and bool((own["processes"] > 0).any())
+    return not any(each.num_workers for each in measures.trace.index.iterators) and bool((own["processes"] > 0).any())
 
 
 class Replays:

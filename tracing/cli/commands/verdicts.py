@@ -43,7 +43,7 @@ def check(args: argparse.Namespace) -> int:
     wrong = sum(isinstance(each, tracing.Finding) and each.wrong is True for each in found)
     several = f" of {len(ranks.all)} processes" if len(ranks.all) > 1 else ""
     result = f"{broken} broken laws" if broken else "all laws hold"
-    result += f"; {wrong} wrong with the ranks as a whole" if wrong else ""
+    result += f"; {wrong} wrong with the {'ranks as a whole' if several else 'sampler'}" if wrong else ""
     print(f"{sum(len(each.trace) for each in ranks.all):,} events{several}: {result}")
     for rank in ranks.all:
         explain_hang(rank.trace, f"{rank.name}: " if several else "")

@@ -7,9 +7,11 @@ import contextlib
 import hashlib
 import io
 import pickle
-from collections.abc import Callable
+import random
+import sys
 from typing import Any
 
+import numpy
 import torch.utils.data
 
 from minidl import events
@@ -38,11 +40,11 @@ def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int =
     cls = type(fetcher)
     fetcher.__class__ = type(cls.__name__, (TracedFetcher, cls), {})
     fetcher.iterable, fetcher.progress, fetcher.worker, fetcher.pins = iterable, progress, worker, pins
-    fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker, iterable)
+    fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker, iterable, fetcher.dataset)
     return fetcher
 
 
-FIRST, NUMBERS = 4, 256  # the samples of a stream, and the numbers of each tensor, that a digest covers
+FIRST, NUMBERS = 32, 1024  # of how many samples there is a digest, and at most of how many numbers of each tensor
 
 
 class TracedFetcher(Behind):
@@ -60,8 +62,7 @@ class TracedFetcher(Behind):
             batch = super().fetch(keys)
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
-                words = describe(error, as_repr=False)
-                emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=words)
+                emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=describe(error, as_repr=False))
             elif worker != NO_WORKER:
                 emit(events.STREAM_END, progress.epoch_id, progress.task, worker)
             raise
@@ -73,9 +74,14 @@ class TracedFetcher(Behind):
 class TracedCollate:
     """collate_fn. When it is called the samples are there, so the fetch has ended."""
 
-    def __init__(self, function: Callable[[Any], Any], progress: Progress, worker: int, iterable: bool) -> None:
+    def __init__(self, function: Any, progress: Progress, worker: int, iterable: bool, of: Any) -> None:
+        """`of`: the dataset. After worker_init_fn each worker may still have a copy of the same random generator."""
         self.function, self.progress, self.worker, self.iterable = function, progress, worker, iterable
         self.noted = -1  # the last epoch in which a batch's contents were noted
+        self.states: dict[str, tuple[Any, str]] = {}  # random generators, and digests of what they were
+        with contextlib.suppress(Exception):  # these are the user's objects
+            found = generators(of) | generators(sys.modules[type(of).__module__], 1)
+            self.states = {name: (each, digest_of(each)) for name, each in found.items()}
 
     def __call__(self, samples: Any) -> Any:
         epoch_id, task, worker = self.progress.epoch_id, self.progress.task, self.worker
@@ -86,27 +92,29 @@ class TracedCollate:
         return batch
 
     def _note(self, samples: Any, batch: Any) -> dict[str, Any] | None:
-        """Of the first batch of an epoch: what it is made of, and a digest of its samples. Samples with keys, if all
-        the same (zeros, to try a model), are not compared with those of other workers."""
+        """Of the first batch of an epoch: what it is made of; of a stream in a worker, digests of its first samples;
+        of a worker's first batch, the generators that it drew from, and digests of what they were before."""
         if self.noted == self.progress.epoch_id:
             return None
         self.noted = self.progress.epoch_id
-        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "objects"), 0)
-        count_contents(batch, noted)
-        if self.worker != NO_WORKER:
-            samples = samples[:FIRST] if isinstance(samples, list) else [samples]
-            with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
-                if self.iterable or len({digest_of(each) for each in samples}) > 1:
-                    noted["first"] = digest_of(samples)
+        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
+        with contextlib.suppress(Exception):  # these are the user's objects: a sparse tensor has no size
+            count_contents(batch, noted)
+        with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
+            noted["drawn"] = {name: was for name, (each, was) in self.states.items() if digest_of(each) != was}
+            if self.iterable and self.worker != NO_WORKER:
+                first = samples[:FIRST] if isinstance(samples, list) else [samples]
+                noted["samples"] = [digest_of(each) for each in first]
         return noted
 
 
 class NumbersPickler(pickle.Pickler):
-    """Pickles a tensor as its first numbers: torch pickles the address of its memory, too, which differs by process."""
+    """Pickles a tensor or an array as some of its numbers, from all of its parts: a sample may be large. (And torch
+    pickles the address of a tensor's memory, too, which differs by process.)"""
 
     def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, torch.Tensor):
-            return list, (thing.flatten()[:NUMBERS].tolist(),)
+        if isinstance(thing, (torch.Tensor, numpy.ndarray)):
+            return list, (thing.ravel()[:: 1 + thing.nbytes // NUMBERS].tolist(),)
         return NotImplemented
 
 
@@ -116,11 +124,26 @@ def digest_of(samples: Any) -> str:
     return hashlib.blake2b(file.getvalue(), digest_size=8).hexdigest()
 
 
+GENERATORS = (random.Random, numpy.random.Generator, numpy.random.RandomState, torch.Generator)
+DEPTH, WIDTH = 4, 32  # how far to look for them, and at how many items of a list
+
+
+def generators(thing: Any, depth: int = DEPTH) -> dict[str, Any]:
+    """The random generators that an object has, by their names: {"transform.rng": Generator(PCG64)}."""
+    if isinstance(thing, GENERATORS):
+        return {"": thing}
+    parts = dict(enumerate(thing[:WIDTH]) if isinstance(thing, (list, tuple)) else getattr(thing, "__dict__", {}))
+    inner = {name: generators(part, depth - 1) for name, part in parts.items() if depth > 0}
+    return {f"{name}.{of}".rstrip("."): each for name, found in inner.items() for of, each in found.items()}
+
+
 def count_contents(value: Any, noted: dict[str, Any], depth: int = 0) -> None:
-    """Count the tensors of a batch, their bytes, and other objects, in the containers that torch knows."""
+    """Count the tensors of a batch, their bytes, those of the largest storage that one is a view of, and other objects,
+    in the containers that torch knows."""
     if isinstance(value, torch.Tensor):
         noted["tensors"] += 1
         noted["bytes"] += value.nbytes
+        noted["storage"] = max(noted["storage"], value.untyped_storage().nbytes())
     elif depth < 8 and isinstance(value, (list, tuple, dict)):
         for each in value.values() if isinstance(value, dict) else value:
             count_contents(each, noted, depth + 1)

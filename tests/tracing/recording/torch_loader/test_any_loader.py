@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data.dataloader import (  # before anything is attached: as a program's modules may
     _BaseDataLoaderIter,
@@ -21,12 +23,12 @@ from torch.utils.data.dataloader import (  # before anything is attached: as a p
 
 import tracing
 from minidl.events import Kind
-from tests.tracing.loads import Numbers
+from tests.minidl.batches import BATCHES
+from tests.samples import Samples
 from tracing.__main__ import main
 from tracing.recording.torch_loader.attach import everything
+from tracing.recording.torch_loader.fetcher import digest_of
 from tracing.trace.lacks import unseen_loaders
-
-pytestmark = pytest.mark.timeout(60)
 
 
 class Doubling(_MultiProcessingDataLoaderIter):
@@ -71,11 +73,11 @@ class Fake(IterableDataset[Any]):
 
     def __iter__(self) -> Any:
         info = get_worker_info()
-        return iter([Numbers(6)[k] for k in range(info.id if info else 0, 6, info.num_workers if info else 1)])
+        return iter([torch.tensor([k]) for k in range(info.id if info else 0, 6, info.num_workers if info else 1)])
 
 
 def plain(workers: int) -> DataLoader[Any]:
-    return DataLoader(Numbers(6), 2, num_workers=workers)
+    return DataLoader(Samples(6), 2, num_workers=workers)
 
 
 def iterator_of(loader: Any) -> Any:
@@ -84,8 +86,8 @@ def iterator_of(loader: Any) -> Any:
 
 LOADERS: dict[str, Callable[[int], Any]] = {
     "iterator built directly": lambda workers: iterator_of(plain(workers)),
-    "own iterator": lambda workers: DoublingLoader(Numbers(6), 2, num_workers=workers),
-    "own __iter__": lambda workers: Generating(Numbers(6), 2, num_workers=workers),
+    "own iterator": lambda workers: DoublingLoader(Samples(6), 2, num_workers=workers),
+    "own __iter__": lambda workers: Generating(Samples(6), 2, num_workers=workers),
     "no DataLoader": lambda workers: iterator_of(Fake(workers)),
 }
 
@@ -103,6 +105,30 @@ def test_it_is_recorded_and_yields_what_it_yields_alone(name: str, workers: int,
     count = {kind.name: int((trace.events["kind"] == kind).sum()) for kind in Kind}
     assert count["YIELDED"] == count["FETCH_END"] == count["COLLATE_END"] == len(alone) >= 3
     assert count["WORKER_BEGIN"] == trace.loaders[0].num_workers == workers and unseen_loaders(trace) == []
+
+
+def test_a_batch_of_any_kind_can_be_recorded(tmp_path: Path) -> None:
+    """One that has no size, as a sparse tensor, or that raises when it is looked at."""
+
+    class Forbidden(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError
+
+    made = {name: make() for name, make in BATCHES.items()} | {"forbidden": Forbidden([1])}
+    with tracing.record(tmp_path / "trace"), everything():
+        for name, batch in made.items():
+            yielded = [id(each) for each in DataLoader([0], collate_fn=lambda _, batch=batch: batch)]
+            assert yielded == [id(batch)], name
+    assert len(tracing.load(tmp_path / "trace", strict=True).loaders) == len(made)
+
+
+@pytest.mark.parametrize("of", [torch.zeros, np.zeros])
+def test_a_digest_is_of_numbers_from_all_parts(of: Callable[..., Any]) -> None:
+    """Pictures may all begin with a dark sky."""
+    for size in (8, 28, 512):
+        dark, light = of((size, size)), of((size, size))
+        light[size // 2 :] = 1
+        assert digest_of([dark, 1]) == digest_of([of((size, size)), 1]) != digest_of([light, 1]), size
 
 
 # ---- what cannot be recorded is named
@@ -135,15 +161,15 @@ def loader_of(iterator: Any) -> Any:
 
 @pytest.mark.parametrize("loader", [Threaded, loader_of(Alien), loader_of(Registered)])
 def test_what_was_not_seen_is_named(loader: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    alone = list(loader(Numbers(3)))
+    alone = list(loader(Samples(3)))
     with tracing.record(tmp_path / "trace") as recording, everything():
-        assert list(loader(Numbers(3))) == alone
+        assert list(loader(Samples(3))) == alone
     named = f"{loader.__name__} has iterators of its own"
     text = str(tracing.report(tracing.load(recording.path)))
     assert text.startswith(f"Note: {named}") and "No loader" not in text  # nor is any denied
     assert main(["check", str(recording.path)]) == 2 and named in capsys.readouterr().err
     with recording, everything():
-        list(DataLoader(Numbers(2)))
+        list(DataLoader(Samples(2)))
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert unseen_loaders(trace) == [loader.__name__] and len(trace.loaders) == 1
     assert tracing.report(trace).notes == [f"{named}: workers that they started were not seen."]
@@ -155,4 +181,4 @@ def test_a_loader_may_be_made_in_any_way_after_torch_was_hooked() -> None:
             return super().__new__(cls)
 
     with everything():
-        assert len(list(type("NeedyLoader", (DataLoader, Needy), {})(Numbers(4), batch_size=2))) == 2
+        assert len(list(type("NeedyLoader", (DataLoader, Needy), {})(Samples(4), batch_size=2))) == 2

@@ -1,4 +1,4 @@
-"""Samples of every kind, with what can be said of one; and what fails on purpose."""
+"""Batches of every kind, and what can be said of one."""
 
 from __future__ import annotations
 
@@ -8,32 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
-# ---- what fails
-
-
-class Unspeakable(Exception):
-    """An error that itself fails, as one does whose text is made of something that is gone."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def __str__(self) -> str:
-        raise LookupError("no words")
-
-    __repr__ = __str__
-
-
-def raising(error: BaseException) -> Callable[..., Any]:
-    """A collate_fn, or any other function."""
-
-    def refuse(*_: Any) -> Any:
-        raise error
-
-    return refuse
-
-
-# ---- batches
 
 Point = namedtuple("Point", ["x", "y"])
 
