@@ -13,6 +13,11 @@ SITE := .venv-site
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 SCORE_ARGS ?=
+# Modules of tests at a time; a third one on two cores uses the time in which tests wait.
+JOBS ?= 2
+# Tests fork thousands of workers. With what Python and torch allocate in huge pages, a fork on Linux takes a fourth of
+# its time: there are fewer pages to share.
+PYTEST := PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(BIN)/python -m pytest -q
 ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 VERSIONS_ARGS ?=
 
@@ -30,10 +35,10 @@ test: lint types pytest ## linter, type checker, all tests but those of make ful
 
 check: lint types ## the same without the slow tests, for the minutes between: 2 min on two cores
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not slow and not full and not alone"
+	@$(PYTEST) -n $(JOBS) --dist loadscope -m "not slow and not full and not alone"
 
 full: setup ## more of what the tests try a sample of: every notebook, every answer, all options; 9 min on two cores
-	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m full
+	@$(PYTEST) -n $(JOBS) --dist loadscope -m full
 
 lint: setup
 	@echo "== ruff"
@@ -47,8 +52,8 @@ types: setup
 pytest: setup
 	@echo "== pytest"
 	@failed=0; \
-	$(BIN)/python -m pytest -q -m "alone and not full" $(ALONE) || failed=1; \
-	$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not alone and not full" --durations 20 || failed=1; \
+	$(PYTEST) -m "alone and not full" $(ALONE) || failed=1; \
+	$(PYTEST) -n $(JOBS) --dist loadscope -m "not alone and not full" --durations 20 || failed=1; \
 	exit $$failed
 
 docs: setup ## rewrite what the pages in docs/ take from the code

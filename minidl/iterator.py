@@ -34,20 +34,16 @@ class BaseIterator:
         emit(events.LOADER, self._epoch_id, value=loader.num_workers, text=loader)
         self._dataset = loader.dataset
         self._iterable = isinstance(loader.dataset, IterableDataset)
-        self._auto_collation = loader._auto_collation
-        self._drop_last = loader.drop_last
         self._num_workers = operator.index(loader.num_workers)  # as in torch, a loader with 1.5 workers fails only here
         self._timeout = loader.timeout
         self._index_sampler = loader._index_sampler
-        self._collate_fn = loader.collate_fn
+        self._how_to_fetch = loader._auto_collation, loader.collate_fn, loader.drop_last
         self._pin_memory_device = pin_device(loader)
-        self._pin_memory = self._pin_memory_device is not None
         # The order of the next two lines is torch's: a sampler that draws in its __iter__ must do so before the
         # base seed is drawn from the same generator, or no batch would equal torch's.
         self._sampler_iter = self._begin_sampler(loader)
         self._base_seed = self._draw_base_seed(loader)
         self._persistent_workers = loader.persistent_workers
-        self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
 
     def __iter__(self) -> BaseIterator:
         return self
@@ -93,7 +89,7 @@ class BaseIterator:
 
     def __next__(self) -> Any:
         if torch.autograd._profiler_enabled():  # entering a record_function costs more than a whole small batch
-            with torch.autograd.profiler.record_function(self._profile_name):
+            with torch.autograd.profiler.record_function(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
                 batch = self._next()
         else:
             batch = self._next()
@@ -104,7 +100,7 @@ class BaseIterator:
         """One rule for what a signal handler raises (Ctrl-C, an alarm): while `next()` waits for a message nothing is
         lost, and the next `next()` goes on. Anywhere else the iterator has failed, and every further call says so."""
         emit(events.ASKED, self._epoch_id)
-        if self._halfway and self._failure is None:  # it came too late for the `except` below
+        if self._halfway and self._failure is None:
             self._failure = "next() was interrupted in the middle of a step: a batch is lost"
         known, self._in_use = self._failure, True
         try:
@@ -123,8 +119,6 @@ class BaseIterator:
             emit(events.EPOCH_END, self._epoch_id, value=self._num_yielded)
             raise
         except BaseException as error:
-            if self._halfway and self._failure is None:
-                self._failure = f"next() was interrupted in the middle of a step ({describe(error)}): a batch is lost"
             if isinstance(error, Exception):
                 emit(events.ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
             raise

@@ -122,27 +122,19 @@ class DataLoader(Generic[T_co]):
 
         self._IterableDataset_len_called: int | None = None  # what len(self) last returned for an iterable dataset
         self._iterator: BaseIterator | None = None  # of persistent workers
-        self._numbered: tuple[int, int] | None = None  # pid, and this loader's number in the trace
+        self._latest = 0, 0  # the process that began the latest epoch, and its epoch_id
         self.__initialized = True
         self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.__initialized and name in FROZEN:
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        if name == "multiprocessing_context":
+            if value is not None and self.num_workers <= 0:
+                what = "can only be used with multi-process loading (num_workers > 0)"
+                raise ValueError(f"{name} {what}, but got num_workers={self.num_workers}")
+            value = worlds.context_of(value)
         super().__setattr__(name, value)
-
-    @property
-    def multiprocessing_context(self) -> Any:
-        return self._multiprocessing_context
-
-    @multiprocessing_context.setter
-    def multiprocessing_context(self, multiprocessing_context: Any) -> None:
-        if multiprocessing_context is not None and self.num_workers <= 0:
-            raise ValueError(
-                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
-                f"num_workers={self.num_workers}"
-            )
-        self._multiprocessing_context = worlds.context_of(multiprocessing_context)
 
     @property
     def _dataset_kind(self) -> int:
@@ -204,12 +196,10 @@ class DataLoader(Generic[T_co]):
 
     def _new_epoch(self) -> int:
         """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a new number."""
-        pid = worlds.current().pid()
-        if self._numbered is None or self._numbered[0] != pid:
-            self._epoch = -1  # first: Ctrl-C between the two lines must not leave a numbered loader without it
-            self._numbered = pid, events.new_loader()
-        self._epoch += 1
-        return events.epoch_id(self._numbered[1], self._epoch)
+        pid, (owner, epoch_id) = worlds.current().pid(), self._latest
+        epoch_id = epoch_id + 1 if owner == pid else events.epoch_id(events.new_loader(), 0)
+        self._latest = pid, epoch_id
+        return epoch_id
 
 
 def check_worker_options(

@@ -72,8 +72,7 @@ class Result:
     def unsendable(self, error: Exception) -> Result:
         """What to send when the batch cannot be pickled."""
         where = f"in DataLoader worker process {self.worker_id}, pickling its batch"
-        data = ExceptionWrapper(_with_traceback(error), where)
-        return replace(self, data=data, room=self.room and self.room.emptied())
+        return replace(self, data=ExceptionWrapper(_with_traceback(error), where))
 
 
 @dataclass(frozen=True)

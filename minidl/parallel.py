@@ -72,7 +72,7 @@ class ParallelIterator(BaseIterator):
         self._shutdown = False
         try:
             start_workers(self, loader)
-            if self._pin_memory:
+            if self._pin_memory_device is not None:
                 start_pin_thread(self)
             signals.watch(self._world, self)
             shut_down_at_exit(self._world, self)

@@ -31,12 +31,7 @@ HOST = "host"  # pin_memory="host": lock pages with the operating system's own c
 
 
 def pin_loop(
-    world: World,
-    results: Consumer,
-    data_queue: ThreadQueue,
-    device: str | None,
-    device_index: int | None,
-    epoch_id: int,
+    world: World, results: Consumer, data_queue: ThreadQueue, device: str, device_index: int | None, epoch_id: int
 ) -> None:
     """The pin thread: every message of `results` goes to `data_queue`, batches pinned on the way, until the flag
     that `results` watches is set. An exception travels on in the batch's place. torch: _pin_memory_loop"""

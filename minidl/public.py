@@ -1,6 +1,7 @@
 """The public names: those of `torch.utils.data`. Import them from `minidl`."""
 
-from torch.utils.data import _DatasetKind  # torch lists it among its public names
+# A worker of minidl's knows what torch's know; and torch lists _DatasetKind among its public names.
+from torch.utils.data import _DatasetKind, get_worker_info
 
 from minidl.data.collate import default_collate, default_convert
 from minidl.data.dataset import (
@@ -23,7 +24,6 @@ from minidl.data.sampler import (
     WeightedRandomSampler,
 )
 from minidl.loader import DataLoader
-from minidl.worker import get_worker_info
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",

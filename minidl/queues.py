@@ -31,7 +31,6 @@ from minidl.transport import Handles, Packer, Unpacker
 from minidl.world import Flag, Memory, Reader, Waitable, World, Writer
 
 FLAG_SET, BYTES, ENDED = object(), object(), object()  # what a consumer was woken for
-SMALL = 1 << 10  # bytes; more than a Stop has
 ONE_WRITE = 1 << 16  # bytes; up to here copying a message costs less than a second system call
 LAST = object()  # what `close` puts into the buffer
 LENGTH = struct.Struct("<Q?")  # precedes each message in a pipe: its size in bytes; whether memory comes with it
@@ -60,7 +59,7 @@ class Producer:
         self._transport = transport or Handles(world)
         self._queue, self._worker_id = queue, worker_id
         self._buffer = world.mailbox()
-        self._closed = False
+        self.closed = False
         self._join_cancelled = False
         self._feeder: Any = None
         self._epoch_id = 0  # of the last message, and of the events that concern no message
@@ -81,29 +80,25 @@ class Producer:
                 self._feeder.start()
             except RuntimeError:  # Python 3.12 starts no more threads once the interpreter exits
                 self._feeder = None
-                if self._writer.has_room(SMALL):
-                    with contextlib.suppress(OSError):  # as in _feed
-                        self._send(self._buffer.get())  # a Stop
+                with contextlib.suppress(OSError):  # as in _feed
+                    self._send(self._buffer.get())  # a Stop: without a feeder the pipe is not full
 
     def close(self) -> None:
         """Nothing more will be put. A second call does nothing."""
-        if self._closed:
+        if self.closed:
             return
         emit(events.CLOSED, self._epoch_id, NO_TASK, self._worker_id, self._queue, self._buffer.qsize())
         if self._feeder is None:
             self._writer.close()
         else:
             self._buffer.put(LAST)
-        self._closed = True  # last: after Ctrl-C above it can be closed again, and a second LAST does no harm
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+        self.closed = True  # last: after Ctrl-C above it can be closed again, and a second LAST does no harm
 
     def join_thread(self, timeout: float | None = None) -> None:
         """Wait until everything is in the pipe. A worker does so before it exits: a daemon thread dies with its
-        process, and what is still buffered would be lost."""
-        if self._feeder is not None and not self._join_cancelled:
+        process, and what is still buffered would be lost. Main does after `close`: once the reading end is gone a write
+        fails at once, and the feeder ends. (Unless another process has inherited that end; hence the timeout.)"""
+        if self._feeder is not None and not self._join_cancelled and not self._world.is_current(self._feeder):
             self._feeder.join(timeout)
             emit(events.FEEDER_JOINED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
@@ -112,12 +107,6 @@ class Producer:
         is blocked on a full one never ends, and joining it would be a deadlock (pytorch#48666)."""
         self._join_cancelled = True
         emit(events.JOIN_CANCELLED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
-
-    def wait_for_feeder(self, timeout: float) -> None:
-        """After `close`, once the reading end is gone: a write then fails at once, so the feeder ends at once. (Unless
-        another process has inherited the reading end; hence the timeout.)"""
-        if self._feeder is not None and not self._world.is_current(self._feeder):
-            self._feeder.join(timeout)
 
     def _feed(self) -> None:
         """The feeder thread. torch: multiprocessing.queues.Queue._feed"""
@@ -174,13 +163,11 @@ class DirectProducer(Producer):
         self._unwritten = world.mailbox()  # an item for each message that the feeder has not written yet
 
     def _forward(self, message: Any) -> None:
-        packed = self._packed(message)
-        if self._unwritten.qsize() or not self._writer.has_room(sum(map(len, packed[0]))):
-            self._unwritten.put(None)
-            super()._forward(packed)
-            return
+        pieces, memory = self._packed(message)
         try:
-            self._write(*packed)
+            if len(pieces) > 1 or self._unwritten.qsize() or not self._writer.try_write(pieces[0], memory):
+                self._unwritten.put(None)
+                super()._forward((pieces, memory))
         except ConnectionError as error:  # as in _feed. (A signal's handler may raise another OSError: TimeoutError.)
             self._emit_send_failed(error, NO_TASK)
 

@@ -26,7 +26,7 @@ class SerialIterator(BaseIterator):
         self._begin_epoch(loader)
 
     def _make_fetcher(self) -> Fetcher:
-        return create_fetcher(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        return create_fetcher(self._dataset, *self._how_to_fetch)
 
     def _next_data(self) -> tuple[int, Any]:
         task_id = self._num_drawn

@@ -87,12 +87,10 @@ def tell_workers_to_stop(iterator: ParallelIterator) -> None:
 
 
 def tell_to_stop(iterator: ParallelIterator, worker_id: int) -> None:
-    """Nothing more is sent to this worker; what it has not read by the time main exits need not reach it.
-    torch: _mark_worker_as_unavailable"""
+    """Nothing more is sent to this worker. torch: _mark_worker_as_unavailable"""
     index_queue = iterator._index_queues[worker_id]
     if not index_queue.closed:  # an exhausted worker already has its Stop
         index_queue.put(Stop(iterator._epoch_id))
-        index_queue.cancel_join_thread()
         index_queue.close()
 
 
@@ -140,10 +138,8 @@ def close_queues(iterator: ParallelIterator) -> None:
     waits for stays open, and is closed when the thread is gone."""
     deadline = iterator._world.now() + PATIENCE
     for index_queue in iterator._index_queues:
-        index_queue.cancel_join_thread()
         index_queue.close()
-    for index_queue in iterator._index_queues:
-        index_queue.wait_for_feeder(max(0.0, deadline - iterator._world.now()))
+        index_queue.join_thread(max(0.0, deadline - iterator._world.now()))
     thread = iterator._pin_memory_thread
     if thread is None or not thread.is_alive():
         iterator._worker_result_queue.close()

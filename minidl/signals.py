@@ -44,7 +44,8 @@ def _look(frame: Any) -> None:
     if _module(frame).startswith(DELICATE):
         return
     while frame is not None:
-        if _module(frame).startswith("minidl.") and not _module(frame).startswith("minidl.world."):
+        # (On the simulated machine every program runs in frames of that.)
+        if _module(frame).startswith("minidl.") and not _module(frame).startswith("minidl.world.simulated."):
             return
         if frame.f_code.co_name == "__del__":
             return

@@ -16,7 +16,6 @@ import numpy.random  # here, once: numpy imports it on first use, which would be
 import torch
 import torch.utils.data
 from torch._utils import ExceptionWrapper
-from torch.utils.data import get_worker_info
 
 from minidl import events
 from minidl.data.collate import stack_for_torch_too
@@ -26,8 +25,6 @@ from minidl.messages import Died, Result, Resume, Resumed, Stop, StreamEnd
 from minidl.queues import Consumer, DirectProducer, Producer
 from minidl.transport import Handles, Packer
 from minidl.world import Flag, Reader, World, Writer
-
-__all__ = ["Job", "generate_state", "get_worker_info", "run"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def seed_everything(job: Job) -> None:
     random.seed(seed)
     torch.manual_seed(seed)
     numpy.random.seed(generate_state(job.base_seed, job.worker_id))
-    # One state for both packages: torch's get_worker_info() works in here, and minidl's in a worker of torch's.
+    # So torch's get_worker_info(), which is minidl's too, works in here.
     torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
         id=job.worker_id, num_workers=job.num_workers, seed=seed, dataset=job.dataset
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -60,22 +62,34 @@ HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 PATIENCE = 5.0  # seconds for a process that is about to end
 
 
-def has_children() -> bool:
-    """One question to the system, where it can be asked: psutil looks through all processes of the machine."""
-    if hasattr(os, "waitid"):
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return False
-    return True
+KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
+
+
+def pids_below(pid: int) -> Iterator[int]:
+    """Of all descendants of this process, as the kernel lists them, thread by thread."""
+    with contextlib.suppress(FileNotFoundError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):  # so has its thread
+                for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split():
+                    yield int(child)
+                    yield from pids_below(int(child))
+
+
+def descendants() -> list[psutil.Process]:
+    """Of this process. psutil would look through all processes of the machine, twice for each test."""
+    if not KERNEL_LISTS_CHILDREN:
+        return psutil.Process().children(recursive=True)
+    found = []
+    for pid in pids_below(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return found
 
 
 def children() -> list[psutil.Process]:
     """The living descendants of this process, except multiprocessing's own helpers. Zombies do not count: their
     parents are about to reap them."""
-    if not has_children():
-        return []
-    return [process for process in psutil.Process().children(recursive=True) if not is_over(process)]
+    return [process for process in descendants() if not is_over(process)]
 
 
 def is_over(process: psutil.Process) -> bool:

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ import tracing
 from minidl.events import Kind
 from tests.benchmarks.table import facts
 from tests.benchmarks.turns import in_turns
-from tracing.trace.lacks import unseen_loaders
 from tracing.trace.parts import parts
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +64,6 @@ class Found:
     recorded: str
     verdict: str
     right: bool
-    unseen: list[str] = field(default_factory=list)
 
 
 def programs() -> list[Program]:
@@ -114,12 +112,12 @@ def judged(directory: Path, program: Program) -> Found:
     broken = "".join(f"; {violation}" for violation in tracing.check(trace))
     report = tracing.report(trace)
     if not report.loaders:
-        return Found("nothing", "none", False, unseen_loaders(trace))
+        return Found("nothing", "none", False)
     first = report.loaders[0]  # the one that costs the program most
     advised = [advice for advice in first.next if re.search(program.advice, advice)]
     right = first.verdict.name.lower() in program.verdicts and bool(advised or not program.advice)
     verdict = first.verdict_line if right else " ".join([first.verdict_line, *first.next])
-    return Found(counted(trace) + broken, verdict, right, unseen_loaders(trace))
+    return Found(counted(trace) + broken, verdict, right)
 
 
 def counted(trace: tracing.Trace) -> str:
@@ -146,8 +144,7 @@ def row(program: Program, folder: Path) -> tuple[str, ...]:
     found = judged(folder / "run", program)
     recorded = found.recorded + (f"; {by_ranks(folder / 'ranks', program)}" if program.ranks_too else "")
     overhead = f"{times.median_second / times.median_first - 1:+.0%} of {times.median_first:.2f} s"
-    unseen = ", ".join(found.unseen) or "–"
-    return named(program.framework), program.truth, recorded, unseen, mark(found), overhead
+    return named(program.framework), program.truth, recorded, mark(found), overhead
 
 
 def named(framework: str) -> str:
@@ -160,7 +157,7 @@ def mark(found: Found) -> str:
 
 def main() -> None:
     load = os.getloadavg()[0]
-    columns = ("framework", "the truth", "recorded", "not seen", "verdict", "overhead")
+    columns = ("framework", "the truth", "recorded", "verdict", "overhead")
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for program in programs():
         with tempfile.TemporaryDirectory() as folder:

@@ -69,8 +69,6 @@ class TensorDataset(Dataset[tuple[torch.Tensor, ...]]):
         AssertionError: the sizes in dimension 0 differ.
     """
 
-    tensors: tuple[torch.Tensor, ...]
-
     def __init__(self, *tensors: torch.Tensor) -> None:
         if any(tensor.size(0) != tensors[0].size(0) for tensor in tensors):
             raise AssertionError("Size mismatch between tensors")
@@ -91,8 +89,6 @@ class StackDataset(Dataset[Any]):
     Raises:
         ValueError: no dataset, positional and named ones mixed, or lengths that differ.
     """
-
-    datasets: tuple[Any, ...] | dict[str, Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
@@ -149,9 +145,6 @@ class ConcatDataset(Dataset[T_co]):
         AssertionError: no dataset at all, or an iterable one.
     """
 
-    datasets: list[Any]
-    cumulative_sizes: list[int]  # [3, 5, 9] for datasets of 3, 2 and 4 samples
-
     @staticmethod
     def cumsum(sequence: Iterable[Any]) -> list[int]:
         """How many samples there are up to the end of each dataset."""
@@ -164,7 +157,7 @@ class ConcatDataset(Dataset[T_co]):
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(dataset, torch.utils.data.IterableDataset) for dataset in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset")
-        self.cumulative_sizes = self.cumsum(self.datasets)
+        self.cumulative_sizes = self.cumsum(self.datasets)  # [3, 5, 9] for datasets of 3, 2 and 4 samples
 
     def __getitem__(self, idx: int) -> T_co:
         if idx < 0:
@@ -179,13 +172,6 @@ class ConcatDataset(Dataset[T_co]):
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
-
-    @property
-    def cummulative_sizes(self) -> list[int]:
-        """The old, misspelt name of `cumulative_sizes`."""
-        message = "`cummulative_sizes` attribute is renamed to `cumulative_sizes`"
-        warnings.warn(message, FutureWarning, stacklevel=2)
-        return self.cumulative_sizes
 
 
 class ChainDataset(IterableDataset[Any]):
@@ -221,9 +207,6 @@ class Subset(Dataset[T_co]):
             would silently bypass the change.
     """
 
-    dataset: Any
-    indices: Sequence[int]
-
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
         self.dataset = dataset
         self.indices = indices
@@ -254,9 +237,7 @@ class Subset(Dataset[T_co]):
 
 
 def random_split(
-    dataset: Any,
-    lengths: Sequence[int | float],
-    generator: torch.Generator | None = torch.default_generator,
+    dataset: Any, lengths: Sequence[int | float], generator: torch.Generator | None = torch.default_generator
 ) -> list[Subset[Any]]:
     """Split `dataset` at random into subsets that do not overlap and together make up the whole.
 

@@ -35,8 +35,6 @@ class Sampler(torch.utils.data.Sampler[T_co]):
 class SequentialSampler(Sampler[int]):
     """0, 1, 2, ... up to the length of `data_source`."""
 
-    data_source: Sized
-
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
 
@@ -63,9 +61,6 @@ class RandomSampler(Sampler[int]):
     """
 
     DRAW = 32  # keys drawn at a time with replacement: how far a shared generator has moved when an epoch is left early
-
-    data_source: Sized
-    replacement: bool
 
     def __init__(
         self,
@@ -114,8 +109,6 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """The given `indices` in random order, each once. `generator` as in torch.randperm."""
 
-    indices: Sequence[int]
-
     def __init__(self, indices: Sequence[int], generator: torch.Generator | None = None) -> None:
         self.indices = indices
         self.generator = generator
@@ -140,10 +133,6 @@ class WeightedRandomSampler(Sampler[int]):
     Raises:
         ValueError: `num_samples` is not a positive int, `replacement` not a bool, `weights` not 1-d.
     """
-
-    weights: torch.Tensor
-    num_samples: int
-    replacement: bool
 
     def __init__(
         self,
@@ -183,10 +172,6 @@ class BatchSampler(Sampler[list[int]]):
     Raises:
         ValueError: `batch_size` is not a positive int, or `drop_last` not a bool.
     """
-
-    sampler: Iterable[Any]
-    batch_size: int
-    drop_last: bool
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
         # No check that `sampler` is an Iterable: a class with nothing but `__getitem__` can be iterated over

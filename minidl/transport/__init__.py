@@ -8,7 +8,7 @@
 
 Principles
 1. Out of band (PEP 574): the memory of tensors and arrays is not pickled but laid into a slot, and the pickle says
-   where. If there is little of it, it follows the pickle in the pipe.
+   where. Only a small tensor's is pickled with it.
 2. A slot is memory that a worker makes and main maps too. It has no name, so nothing is left of it after any death;
    it needs no descriptor once it is mapped; it is reused, so its pages are already there.
 3. Main owns the free list. A Task grants a slot, and the worker writes to no other: a slot has one writer. Main reads

@@ -25,7 +25,7 @@ class Handles:
     def pack(self, message: Any) -> tuple[list[Any], Memory | None]:
         stream = io.BytesIO()
         pickler = pickle.Pickler(stream)
-        pickler.dispatch_table = self._world.reducers()
+        pickler.dispatch_table = self._world.reducers
         pickler.dump(message)
         return [stream.getbuffer()], None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from minidl.transport.memory import ALIGNED, LOOKED_AT, NO_SLOT, Place, address_
 from minidl.transport.pickling import Pickled, upon
 from minidl.world import Memory, World
 
-DIRECT = 1 << 12  # bytes; a tensor of at least these is collated in the slot itself, a smaller one is copied there
+DIRECT = 1 << 14  # bytes; a tensor of at least these is collated in the slot itself, a smaller one is copied there
 
 _current: Room | None = None  # for the batch that is being made
 
@@ -67,10 +66,6 @@ class Room:
             self.memory, self.is_new, self.looked_at = self._make(nbytes), True, {}
         return self.memory
 
-    def emptied(self) -> Room:
-        """For what is sent in place of a batch that cannot be sent."""
-        return Room(self._world, self.slot, None, self._make)
-
     def close(self) -> list[Place]:
         """Take no more pieces. Returns those that are looked at: what collate has reserved and the batch does not
         consist of is written over by the rest."""
@@ -104,7 +99,7 @@ class Packer:
     def __init__(self, world: World, worker_id: int) -> None:
         self._world = world
         self._worker_id = worker_id
-        self._reducers = world.reducers()
+        self._reducers = world.reducers
         self._slots: dict[int, Room] = {}  # of those that main has the memory of, the last batch's room
         self._largest = 0  # bytes of a batch
         world.before_fork(self)
@@ -134,12 +129,10 @@ class Packer:
         """A message as pieces of bytes, and memory that main has not mapped yet, to be sent with them."""
         room = getattr(message, "room", None) or Room(self._world, NO_SLOT, None, self._make)
         taken = room.close()
-        pickled = Pickled(message, self._reducers)
-        if sum(pickled.sizes) <= self._world.inline:
+        pickled = Pickled(message, self._reducers, self._world.lent)
+        if not pickled.spans:
             room.say_whether_looked_at()
-            begins = list(itertools.accumulate([0, *pickled.sizes]))[:-1]
-            leaves = [ctypes.string_at(address, size) for address, size in pickled.spans]
-            return [*pickled.pieces(begins, room.slot), *leaves], None
+            return pickled.pieces([], room.slot), None
         begins, nbytes = lay_out(pickled.spans, room.memory, taken)
         base = address_of(room.with_bytes(nbytes).bytes)
         for begin, (address, size) in zip(begins, pickled.spans, strict=True):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import pickle
 import struct
 import weakref
 from typing import Any
-
-import numpy as np
 
 from minidl.events import SLOT_FREE, SLOT_GRANTED, SLOT_LENT, SLOT_RETIRED, emit
 from minidl.transport.memory import HEADER, NO_SLOT, Pages
@@ -43,9 +41,8 @@ class Unpacker:
         self._worker_id = worker_id
         self._pid = world.pid()
         self._most = min(most, 1 << 15)  # slots; the header has 16 bits for their numbers
-        self._count = 0  # of slots, each free or out (granted or lent)
+        self._count = 0  # of slots: each is free, granted or lent
         self._free: list[int] = []  # the one freed last is granted first: it may still be in the cache
-        self._out: set[int] = set()
         self._lent: dict[int, Loan] = {}
         self._fresh: set[int] = set()  # those whose memory must not be used again
         self._back = world.mailbox()  # loans that are over, and slots that were granted and not used
@@ -64,9 +61,6 @@ class Unpacker:
             self._count += 1
         slot = self._free.pop() if self._free else NO_SLOT
         emit(SLOT_GRANTED, epoch_id, task_id, self._worker_id, value=slot)
-        if slot == NO_SLOT:
-            return slot, False
-        self._out.add(slot)
         return slot, slot in self._fresh
 
     def _take_back(self) -> None:
@@ -79,14 +73,12 @@ class Unpacker:
                 if back.retired:
                     self._fresh.add(slot)
                 self._recent.append(back)
-            self._out.remove(slot)
             self._free.append(slot)
 
     def reclaim(self) -> None:
         """The worker has answered all its tasks, or never will: the slots granted to them are free again."""
         self._take_back()
-        self._out = set(self._lent)
-        self._free = [slot for slot in range(self._count) if slot not in self._out]
+        self._free = [slot for slot in range(self._count) if slot not in self._lent]
 
     def before_fork(self) -> None:
         """The child will have the same memory, and may use what is lent for as long as it likes: the worker must not
@@ -103,19 +95,22 @@ class Unpacker:
 
     def unpack(self, data: bytes, memory: Memory | None) -> Any:
         """A message from its bytes, and from the memory that came with them."""
-        slot, is_new, storages, buffers, nbytes, length = HEADER.unpack_from(data)
+        slot, is_new, storages, buffers, nbytes = HEADER.unpack_from(data)
         table = struct.unpack_from(f"<{3 * storages + 2 * buffers}Q", data, HEADER.size)
-        begin, count = HEADER.size + 8 * len(table), storages + buffers
-        stream, rest = memoryview(data)[begin : begin + length], begin + length
-        if not nbytes:
+        stream = memoryview(data)[HEADER.size + 8 * len(table) :]
+        if not table:
             if slot != NO_SLOT:
                 self._back.put(slot)  # it was not needed
-            return Unpickler(stream, Region(np.frombuffer(data, np.uint8, offset=rest), table, count, math.inf)).load()
+            return pickle.loads(stream)
         if is_new and memory is None:  # the slot's old memory, if it has any, would show an old batch
             raise OSError("memory could not be mapped: too many files are open (`ulimit -n`), or too much is mapped")
-        memory = self._memory_of(slot, memory)
+        if memory is None:
+            memory = self._memories[slot]
+        elif slot != NO_SLOT:  # else it is the batch's own
+            self._memories[slot] = memory
+            self._fresh.discard(slot)  # only now: the task that it was granted to may have been skipped
         owner = memory.bytes[:]  # all that is lent of the batch refers to this
-        region = Region(owner, table, count, self._world.lent)
+        region = Region(owner, table, storages + buffers, self._world.lent)
         message = Unpickler(stream, region).load()
         emit(SLOT_LENT, message.epoch_id, message.task_id, self._worker_id, value=slot)
         if slot == NO_SLOT or nbytes > KEPT:  # the pages go with each leaf
@@ -127,13 +122,6 @@ class Unpacker:
             loan.nbytes, loan.leaves = nbytes, region.leaves
             self._lent[slot] = loan
         return message
-
-    def _memory_of(self, slot: int, memory: Memory | None) -> Memory:
-        """A batch's: that of its slot, or its own."""
-        if memory is not None and slot != NO_SLOT:
-            self._memories[slot] = memory
-            self._fresh.discard(slot)  # only now: the task that it was granted to may have been skipped
-        return memory or self._memories[slot]
 
     # ---- pages
 

@@ -17,8 +17,8 @@ NO_SLOT = -1
 ALIGNED = 64  # bytes: each tensor begins at a multiple of these, as torch's own memory does
 LOOKED_AT = -1  # the byte that says whether the worker, or a child that it has forked, may look at what lies here
 
-# Slot granted, whether new memory comes with it, storages, buffers, bytes in memory (0: inline), bytes of the pickle
-HEADER = struct.Struct("<h?xIIQQ")
+# Slot granted, whether new memory comes with it, storages, buffers, bytes in memory
+HEADER = struct.Struct("<h?xIIQ")
 
 
 def aligned(nbytes: int) -> int:

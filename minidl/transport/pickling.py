@@ -3,6 +3,8 @@
     Result(batch) -> Pickled   -> a stream of a few hundred bytes; for each storage and each buffer, where it lies
     Result(batch) <- Unpickler <- the stream, and the Region that their bytes are in by now
 
+A small tensor is pickled with its bytes; a message that has only such ones is a pickle like any other.
+
 Pickle protocol 5 hands out the memory of arrays by itself (PEP 574, "out of band"). For tensors it is done here.
 
 Legend
@@ -39,8 +41,11 @@ class Pickled(pickle.Pickler):
 
     A tensor is pickled as a call of a method of Region, for which Unpickler finds that of its own region."""
 
-    def __init__(self, message: Any, reducers: Any) -> None:
+    def __init__(self, message: Any, reducers: Any, lent: int) -> None:
+        """`lent`: see World. A tensor of fewer bytes is small."""
         self.stream = io.BytesIO()
+        self._lent = lent
+        self._small: dict[int, torch.Tensor] = {}  # storage -> the tensor that has brought its bytes
         self._numbers: dict[int, int] = {}
         self._storages: list[torch.UntypedStorage] = []
         self._used: list[tuple[int, int]] = []  # of each, its first and last byte that are used
@@ -58,29 +63,36 @@ class Pickled(pickle.Pickler):
             self.spans.append((storage.data_ptr() + first, last - first))
         self._arrays = [np.asarray(buffer.raw()) for buffer in self._buffers]
         self.spans += [(address_of(array), array.nbytes) for array in self._arrays]
-        self.sizes = [size for _, size in self.spans]
 
     def pieces(self, begins: list[int], slot: int, nbytes: int = 0, is_new: bool = False) -> list[Any]:
-        """All but the memory, which lies in a slot if it has any bytes there: `nbytes`."""
+        """All but the memory: `nbytes` in a slot."""
         stream = self.stream.getbuffer()
-        table = [*begins, *self.sizes, *self.firsts]
-        header = HEADER.pack(slot, is_new, len(self._storages), len(self._buffers), nbytes, len(stream))
+        table = [*begins, *(size for _, size in self.spans), *self.firsts]
+        header = HEADER.pack(slot, is_new, len(self._storages), len(self._buffers), nbytes)
         return [header, struct.pack(f"<{len(table)}Q", *table), stream]
 
     def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is torch.Tensor and _is_plain(thing):
+            return self._reduced(thing)
+        if type(thing) is torch.UntypedStorage and thing.device.type == "cpu":
+            if thing._cdata in self._small:
+                return torch.Tensor.untyped_storage, (self._small[thing._cdata],)
+            return Region.storage, (self._number(thing, 0, thing.nbytes()),)
         if isinstance(thing, np.ndarray) and not (thing.flags.writeable and thing.dtype.isnative):
             return thing.__reduce_ex__(pickle.DEFAULT_PROTOCOL)  # torch's transport uses it, and it changes them
-        if type(thing) is torch.UntypedStorage and thing.device.type == "cpu":
-            return Region.storage, (self._number(thing, 0, thing.nbytes()),)
-        if type(thing) is not torch.Tensor or not _is_plain(thing):
-            return NotImplemented
-        storage = thing.untyped_storage()
-        nbytes, count = storage.nbytes(), len(self._storages)
-        number = self._number(storage, *(_extent(thing) if thing.nbytes < nbytes else (0, nbytes)))
-        shape = tuple(thing.shape)
-        if number == count and thing.nbytes == nbytes and thing.dtype in CODES and thing.stride() == _strides(shape):
-            return Region.whole, (number, CODES[thing.dtype], shape)
-        return Region.part, (number, thing.dtype, thing.storage_offset(), shape, thing.stride())
+        return NotImplemented
+
+    def _reduced(self, tensor: torch.Tensor) -> Any:
+        storage, shape, stride = tensor.untyped_storage(), tuple(tensor.shape), tensor.stride()
+        key, nbytes, code = storage._cdata, storage.nbytes(), CODES.get(tensor.dtype)
+        if key in self._small:
+            return view, (storage, tensor.dtype, tensor.storage_offset(), shape, stride)
+        is_whole = tensor.nbytes == nbytes and code is not None and stride == _strides(shape)
+        if nbytes < self._lent and is_whole and key not in self._numbers:
+            self._small[key] = tensor
+            return small, (ctypes.string_at(tensor.data_ptr(), nbytes), code, shape)
+        number = self._number(storage, *(_extent(tensor) if tensor.nbytes < nbytes else (0, nbytes)))
+        return Region.part, (number, tensor.dtype, tensor.storage_offset(), shape, stride)
 
     def _number(self, storage: torch.UntypedStorage, first: int, last: int) -> int:
         """A storage's number. It is used from its byte `first` to its byte `last`."""
@@ -119,32 +131,21 @@ class Region:
     """The bytes of a message's storages and arrays, and its table: where each begins, how many bytes it has, and for
     the storages, which of its bytes is the first here. Tensors and arrays are built of them.
 
-    What has at least `lent_from` bytes is lent: it lies here for good. Anything smaller is copied, so that it can be
+    What has at least `lent` bytes is lent: it lies here for good. Anything smaller is copied, so that it can be
     kept without the others.
     """
 
-    def __init__(self, data: Any, table: Sequence[int], count: int, lent_from: float) -> None:
+    def __init__(self, data: Any, table: Sequence[int], count: int, lent: int) -> None:
         self._view, self._address = memoryview(data), address_of(data)
         self._begins, self._sizes, self._firsts = table[:count], table[count : 2 * count], table[2 * count :]
-        self._lent_from = lent_from
+        self._lent = lent
         self._tensors: dict[int, torch.Tensor] = {}  # storage -> a tensor upon it
         # Of each that is lent: a weak reference to what all that lies there refers to, its first and its last byte.
         self.leaves: list[tuple[weakref.ref[Any], int, int]] = []
 
-    def whole(self, number: int, code: int, shape: Sequence[int]) -> torch.Tensor:
-        """The first tensor upon a storage, and it fills it: the usual case, and three times as quick as the other."""
-        size = self._sizes[number]
-        if size < self._lent_from:
-            tensor = EMPTY[code].new_empty(shape)
-            ctypes.memmove(tensor.data_ptr(), self._address + self._begins[number], size)
-        else:
-            tensor = upon(self.piece(number), DTYPES[code]).resize_(shape)
-        self._tensors[number] = tensor
-        return tensor
-
     def part(self, number: int, dtype: torch.dtype, offset: int, shape: Sequence[int], stride: Sequence[int]) -> Any:
         offset -= self._firsts[number] // dtype.itemsize
-        return torch.empty(0, dtype=dtype, device="cpu").set_(self.storage(number), offset, shape, stride)
+        return view(self.storage(number), dtype, offset, shape, stride)
 
     def storage(self, number: int) -> torch.UntypedStorage:
         if number not in self._tensors:
@@ -158,7 +159,7 @@ class Region:
     def piece(self, number: int) -> memoryview:
         """Of a storage or an array: once for each."""
         begin, size = self._begins[number], self._sizes[number]
-        if size < self._lent_from:
+        if size < self._lent:
             piece: Any = torch.empty(size, dtype=torch.uint8, device="cpu").numpy()  # aligned as torch's memory is
             ctypes.memmove(address_of(piece), self._address + begin, size)
         else:
@@ -173,10 +174,21 @@ class Unpickler(pickle.Unpickler):
     def __init__(self, stream: Any, region: Region) -> None:
         super().__init__(io.BytesIO(stream), buffers=region.arrays())
         # Not methods of its own: it keeps what it has found, which would keep it, and the memory with it.
-        self._ours = {f"Region.{name}": getattr(region, name) for name in ("whole", "part", "storage")}
+        self._ours = {f"Region.{name}": getattr(region, name) for name in ("part", "storage")}
 
     def find_class(self, module: str, name: str) -> Any:
-        return self._ours[name] if module == __name__ else super().find_class(module, name)
+        return self._ours.get(name) or super().find_class(module, name)
+
+
+def small(data: bytes, code: int, shape: Sequence[int]) -> torch.Tensor:
+    """A tensor with memory of its own."""
+    tensor = EMPTY[code].new_empty(shape)
+    ctypes.memmove(tensor.data_ptr(), data, len(data))
+    return tensor
+
+
+def view(storage: Any, dtype: torch.dtype, offset: int, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+    return torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, shape, stride)
 
 
 def upon(piece: memoryview, dtype: torch.dtype) -> torch.Tensor:

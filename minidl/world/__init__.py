@@ -54,8 +54,8 @@ class Writer(Protocol):
         BrokenPipeError: every reading end is closed.
         """
 
-    def has_room(self, nbytes: int) -> bool:
-        """Whether a write of this many bytes would write them all at once, without blocking. (False if unknown.)"""
+    def try_write(self, data: bytes, memory: Memory | None = None) -> bool:
+        """Write all of `data`, or nothing if the pipe has no room: then False. BrokenPipeError as in `write`."""
 
     def close(self) -> None: ...
 
@@ -117,9 +117,9 @@ class Mailbox(Protocol):
 class World(Protocol):
     """The services. A worker gets its world as an argument, so a world must be picklable."""
 
-    inline: int  # bytes; up to here writing a batch to a pipe costs less than laying it into memory
     lent: int  # bytes; from here on building a tensor upon the memory that it came in costs less than copying it
     environment: Mapping[str, str]
+    reducers: Any  # a pickler's dispatch_table, by which tensors travel as handles to shared memory
 
     def pid(self) -> int: ...
     def now(self) -> float:
@@ -178,10 +178,6 @@ class World(Protocol):
 
     def signal(self, number: int) -> tuple[str, str]:
         """A signal's name in C, and the C library's words for it: "SIGKILL", "Killed"."""
-
-    def reducers(self) -> Any:
-        """Reducers for objects that plain pickle cannot send: a pickler's dispatch_table. Tensors travel as handles to
-        shared memory."""
 
     def remove_shared_memory_of(self, pid: int) -> None:
         """A process killed between making a piece of shared memory and removing its name leaves the name, and with it

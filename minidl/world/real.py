@@ -33,7 +33,6 @@ import torch.multiprocessing  # teaches ForkingPickler to send tensors through s
 
 from minidl.world.real_memory import Descriptor, MappedMemory, SocketReader, SocketWriter, is_ready, page_locked
 
-REDUCERS = ForkingPickler(io.BytesIO()).dispatch_table  # all its picklers have this one
 GRACE = 1.0  # seconds from the death of main to the forced end of a busy worker
 
 
@@ -116,7 +115,6 @@ def context_of(context: Any) -> Any:
 class RealWorld:
     """See `minidl.world.World`."""
 
-    inline = 1 << 15
     lent = 1 << 14
 
     # These services are just what makes the object.
@@ -128,6 +126,7 @@ class RealWorld:
     before_fork = staticmethod(_before_fork.add)
     page_locked = staticmethod(page_locked)
     environment: Mapping[str, str] = os.environ
+    reducers = ForkingPickler(io.BytesIO()).dispatch_table  # all its picklers have this one
 
     def __init__(self, context: Any = None) -> None:
         self._context = torch.multiprocessing if context is None else context
@@ -217,9 +216,6 @@ class RealWorld:
         names = {each.value: each.name for each in signal.Signals}
         other = f"signal {number}"  # a real-time signal
         return names.get(number, other), signal.strsignal(number) or other
-
-    def reducers(self) -> Any:
-        return REDUCERS
 
     def remove_shared_memory_of(self, pid: int) -> None:
         for path in Path("/dev/shm").glob(f"torch_{pid}_*"):  # as torch names it: process, random, count

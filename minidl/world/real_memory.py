@@ -9,7 +9,7 @@ import os
 import select
 import socket
 import struct
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection as Descriptor  # the owner of any descriptor, which it closes
 from typing import Any
 
 import torch
@@ -18,17 +18,14 @@ LIBC = ctypes.CDLL(None)
 READ_SIZE = 1 << 16  # bytes
 # A program may have reset SIGPIPE to its default: then a write to a dead worker would end main, too.
 NO_SIGPIPE = getattr(socket, "MSG_NOSIGNAL", 0)
-TRUNCATED = int(socket.MSG_CTRUNC)  # as a number: an enum's `&` takes longer than the whole read
+AT_ONCE = int(NO_SIGPIPE | socket.MSG_DONTWAIT)  # as a number: with an enum `|` and `&` take longer than a whole read
+TRUNCATED = int(socket.MSG_CTRUNC)
 FD = struct.Struct("i")
-ROOM = 1 << 16  # bytes; what a Unix socket has at least, as long as it is writable (on Linux: a quarter of it is taken)
 
 
-Descriptor = Connection  # here only the owner of any descriptor, which it closes when it goes
-
-
-def is_ready(fd: Any, timeout: float | None = 0, event: int = select.POLLIN) -> bool:
+def is_ready(fd: Any, timeout: float | None = 0) -> bool:
     poll = select.poll()  # not select(), which is limited to descriptors below 1024
-    poll.register(fd, event)
+    poll.register(fd, select.POLLIN)
     return bool(poll.poll(None if timeout is None else timeout * 1000))
 
 
@@ -61,6 +58,7 @@ class SocketEnd:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
+        self._memories: collections.deque[MappedMemory | None] = collections.deque()  # a reader's: that have come
         end.settimeout(None)  # a program may have set a default timeout for its sockets
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -79,10 +77,6 @@ class SocketEnd:
 
 
 class SocketReader(SocketEnd):
-    def __init__(self, end: socket.socket) -> None:
-        super().__init__(end)
-        self._memories: collections.deque[MappedMemory | None] = collections.deque()
-
     def read(self) -> bytes:
         data, beside, flags, _ = self._socket.recvmsg(READ_SIZE, socket.CMSG_SPACE(FD.size))
         if flags & TRUNCATED:  # this process has too many files open: the system has dropped it
@@ -106,15 +100,22 @@ def mapped(fd: int) -> MappedMemory | None:
 
 
 class SocketWriter(SocketEnd):
-    def has_room(self, nbytes: int) -> bool:
-        return nbytes <= ROOM and is_ready(self.fileno(), event=select.POLLOUT)
-
-    def write(self, data: memoryview, memory: MappedMemory | None = None) -> int:
+    def write(self, data: Any, memory: MappedMemory | None = None, flags: int = NO_SIGPIPE) -> int:
         if memory is None:
-            return self._socket.send(data, NO_SIGPIPE)
-        with memory.file as file:
-            fd = FD.pack(file.fileno())
-            return self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fd)], NO_SIGPIPE)
+            return self._socket.send(data, flags)
+        fd = FD.pack(memory.file.fileno())
+        written = self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fd)], flags)
+        memory.file.close()
+        return written
+
+    def try_write(self, data: bytes, memory: MappedMemory | None = None) -> bool:
+        try:
+            written = self.write(data, memory, AT_ONCE)
+        except BlockingIOError:
+            return False
+        while written < len(data):  # not on Linux, where up to half of what a socket holds is written at once
+            written += self.write(data[written:])
+        return True
 
 
 def page_locked(nbytes: int) -> mmap.mmap | None:

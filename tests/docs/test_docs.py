@@ -18,7 +18,6 @@ from minidl.events import Kind
 from minidl.world.simulated import simulate
 from notebooks.exercises.exercise import exercises
 from tests.docs.pages import PAGES, ROOT, blocks, broken_links, commands, slugs, spans, unknown, wrong_command
-from tracing.recording.source_lines import emit_sites
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -36,15 +35,6 @@ def test_what_a_page_refers_to_exists(page: Path):
 def test_what_is_made_from_the_code_is_up_to_date(name: str):
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert MADE[name](text) == text, "run `make docs`"
-
-
-def test_every_kind_is_emitted_by_one_line():
-    """Queues with and without a pipe are two classes: what both do, each emits in a line of its own."""
-    for kind in Kind:
-        sites = emit_sites().get(kind.name, [])
-        of_data_queue = [site for site in sites if site.function.startswith("ThreadQueue.")]
-        assert len(of_data_queue) == (kind in {Kind.PUT, Kind.WAIT, Kind.GOT, Kind.TIMED_OUT})
-        assert len(sites) - len(of_data_queue) == 1, (kind.name, sites)
 
 
 def test_the_moving_picture_shows_the_run_that_it_is_made_from():

@@ -34,7 +34,7 @@ PRINTED = {
         "batch 5 on worker 1 was with the worker that died (keys [20, 21, 22, 23])",
         "10 batches",
     ),
-    "open_files": ("RuntimeError: Too many open files.", "more open files with every batch", "300 batches kept"),
+    "open_files": ("RuntimeError: Too many open files.", "Main ran out of open files", "300 batches kept"),
     "ancdata": ("received 0 items of ancdata", "", "100 batches kept, 100 samples to validate with"),
     "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),
     "stops": ("KeyboardInterrupt", "is in collate_fn with batch 4, keys [16, 17, 18, 19]", "10 batches"),
@@ -96,7 +96,7 @@ def test_every_fourth_batch_is_slow(run: Run) -> None:
 QUICKER = {  # Script -> what the tool reports of it; cured, it takes half of the time, or less.
     "turns": ["The workers wait for each other"],
     "without_workers": ["Moving batches is the limit", "Larger batches", "num_workers=0"],
-    "pythons_lock": ["another thread of main keeps Python's lock", "the other threads of its process used"],
+    "pythons_lock": ["Moving batches is the limit", "Other threads of main use", "they keep the lock"],
 }
 
 

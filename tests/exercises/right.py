@@ -309,8 +309,8 @@ RIGHT: dict[str, dict[str, Callable[[Exercise], str]]] = {
                 self._writer.close()
             """,
             close="""
-            if not self._closed:
-                self._closed = True
+            if not self.closed:
+                self.closed = True
                 if self._feeder:
                     self._buffer.put(LAST)
                 else:
@@ -329,7 +329,6 @@ RIGHT: dict[str, dict[str, Callable[[Exercise], str]]] = {
                 self._count += 1
             else:
                 return NO_SLOT, False
-            self._out |= {slot}
             return slot, slot in self._fresh
             """,
             _take_back="""

@@ -159,18 +159,18 @@ def no_names_left() -> Iterator[None]:
 
 @contextlib.contextmanager
 def way(name: str) -> Iterator[None]:
-    """How batches come from forked workers, however small: "inline" (in the pipe, as small ones do) or in "slots"."""
-    inline = RealWorld.inline
-    RealWorld.inline = 0 if name == "slots" else inline
+    """How batches come from forked workers, however small: "inline" (in the pickle, as small ones do) or in "slots"."""
+    lent = RealWorld.lent
+    RealWorld.lent = 1 if name == "slots" else lent
     try:
         yield
     finally:
-        RealWorld.inline = inline
+        RealWorld.lent = lent
 
 
-def follow(inline: int, worker_id: int) -> None:
-    """A worker_init_fn, with main's `RealWorld.inline`: a worker that is not forked knows nothing of `way`."""
-    RealWorld.inline = inline
+def follow(lent: int, worker_id: int) -> None:
+    """A worker_init_fn, with main's `RealWorld.lent`: a worker that is not forked knows nothing of `way`."""
+    RealWorld.lent = lent
 
 
 def open_files() -> int:

@@ -107,13 +107,13 @@ def test_a_worker_that_dies_in_a_fetch_is_named_with_its_task(
     indirect=["every_way"],
 )
 def test_a_death_is_raised_under_the_other_start_methods_too(context: str, kind: str) -> None:
-    init = functools.partial(follow, RealWorld.inline)
+    init = functools.partial(follow, RealWorld.lent)
     loader = loader_of(KINDS[kind](40, "SIGKILL", at=9), multiprocessing_context=context, worker_init_fn=init)
     iterator = iter(loader)
     with emitted() as found:  # only now: spawn would have to pickle the recorder
         check_a_death_at_key_9(iterator, "SIGKILL", kind)
     lent = [worker for kind, _, _, worker, *_ in found if kind == Kind.SLOT_LENT]
-    assert (0 in lent) == (RealWorld.inline == 0)  # task 4 is sent when the batch of task 0 has come
+    assert (0 in lent) == (RealWorld.lent == 1)  # task 4 is sent when the batch of task 0 has come
 
 
 def test_a_death_in_worker_init_fn_is_raised() -> None:

@@ -28,6 +28,7 @@ from minidl.deaths import explain_death, shorten
 from minidl.events import Queue
 from minidl.queues import Producer
 from minidl.world.real import RealWorld
+from minidl.world.real_memory import SocketEnd
 from tests.minidl.dying import batches, in_a_fork, keys, loader_of, stuck, take_all, workers
 from tests.samples import Samples
 
@@ -307,6 +308,16 @@ class Gone:
         signal.raise_signal(signal.SIGCHLD)
 
 
+class Closes:
+    """In place of a socket."""
+
+    def settimeout(self, seconds: None) -> None:
+        pass
+
+    def close(self) -> None:
+        signal.raise_signal(signal.SIGCHLD)
+
+
 def test_a_death_is_not_raised_where_multiprocessing_could_lose_what_it_has_just_read() -> None:
     """Nor in a `__del__`, where Python would swallow it. But it is at the prompt of an interactive interpreter, where
     there is no frame."""
@@ -318,6 +329,7 @@ def test_a_death_is_not_raised_where_multiprocessing_could_lose_what_it_has_just
     signal.signal(signal.SIGCHLD, handler)
     Finalize(None, signal.raise_signal, (signal.SIGCHLD,), exitpriority=0)()
     Gone()
+    SocketEnd(Closes())  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="Killed"):
         handler(signal.SIGCHLD, None)
     with pytest.raises(RuntimeError, match="Killed"):

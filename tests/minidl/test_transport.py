@@ -360,7 +360,7 @@ def test_there_are_no_more_slots_than_the_header_has_numbers_for():
     unpacker = Unpacker(WORLD, 0, 1 << 20)
     slots = [unpacker.grant(1, task_id)[0] for task_id in range((1 << 15) + 2)]
     assert slots == [*range(1 << 15), NO_SLOT, NO_SLOT]
-    assert memory.HEADER.unpack(memory.HEADER.pack(max(slots), False, 0, 0, 0, 0))[0] == max(slots)
+    assert memory.HEADER.unpack(memory.HEADER.pack(max(slots), False, 0, 0, 0))[0] == max(slots)
 
 
 def test_what_cannot_be_had_is_refused(monkeypatch):
@@ -437,6 +437,17 @@ def test_whatever_lies_in_one_storage_stays_so(line):
         assert bytes(untyped[8:12]) == np.float32(99).tobytes()
 
 
+def test_what_lies_where_a_small_tensor_lies_stays_there(line):
+    """It was pickled with its bytes, before the others came."""
+    base = torch.arange(24.0)
+    tensor, storage, parameter, part = line.send([base, base.untyped_storage(), torch.nn.Parameter(base), base[2:4]])
+    tensor[2] = 99
+    assert bytes(storage[8:12]) == np.float32(99).tobytes() and parameter[2] == part[0] == 99 and line.made == 0
+    part, tensor = line.send([base[2:4], base])
+    tensor[2] = 99
+    assert part[0] == 99, "the other way round, too"
+
+
 def test_what_torchs_reducers_take_apart_leaves_no_descriptor(line):
     sent = [torch.nn.Parameter(torch.ones(9)), torch.eye(4).to_sparse(), torch.ones(3).as_subclass(Kind)]
     line.send(sent)
@@ -449,7 +460,7 @@ def test_what_torchs_reducers_take_apart_leaves_no_descriptor(line):
 @pytest.mark.parametrize("shape", [(6,), (2, 3), (6, 1), (1, 6, 1), (0, 3)])
 def test_a_tensor_that_fills_its_storage_is_built_the_quick_way(shape):
     """A batch of 50 features takes main half as long again to unpack, if each is taken for a part of its storage."""
-    assert b"Region.whole" in Pickled(torch.ones(shape), WORLD.reducers()).stream.getvalue()
+    assert b"small" in Pickled(torch.ones(shape), WORLD.reducers, WORLD.lent).stream.getvalue()
 
 
 def test_a_small_view_does_not_bring_its_whole_storage(line):

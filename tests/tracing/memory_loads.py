@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import tracing
 from minidl import DataLoader
@@ -69,25 +68,7 @@ def caching() -> Any:
     return loader_of(keeps, {})
 
 
-def small() -> Any:
-    """Batches that torch moves: each is an open file and a mapping."""
-    data = torch.utils.data.TensorDataset(torch.arange(300))
-    loader = DataLoader(data, batch_size=1, num_workers=1, transport="torch")
-    for number, (batch,) in enumerate(loader, 1):
-        yield batch
-        if number % 60 == 0:
-            wait_for_samples(3)
-
-
-def kept() -> Any:
-    return list(small())
-
-
-def copied() -> Any:
-    return [batch.clone() for batch in small()]
-
-
-LOADS: dict[str, Callable[[], Any]] = {each.__name__: each for each in (objects, array, caching, kept, copied)}
+LOADS: dict[str, Callable[[], Any]] = {each.__name__: each for each in (objects, array, caching)}
 
 
 def record(name: str) -> None:

@@ -84,7 +84,7 @@ def main_is_killed(path: Path) -> tracing.Trace:
 
     def kills_itself() -> None:
         with tracing.record(path):
-            for number, _batch in enumerate(minidl.DataLoader(Samples(30, napping(0.02)), num_workers=2), 1):
+            for number, _batch in enumerate(minidl.DataLoader(Samples(30, napping(0.1)), num_workers=2), 1):
                 if number == 6:
                     os.kill(os.getpid(), signal.SIGKILL)
 

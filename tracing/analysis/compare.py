@@ -90,7 +90,8 @@ class LoaderComparison:
             reasons += map(str, real[-1:])
         found += f" ({'; '.join(reasons)})" if reasons else ""
         found = found if self.real else f"No real difference: {was} and {is_} a batch"
-        keys = "the two drew different keys" if self.differ else "the same keys in the same order"
+        same = f"the same keys in the {self.compared:,} batches that both drew"
+        keys = "the two drew different keys" if self.differ else same
         return f"{found}; {keys}." if self.compared else f"{found}."
 
 

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import tracing
 from tracing.analysis.measure.measures import NO_LOADER
 from tracing.ranks.ranks import Ranks, open_ranks
-from tracing.trace.lacks import what_it_lacks
 from tracing.trace.parts import Part, choose, parts
 from tracing.trace.trace import Trace
 from tracing.trace.words import command
@@ -103,8 +102,7 @@ def load_ranks(args: argparse.Namespace) -> Ranks:
 
 def must_have_a_loader(path: Path, *traces: Trace) -> None:
     if not any(trace.loaders for trace in traces):
-        unseen = dict.fromkeys(line for trace in traces for line in what_it_lacks(trace))
-        raise UsageError(f"{path}: {' '.join(unseen) or NO_LOADER}")
+        raise UsageError(f"{path}: {NO_LOADER}")
 
 
 def add_part(parser: Parser) -> None:

@@ -35,7 +35,6 @@ from tracing.recording.processes import record_children
 from tracing.recording.system_calls import file_of
 from tracing.recording.torch_loader.attach import everything
 from tracing.recording.trace_directory import header
-from tracing.trace.lacks import what_it_lacks
 from tracing.trace.words import command
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
@@ -238,8 +237,7 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
         if recording.failure is not None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
-            lacks = what_it_lacks(trace)
-            lines += [" ".join([f"{path} is empty.", *lacks] if lacks else [NOTHING, path])]
+            lines += [f"{NOTHING} {path}"]
         elif len(ranks.all) > 1:
             lines += [f"{len(ranks.all)} processes in {path}: {', '.join(each.name for each in ranks.all)}"]
         else:
@@ -259,7 +257,8 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.
 NOTHING = (
     "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or in its children (what is "
-    "started with -I, -E or -S, or with an environment of its own, is not seen): nothing is in"
+    "started with -I, -E or -S, or with an environment of its own, is not seen, nor a loader that has an `__iter__` of "
+    "its own and does not use torch's iterators): nothing is in"
 )
 
 

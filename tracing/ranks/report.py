@@ -17,7 +17,6 @@ from tracing.ranks.check import check_ranks
 from tracing.ranks.hold_up import HoldUp, hold_up
 from tracing.ranks.ranks import Rank, Ranks, open_ranks
 from tracing.ranks.steps import steps_of
-from tracing.trace.lacks import what_it_lacks
 from tracing.trace.trace import Trace
 from tracing.trace.words import command, duration
 
@@ -112,19 +111,14 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
         only = report_of_trace(ranks.all[0].trace)
         return replace(only, notes=only.notes + notes)
     steps = steps_of(ranks)
-    lacks = list(dict.fromkeys(line for each in ranks.all for line in what_it_lacks(each.trace)))
     waited = dict(zip(ranks.together, steps.waited.sum(axis=0).tolist(), strict=True))
-    reports = []
-    for each in ranks.all:
-        own = report_of_trace(each.trace)
-        own.notes = [note for note in own.notes if note not in lacks]  # these are of the run, not of a rank
-        reports.append(RankReport(each, own, waited.get(each, 0)))
+    reports = [RankReport(each, report_of_trace(each.trace), waited.get(each, 0)) for each in ranks.all]
     held = hold_up(ranks, steps)
     if 0 < len(ranks.together) < ranks.world_size:
         compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
         notes.append(f"{compared}: those that one host has recorded here.")
     opened, warnings = _opened(reports, held), sum(each.wrong is False for each in findings)
-    return RunReport(str(ranks.path), notes + lacks, warnings, reports, opened, held, steps.synchronised)
+    return RunReport(str(ranks.path), notes, warnings, reports, opened, held, steps.synchronised)
 
 
 def _opened(reports: list[RankReport], held: HoldUp | None) -> RankReport:

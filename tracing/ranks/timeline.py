@@ -71,7 +71,7 @@ def timeline_of_ranks(ranks: Ranks, width: float = 9.0, **window: Any) -> Figure
         axes = figure.add_axes((LEFT / width, (y - own) / height, inside / width, own / height))
         axes.set_xlim(float(scale(view.begin)), float(scale(view.end)))
         axes.tick_params(axis="x", labelbottom=name == list(views)[-1], labelsize=colours.NUMBERS, length=2)
-        draw_lanes(axes, scale, view, lanes[name], [], [[] for _ in lanes[name]])
+        draw_lanes(axes, scale, view, lanes[name], [])
         axes.text(-(LEFT - 0.12) / inside, 0.5, name, transform=axes.transAxes, size=9, weight="bold", va="bottom")
         for at, rank in enumerate(ranks.together):
             if rank.name == name and steps.synchronised:

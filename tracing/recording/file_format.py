@@ -23,10 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-VERSION = 3
+VERSION = 4
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
-OWN_ITERATORS = "own_iterators"  # in trace.json: classes of loaders that make their iterators themselves
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
 # time, epoch_id, value, text, task, actor, worker, queue, kind
@@ -63,14 +62,10 @@ SAMPLE_DTYPE = np.dtype(
             "cpu",  # ns that all threads of the process have used so far
             "main_cpu",  # ns of these that its main thread has used; -1: unknown
             "children",  # ns that its own children have used, of those that it has waited for
-            "processes",  # children that it has started with multiprocessing and not joined
             # All cores of the machine together, ns since it started; -1: unknown, and for all but the main process
-            "busy", "steal",  # by programs on this machine; taken by other machines on the same host
-            "idle",
+            "busy", "idle",  # the first: by programs on this machine, or taken by other machines on the same host
             # If memory was asked for, on Linux; else -1:
             "rss", "pss", "private",  # bytes: resident; each page shared by n processes counts one n-th; only its own
-            "open_files", "mappings",
-            "most_open_files", "most_mappings",  # how many it may have
         )
     ]
 )  # fmt: skip

@@ -6,13 +6,12 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import resource
 from pathlib import Path
 
 from tracing.recording.own_files import LEAST
-from tracing.recording.system_calls import entries, open_above
+from tracing.recording.system_calls import open_above
 
-NO_MEMORY = (-1,) * 7
+NO_MEMORY = (-1,) * 3
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")  # ns
 
 
@@ -52,15 +51,15 @@ def pss(pid: int) -> int:
     return 0
 
 
-def cores() -> tuple[int, int, int]:
-    """Of all cores together since the machine started (ns): busy; taken by other machines on the same host; idle.
+def cores() -> tuple[int, int]:
+    """Of all cores together since the machine started (ns): busy, or taken by other machines on the same host; idle.
     Elsewhere -1: that other programs took the cores is not noticed."""
     try:
         ticks = [int(each) * _TICK for each in _read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
         user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
     except (OSError, ValueError):
-        return -1, -1, -1
-    return user + nice + system + irq + softirq, steal, idle + waits
+        return -1, -1
+    return user + nice + system + irq + softirq + steal, idle + waits
 
 
 def memory() -> tuple[int, ...]:
@@ -68,13 +67,10 @@ def memory() -> tuple[int, ...]:
     Python's lock up: it may take long.)"""
     try:
         lines = [line.split() for line in _read("/proc/self/smaps_rollup").splitlines()]
-        mappings, most_mappings = _read("/proc/self/maps").count(b"\n"), int(_read("/proc/sys/vm/max_map_count"))
-        files, most_files = entries("/proc/self/fd"), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     except OSError:  # not Linux, or one before 4.14
         return NO_MEMORY
     size = {name: int(number) * 1024 for name, number, unit in (line for line in lines if line[-1] == b"kB")}
-    private = size[b"Private_Clean:"] + size[b"Private_Dirty:"]
-    return size[b"Rss:"], size[b"Pss:"], private, files, mappings, most_files, most_mappings
+    return size[b"Rss:"], size[b"Pss:"], size[b"Private_Clean:"] + size[b"Private_Dirty:"]
 
 
 def _read(path: str) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 PRODUCT = Path(__file__).parents[2]
 # Places without a line of the program: libraries, and files that do not exist.
-_LIBRARY = re.compile(rf"^<|-packages/|/lib/python3\.|^{re.escape(str(PRODUCT))}/(tracing|minidl)/")
+LIBRARY = re.compile(rf"^<|-packages/|/lib/python3\.|^{re.escape(str(PRODUCT))}/(tracing|minidl)/")
 
 # Names in torch's and minidl's DistributedSampler for what decides which keys a process draws, in which order.
 DECIDES = {
@@ -56,7 +56,7 @@ def line_of_program() -> str:
     """The innermost line of the program that runs now, "train.py:12": of the loop that iterates a loader. "" for none,
     as at a prompt."""
     frame = sys._getframe()
-    while frame is not None and _LIBRARY.search(frame.f_code.co_filename):
+    while frame is not None and LIBRARY.search(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
     return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
@@ -67,6 +67,12 @@ def name_of(function: object) -> str:
     if code is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("torch", "minidl"):
         return name
     return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def values_of(dataset: Any) -> dict[str, int | float | str]:
+    """Its attributes that are numbers or text: of these it can be seen whether the program changes them."""
+    found = getattr(dataset, "__dict__", {})
+    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
 
 
 def drawing_of(loader: Any) -> dict[str, int | None]:

@@ -39,7 +39,7 @@ class record:  # in lower case because it reads as a function: `with record(path
     `path` and a warning say so). Each process can record 20 million events, of 40 bytes; later ones are dropped and
     counted.
 
-    With `memory` each process samples its memory, open files and mappings, too (Linux; see tracing.trace.memory).
+    With `memory` each process samples its memory, too (Linux; see tracing.trace.memory).
     `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after a `stop()` goes on
     recording into the same trace."""
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +24,6 @@ FOR_EVER = 3_600_000_000_000  # ns
 
 class NoEvent(TypeError):
     """An event that cannot be recorded."""
-
-
-def write_temporary(outcome: Outcome) -> Path:
-    """Write the trace of a run into a temporary folder, for the caller to delete. Raises what `write` raises."""
-    directory = Path(tempfile.mkdtemp(prefix="simulated-"))
-    try:
-        write(outcome, directory)
-    except BaseException:
-        shutil.rmtree(directory)
-        raise
-    return directory
 
 
 def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = None) -> None:

@@ -53,21 +53,6 @@ def open_above(path: str, least: int) -> int:
     return above
 
 
-_libc.opendir.restype = _libc.readdir.restype = ctypes.c_void_p
-_libc.readdir.argtypes = _libc.closedir.argtypes = (ctypes.c_void_p,)
-
-
-def entries(folder: str) -> int:
-    """How many there are in a folder. Raises OSError."""
-    stream, count = _libc.opendir(folder.encode()), -2  # "." and ".."
-    if not stream:
-        raise OSError(f"cannot be read: {folder}")
-    while _libc.readdir(stream):
-        count += 1
-    _libc.closedir(stream)
-    return count
-
-
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
 _libc.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t

@@ -168,19 +168,9 @@ def note_the_stop(directory: Path, interrupted: bool = False) -> None:
     update_own(directory, stopped=time.monotonic_ns(), **ranks, **by_whom)
 
 
-def note_own_iterators(directory: Path, loader: str) -> None:
-    """Write down, for the whole run, one more class of OWN_ITERATORS (see file_format)."""
-    run = whole(directory)
-    with contextlib.suppress(OSError), locked(run):
-        about = fmt.description(run)
-        known = about.get(fmt.OWN_ITERATORS, [])
-        if about and loader not in known:
-            _write(run, {**about, fmt.OWN_ITERATORS: [*known, loader]})
-
-
 def cut_files_of_the_dead(directory: Path) -> None:
-    """Cut the files of processes that ended without closing them. (A living process still writes to its mapping: a cut
-    kills it with SIGBUS.)"""
+    """Cut the files of processes that ended without closing them, as workers do. (A living one still writes to its
+    mapping: a cut kills it with SIGBUS.)"""
     for path, of_process in fmt.headers(directory).items():
         if of_process.used < 0 and not is_alive(of_process.pid):
             with contextlib.suppress(OSError), open(path, "r+b") as file:

@@ -4,8 +4,9 @@ threads are in.
 
 What it guarantees:
 1. It is in none of threading's lists, takes no signals, and is gone while the process forks.
-2. It takes at most a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
-   long as a sample has cost, and between looks 300 times as long as a look. With memory it may take a tenth.
+2. It takes about a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
+   long as a sample has cost, and between looks 300 times as long as a look, but at most a second. With memory it may
+   take a tenth.
 3. If it fails, only it ends. It also ends in a worker whose main is gone.
 
 It needs Python's lock. While C code holds that, there are no samples; and fewer while a thread gives it up often, but
@@ -125,17 +126,15 @@ class Watch(NoWatch):
             if age >= self._look:
                 self._note_stacks()
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
-                self._look = age + max(min(age // 4, LOOK), LOOK_COST * took)
+                self._look = age + max(min(age // 4, LOOK), min(LOOK_COST * took, SECOND))
             cost = MEMORY_COST * sampled if self._memory else min(COST * sampled, SECOND)
             wait = max(OFTEN if age < OFTEN_FOR else RARELY, cost)
 
     def _sample(self, now: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
         children = int(sum(os.times()[2:4]) * SECOND)
-        machine = linux.cores() if self._is_main else (-1, -1, -1)
-        # Children that multiprocessing knows. Looked up, not imported: most programs that use it have it already.
-        processes = len(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
-        used = (time.process_time_ns(), main, children, processes)
+        machine = linux.cores() if self._is_main else (-1, -1)
+        used = (time.process_time_ns(), main, children)
         memory = linux.memory() if self._memory else linux.NO_MEMORY
         if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, *memory)):
             raise OSError("the disk is full, or the file gone")

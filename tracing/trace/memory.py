@@ -2,17 +2,13 @@
 
 With `tracing.record(path, memory=True)` it is in `trace.samples`. Linux only: elsewhere a warning says so.
 
-The warnings, and what separates them from harmless growth:
-growth       a worker's private memory still grows in the second half of its life. (Imports and the first batches'
-             buffers come at the beginning.) If its resident memory does not grow as much, the worker makes nothing
-             new: it copies pages that it shared with main, by writing reference counts into them.
-mappings,    main holds more of them with every batch, in the second half of its batches as in the first: it keeps
-open files   them. The warning counts in batches how far the limit is.
+What separates growth that a warning is about from harmless growth: a worker's private memory still grows in the second
+half of its life. (Imports and the first batches' buffers come at the beginning.) If its resident memory does not grow
+as much, the worker makes nothing new: it copies pages that it shared with main, by writing reference counts into them.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,8 +21,6 @@ if TYPE_CHECKING:
 
 GROWTH = 32 << 20  # bytes of private memory that are worth a warning ...
 STEADY = 0.25  # ... if at least this share of them came in the second half of its life
-KEPT = 0.5  # mappings or open files kept per batch that are worth a warning ...
-ENOUGH = 100  # ... once there are this many
 COPIED = 0.5  # if resident memory grew by less than this share of private memory, the process copied what it shared
 
 
@@ -58,14 +52,13 @@ def sampled_processes(trace: Trace) -> list[SampledProcess]:
 
 
 def warnings(trace: Trace) -> list[str]:
-    """What a user should know before it becomes a problem, a sentence or two each."""
+    """What a user should know before it becomes a problem; at most one."""
     everyone = sampled_processes(trace)
     if trace.about.get("memory") and len(trace.samples) and not everyone:
         return ["Memory was asked for, and could not be sampled: it is read from /proc, which this system lacks."]
     found = [text for each in everyone if each.worker >= 0 and (text := growth_warning(trace, each))]
     more = f" So did {len(found) - 1} other workers." if len(found) > 1 else ""
-    kept = [leak_warning(trace, each) for each in everyone if each.worker < 0]
-    return [text for text in (*kept, *(text + more for text in found[:1])) if text]
+    return [text + more for text in found[:1]]
 
 
 def growth_warning(trace: Trace, process: SampledProcess) -> str:
@@ -87,26 +80,3 @@ def growth_warning(trace: Trace, process: SampledProcess) -> str:
         text += "It copies memory that it shared with main: reading a Python object writes its reference count. "
         return text + "Keep the dataset's lists of objects in numpy arrays or tensors."
     return text + "It keeps what it makes: in a cache of the dataset, say, of which each worker has its own."
-
-
-def leak_warning(trace: Trace, main: SampledProcess) -> str:
-    """A warning about what main holds more of with every batch, and when it runs out, else ""."""
-    yields = trace.events["time"][trace.events["kind"] == Kind.YIELDED]
-    between = np.searchsorted(yields, main.samples["time"])
-    samples = main.samples[(between > 0) & (between < len(yields))]  # from the first batch to the last
-    if len(samples) < 3:
-        return ""
-    batches = np.searchsorted(yields, samples["time"])  # yielded by then
-    half = int(np.searchsorted(batches, (batches[0] + batches[-1]) / 2))
-    seen = int(batches[half] - batches[0]), int(batches[-1] - batches[half])
-    found = []  # (batches that are left, warning)
-    for name, words in (("mappings", "memory mappings"), ("open_files", "open files")):
-        first, middle, last = (int(samples[name][at]) for at in (0, half, -1))
-        if not all(seen) or last - first < ENOUGH or min((middle - first) / seen[0], (last - middle) / seen[1]) < KEPT:
-            continue
-        each, most = (last - first) / sum(seen), int(samples[f"most_{name}"][-1])
-        left = max(0, int((most - last) / each)) if most > 0 else sys.maxsize
-        text = f"Main holds {each:.1f} more {words} with every batch it takes, {last:,} in the end"
-        text += f": after {left:,} more batches it reaches the limit of {most:,}" if most > 0 else ""
-        found.append((left, f"{text}. It keeps its batches: keep copies instead (batch.clone(), loss.item())."))
-    return min(found)[1] if found else ""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from tracing.recording import file_format as fmt
+from tracing.recording.loader_text import LIBRARY
 
 
 class Line(NamedTuple):
@@ -60,14 +60,9 @@ class Stack:
         return next(iter(self.threads.values()), []) if thread is None else self.threads.get(thread, [])
 
 
-_INSTALLED = re.compile(
-    rf"^<frozen|-packages/|/lib/python3\.|^{re.escape(str(Path(__file__).parents[2]))}/(tracing|minidl)/"
-)
-
-
 def _is_of_program(line: Line) -> bool:
     """Neither a library's, nor a dataclass's own `__init__`, say, which is in no file."""
-    return not (_INSTALLED.search(line.file) or line.function.startswith("__create_fn__"))
+    return not LIBRARY.search(line.file)
 
 
 def _is_of_process(line: Line) -> bool:

@@ -9,9 +9,10 @@ trace.state(k)                        # everything after event k: tracing.trace.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import json
 import os
-import shutil
+import tempfile
 import warnings
 import weakref
 from dataclasses import dataclass
@@ -74,10 +75,13 @@ def load(path: str | os.PathLike[str] | Outcome, strict: bool = False, *, part: 
     if isinstance(path, (str, os.PathLike)):
         trace = Trace(choose(path, part).path)
     else:
-        from tracing.recording.simulated_run import write_temporary  # imports minidl's loader: few need it
+        from tracing.recording.simulated_run import write  # imports minidl's loader: few need it
 
-        trace = Trace(write_temporary(path))
-        weakref.finalize(trace, shutil.rmtree, trace.path, ignore_errors=True)
+        with contextlib.ExitStack() as files:
+            folder = files.enter_context(tempfile.TemporaryDirectory(prefix="simulated-", ignore_cleanup_errors=True))
+            write(path, Path(folder))
+            trace = Trace(folder)
+            weakref.finalize(trace, files.pop_all().close)
     if strict and trace.damage:
         raise trace.damage[0]
     for error in trace.damage:

@@ -61,8 +61,7 @@ def inject(machine: Machine, move: Move) -> None:
 
 def _interrupt_handler(process: Process) -> Callable[[Any], None]:
     def handler(frame: Any) -> None:
-        if process.on_interrupt is not None:
-            process.on_interrupt()
+        process.on_interrupt()
         raise KeyboardInterrupt
 
     return handler

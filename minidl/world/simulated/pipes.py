@@ -81,7 +81,7 @@ class SimulatedReader(PipeEnd):
 class SimulatedWriter(PipeEnd):
     side = "writers"
 
-    def write(self, data: memoryview, memory: SimulatedMemory | None = None) -> int:
+    def write(self, data: Any, memory: SimulatedMemory | None = None) -> int:
         """Write as much as there is room for. The rest takes another step, before which the writer may be killed."""
         pipe = self._pipe
         self.check()
@@ -95,11 +95,10 @@ class SimulatedWriter(PipeEnd):
         self._machine.running.saw(written)
         return written
 
-    def has_room(self, nbytes: int) -> bool:
-        pipe = self._pipe
-        found = nbytes <= pipe.capacity - len(pipe.data) or pipe.readers == 0
-        self._machine.running.saw(found)
-        return found
+    def try_write(self, data: bytes, memory: SimulatedMemory | None = None) -> bool:
+        has_room = len(data) <= self._pipe.capacity - len(self._pipe.data) or self._pipe.readers == 0
+        self._machine.running.saw(has_room)
+        return has_room and bool(self.write(data, memory))
 
 
 def receive(kind: type[PipeEnd], number: int, closed: bool) -> PipeEnd:

@@ -114,7 +114,7 @@ class Process:
         self.exits_quietly = False  # with 0, when it is terminated
         self.forced = self.swept = False  # was sent a signal; and its parent removed what shared memory it had made
         self.on_child_exit: list[Callable[[Any], None]] = []  # the handlers of SIGCHLD, in the order of their calls
-        self.on_interrupt: Callable[[], None] | None = None
+        self.on_interrupt: Callable[[], None] = lambda: None
 
     def begin(self, inherits: list[End]) -> None:
         """From now on it can run, with these ends of pipes open."""

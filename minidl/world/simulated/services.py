@@ -184,10 +184,10 @@ class SimulatedProcess(Process):
 class SimulatedWorld:
     """See `minidl.world.World`. All processes of a machine share one: the caller is the machine's running process."""
 
-    inline = 0
     lent = 1
 
     signal = RealWorld.signal
+    reducers = copyreg.dispatch_table
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -279,9 +279,6 @@ class SimulatedWorld:
 
     def report_crashes(self) -> None:
         self.machine.running.process.exits_quietly = True
-
-    def reducers(self) -> Any:
-        return copyreg.dispatch_table
 
     def remove_shared_memory_of(self, pid: int) -> None:
         """Tensors travel by value here; but it is noted."""

@@ -155,7 +155,6 @@ ALIKE = {
     "concat of nothing": lambda data: data.ConcatDataset([]),
     "concat of an empty tuple": lambda data: data.ConcatDataset(()),
     "concat of a number": lambda data: data.ConcatDataset([3]),
-    "concat's old attribute": lambda data: data.ConcatDataset([[1, 2], [3]]).cummulative_sizes,
     **{
         f"{name} of a chain of {kind}": lambda data, show=show, parts=parts: show(data.ChainDataset(parts))
         for name, show in {"batches": list, "length": len}.items()

@@ -162,7 +162,7 @@ def of_arguments(node: ast.Call) -> Iterator[tuple[str, Edit]]:
         if name_of(argument) in IDS:
             more = ast.BinOp(argument, ast.Add(), ast.Constant(1))
             yield f"{text} + 1 in `{brief(node)}`", functools.partial(put, field="args", k=k, new=[more])
-        is_wait = isinstance(node.func, ast.Attribute) and node.func.attr in ("join", "wait", "get", "wait_for_feeder")
+        is_wait = isinstance(node.func, ast.Attribute) and node.func.attr in ("join", "wait", "get", "join_thread")
         if is_wait and (LIMITS & {name_of(each) for each in ast.walk(argument)} or text.isupper()):
             for new in (None, 0):
                 words = f"{new} in place of {text} in `{brief(node)}`"

@@ -45,7 +45,8 @@ def test_nothing_is_found_in_the_loader_as_it_is(name: str) -> None:
 ALIVE = {
     'transport.choice.transport_of: `raise RuntimeError(\'transport="slots" needs memfd_create and…` is left out',
     "transport.filling.Room.say_whether_looked_at: `self.memory.bytes[LOOKED_AT] = True` is left out",
-    "transport.filling.Packer.pack: `taken = room.close()` after `pickled = Pickled(message, self._reducers)`",
+    "transport.filling.Packer.pack: `taken = room.close()` after "
+    "`pickled = Pickled(message, self._reducers, self._world.lent)`",
     "transport.lending.Unpacker.rest: `self._pages.give_back_after(loan(), memory, 0)` is left out",
     "transport.lending.Unpacker.grant: `not self._free or len(self._recent) >= RECENT` is always False",
     # Two statements change places of which neither reads what the other writes.

@@ -50,7 +50,7 @@ def test_a_run_does_not_differ_from_itself(plain: tracing.Trace) -> None:
     assert found.faster == 1 and not found.real and found.configs == {} and found.differ is None
     assert not any(each.real for each in [*found.places, *found.stages])
     assert found.sentence().startswith("No real difference")
-    assert found.sentence().endswith("the same keys in the same order.")
+    assert found.sentence().endswith(f"the same keys in the {BATCHES} batches that both drew.")
     # The numbers are those of the trace.
     assert change(found, "fetch").before == np.median(rows["fetch_end"] - rows["fetch_begin"])
     assert found.before.batches == found.compared == len(rows) == BATCHES

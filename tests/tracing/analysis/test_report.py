@@ -6,20 +6,20 @@ from __future__ import annotations
 import functools
 import json
 import re
+import time
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
 import minidl
 import tracing
 from tests.minidl.dying import die
-from tests.samples import Samples, failing
+from tests.samples import Samples, Stream, failing
 from tests.tracing import report_loads as loads
+from tests.tracing.attached import ATTACHED
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
-from tracing.analysis.measure.measures import measure
-from tracing.analysis.measure.stages import occupancy
 from tracing.trace.words import GLOSSES
 
 
@@ -31,17 +31,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tracing.Trace:
 
 
 # ---- numbers
-
-
-def test_queues_agree_with_the_replayed_state(trace: tracing.Trace) -> None:
-    """Mean and highest number of batches in the reorder buffer, counted again from trace.state after each event."""
-    times = trace.events["time"]
-    depths = [sum(len(loader.reorder_buffer) for loader in trace.state(k).loaders) for k in range(len(trace))]
-    (measures,) = measure(trace)
-    found = occupancy(measures, "stored", "released")
-    assert found["max"] == max(depths) > 0
-    filled = float((np.diff(times) * depths[:-1]).sum())
-    assert found["mean"] == pytest.approx(filled / measures.total, rel=0.01)
 
 
 def test_the_slowest_batches_come_with_their_keys(trace: tracing.Trace) -> None:
@@ -58,7 +47,7 @@ def test_the_slowest_batches_come_with_their_keys(trace: tracing.Trace) -> None:
 def test_the_json_agrees_with_the_text(trace: tracing.Trace) -> None:
     found = tracing.report(trace)
     document = json.loads(found.to_json())
-    assert document["format"] == 1
+    assert document["format"] == 2
     (loader,) = document["loaders"]
     assert loader["verdict"] == "hold_up" and loader["sentence"] in " ".join(str(found).split())
     assert loader["batches"] == 40 and loader["epochs"] == 2 and len(loader["workers"]) == 2
@@ -92,7 +81,11 @@ FAILURES = {  # -> dataset, options, the first note's end, how the advice begins
         f"{FIRST} 0 on worker 0", "",
     ),
     "in a worker": (MISSING, {"num_workers": 2}, "KeyError: 'no such image'$", f"{FIRST} 9 on worker", "(keys [9])"),
-    "in main": (MISSING, {}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main", "(keys [9])"),
+    "of several lines": (
+        Samples(9, at={3: failing(ArithmeticError("a\n  b\n\tc"))}), {"num_workers": 2}, ": ArithmeticError: a$",
+        f"{FIRST} 3 on worker", "",
+    ),
+    "in main": (MISSING, {}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main raised", "(keys [9])"),
     "in collate_fn": (
         Samples(30, loads.uneven), {"num_workers": 2, "batch_size": 4}, "entry 2$", f"{FIRST} 2 on worker 0",
         "(keys [8, 9, 10, 11]; entry 0 is 8; entry 2 is 10)",
@@ -114,8 +107,42 @@ def test_an_error_is_reported_first_once_and_in_one_line(tmp_path: Path, name: s
     assert found.notes[0] == note and note.startswith("The epoch ended with an error [event ") and "\n" not in note
     (advice,) = found.loaders[0].next
     assert advice.startswith(begins) and more in advice
+    assert ("num_workers=0" in advice) == ("num_workers" in options)
     text = " ".join(str(found).split())
     assert text.startswith("Note: The epoch ended") and "The run ended early: see the note. Why" in text
+
+
+def changed_in_main() -> None:
+    dataset = Samples(8)
+    loader = ATTACHED.DataLoader(dataset, num_workers=1, persistent_workers=True)
+    list(loader)
+    dataset.size = 4
+    list(loader)
+
+
+def one_buffer() -> None:
+    list(ATTACHED.DataLoader(Stream(Samples(24, lambda key: key // 6)), batch_size=12, num_workers=1))
+
+
+def resumes_by_skipping() -> None:
+    for number, _ in enumerate(minidl.DataLoader(Samples(30), num_workers=1)):
+        if number >= 12:
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("program", "note"),
+    [
+        (changed_in_main, "Main has changed the dataset since its workers started (size)."),
+        (one_buffer, "Of a worker's first 12 samples only 2 differ."),
+        (resumes_by_skipping, "Main took 12 of 30 batches before its first training step."),
+    ],
+)
+def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> None:
+    with tracing.record(tmp_path / "run.trace"):
+        program()
+    (noted,) = tracing.report(tracing.load(tmp_path / "run.trace")).notes
+    assert noted.startswith(note)
 
 
 def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:

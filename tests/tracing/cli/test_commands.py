@@ -3,10 +3,12 @@ tests/tracing/views. That each command makes a file: tests/docs/test_claims.py.)
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +18,11 @@ import tracing
 from minidl.events import Kind
 from tests.samples import Samples
 from tests.tracing import report_loads as loads
-from tests.tracing.forked import forked
-from tracing.__main__ import main
+from tracing.__main__ import main, make_parser
 from tracing.recording import file_format as fmt
 
-COMMANDS = ("demo", "run", "live", "timeline", "sequence", "step", "report", "check", "compare", "whatif", "export")
+(of_commands,) = (each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
+PARSERS: dict[str, argparse.ArgumentParser] = of_commands.choices
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +85,6 @@ def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
 
 
-def test_run_records_a_script_and_passes_its_arguments_on(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
-        "import sys\nfrom torch.utils.data import DataLoader\n"
-        "print(sum(int(batch) for batch in DataLoader(range(4), num_workers=1)), sys.argv[1:])\n"
-    )
-    command = ("-m", "tracing", "run", "--memory", "train.py", "--lr", "0.1", "-o", "mine")
-    assert forked(tmp_path, *command)[0] == "6 ['--lr', '0.1', '-o', 'mine']\n"
-    trace = tracing.load(tmp_path / "traces" / "train")
-    assert (trace.samples["rss"] > 0).any() or sys.platform != "linux"
-
-
 def test_check_prints_what_is_broken_and_how_the_run_ended(
     copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,7 +103,7 @@ def test_check_prints_what_is_broken_and_how_the_run_ended(
 def test_help_lists_the_commands_and_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0  # without a command, the list is printed
     listed = capsys.readouterr().out
-    for command in COMMANDS:
+    for command in PARSERS:
         assert f"    {command} " in listed
         with pytest.raises(SystemExit, match="0"):
             main([command, "--help"])
@@ -137,10 +128,18 @@ WRONG = [  # DIR: a sound trace
     "step DIR -o step.png", "step DIR --batches 800:900", "step DIR --loader 70", "step DIR --epoch 7",
     "step DIR --from 1e6", "demo --files some",
 ]  # fmt: skip
-READING = [
-    "live", "timeline -o picture.png", "sequence", "step -o step.html", "report", "check", "whatif",
-    "export --format perfetto -o demo.json",
-]  # fmt: skip
+
+
+def reading() -> Iterator[str]:
+    """Each command that reads a trace, with the options that it needs."""
+    for name, parser in PARSERS.items():
+        if any(action.dest == "trace" for action in parser._actions):
+            options = [action for action in parser._actions if action.required and action.option_strings]
+            needed = [f"{each.option_strings[0]} {next(iter(each.choices or ['picture.png']))}" for each in options]
+            yield " ".join([name, *needed])
+
+
+READING = list(reading())
 
 
 @pytest.mark.parametrize("arguments", WRONG)
@@ -154,9 +153,7 @@ def test_a_missing_trace_is_one_line(command: str, tmp_path: Path, capsys: pytes
     assert "missing" in failed(capsys, *command.split(), tmp_path / "missing")
 
 
-@pytest.mark.parametrize(
-    "command", ["timeline -o picture.png", "sequence", "step", "report", "check", "whatif", "compare"]
-)
+@pytest.mark.parametrize("command", [*(each for each in READING if not each.startswith(("live", "export"))), "compare"])
 def test_nothing_is_drawn_or_judged_of_an_empty_trace(
     command: str, path: Path, nothing: tracing.Trace, capsys: pytest.CaptureFixture[str]
 ) -> None:

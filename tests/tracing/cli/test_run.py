@@ -25,7 +25,7 @@ TRACED = ("-m", "tracing", "run", "-o", "trace")
 
 
 def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text))
     return path
 
@@ -168,7 +168,7 @@ LOADS = """
     import sys
     import minidl
 
-    print(len(list(minidl.DataLoader(range(int((sys.argv + ["4"])[1]))))), "batches")
+    print(len(list(minidl.DataLoader(range(int((sys.argv + ["4"])[1]))))), "batches", *sys.argv[2:])
 """
 
 
@@ -198,11 +198,15 @@ def test_a_disk_that_is_full_costs_events_and_not_the_script(size: str, tmp_path
 
 
 def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path) -> None:
+    """By default a trace has the script's name. What comes after that is for the script."""
     write(tmp_path / "script.py", LOADS)
-    write(tmp_path / "trace" / fmt.DESCRIPTION, json.dumps({"format": fmt.VERSION, "pid": os.getpid()}))  # it lives
-    _, said = forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "script.py")
-    assert "tracing: another run is recording into trace; this one goes to trace-2\n" in said
-    assert len(tracing.load(tmp_path / "trace-2").loaders) == 1
+    alive = json.dumps({"format": fmt.VERSION, "pid": os.getpid()})
+    write(tmp_path / "traces" / "script" / fmt.DESCRIPTION, alive)
+    printed, said = forked(tmp_path, "-m", "tracing", "run", "--memory", "script.py", "5", "-o", "mine")
+    assert printed == "5 batches -o mine\n"
+    assert "tracing: another run is recording into traces/script; this one goes to traces/script-2\n" in said
+    trace = tracing.load(tmp_path / "traces" / "script-2")
+    assert len(trace.loaders) == 1 and ((trace.samples["rss"] > 0).any() or sys.platform != "linux")
 
 
 # ---- minidl's loader in place of torch's

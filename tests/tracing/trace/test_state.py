@@ -96,6 +96,10 @@ class Replay:
     def slot(self, event: Event, slots: list[SlotState]) -> None:
         kind, slot, of = event.kind, event.value, (event.worker, event.epoch, event.task)
         if kind == Kind.SLOT_GRANTED and slot >= 0:
+            # The pin thread gives a slot back before it says that it got the message.
+            again = [each for each, had in self.granted.items() if (each[0], had) == (event.worker, slot)]
+            for each in again:
+                del self.granted[each]
             slots[slot : slot + 1], self.granted[of] = [SlotState(SlotStatus.GRANTED, event.task)], slot
         elif kind == Kind.SLOT_FILLED and of in self.granted:
             slots[self.granted.pop(of)] = SlotState(SlotStatus.FILLED, event.task)

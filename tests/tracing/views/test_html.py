@@ -10,6 +10,8 @@ import pytest
 from tests.tracing.forked import forked
 from tests.tracing.views.browser import Page
 from tracing.__main__ import main
+from tracing.recording.loader_text import PRODUCT
+from tracing.views.export.redacted import without_paths
 
 PROGRAM = """
 import time
@@ -21,6 +23,8 @@ def complains():
 
 if __name__ == "__main__":
     names = [f"Ada-{number}" for number in range(40)]
+    list(DataLoader(Samples(64)))  # of more batches, and gone when the run ends
+    time.sleep(1.1)
     loader = DataLoader(Samples(40, len, at={"Ada-37": complains}), sampler=names, batch_size=2, num_workers=2)
     try:
         for batch in loader:
@@ -79,3 +83,22 @@ def test_the_page_shows_the_verdict_and_steps_without_anything_private(
 def test_asked_for_its_content_the_page_has_keys_errors_and_paths(trace: Path) -> None:
     asked_for = exported(trace, "--content")
     assert all(each in asked_for for each in PRIVATE)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/ada/train.py", "train.py"),
+        (f"{PRODUCT}/ada/train.py", "train.py"),
+        (f"{PRODUCT}/minidl/worker.py", "…/site-packages/minidl/worker.py"),
+        ("/usr/lib/python3.11/threading.py", "…/lib/python3.11/threading.py"),
+        (r"C:\Users\ada\train.py:3", "train.py:3"),
+        ("vscode-remote:%2Fhome%2Fada%2Ftrain.py", "vscode-remote:train.py"),
+        ("Image.open('/home/ada/My Clinic/x.png')", "Image.open('…')"),
+        ("""open(f"/home/{'ada'}/it's x.png", "rb")""", 'open(f"…", "rb")'),
+        (r"open(r'\\ada\x.png') or open('../ada/x.png')", "open(r'…') or open('…')"),
+        ("rate = done / total, 'a word'", "rate = done / total, 'a word'"),
+    ],
+)
+def test_of_a_path_and_of_a_string_with_one_nothing_private_stays(text: str, shown: str) -> None:
+    assert without_paths(text) == shown

@@ -74,17 +74,6 @@ def test_every_message_is_one_arrow_from_its_sender_to_its_receiver(recorded: Re
         assert {row.column for row in notes_of(whole)} <= set(whole.columns)
 
 
-def test_an_arrow_says_in_which_slot_its_batch_lies(recorded: Recorded) -> None:
-    trace = recorded("slots")
-    arrows = arrows_of(sequence.select(trace, epoch=0, batches=(0, 20), most=None))
-    of_epoch = trace.tasks[(trace.tasks["loader"] == trace.loaders[0].loader) & (trace.tasks["epoch"] == 0)]
-    places = {arrow.label: arrow.where for arrow in arrows if arrow.target == "main"}
-    lies_in = [f"slot {slot}" if slot >= 0 else "memory of its own" for slot in of_epoch["slot"].tolist()]
-    assert [places[task] for task in range(20)] == [f"worker_result_queue, {where}" for where in lies_in[:20]]
-    assert len(set(lies_in[:20])) == 5
-    assert {arrow.where for arrow in arrows if arrow.source == "main"} == {"index_queue"}
-
-
 def test_deaths_errors_and_the_shutdown_are_noted(recorded: Recorded) -> None:
     trace = recorded("dying")
     found = sequence.select(trace, most=None)

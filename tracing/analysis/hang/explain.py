@@ -28,7 +28,8 @@ LOCKS = re.compile("lock|acquire", re.IGNORECASE)  # source that may wait for a 
 # What is added to the advice.
 FORKED = (
     " (it was forked, and waits in its first batch, perhaps for a lock that another thread of main held just then, or "
-    'for threads of a library, such as OpenMP, that only main has. multiprocessing_context="spawn" avoids both)'
+    "for threads of a library, such as OpenMP, that only main has. Make the lock in worker_init_fn, or start workers "
+    'with multiprocessing_context="spawn")'
 )
 QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 

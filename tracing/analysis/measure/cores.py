@@ -18,6 +18,7 @@ from tracing.trace.thread_activity import MainTime
 ALL_CORES = 0.8  # when this share of all cores is in use, more workers would not help
 WAITING = 0.1  # a worker that uses a core for less than this share of its working time waits
 NOISE = 0.1  # cores: a system uses this much for itself
+MAKING = ("fetch_cpu", "collate_cpu")  # of the thread that makes a batch
 
 
 def cores(measures: Measures) -> int:
@@ -25,35 +26,52 @@ def cores(measures: Measures) -> int:
     return int(measures.trace.about.get("cpus") or 0)
 
 
-def cores_used(measures: Measures) -> float:
-    """How many cores the workers (and the pin thread) kept busy on average, from an epoch's first fetch to its last
-    batch. What main uses is not counted."""
+def making(measures: Measures) -> float:
+    """The CPU time that making all batches took: of the threads that made them, and beside them (ns)."""
     rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    used = sum(int(np.maximum(rows[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
-    used += int(beside_making(measures))
+    return sum(int(rows[name].clip(0).sum()) for name in MAKING) + beside_making(measures)
+
+
+def cores_used(measures: Measures) -> float:
+    """How many cores the making of batches kept busy on average, from an epoch's first fetch to its last batch."""
+    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
     epochs, which = np.unique(epoch_ids(rows), return_inverse=True)
     begin, end = np.full(len(epochs), np.iinfo(np.int64).max), np.zeros(len(epochs), np.int64)
     np.minimum.at(begin, which, rows["fetch_begin"])
     np.maximum.at(end, which, rows["collate_end"])
-    return used / max(1, int((end - begin).sum()))
+    return making(measures) / max(1, int((end - begin).sum()))
+
+
+def cores_of_main(measures: Measures) -> float:
+    """How many cores main used beside its workers, on average."""
+    own = used(measures, [measures.main_pid], "cpu", within=measures.run) if measures.num_workers else 0.0
+    return own / measures.total
 
 
 def cores_are_the_limit(measures: Measures) -> bool:
     """Whether the workers use nearly all cores that main and other programs leave them."""
-    main = (
-        used(measures, [measures.main_pid], "cpu", within=measures.run) / measures.total if measures.num_workers else 0
-    )
-    left = cores(measures) - main - cores_of_others(measures)
+    left = cores(measures) - cores_of_main(measures) - cores_of_others(measures)
     return cores(measures) > 0 and cores_used(measures) >= max(2 * NOISE, ALL_CORES * left)
 
 
 def making_waits(measures: Measures) -> bool:
     """Whether the workers (without any, main) hardly compute while they make batches: they wait for storage,
     a network, a lock."""
-    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    used = int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0)).sum()) + beside_making(measures)
-    share = used / max(1, int(measures.stage("fetch_begin", measures.made_at).sum()))
-    return share < WAITING
+    return making(measures) < WAITING * max(1, int(measures.stage("fetch_begin", measures.made_at).sum()))
+
+
+def slowed(measures: Measures) -> int:
+    """How much of main's training steps is a wait for cores that workers have (ns): no more than the time in which main
+    was on none, nor than the workers' share of all cores; and cores are shared fairly: for each second on a core, main
+    waits no longer than the workers do."""
+    steps = measures.main_in(MainTime.TRAINING)
+    share = making(measures) / max(1, cores(measures) * measures.total)
+    if not measures.num_workers or not cores_are_the_limit(measures):
+        return 0
+    on_core = used(measures, [measures.main_pid], "main_cpu", within=steps) / max(1, steps.total)  # 0: or not known
+    cpu = sum(int(measures.tasks[name].clip(0).sum()) for name in MAKING)
+    waited = int(measures.stage("fetch_begin", measures.made_at).sum()) / max(1, cpu) - 1
+    return int(steps.total * max(0.0, min(1 - on_core, share, on_core * waited)))
 
 
 # ---- by samples
@@ -102,23 +120,21 @@ def cores_of_others(measures: Measures) -> float:
     machine = samples[(samples["busy"] >= 0) & (samples["idle"] >= 0)]
     if len(machine) < 2:
         return 0.0
-    grown = {name: float(machine[name][-1] - machine[name][0]) for name in ("time", "busy", "steal", "idle")}
-    whole = grown["busy"] + grown["steal"] + grown["idle"]
-    if not 0.75 <= whole / max(1.0, grown["time"] * cores(measures)) <= 1.25:
+    grown = {name: float(machine[name][-1] - machine[name][0]) for name in ("time", "busy", "idle")}
+    if not 0.75 <= (grown["busy"] + grown["idle"]) / max(1.0, grown["time"] * cores(measures)) <= 1.25:
         return 0.0
     within = Intervals(machine["time"][:1], machine["time"][-1:], np.zeros(1, np.int64), np.zeros(1, np.int64))
     pids = np.unique(samples["pid"])
     own = used(measures, pids.tolist(), "cpu", within=within)
     # What main waited for includes its workers, which count already.
     own += used(measures, pids[pids != measures.main_pid].tolist(), "children", within=within)
-    others = (grown["busy"] + grown["steal"] - own) / grown["time"]
+    others = (grown["busy"] - own) / grown["time"]
     return others if others > NOISE else 0.0
 
 
-def beside_main(measures: Measures) -> tuple[float, float]:
-    """While main's thread is at work in the loader (unpickles, keeps its books): how many cores the other threads of
-    its process use, and the share of that time in which main itself has a core, 0 to 1."""
-    at_work = measures.main_in(MainTime.TAKING, MainTime.HANDLING)
-    main, length = [measures.main_pid], max(1, at_work.total)
-    others = used(measures, main, "cpu", "main_cpu", within=at_work)
-    return others / length, min(1.0, used(measures, main, "main_cpu", within=at_work) / length)
+def beside_main(measures: Measures) -> float:
+    """How many cores the other threads of main use while it is at work in the loader (unpickles, keeps its books): 0 if
+    it is on a core more than they are."""
+    at_work, main = measures.main_in(MainTime.TAKING, MainTime.HANDLING), [measures.main_pid]
+    own, others = (used(measures, main, *names, within=at_work) for names in (["main_cpu"], ["cpu", "main_cpu"]))
+    return others / max(1, at_work.total) if others > own else 0.0

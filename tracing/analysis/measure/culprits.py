@@ -30,8 +30,8 @@ from tracing.trace.trace import Trace
 
 SLOWER = 1.5  # times as long as the other workers: a slow one
 FEWEST = 3  # batches of a worker, or looks at it, to judge it
-MOST_OF_IT = 0.5  # a stage, a line or a lock that takes this share of making a batch is named
-ONE_GOES_ON = 1.5  # of the workers at work, at most this many are in no lock: looks are a little off
+MOST_OF_IT = 0.5  # a stage or a line that takes this share of making a batch is named
+LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take turns, nearly half
 FEWEST_CROWDED = 8  # batches needed to see how long one takes while others are made
 SURE = 2  # standard errors
 NOISE = 0.05  # of a batch's time, at least: a smaller effect does not count
@@ -196,17 +196,15 @@ class Turns:
 
 
 def turns(measures: Measures) -> Turns | None:
-    """Workers seen waiting for a lock most of the time, or so often that on average only one of them goes on; or that
-    take longer for a batch in proportion to how many are at work."""
+    """Workers seen waiting for a lock as often as if they took turns; or that take longer for a batch in proportion to
+    how many are at work."""
     rows = measures.made_by_workers
     if measures.num_workers < 2 or len(rows) < FEWEST:
         return None
     made, seen = measures.between(rows, "fetch_begin", "collate_end"), looks(measures)
     others = [each for each in seen if not _is_in_lock(each)]
     in_lock = len(seen) - len(others)
-    at_work = made.total / max(1, measures.length(measures.grid.depth(made.begin, made.end) > 0))
-    goes_on = len(others) / max(1, len(seen)) * at_work
-    if in_lock >= FEWEST and (in_lock >= MOST_OF_IT * len(seen) or goes_on <= ONE_GOES_ON):
+    if in_lock >= max(FEWEST, LOCKED * len(seen)):
         return Turns(made, in_lock, len(seen), seen_at(others))
     least, _ = crowding(measures)
     return Turns(made, 0, len(seen)) if least > HALF and making_waits(measures) else None
@@ -249,11 +247,10 @@ def _is_in_lock(look: Stack) -> bool:
 # ---- what they make
 
 
-def collating(measures: Measures) -> Intervals | None:
-    """The collating of all batches, if that is most of making them."""
-    collated = measures.between(measures.tasks, "collate_begin", "collate_end")
-    made = int(measures.stage("fetch_begin", measures.made_at).sum())
-    return collated if collated.total > MOST_OF_IT * made > 0 else None
+def mostly_collates(measures: Measures) -> bool:
+    """Whether collating is most of making batches."""
+    collated, made = measures.stage("collate_begin", "collate_end"), measures.stage("fetch_begin", measures.made_at)
+    return bool(collated.sum() > MOST_OF_IT * made.sum())
 
 
 def ended_streams(measures: Measures) -> Iterator[Intervals]:
@@ -271,7 +268,7 @@ def contents(measures: Measures) -> dict[str, int]:
     """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0}, as noted of one of the
     last epoch; all 0 where that was not recorded, as of minidl's loader."""
     for iterator in measures.iterators[::-1]:
-        for _, noted in _noted(measures.trace, iterator):
+        for _, noted in noted_of(measures.trace, iterator):
             if "storage" in noted:
                 return noted
     return dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
@@ -304,12 +301,12 @@ def undivided(measures: Measures) -> list[int]:
 def _first_notes(trace: Trace, iterator: IteratorInTrace) -> dict[int, tuple[int, dict[str, Any]]]:
     """Of each worker the first note about a batch, and where; {} for one worker alone, or if one has none."""
     found: dict[int, tuple[int, dict[str, Any]]] = {}
-    for position, noted in _noted(trace, iterator):
+    for position, noted in noted_of(trace, iterator):
         found.setdefault(int(trace.events["worker"][position]), (position, noted))
     return found if 1 < len(found) == iterator.num_workers else {}
 
 
-def _noted(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:
+def noted_of(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:
     """What was noted about batches, once per worker and epoch, and where."""
     positions = trace.index.group(iterator.number, Kind.COLLATE_END).array
     for position in positions[trace.events["text"][positions] > 0].tolist():

@@ -259,9 +259,9 @@ class Measures:
 
     @cached_property
     def grid(self) -> Grid:
-        """The time, cut wherever what main waits for, a worker, the pin thread or the reorder buffer changes."""
+        """The time, cut wherever what main waits for, a worker or the reorder buffer changes."""
         away = self.away
-        edges = [away.begin, away.end, *self.inside("stored", "released"), *self.inside("pin_begin", "pin_end")]
+        edges = [away.begin, away.end, *self.inside("stored", "released")]
         edges += [edge for pair in self.awaited.values() for edge in pair]
         return Grid(*edges, *(edge for each in self.idle for edge in (each.begin, each.end)))
 
@@ -290,18 +290,10 @@ class Measures:
         return np.asarray(self.during("made") & finished & idle)
 
     @cached_property
-    def in_pin_thread(self) -> np.ndarray:
-        """Pieces in which main waits for the pin thread, and at least half of the workers have nothing to do: it pins
-        the batch, or pins another while this one is still in worker_result_queue."""
-        pins = self.grid.depth(*self.inside("pin_begin", "pin_end")) > 0
-        return np.asarray((self.during("pinned") | (self.during("moved") & pins)) & (self.idle_share >= 0.5))
-
-    @cached_property
     def on_its_way(self) -> np.ndarray:
-        """Pieces in which main waits for a batch that is made and not with the pin thread, and at least half of the
-        workers have nothing to do. (While they work, they are the limit: a batch that arrived sooner would not make
-        them faster.)"""
-        return np.asarray(self.during("moved") & ~self.in_pin_thread & (self.idle_share >= 0.5))
+        """Pieces in which main waits for a batch that is made, and at least half of the workers have nothing to do.
+        (While they work, they are the limit: a batch that arrived sooner would not make them faster.)"""
+        return np.asarray(self.during("moved", "pinned") & (self.idle_share >= 0.5))
 
     @cached_property
     def is_away(self) -> np.ndarray:

@@ -1,5 +1,5 @@
-"""What a batch goes through, stage by stage: how long each takes, what each worker did, how full the queues were,
-which batches were slow, and what a start-up consists of."""
+"""What a batch goes through, stage by stage: how long each takes, what each worker did, which batches were slow,
+and what a start-up consists of."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.task_events import keys_of
-from tracing.trace.intervals import Grid, Intervals
+from tracing.trace.intervals import Intervals
 from tracing.trace.thread_activity import MainTime
-from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER, STAGES
 
 SLOWEST = 10  # batches
 
 FIRST_BATCH = "making its first batch"
-STARTING = "starting the process"
-QUEUES = {name: STAGES[f"in {name}"] for name in (*QUEUE_NAMES.values(), REORDER_BUFFER)}  # in a batch's order
-IMPORTING = "importing and unpickling"  # of a forked worker, only the time until its first line
 STARTUP_PARTS = {  # of a worker -> the events that begin and end it
-    STARTING: (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
-    IMPORTING: (Kind.WORKER_STARTED, Kind.WORKER_BEGIN),
+    "starting the process": (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
+    "importing and unpickling": (Kind.WORKER_STARTED, Kind.WORKER_BEGIN),  # if forked: until its first line
     "worker_init_fn": (Kind.INIT_FN_BEGIN, Kind.INIT_FN_END),
 }
 
@@ -44,21 +40,6 @@ def worker_time(measures: Measures, worker: int) -> dict[str, int]:
         "cpu": int((np.maximum(rows["fetch_cpu"], 0) + np.maximum(rows["collate_cpu"], 0))[made].sum()),
         "idle": measures.idle[worker].total,
     }
-
-
-# ---- queues
-
-
-def occupancy(measures: Measures, put: str, got: str) -> dict[str, float]:
-    """The mean and the highest number of tasks between two hops, and the share of the time with none."""
-    begin, end = measures.inside(put, got)
-    grid = Grid(begin, end)
-    if not len(grid.length):
-        return {"mean": 0.0, "max": 0, "empty": 1.0}
-    level, total = grid.depth(begin, end), measures.total
-    filled = int(grid.length[level > 0].sum())
-    mean = float((grid.length * level).sum()) / total
-    return {"mean": mean, "max": int(level.max()), "empty": max(0.0, 1 - filled / total)}
 
 
 # ---- batches

@@ -5,14 +5,13 @@ Each rule estimates how much of main's time its cause costs. Costs do not overla
 once. Coarse rules come first, from what main waits for; then finer ones take their part of it, where the trace shows
 what is behind it. The rules are in tracing.analysis.report.verdicts, with why and what next.
 
-Not everything that costs time is a problem. What happens once an epoch may cost more than what happens with every
-batch. And where main hardly waits once every worker has made its first batch, the waiting before that does not count.
+Not everything that costs time is a problem: if it costs little of the whole program, the loader is not the limit. And
+where main hardly waits once every worker has made its first batch, the waiting before that does not count.
 """
 
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,14 +22,8 @@ from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.analysis.measure.stages import startup_cost
 from tracing.trace.thread_activity import MainTime
 
-MATTERS = 0.05  # a cause that costs less than this share of main's time is no problem, and not worth changing ...
-MATTERS_ONCE = 0.25  # ... or less than this, if it comes once an epoch: even a short load has to begin and to end
-LITTLE = 0.15  # of the program's time: where no cause costs as much, something else is the limit ...
-MOSTLY = 0.8  # ... as it is where main is elsewhere for this share of its time
-CLOSE = 0.5  # a second cause that costs more than this share of the first is reported too
-ALONE = 1.2  # cores: workers that together use no more than this may be taking turns
-BESIDE = 0.25  # cores that other threads of main use while it works in the loader: one of them keeps Python's lock ...
-HELD = 0.5  # ... if main itself uses no more than this share of what they do
+MATTERS = 0.05  # a cause that costs less than this share of main's time is not worth changing
+LITTLE = 0.15  # of the program's time: where no cause costs as much, something else is the limit
 
 
 class Verdict(enum.Enum):
@@ -44,7 +37,6 @@ class Verdict(enum.Enum):
     SHARES = "the stream is not divided evenly among the workers"
     NO_WORKERS = "main makes the batches itself, and does not train meanwhile"
     MOVING = "moving batches is the limit"
-    PINNING = "pinning is the limit"
     SAMPLER = "drawing keys is the limit"
     STARTUP = "start-up is the limit"
     SHUTDOWN = "shutdown is slow"
@@ -52,9 +44,8 @@ class Verdict(enum.Enum):
 
 # Causes of waiting for a batch. They count only if main still waits once every worker has made its first one.
 WAITING_CAUSES = (
-    Verdict.WORKERS, Verdict.TURNS, Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.SHARES, Verdict.MOVING, Verdict.PINNING,
+    Verdict.WORKERS, Verdict.TURNS, Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.SHARES, Verdict.MOVING,
 )  # fmt: skip
-ONCE_AN_EPOCH = (Verdict.STARTUP, Verdict.SHUTDOWN)
 
 Costs = dict[Verdict, int]
 
@@ -66,47 +57,36 @@ class Judgement:
     verdict: Verdict
     cost: int  # of the verdict's cause; of a load without a problem, what main does in place of loading
     share: float  # the cost's share of main's time, 0 to 1
-    close: Costs  # other causes that cost nearly as much, the most expensive first
     costs: Costs  # of each cause
     place: str = ""  # where main's time goes if not to the loader: one of PLACES_AWAY; else ""
 
 
-OUTSIDE = "outside of its loops"
-PLACES_AWAY = ("training", "in other loops", OUTSIDE)
+PLACES_AWAY = ("training", "in other loops", "outside of its loops")
 
 
 def judge(measures: Measures) -> Judgement:
     """What limits the load."""
     found = costs(measures)
     if not (measures.tasks["yielded"] >= 0).any():
-        return Judgement(Verdict.STARTUP, measures.total, 1.0, {}, found)
-    limits = {verdict: MATTERS_ONCE if verdict in ONCE_AN_EPOCH else MATTERS for verdict in found}
-    if steady_wait(measures) < MATTERS:
-        limits |= dict.fromkeys(WAITING_CAUSES, math.inf)
-    serious = {verdict: cost for verdict, cost in found.items() if cost >= limits[verdict] * measures.total}
+        return Judgement(Verdict.STARTUP, measures.total, 1.0, found)
     if culprits.undivided(measures):  # whatever it costs: the result is wrong
         cost = int(measures.total * (1 - 1 / measures.num_workers))  # for samples that come again
-        return Judgement(Verdict.SHARES, cost, cost / measures.total, {}, found)
+        return Judgement(Verdict.SHARES, cost, cost / measures.total, found)
+    count = found
+    if steady_wait(measures) < MATTERS and not cores.slowed(measures):
+        count = {cause: cost for cause, cost in found.items() if cause not in WAITING_CAUSES}
+    verdict, cost = max(count.items(), key=lambda each: each[1])
     away = culprits.away(measures)
-    if (
-        max(serious.values(), default=0) < LITTLE * away.program
-        or measures.in_loader.total <= (1 - MOSTLY) * measures.total
-    ):
+    if cost < LITTLE * away.program:
         return _not_the_loader(measures, away, found)
-    (verdict, cost), *others = sorted(serious.items(), key=lambda each: -each[1])
-    close = {other: its for other, its in others if its >= CLOSE * cost}
-    return Judgement(verdict, cost, cost / measures.total, close, found)
+    return Judgement(verdict, cost, cost / measures.total, found)
 
 
 def _not_the_loader(measures: Measures, away: culprits.Away, found: Costs) -> Judgement:
-    outside = away.outside if away.outside > max(away.training, away.loading) else 0
-    spent = (measures.spent[MainTime.TRAINING], measures.spent[MainTime.ELSEWHERE], outside)
-    small = max(spent) < max(found.values())  # beside the rest of the program
-    if small:
-        spent = (away.training, away.loading - measures.in_loader.total, away.outside)
+    """Where most of the program's time goes instead."""
+    spent = (away.training, away.loading - measures.in_loader.total, away.outside)
     place, cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
-    share = cost / (away.program if small or place == OUTSIDE else measures.total)
-    return Judgement(Verdict.TRAINING, cost, share, {}, found, place)
+    return Judgement(Verdict.TRAINING, cost, cost / away.program, found, place)
 
 
 def warm_up(measures: Measures) -> np.ndarray:
@@ -150,9 +130,9 @@ def costs(measures: Measures) -> Costs:
     }
     if measures.num_workers == 0:
         return found | {Verdict.NO_WORKERS: spent[MainTime.LOADING]}
-    hold_up, moving, pinning = map(measures.length, (measures.held_up, measures.on_its_way, measures.in_pin_thread))
+    hold_up, moving = measures.length(measures.held_up), measures.length(measures.on_its_way)
     prefetch = min(measures.length(measures.during("made")) - hold_up, measures.spare)
-    rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving - pinning
+    rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving
     rest = max(0, rest)  # (iterators that overlap in time wait for each other)
     moved = int(rest * moving_share(measures))
     found |= {
@@ -160,10 +140,10 @@ def costs(measures: Measures) -> Costs:
         Verdict.PREFETCH: prefetch,
         Verdict.WORKERS: rest - moved,
         Verdict.MOVING: moving + moved,
-        Verdict.PINNING: pinning,
     }
-    for finer in (_pythons_lock, _slow_worker, _shares, _turns, _left):
+    for finer in (_slow_worker, _shares, _turns, _left):
         finer(measures, found)
+    found[Verdict.WORKERS] += cores.slowed(measures)
     return found
 
 
@@ -184,19 +164,6 @@ def _takes(found: Costs, cause: Verdict, cost: float, *of: Verdict) -> None:
     found[cause] = found.get(cause, 0) + int(cost) - left
 
 
-def pythons_lock_is_kept(measures: Measures) -> bool:
-    """Whether another thread of main computes while main works in the loader, and main itself hardly gets to."""
-    beside, own = cores.beside_main(measures)
-    return beside >= BESIDE and own <= HELD * beside
-
-
-def _pythons_lock(measures: Measures, found: Costs) -> None:
-    """All of main's work in the loader, which is quick if no other thread keeps the lock."""
-    if pythons_lock_is_kept(measures):
-        at_work = measures.main_in(MainTime.TAKING, MainTime.HANDLING).total
-        found[Verdict.MOVING] = max(found[Verdict.MOVING], at_work)
-
-
 def _slow_worker(measures: Measures, found: Costs) -> None:
     """All of its batches hold up the others, so far as it is slower."""
     if slow := culprits.slow_worker(measures):
@@ -215,7 +182,7 @@ def _shares(measures: Measures, found: Costs) -> None:
 
 def _turns(measures: Measures, found: Costs) -> None:
     waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # the batch that holds up is the one served last
-    if waits and cores.cores_used(measures) <= ALONE and culprits.turns(measures):
+    if waits and culprits.turns(measures):
         _takes(found, Verdict.TURNS, waits, Verdict.WORKERS, Verdict.HOLD_UP)
 
 

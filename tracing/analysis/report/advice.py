@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.run_end import failed
+from tracing.analysis.measure.run_end import failed, fatal_error
 from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.report.evidence import WHY, Reason, time_of_main
 from tracing.analysis.report.verdicts import advice, facts, named
 from tracing.analysis.task_events import keys_of, position_of
 from tracing.analysis.whatif.promises import Change, changes
 from tracing.trace.intervals import Span
-from tracing.trace.words import duration
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Explanation:
 
 
 def explain(measures: Measures, judgement: Judgement) -> Explanation:
-    """The reasons for a verdict, and what to do next about it and about the causes that come close to it."""
+    """The reasons for a verdict, and what to do next about it."""
     verdict, began = judgement.verdict, bool((measures.tasks["yielded"] >= 0).any())
     first, own = time_of_main(measures), WHY[verdict](measures)
     known = facts(measures, judgement)
@@ -48,14 +47,16 @@ def explain(measures: Measures, judgement: Judgement) -> Explanation:
     options = [] if not began or known["left"] else changes(measures, judgement)
     found.promises = [each for each in options if each.saves_ns is not None]
     found.next = advice(verdict, known, options)
-    found.next += [each.text for each in options if each.little]
-    for other, cost in judgement.close.items():
-        words = advice(other, known, [])[:1]
-        found.next += [f"Also, {other.value} ({duration(cost)}): {each}" for each in words if each not in found.next]
     return found
 
 
 # ---- after an error
+
+OUT_OF_FILES = re.compile(r"Too many open files|items of ancdata")
+FILES = (
+    "Main ran out of open files. Each tensor from a worker is one for as long as the program keeps it: keep copies "
+    "(clone(), item()) in place of batches, or raise `ulimit -n`."
+)
 
 
 def advice_after_error(measures: Measures) -> list[str]:
@@ -64,11 +65,10 @@ def advice_after_error(measures: Measures) -> list[str]:
     last_epoch = tasks[tasks["epoch"] == tasks["epoch"].max()] if len(tasks) else tasks
     batches = [described for row in last_epoch if (described := _failed_batch(measures, row))]
     if not batches:
-        return []
-    return [
-        f"Fix that first: {'; '.join(batches[:3])}. Without workers (num_workers=0) the same keys fail in main, where "
-        "you can use a debugger."
-    ]
+        error = fatal_error(measures.trace, measures.iterators[-1])
+        return [FILES] if error is not None and OUT_OF_FILES.search(str(measures.trace.text(error))) else []
+    debugger = " If the same keys fail without workers (num_workers=0), a debugger shows why."
+    return [f"Fix that first: {'; '.join(batches[:3])}." + debugger * bool(measures.num_workers)]
 
 
 def _failed_batch(measures: Measures, row: np.void) -> str:

@@ -9,14 +9,14 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import copied_generators
+from tracing.analysis.measure.culprits import copied_generators, noted_of
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.trace import memory
 from tracing.trace.event_index import Iterator
-from tracing.trace.lacks import what_it_lacks
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
+FEW = 8  # samples: of fewer it is no surprise that they are equal
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -28,8 +28,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += _copied_generators(trace)
-    found += what_it_lacks(trace)
+    found += _copied_generators(trace) + _changed_in_main(trace) + _repeated_samples(trace) + _skipped(trace)
     found += memory.warnings(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
@@ -45,6 +44,8 @@ def _death(trace: Trace, position: int) -> str:
     by = f"exit code {event['value']}"
     with contextlib.suppress(ValueError):
         by = f"signal {signal.Signals(-int(event['value'])).name}"
+    if event["value"] == -signal.SIGKILL:
+        by += " (the kernel sends it when memory runs out: run --memory shows if the workers' grows)"
     return f"worker {event['worker']}, {by}"
 
 
@@ -72,12 +73,49 @@ def _copied_generators(trace: Trace) -> list[str]:
     return [text] if names else []
 
 
+def _changed_in_main(trace: Trace) -> list[str]:
+    """What persistent workers do not see."""
+    with_text = (trace.events["kind"] == Kind.EPOCH_BEGIN) & (trace.events["text"] > 0)
+    positions = np.flatnonzero(with_text).tolist()
+    names = sorted({name for position in positions for name in trace.text(position) or ()})
+    text = f"Main has changed the dataset since its workers started ({', '.join(names)}). Persistent workers keep the "
+    text += "copy that they were given: put what changes into shared memory (a tensor), or start them in each epoch."
+    return [text] if names else []
+
+
+def _repeated_samples(trace: Trace) -> list[str]:
+    """Of a stream."""
+    notes = (noted for each in trace.index.iterators for _, noted in noted_of(trace, each))
+    firsts = [noted["samples"] for noted in notes if len(noted.get("samples", ())) >= FEW]
+    counts = [(len(set(each)), len(each)) for each in firsts]
+    if not counts or any(2 * different > count for different, count in counts):
+        return []
+    different, count = counts[0]
+    text = f"Of a worker's first {count} samples only {different} differ. "
+    return [text + "If the dataset yields the same memory again and again, yield copies of it."]
+
+
+def _skipped(trace: Trace) -> list[str]:
+    """Batches at the begin of an epoch that main did nothing with."""
+    yielded = np.sort(trace.tasks[trace.tasks["asked"] >= 0], order="yielded")
+    for loader in np.unique(yielded["loader"]):
+        of_it = yielded[yielded["loader"] == loader]
+        epoch = of_it[of_it["epoch"] == of_it["epoch"][0]]
+        steps = epoch["asked"] - epoch["yielded"]
+        first = int(np.argmax(steps > np.percentile(steps, 90) / 5))  # that is a training step
+        if first >= max(FEW, len(steps) / 4):
+            text = f"Main took {first} of {len(steps)} batches before its first training step. If it skips them, to "
+            return [text + "resume, they were loaded for nothing: leave out their keys in the sampler."]
+    return []
+
+
 def _plain(trace: Trace, position: int) -> str:
-    """An error in one line: of a traceback from a worker, the last line, which says what went wrong."""
+    """An error in one line: of a traceback from a worker, the line with the error's type."""
     text = str(trace.text(position))
     if "Traceback (most recent call last)" in text:
         # The text is the `repr` of the error, which for most kinds of errors escapes line breaks and quotes.
         lines = re.split(r"\n|\\n", text.replace("\\'", "'"))
-        text = [line for line in lines if line.strip("'\") ")][-1]
+        last = max(n for n, line in enumerate(lines) if "Traceback (most recent call last)" in line)
+        text = next((line for line in lines[last + 1 :] if line.strip("'\") ") and not line.startswith(" ")), lines[-1])
     # The type says something, unless it is RuntimeError.
     return re.sub(r"^RuntimeError\((['\"])(.*)\1\)$", r"\2", text.strip(), flags=re.DOTALL)

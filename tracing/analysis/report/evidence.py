@@ -106,7 +106,8 @@ def busy(measures: Measures) -> list[Reason]:
         f"average; they used a core for {core.share_of(making)} of that"
     )
     if cores.cores_are_the_limit(measures):
-        text += f"; the workers used {cores.cores_used(measures):.1f} of {cores.cores(measures)} cores"
+        text += f"; the workers used {cores.cores_used(measures):.1f} of {cores.cores(measures)} cores, and main "
+        text += f"{cores.cores_of_main(measures):.1f}"
     return [Reason(text, [making, life, core]), *seen(measures)]
 
 
@@ -196,27 +197,14 @@ def moving(measures: Measures) -> list[Reason]:
     on_its_way = Number("longest", measures.stretches(measures.on_its_way), most=3)
     made = median(measures, "made", "fetch_begin", "collate_end")
     unpickled = median(measures, "unpickled", "result_arrived", "result_got")
-    text = (
-        f"for {on_its_way} main waited for batches that were already made, or unpickled them; for the median batch, "
-        f"making it took {made}, unpickling it {unpickled}"
-    )
-    return [Reason(text, [on_its_way, made, unpickled]), *another_thread(measures)]
-
-
-def another_thread(measures: Measures) -> list[Reason]:
-    """A thread of main keeps Python's lock."""
-    beside, own = cores.beside_main(measures)
-    at_work = Number("longest", measures.main_in(MainTime.TAKING, MainTime.HANDLING), most=3)
-    text = f"for {at_work} main was at work in the loader, and had a core for {own:.2f} of that; meanwhile the other "
-    text += f"threads of its process used {beside:.1f} cores"
-    return [Reason(text, [at_work])] if beside > 0.1 else []
-
-
-def pinning(measures: Measures) -> list[Reason]:
-    waited = Number("longest", measures.stretches(measures.in_pin_thread), most=3)
-    one = median(measures, "a pin", "pin_begin", "pin_end")
-    text = f"for {waited} main waited for the pin thread, while workers were idle; it pins the median batch for {one}"
-    return [Reason(text, [waited, one])]
+    numbers = [on_its_way, made, unpickled]
+    text = f"for {on_its_way} main waited for batches that were already made, or unpickled them; for the median batch, "
+    text += f"making it took {made}, unpickling it {unpickled}"
+    pinned = median(measures, "pinned", "pin_begin", "pin_end")
+    if pinned.ns:
+        text += f", pinning it {pinned}"
+        numbers.append(pinned)
+    return [Reason(text, numbers)]
 
 
 def drawing(measures: Measures) -> list[Reason]:
@@ -265,7 +253,6 @@ WHY: dict[Verdict, Callable[[Measures], list[Reason]]] = {
     Verdict.SHARES: shares,
     Verdict.NO_WORKERS: making_in_main,
     Verdict.MOVING: moving,
-    Verdict.PINNING: pinning,
     Verdict.SAMPLER: drawing,
     Verdict.STARTUP: starting,
     Verdict.SHUTDOWN: shutting_down,

@@ -23,7 +23,7 @@ from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
 from tracing.analysis.measure.measures import Measures, costliest_first
 from tracing.analysis.measure.run_end import ended_early
-from tracing.analysis.measure.stages import QUEUES, occupancy, percentiles, slowest_batches, worker_time
+from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
 from tracing.analysis.measure.waited import PLACES_AWAY, Verdict, judge
 from tracing.analysis.report import text as report_text
 from tracing.analysis.report.advice import Explanation, explain
@@ -56,7 +56,6 @@ class LoaderReport(Explanation):
     causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
     stages_ns: dict[str, dict[str, float]]  # stage -> count, median, p90, p99, max
     workers: list[dict[str, int]]  # one each: see tracing.analysis.measure.stages.worker_time
-    queues: dict[str, dict[str, float]]  # queue -> mean, max, empty (share of the time)
     slowest: list[dict[str, Any]]  # batches: see tracing.analysis.measure.stages.slowest_batches
 
     @property
@@ -99,7 +98,7 @@ class Report:
         loaders = [
             vars(each) | {"verdict": each.verdict.name.lower(), "sentence": each.verdict_line} for each in self.loaders
         ]
-        document = {"format": 1, "trace": str(self.trace.path), "notes": self.notes, "loaders": loaders}
+        document = {"format": 2, "trace": str(self.trace.path), "notes": self.notes, "loaders": loaders}
         return json.dumps(document, indent=1, default=_plain)
 
 
@@ -125,7 +124,6 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
     if hang is not None:  # speed comes later
         explanation.why, explanation.promises = explanation.why[:1], []
         explanation.next = [f"Solve that first. {hang.advice}."]
-    queues = {name: found for name, hops in QUEUES.items() if (found := occupancy(measures, *hops))["max"]}
     return LoaderReport(
         loader=measures.loader,
         built=len(measures.loaders),
@@ -144,6 +142,5 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
         stages_ns={name: percentiles(each) for name, hops in STAGES.items() if len(each := measures.stage(*hops))},
         workers=[worker_time(measures, worker) for worker in range(measures.num_workers)],
-        queues=queues,
         slowest=slowest_batches(measures),
     )

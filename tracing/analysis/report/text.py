@@ -72,7 +72,7 @@ def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
     that main waits for longest there.)"""
     begin, end = report.at(span)
     around = max((end - begin) // 2, 1_000_000)
-    since, until = seconds(max(0, begin - around), end + around).split("-")
+    since, until = seconds(max(0, begin - around), min(end + around, report.trace.duration)).split("-")
     part = f"--from {since} --to {until}"
     if len(report.loaders) > 1 or each.built > 1:
         part += f" --loader {report.trace.events['loader'][span[1]]}"
@@ -115,7 +115,7 @@ def _tables(each: LoaderReport) -> list[str]:
     # The table has no room for these.
     lines[-1:] = [*wrap("  ", "; ".join(f"{name}: {GLOSSES[name]}" for name in each.stages_ns)), ""]
     if each.workers:
-        lines += [*_workers(each), *_queues(each)]
+        lines += _workers(each)
     return lines + _slowest(each) if each.slowest else lines[:-1]
 
 
@@ -133,15 +133,6 @@ def _workers(each: LoaderReport) -> list[str]:
     ]
     header = ("", "batches", "at work", "share", "CPU", "idle")
     return table("Workers (CPU: how much of their work used a core; idle: without a task)", header, rows)
-
-
-def _queues(each: LoaderReport) -> list[str]:
-    rows = [
-        (name, f"{found['mean']:.1f}", f"{found['max']:.0f}", f"{found['empty']:.0%}")
-        for name, found in each.queues.items()
-    ]
-    title = "Batches in the queues, in their order: the slowest step follows a full one"
-    return table(title, ("", "mean", "most", "empty"), rows)
 
 
 def _slowest(each: LoaderReport) -> list[str]:

@@ -21,63 +21,61 @@ import numpy as np
 
 from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.stages import FIRST_BATCH, IMPORTING, STARTING, startup_parts
+from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
 from tracing.analysis.measure.waited import (
+    MATTERS,
     PLACES_AWAY,
     Judgement,
     Verdict,
     epochs_ended,
     left,
-    pythons_lock_is_kept,
 )
 from tracing.analysis.report.evidence import slowest_step
-from tracing.analysis.whatif.promises import Change, starts_processes
-from tracing.trace.words import duration, size
+from tracing.analysis.whatif.promises import Change
+from tracing.trace.words import size
 
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 SMALL, LARGE = 1 << 16, 1 << 20  # bytes of a batch: fewer take as long to move as none; for more, size counts
-THREADS = 0.1  # cores: a worker's other threads are named if they use this much, and more than its own
-OTHERS = 0.25  # of all cores: what other programs must use to be named
-ON_CORE = ("fetch_cpu", "collate_cpu")  # of the thread that makes a batch
+REPEATED = ("worker_init_fn", FIRST_BATCH)  # parts of a worker's start that are the program's
 OPENS = re.compile(r"(__init__|open|connect)$")  # functions that open a file or a connection
 
 TABLE = """
-TRAINING: main spends 80 % of its time elsewhere, or no cause in the loader costs 15 % of the program
+TRAINING: no cause in the loader costs 15 % of the time of the program
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
-    objects                 {many_objects}
     not elsewhere           The loader keeps up: to go faster, make the training step faster. It is all that your loop
                             does between two batches: if it reads or converts data there, let the workers do that.
     OPTIONS
-WORKERS: main waits for batches that they make: they compute (cores, or cheaper samples) or wait (more workers)
+WORKERS: main waits for batches that they make, or for cores that they have: they compute, or wait
+    waits & restarts        If the dataset keeps what it read, persistent_workers=True saves most: new workers know
+                            nothing of it, and read it all again in each of {epochs} epochs.
+    opens                   A worker could open once what is opened at {opens} for every sample.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     others                  Other programs use {others:.1f} of the {cores} cores: more workers would share the rest.
     OPTIONS
     cores_busy & not others More workers would not help: they compute, and there are {cores} cores. Make {slow} cheaper,
                             or prepare and store the result once, or use more cores.
+    slowed                  Main's training steps wait for cores, too, while the workers compute: cheaper samples, or
+                            fewer workers, make the steps faster.
     waits & independent     They hardly compute: each waits for itself. More workers help, however few cores there are.
     waits & not independent They hardly compute: they wait. If what they wait for serves more at once, more workers
                             help, even beyond the number of cores (num_workers={more}, say): `python -m tracing run
                             --try` measures that. If not, ask it for a whole batch at once (__getitems__).
     cores_left              They compute, or wait for a core: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
-    opens                   A worker could open once what is opened at {opens} for every sample.
-    waits & restarts        If the dataset keeps what it read: persistent_workers=True. New workers know nothing of it.
 TURNS: they were seen waiting for a lock, or take longer the more of them work at once
     in_lock                 They wait for a lock: more workers do not help. Hold it only for what it must
-                            protect{holder}, once per batch (__getitems__), or give each worker a copy of its own.
+                            protect, once per batch (__getitems__), or give each worker a copy of its own.
     not in_lock             What they wait for serves them one by one: more workers do not help. Ask it for a whole
                             batch at once (__getitems__), or keep what it gave.
     OPTIONS
 HOLD_UP: finished batches wait in the reorder buffer for a slow one, or for one slow worker
     slow_worker             Find out what is different in {slow_worker}: its files, its cache, get_worker_info().id.
-    overloaded              Make the slow samples cheaper{at_line}: in any order, they are more than {workers} workers
-                            can keep up with. The table of the slowest batches has their keys.
     OPTIONS
+    not slow_worker         Make the slow samples cheaper{at_line}. The table of the slowest batches has their keys.
     in_order                in_order=False, if the order of batches need not be the same in every run.
-    few_are_slow            Make the slow samples cheaper{at_line}. The table of the slowest batches has their keys.
 PREFETCH: workers idle while main trains, then main waits for them
     OPTIONS
     -                       A larger prefetch_factor lets workers work further ahead.
@@ -87,25 +85,22 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
     not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th sample or
                             file, or files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
-    collate_fn & not waits  Make {slow} cheaper: workers would only share the {cores} cores.
     OPTIONS
-    -                       Workers make batches while main trains: worth it if that takes longer than moving them.
-    starts_processes        If the dataset starts processes of its own, workers do not help: they cannot have children.
-    samples & not waits     Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
+    -                       Workers make batches while main trains: worth it if that takes longer than moving them,
+                            and if the dataset starts no processes: a worker cannot have children.
+    not waits               Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
     opens                   What is opened at {opens} for every sample could be opened once.
-MOVING: getting batches from a worker to main takes longer than making them
-    pythons_lock            A thread of main computes in Python and keeps its lock, which main needs for every step of
-                            the way. Let a process do that, or code that releases the lock.
-    objects                 {many_objects}
-    views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
-    small                   Larger batches: what it takes to move one hardly depends on its size.
-    OPTIONS
-    quickly_made            num_workers=0: making a batch takes {quickly_made}, less than main takes to get one.
-    many_tensors            Fewer tensors in a batch (now {tensors}, each moved by itself): one stacked tensor, say.
-PINNING: the pin thread is busy, and batches wait for it
-    -                       Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
+MOVING: getting batches from a worker to main, pinned or not, takes longer than making them
+    beside_main             Other threads of main use {beside_main} cores while it takes batches: if they compute in
+                            Python, they keep the lock that it needs for every step. Let a process do that.
+    pins                    Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
                             own pin_memory(), look there. Or pin_memory=False.
+    objects                 A batch has {objects:,} Python objects besides tensors: its worker pickles each, and main
+                            unpickles it. Make tensors of them in the workers, or pass on only what the training uses.
+    views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
+    few_bytes               Larger batches: what it takes to move one hardly depends on its size.
     OPTIONS
+    many_tensors            Fewer tensors in a batch (now {tensors}, each moved by itself): one stacked tensor, say.
 SAMPLER: main spends its time in the sampler
     -                       Draw the keys of the whole epoch at once, in the sampler's __iter__; if it does, compute
                             once what every epoch needs. (More workers do not help: main draws the keys.)
@@ -117,13 +112,12 @@ STARTUP: the first batch of each epoch is slow, or none came
     built                   The loader that is iterated at {at} was built {built} times: build it once, outside of the
                             loop, with persistent_workers=True.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
-    importing               Starting a worker takes longest: it imports the program, then unpickles the dataset. Import
-                            late what workers do not need, and keep paths in the dataset, not data.
-    init_fn                 worker_init_fn takes longest: main can do once, before it iterates, what a fork inherits.
     refills                 What the dataset's own __iter__ does first, such as filling a shuffle buffer, persistent
                             workers do in each epoch, too: let it give its first samples sooner.
-    first_batch             The first batch takes longest: each worker repeats what is imported or opened at the first
-                            sample. Do it in main before it iterates (workers started by fork inherit it).
+    repeats                 Each worker repeats what takes longest, {repeats}. What a fork inherits (imports, open
+                            files) main can do once, before it iterates.
+    spawned                 Starting a worker takes longest: it imports the program, then unpickles the dataset. Import
+                            late what workers do not need, and keep paths in the dataset, not data.
 SHUTDOWN: a worker does not exit, or is still busy
     left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that
                             it does not take. Keep the iterator and go on, or draw only the keys it uses (a Subset).
@@ -170,7 +164,7 @@ def advice(verdict: Verdict, known: dict[str, Any], options: list[Change]) -> li
     found, changed = list[str](), {name for each in options for name in each.options}
     for condition, text in VERDICTS[verdict].advice:
         if condition == "OPTIONS":
-            found += [each.text for each in options if not each.little]
+            found += [each.text for each in options]
         elif holds(condition) and text.partition("=")[0] not in changed:
             found.append(text.format(**known))
     return found
@@ -179,14 +173,12 @@ def advice(verdict: Verdict, known: dict[str, Any], options: list[Change]) -> li
 def named(verdict: Verdict, known: dict[str, Any]) -> str:
     """What a verdict is about, in a few words; "" for no one thing."""
     crowd = "other programs have the cores" if known["others"] else "the cores are busy" if known["cores_busy"] else ""
-    whole = "each has all of it" if known["undivided"] else f"worker {known['made_most']} has most"
     return {
         Verdict.WORKERS: crowd or known["collate_fn"],
         Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
         Verdict.HOLD_UP: known["slow_worker"],
-        Verdict.SHARES: whole,
+        Verdict.SHARES: "each has all of it" if known["undivided"] else "",
         Verdict.NO_WORKERS: known["collate_fn"],
-        Verdict.MOVING: "another thread of main keeps Python's lock" if known["pythons_lock"] else "",
         Verdict.STARTUP: "" if known["batches"] else "no batch was yielded",
     }.get(verdict, "")
 
@@ -195,33 +187,29 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     """What advice depends on, and what its sentences name."""
     making, workers = measures.stage("fetch_begin", "collate_end"), measures.num_workers
     usual = float(np.median(making)) if len(making) else 0.0
-    batches = int((measures.tasks["yielded"] >= 0).sum())
     known: dict[str, Any] = {
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
         "more": max(4, 2 * workers),
-        "batches": batches,
-        "quickly_made": duration(usual) if 0 < int(usual) * batches < measures.in_loader.total else "",
-        "starts_processes": starts_processes(measures),
+        "batches": int((measures.tasks["yielded"] >= 0).sum()),
         "undivided": bool(culprits.undivided(measures)),
-        "pythons_lock": workers and pythons_lock_is_kept(measures),
     }
     known |= _of_cores(measures, int(making.sum())) | _of_lines(measures) | _of_batches(measures)
-    slow_samples, too_many = not known["slow_worker"], int(making.sum()) > workers * measures.away.total
-    known |= {"overloaded": slow_samples and too_many, "few_are_slow": slow_samples and not too_many}
     return known | _of_start_and_end(measures, usual)
 
 
 def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
     there, busy, others = cores.cores(measures), cores.cores_are_the_limit(measures), cores.cores_of_others(measures)
-    threads, own = cores.threads_of_workers(measures), sum(measures.tasks[name].clip(0).sum() for name in ON_CORE)
-    many, waits = busy and threads > own and threads >= THREADS * making, cores.making_waits(measures)
+    threads, own = cores.threads_of_workers(measures), sum(measures.tasks[name].clip(0).sum() for name in cores.MAKING)
+    waits = cores.making_waits(measures)
     return {
         "cores": there,
         "cores_busy": busy,
-        "others": others if busy and others >= OTHERS * there else 0.0,
-        "threads": threads / max(1, making) * measures.num_workers if many else 0.0,
+        "slowed": cores.slowed(measures) >= MATTERS * measures.total,
+        "others": others if busy and others > cores.cores_used(measures) else 0.0,
+        "threads": threads / max(1, making) * measures.num_workers if busy and threads > own else 0.0,
+        "beside_main": round(cores.beside_main(measures), 1),
         "cores_left": not waits and not busy,
         "waits": waits,
         "independent": culprits.independent(measures),
@@ -232,8 +220,8 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
     """Where the workers and main were seen, and which worker is slow."""
     line, main = culprits.seen_at(culprits.looks(measures)), culprits.away(measures).seen
     turns, slow = culprits.turns(measures), culprits.slow_worker(measures)
-    holder = turns.holder if turns else None
-    collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if culprits.collating(measures) else ""
+    collates = culprits.mostly_collates(measures)
+    collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if collates else ""
     place = line.place if line else ""
     at_line = f" (at {place})" if place else ""
     return {
@@ -241,32 +229,25 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
         "line": place,
         "at_line": at_line,
         "collate_fn": collate_fn,
-        "samples": not collate_fn,
         "slow": (collate_fn or "the samples") + at_line,
         "opens": place if line and any(map(OPENS.search, (line.line.function, line.calls))) else "",
         "in_lock": turns.in_lock if turns else 0,
-        "holder": f" (the worker that did not wait was seen at {holder.place})" if holder else "",
         "slow_worker": f"worker {slow.worker}, pid {cores.worker_pids(measures, slow.worker)[-1]}" if slow else "",
     }
 
 
 def _of_batches(measures: Measures) -> dict[str, Any]:
-    """What they are made of, and which worker made most."""
-    made_of = culprits.contents(measures)
-    made_by = measures.tasks["worker"][measures.tasks["collate_end"] >= 0]
+    """What they are made of, and whether it is pinning them that takes long."""
+    made_of, pinning = culprits.contents(measures), int(measures.stage("pin_begin", "pin_end").sum())
     sent = measures.tasks["result_bytes"][measures.tasks["result_bytes"] > 0]
     return {
-        "made_most": int(np.bincount(1 + made_by, minlength=1).argmax()) - 1,
+        "pins": 2 * pinning > measures.length(measures.on_its_way),
         "tensors": made_of["tensors"],
         "many_tensors": made_of["tensors"] >= MANY,
         "views": made_of["storage"] > LARGE + made_of["bytes"] and measures.num_workers,
         "storage": size(made_of["storage"]),
-        "objects": made_of["objects"] >= MANY_OBJECTS and measures.num_workers,
-        "many_objects": (
-            f"A batch has {made_of['objects']:,} Python objects besides tensors: its worker pickles each, and main "
-            "unpickles it. Make tensors of them in the workers, or pass on only what the training uses."
-        ),
-        "small": len(sent) > 0 and made_of["bytes"] + np.median(sent) < SMALL,
+        "objects": made_of["objects"] if made_of["objects"] >= MANY_OBJECTS else 0,
+        "few_bytes": made_of["tensors"] < MANY and len(sent) > 0 and made_of["bytes"] + np.median(sent) < SMALL,
     }
 
 
@@ -283,11 +264,9 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "left": early if left(measures) else 0,
         "left_early": early if workers else 0,
         "restarts": restarts and not (built or left(measures) or refills),
-        # A forked one has what main has.
-        "importing": part in (STARTING, IMPORTING) and measures.config.get("start_method") != "fork",
-        "init_fn": part == "worker_init_fn",
-        "first_batch": part == FIRST_BATCH,
         "refills": refills,
+        "repeats": part if part in REPEATED and not refills else "",
+        "spawned": part and part not in REPEATED and measures.config.get("start_method") != "fork",
         "ends_last": slowest_step(measures),
     }
 

@@ -2,10 +2,10 @@
 option at a time.
 
 A number is promised only where the replay of the recorded setting itself is off by less than a part of what the change
-should save; and where that part is no less than a replay can be off by. Otherwise the advice says in which direction
-to go. And nothing is promised that the trace contradicts: an option saves no more than the cost of the causes that it
-can cure, the recorded number of workers does not make batches in less time than it took, and where workers wait for
-each other, no more are advised.
+should save; otherwise the advice says in which direction to go. Where that part is less than any replay can be off by,
+nothing is advised. And nothing is promised that the trace contradicts: an option saves no more than the cost of the
+causes that it can cure, the recorded number of workers does not make batches in less time than it took, and where
+workers wait for each other, no more are advised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ MOST = 1000  # batches of a longer trace that are replayed
 FEWER = 0.03  # a cheaper setting that is slower by less than this share is as good
 PART = 0.25  # the gain must differ from what is promised by less than this part of it
 EXACT = 0.03  # the share of the time that a replay may be off by, whatever it replays
-ALTERNATIVE = 0.25  # another change is mentioned if it saves at least this part of what the best one saves
 FACTORS = (2, 4, 8, 16, 32)  # prefetch_factor
 
 CURES: dict[str, tuple[Verdict, ...]] = {  # an option -> what costs less if it is changed
@@ -47,7 +46,6 @@ class Change:
     text: str  # advice, in words
     options: dict[str, Any]
     saves_ns: int | None  # what is promised; None: no number can be relied on
-    little: bool = False  # too little to be replayed exactly
 
 
 def changes(measures: Measures, judgement: Judgement) -> list[Change]:
@@ -68,13 +66,6 @@ def kept(measures: Measures, judgement: Judgement) -> tuple[str, ...]:
         return "num_workers", "prefetch_factor", "in_order"
     slow = judgement.verdict is Verdict.HOLD_UP and culprits.slow_worker(measures) is not None
     return ("num_workers", "prefetch_factor") if slow else ()
-
-
-def starts_processes(measures: Measures) -> bool:
-    """Whether main, which makes the batches itself, has children from multiprocessing: perhaps the dataset's, and a
-    worker can have none. (Where another loader has workers, they are these children.)"""
-    own = measures.samples[measures.samples["pid"] == measures.main_pid]
-    return not any(each.num_workers for each in measures.trace.index.iterators) and bool((own["processes"] > 0).any())
 
 
 class Replays:
@@ -112,9 +103,8 @@ class Replays:
         """The best value of each option that helps. Only what saves more than the replay is off by."""
         keep = kept(self.measures, self.judgement)
         found = [each for name in CURES if name not in keep for each in self._best_value(name)]
-        enough = max(abs(self.off), ALTERNATIVE * max(map(self.share_saved, found), default=0.0))
         found.sort(key=self.share_saved, reverse=True)
-        return [each for each in found if self.share_saved(each) >= enough]
+        return [each for each in found if self.share_saved(each) >= abs(self.off)]
 
     def _best_value(self, name: str) -> list[Setting]:
         """The recorded setting, with the best value of this option: the cheapest of those that are nearly the fastest.
@@ -123,7 +113,7 @@ class Replays:
         tried = [each if each.num_workers else Setting(0) for each in tried]  # without workers the others mean nothing
         enough = min(map(self.taken, tried), default=0.0) * (1 + FEWER)
         cheapest = [each for each in tried if self.taken(each) <= enough][:1]
-        return [each for each in cheapest if self.share_saved(each) >= MATTERS]
+        return [each for each in cheapest if PART * self.share_saved(each) >= EXACT]
 
     def _values(self, name: str) -> list[Any]:
         """Other values of an option, the cheapest first; none, if it could cure too little."""
@@ -145,10 +135,9 @@ class Replays:
         saves = int(share * self.measures.total)
         instead = f" instead of {was}" if type(was) is int and self.was.num_workers else ""
         words = f"{name}={new[name]}{instead}{self._why(setting)}"
-        little = PART * share < EXACT
-        if little or abs(self.off) > max(EXACT, PART * share):
-            unsure = f"by some {share:.0%}; a replay is off by {max(EXACT, abs(self.off)):.0%}"
-            return Change(f"{words} should help ({unsure}).", new, None, little)
+        if abs(self.off) > PART * share:
+            unsure = f"by some {share:.0%}; a replay is off by {abs(self.off):.0%}"
+            return Change(f"{words} should help ({unsure}).", new, None)
         before, after = self.batches / self.taken(self.was), self.batches / self.taken(setting)
         rates = f"replayed: {before:,.1f} → {after:,.1f} batches a second; `whatif` tries more"
         return Change(f"{words} should save about {duration(saves)} ({rates}).", new, saves)
@@ -167,9 +156,7 @@ class Replays:
             return f": batches are then made while main trains{', several at a time' * (workers > 1)}, which"
         if not workers:
             return ": for main, making a batch is quicker than having it moved from a worker, which"
-        if workers < was:
-            return ": more only get in each other's way. That"
-        if not making_waits(self.measures):
+        if workers < was or not making_waits(self.measures):
             return ", which"
         return ", which, if what they wait for can answer that many at a time,"
 
@@ -188,7 +175,7 @@ def number_of_workers(measures: Measures, times: Durations) -> list[int]:
     room = max(1, int(min(WORKERS[-1], times.cores * making / max(computing, 1e-9))))
     keep_up = HEADROOM * making / max(times.training.mean(), making / WORKERS[-1], 1e-9)
     most = min(max(FEWEST_TRIED, int(np.ceil(keep_up))), room)
-    if culprits.turns(measures) is not None or starts_processes(measures) or (was and cores_are_the_limit(measures)):
+    if culprits.turns(measures) is not None or (was and cores_are_the_limit(measures)):
         most = was
     least = int((measures.kind == Kind.INIT_FN_BEGIN).any())
     return sorted({each for each in (*WORKERS, most) if least <= each <= most} | {was})

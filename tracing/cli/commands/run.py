@@ -15,7 +15,7 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "run", run, text, *examples)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
     parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
-    parser.add_argument("--memory", action="store_true", help="sample the processes' memory, open files and mappings")
+    parser.add_argument("--memory", action="store_true", help="sample the processes' memory")
     parser.add_argument("--try", dest="tries", action="store_true", help="measure other settings of its loader, too")
     parser.add_argument("--try-only", action="store_true", help="the same, and then end the script")
     parser.add_argument("--minidl", action="store_true", help="give it minidl's DataLoader in place of torch's")

@@ -12,13 +12,11 @@ The user's program imports torch, not this module: it may have something to set 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minidl import events
-from tracing.recording import trace_directory
 from tracing.recording.in_children.sitecustomize import AfterImport
 from tracing.recording.torch_loader import attached_loaders
 
@@ -28,12 +26,6 @@ if TYPE_CHECKING:
     Loader = TypeVar("Loader", bound=DataLoader[Any])
 
 HOME = "torch.utils.data.dataloader"  # the module that DataLoader is defined in
-# What the iterators that emit are built on. It is private: a torch that lacks any of it is not recorded.
-BUILT_ON = {
-    "_BaseDataLoaderIter": "_next_index _next_data",
-    "_SingleProcessDataLoaderIter": "_next_data",
-    "_MultiProcessingDataLoaderIter": "_reset _try_put_index _get_data _mark_worker_as_unavailable _shutdown_workers",
-}
 
 
 def attach(loader: Loader) -> Loader:
@@ -41,35 +33,24 @@ def attach(loader: Loader) -> Loader:
     its iterators from now on, whenever a recording is on (`tracing.record`), in main and in its workers.
 
     Returns the loader itself. What it yields and raises stays the same. A copy of it is not attached. An iterator that
-    exists already, one with persistent workers, emits nothing. Raises TypeError for anything but torch's loader, and
-    RuntimeError if the installed torch's iterators are unlike those of 2.4 to 2.15.
+    exists already, one with persistent workers, emits nothing, nor does one that is unlike those of torch 2.4 to 2.15:
+    stderr says so. Raises TypeError for anything but torch's loader.
     """
     from torch.utils.data import DataLoader, dataloader
 
     if not isinstance(loader, DataLoader):
         raise TypeError(f"attach() takes a torch.utils.data.DataLoader, not {type(loader)}")
-    if lacking := what_is_lacking(dataloader):
-        raise RuntimeError(lacking)
     _hook(dataloader)
     attached_loaders.add(loader)
     return loader
 
 
-def what_is_lacking(torchs: Any) -> str:
-    """Why the loaders of torch's module cannot be recorded; "" if they can."""
-    for cls, names in BUILT_ON.items():
-        for name in names.split():
-            if not hasattr(getattr(torchs, cls, None), name):
-                have = f"torch {torchs.torch.__version__} has no {cls}.{name}"
-                return f"{have}: its loaders cannot be recorded, those of 2.4 to 2.15 can"
-    return ""
-
-
 def _hook(torchs: Any) -> None:
-    """Replace `__new__` of two classes of torch's module, once. It stays, since Python cannot take it back; while
-    nothing is attached it makes what was made without it. (A `__new__` is in no traceback, and no warning names it.)"""
-    base, cls = torchs._BaseDataLoaderIter, torchs.DataLoader
-    if "__new__" in vars(base):
+    """Replace `__new__` of the iterators' base class in torch's module, once. It stays, since Python cannot take it
+    back; while nothing is attached it makes what was made without it. (A `__new__` is in no traceback, and no warning
+    names it.)"""
+    base = getattr(torchs, "_BaseDataLoaderIter", None)
+    if base is None or "__new__" in vars(base):
         return
 
     def new_iterator(kind: Any, loader: Any = None, *_: Any, **__: Any) -> Any:
@@ -77,36 +58,29 @@ def _hook(torchs: Any) -> None:
         iterator = _emitting(kind, loader) if attached else None
         return object.__new__(kind) if iterator is None else iterator
 
-    def new_loader(kind: Any, *args: Any, **options: Any) -> Any:
-        own = any(getattr(kind, name) is not getattr(cls, name) for name in ("__iter__", "_get_iterator"))
-        if own and attached_loaders.every:
-            _note(kind)
-        new = super(cls, kind).__new__
-        return new(kind) if new is object.__new__ else new(kind, *args, **options)
-
-    base.__new__, cls.__new__ = new_iterator, new_loader
+    base.__new__ = new_iterator
 
 
 def _emitting(kind: Any, loader: Any) -> Any:
-    """A new iterator of `loader` that emits. None if it cannot, which is noted in the trace."""
-    from tracing.recording.torch_loader.iterators import emitting
-
+    """A new iterator of `loader` that emits. None if it cannot: stderr says so."""
     try:
+        from tracing.recording.torch_loader.iterators import emitting
+
         if (cls := emitting(kind, loader)) is not None:
             iterator: Any = object.__new__(cls)
             iterator._begin_to_emit(loader)
             return iterator
-    except Exception:  # whatever is special about these two classes, the program goes on
+    except Exception:  # whatever is special about these two classes, or this torch, the program goes on
         pass
-    _note(type(loader))
+    _say_unseen(type(loader).__name__)
     return None
 
 
-def _note(loaders: type) -> None:
-    """Note in the trace that this class of loaders makes its iterators itself."""
-    recorder = getattr(events.installed(), "__self__", None)
-    if isinstance(directory := getattr(recorder, "directory", None), Path):  # a child's is the run's, until it records
-        trace_directory.note_own_iterators(directory, loaders.__name__)
+@functools.cache  # once
+def _say_unseen(loaders: str) -> None:
+    why = "its iterators are unlike those of torch 2.4 to 2.15"
+    with contextlib.suppress(Exception):  # of the program's own stderr
+        print(f"tracing: {loaders} is not recorded: {why}", file=sys.stderr, flush=True)
 
 
 # ---- a whole program
@@ -116,20 +90,12 @@ def attach_everything() -> None:
     """From now on every loader of torch is attached as soon as it is iterated, even if torch is not imported yet."""
     attached_loaders.every = True
     if HOME in sys.modules:
-        _hook_torch()
+        _hook(sys.modules[HOME])
     else:
         sys.meta_path.insert(0, _finder)
 
 
-def _hook_torch() -> None:
-    """If that is possible. Otherwise one line says so at the start, and the program runs unrecorded."""
-    if lacking := what_is_lacking(sys.modules[HOME]):
-        print(f"tracing: {lacking}", file=sys.stderr, flush=True)
-    else:
-        _hook(sys.modules[HOME])
-
-
-_finder: Any = AfterImport((HOME,), _hook_torch)
+_finder: Any = AfterImport((HOME,), lambda: _hook(sys.modules[HOME]))
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 
 from minidl import events
 from minidl.events import NO_TASK, emit
+from tracing.recording.loader_text import values_of
 from tracing.recording.torch_loader.attached_loaders import epochs_of
 from tracing.recording.torch_loader.common import Behind, Progress
 from tracing.recording.torch_loader.delayed_sigchld import delay_sigchld
@@ -106,7 +107,7 @@ class Emitting(Behind):
 class Serial(Emitting):
     """num_workers=0."""
 
-    WORKS_BY = frozenset({"_next_index", "_dataset_fetcher"})
+    WORKS_BY = frozenset({"_next_data", "_next_index", "_dataset_fetcher"})
 
     @property
     def _dataset_fetcher(self) -> Any:
@@ -132,8 +133,14 @@ class Serial(Emitting):
 class Parallel(Emitting):
     """num_workers > 0."""
 
-    WORKS_BY = frozenset({"_next_index", "_try_put_index", "_task_info", "_worker_result_queue", "_get_data"})
+    WORKS_BY = frozenset(
+        {
+            "_next_data", "_next_index", "_task_info", "_worker_result_queue", "_reset", "_try_put_index", "_get_data",
+            "_mark_worker_as_unavailable", "_shutdown_workers",
+        }
+    )  # fmt: skip
     _resuming = 0  # workers that have not acknowledged the new epoch
+    _sent: dict[str, Any]  # the dataset's values, as the workers got them
 
     def _prepare(self, loader: Any) -> None:
         self._task_info = {}
@@ -169,12 +176,15 @@ class Parallel(Emitting):
         self._emitting_data_queue = queue if queue is results else DataQueue(queue, results)
 
     def _reset(self, loader: Any, first_iter: bool = False, *args: Any, **options: Any) -> None:
-        progress, previous = self._progress, -1
-        if not first_iter:
+        progress, previous, now = self._progress, -1, values_of(self._dataset)
+        if first_iter:
+            self._sent = now
+        else:
             previous, progress.epoch_id = progress.epoch_id, self._epochs.next()
             self._resuming = self._num_workers
         self._drawn = progress.outstanding = 0
-        emit(events.EPOCH_BEGIN, progress.epoch_id, value=previous)
+        changed = [name for name, value in now.items() if self._sent.get(name, value) != value]
+        emit(events.EPOCH_BEGIN, progress.epoch_id, value=previous, text=changed or None)
         super()._reset(loader, first_iter, *args, **options)
         emit(events.PRIMED, progress.epoch_id, value=self._send_idx)
 

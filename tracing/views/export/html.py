@@ -33,46 +33,47 @@ def page(trace: Trace, content: bool = False) -> str:
     if content:
         return _page(trace)
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder, trace.path.name)
+        copy = Path(folder, "trace")
         redacted.copy(trace.path, copy)
         return _page(load(copy)).replace(escape(f"{folder}/"), "")
 
 
 def _page(trace: Trace) -> str:
     found, hang = report(trace), explain(trace)
-    start, end = _part(trace, found)
+    start, end, loader = _part(trace, found)
     pieces = {
         "title": escape(f"{trace.path.name}: {found.loaders[0].verdict_line if found.loaders else 'no loader'}"),
         "verdict": escape(str(hang) if hang else "\n".join(found.first_lines())),
         "report": escape(str(found)),
         "about": _table(_about(trace)),
         "options": "".join(_table(each) for each in _options(trace)),
-        "timeline": _picture(trace, start, end),
+        "timeline": _picture(trace, start, end, loader),
         "steps": step(trace, at=(start + end) / 2)._repr_html_(),
     }
     return made(__package__, (), pieces)
 
 
-def _part(trace: Trace, found: Report) -> tuple[float, float]:
-    """What the report points at, or the end of a run that did not finish: seconds after the first event."""
+def _part(trace: Trace, found: Report) -> tuple[float, float, int | None]:
+    """What the report points at, or the end of a run that did not finish: seconds after the first event, and the number
+    of the loader."""
     first, whole = next(iter(found.loaders), None), trace.duration / 1e9
     if first is None or first.look is None or first.hung or first.ended_early:
-        return whole - 2 * AROUND, whole
+        latest = max(trace.index.iterators, key=lambda each: each.last(len(trace)), default=None)
+        return whole - 2 * AROUND, whole, latest.loader if latest else None
     begin, end = (ns / 1e9 for ns in found.at(first.look))
-    return begin - AROUND, end + AROUND
+    return begin - AROUND, end + AROUND, int(trace.events["loader"][first.look[1]])
 
 
-def _picture(trace: Trace, start: float, end: float) -> str:
+def _picture(trace: Trace, start: float, end: float, loader: int | None) -> str:
     file = io.BytesIO()
-    timeline(trace, start=max(0.0, start), end=end).savefig(file, format="png", dpi=DOTS)
+    timeline(trace, start=max(0.0, start), end=end, loader=loader).savefig(file, format="png", dpi=DOTS)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _about(trace: Trace) -> dict[str, Any]:
     about = trace.about
-    program = Path(next(iter(about.get("command", ())), "")).name
     versions = {name: about.get(name, "not recorded") for name in ("python", "torch", "system")}
-    return {"program": program, "cores": about.get("cpus"), "events": f"{len(trace):,}"} | versions
+    return {"cores": about.get("cpus"), "events": f"{len(trace):,}"} | versions
 
 
 def _options(trace: Trace) -> list[dict[str, Any]]:

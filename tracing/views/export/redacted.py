@@ -16,10 +16,12 @@ from tracing.recording import file_format as fmt
 from tracing.recording.loader_text import PRODUCT
 
 HIDDEN = "…"
-_PATH = re.compile(r"(?<![\w.<])/[^\s'\"(),:;]+")
+_SEPARATOR = re.compile(r"/|\\|%2[Ff]")  # Linux', Windows', a URL's
+_PATH = re.compile(r"(?<![\w.<])(/|[A-Za-z]:\\|\\\\|%2[Ff])[^\s'\"(),:;]+")
 _IN_LIBRARY = re.compile(r"/(lib/python3\.|[\w-]+-packages/).*")
+_PRODUCT = re.compile(rf"^{re.escape(str(PRODUCT))}/(?=tracing/|minidl/)")
 _ERROR = re.compile(r"([\w.]+)\(.*\)", re.DOTALL)
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 _LOADERS_OWN = ("DataLoader worker ", "A batch was lost", "Pin memory thread ", "Too many open files", "next() was ")
 
 
@@ -67,18 +69,25 @@ def _keys(keys: Any) -> Any:
 
 
 def without_paths(value: Any) -> Any:
-    """Text, or lists and mappings of it, with the last part of each absolute path in its place."""
+    """Text, or lists and mappings of it, with the last part of each absolute path in its place, and nothing of a string
+    of the program in which there is a path."""
     if isinstance(value, dict):
         return {key: without_paths(each) for key, each in value.items()}
     if isinstance(value, list):
         return [without_paths(each) for each in value]
     if not isinstance(value, str):
         return value
-    return _end_of(value) if value.startswith("/") else _PATH.sub(lambda path: _end_of(path[0]), value)
+    if value.startswith("/"):
+        return _end_of(value)
+    return _PATH.sub(lambda path: _end_of(path[0]), _QUOTED.sub(_without_path, value))
+
+
+def _without_path(quoted: re.Match[str]) -> str:
+    text = quoted[0]
+    return f"{text[0]}{HIDDEN}{text[-1]}" if _SEPARATOR.search(text) else text
 
 
 def _end_of(path: str) -> str:
     """For a library's file, its place in the library: what the report says depends on whose line it is."""
-    path = path.replace(f"{PRODUCT}/", "/site-packages/", 1)
-    inside = _IN_LIBRARY.search(path)
-    return HIDDEN + inside[0] if inside else Path(path).name
+    inside = _IN_LIBRARY.search(_PRODUCT.sub("/site-packages/", path))
+    return HIDDEN + inside[0] if inside else _SEPARATOR.split(path)[-1]

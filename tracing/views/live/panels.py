@@ -19,7 +19,6 @@ from tracing.trace.state import (
     MainStatus,
     PinStatus,
     QueueState,
-    SlotStatus,
     State,
     WorkerState,
     WorkerStatus,
@@ -291,16 +290,7 @@ def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
         rows.append(("tasks outstanding", [text(str(loader.tasks_outstanding))]))
         rows.append(("send_idx", [text(str(loader.send_idx))]))
         rows.append(("rcvd_idx", [text(str(loader.rcvd_idx))]))
-    if words := _slots(loader):
-        rows.append(("slots", [text(words)]))
     return [ends([text(name)], value, width) for name, value in rows]
-
-
-def _slots(loader: LoaderState) -> str:
-    """ "2 of 8 lent": of all workers, until they are gone. (See minidl.transport.)"""
-    slots = [slot for worker in loader.workers for slot in worker.slots] if loader.alive else []
-    lent = sum(slot.status is SlotStatus.LENT for slot in slots)
-    return f"{lent} of {len(slots)} lent" if slots else ""
 
 
 def _share(share: float, style: Style) -> Line:

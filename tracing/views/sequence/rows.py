@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import NO_TASK, Kind, Queue
-from tracing.trace.event_index import NEVER, NO_SLOT, Lane
+from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS, Sentence, sentence
 from tracing.trace.kinds import NOTED
 from tracing.trace.state import Label
@@ -147,7 +147,7 @@ def select(
     rows.sort(key=lambda row: row.begin)
     shown = rows if most is None else rows[:most]
     title = _title(trace, number, phase, batches)
-    return Sequence(trace, title, iterator.columns, shown, _left_out(trace, rows, len(shown), batches))
+    return Sequence(trace, title, iterator.columns, shown, _left_out(trace, rows, len(shown)))
 
 
 def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float | None) -> int:
@@ -204,14 +204,12 @@ def _title(trace: Trace, number: int, phase: Phase, batches: tuple[int, int] | N
     return title[0].upper() + title[1:]
 
 
-def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int, batches: tuple[int, int] | None) -> str:
+def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int) -> str:
     if shown == len(rows):
         return ""
     begin = (int(trace.events["time"][rows[shown].begin]) - trace.start) / 1e9
-    line = f"Left out: all from {begin:.3f} s on, of {trace.duration / 1e9:.3f} s. More rows: --most {2 * shown}"
-    after = [int(trace.events["task"][row.begin]) for row in rows[shown:]]
-    task = next((task for task in after if task >= 0), -1)
-    return line + (f"; a part: --batches {task}:{task + 4}." if task >= 0 and batches is None else ".")
+    left_out = f"Left out: all from {begin:.3f} s on, of {trace.duration / 1e9:.3f} s."
+    return f"{left_out} More rows: --most {2 * shown}; a part: --from {begin:.3f}."
 
 
 class IteratorRows:
@@ -252,22 +250,7 @@ class IteratorRows:
                 delivery = Delivery.LOST if self.closed >= 0 else Delivery.WAITING
             else:
                 delivery = Delivery.BROKEN if tasks[end] == NO_TASK else Delivery.TAKEN
-            memory = self._memory(begin) if target in (MAIN, PIN) else ""
-            yield Arrow(
-                begin, -1 if end is None else end, source, target, message, QUEUE_NAMES[queue] + memory, delivery
-            )
-
-    def _memory(self, position: int) -> str:
-        """Where a batch on its way to main is, unless it is in the message itself."""
-        event = self.trace.events[position]
-        tasks = self.index.epochs.get(int(event["loader"]) << 32 | int(event["epoch"]))
-        if tasks is None or not 0 <= event["task"] < tasks.length:
-            return ""
-        filled, granted = (int(hop[event["task"]]) for hop in tasks.hops("slot_filled", "slot_granted"))
-        if filled == NEVER:
-            return ""
-        slot = NO_SLOT if granted == NEVER else int(self.trace.events["value"][granted])
-        return f", slot {slot}" if slot != NO_SLOT else ", memory of its own"
+            yield Arrow(begin, -1 if end is None else end, source, target, message, QUEUE_NAMES[queue], delivery)
 
     def _notes(self, lane: Lane, worker: int, column: str) -> Iterable[Note]:
         positions = self.index.lane(self.number, lane, worker).array

@@ -103,10 +103,7 @@ def _note(trace: Trace, first: int, last: int, asked: int) -> str:
     since, until = ((int(trace.events["time"][k]) - trace.start) / 1e9 for k in (first, last))
     note = f"A part of a run: events {first:,} to {last:,} of {len(trace):,}, from {since:.3f} to {until:.3f} s."
     if more := asked - (last + 1 - first):
-        tasks = trace.events["task"][last:]
-        batch = int(tasks[np.argmax(tasks >= 0)])
-        note += f" {more:,} more would make it slow. Choose by time or batch: --at {until:.3f}, or "
-        note += f"--batches {max(0, batch)}:{max(0, batch) + 20}."
+        note += f" {more:,} more would make it slow. What comes next: --at {until:.3f}."
     return note
 
 

@@ -6,19 +6,15 @@ Times come in ns and are drawn in the axis's unit, counted from the trace's firs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.patheffects import withStroke
 
 from tracing.trace.state_after_event import label
 from tracing.views.timeline import colours
 from tracing.views.timeline.spans import NO_BATCH
-
-Crossing = tuple[float, float]  # ns: from when to when something is drawn across a lane
 
 
 @dataclass(frozen=True)
@@ -55,10 +51,10 @@ def bars(
 
 def number(
     axes: Axes, scale: Scale, begin: np.ndarray, end: np.ndarray, batch: np.ndarray, low: np.ndarray, high: np.ndarray,
-    size: float = colours.NUMBERS, hatched: bool = False, crossed: Sequence[Crossing] = (),
+    size: float = colours.NUMBERS, hatched: bool = False,
 ) -> None:  # fmt: skip
     """Print the task in each bar that has room for it, smaller where there is little; in the bar of a message without
-    one, its name. On a hatch it gets a plain ground, and an edge where it is crossed."""
+    one, its name. On a hatch it gets a plain ground. An arrow that crosses it is below it."""
     grounds = []
     for i in np.flatnonzero(batch != NO_BATCH).tolist():
         fill, words = colours.of_batch(int(batch[i])), in_words(int(batch[i]))
@@ -69,12 +65,10 @@ def number(
         middle, half = (begin[i] + end[i]) / 2, scale.ns(0.5 * width(words, fitting) + 0.04)
         if hatched:
             grounds.append((middle - half, middle + half, low[i], high[i], fill))
-        drawn = axes.text(
+        axes.text(
             float(scale(middle)), (low[i] + high[i]) / 2, words, size=fitting, ha="center", va="center_baseline",
             color=colours.ink_on(fill), zorder=9, clip_on=True,
         )  # fmt: skip
-        across = any(first < middle + half and last > middle - half for first, last in crossed)
-        drawn.set_path_effects([withStroke(linewidth=2.5, foreground=fill)] if across else [])
     if grounds:
         places = np.array([each[:4] for each in grounds]).T
         patches = bars(axes, scale, places[0], places[1], places[2], places[3], [each[4] for each in grounds])

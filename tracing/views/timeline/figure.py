@@ -31,7 +31,7 @@ from tracing.views.batch_colours import ON_PAPER
 from tracing.views.main_time import main_in_words
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
-from tracing.views.timeline.followed_batch import choose, crossings, draw_leg, in_words, legs
+from tracing.views.timeline.followed_batch import choose, draw_leg, in_words, legs
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
 from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, note
 from tracing.views.timeline.memory_strips import draw_memory, sampled_in
@@ -82,13 +82,12 @@ def timeline(
     title, words = in_words_all(view, asked, followed)
     figure, scale, (lanes, *under) = blank(view, width, len(rows), heights)
     way = [] if followed is None else legs(rows, followed)
-    across = [(float(mark.time), float(mark.time)) for mark in noted]
-    draw_lanes(lanes, scale, view, rows, seen, [[*crossings(way, row), *across] for row in range(len(rows))])
+    draw_lanes(lanes, scale, view, rows, seen)
     for leg in way:
         draw_leg(lanes, scale, leg)
     free = iter(under)
     for strip in strips:
-        draw_strip(next(free), scale, view, strip, followed, across)
+        draw_strip(next(free), scale, view, strip, followed)
     for of_worker in slots:
         draw_slots(next(free), scale, view, of_worker)
     if memory:

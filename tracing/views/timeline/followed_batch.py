@@ -18,7 +18,7 @@ from matplotlib.transforms import Bbox, TransformedBbox
 from tracing.trace.event_index import Lane
 from tracing.trace.words import STAGES, duration
 from tracing.views.timeline import colours
-from tracing.views.timeline.bars import Crossing, Scale
+from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.lanes import LOADING, Row, row_of
 from tracing.views.timeline.window import View
 
@@ -117,14 +117,6 @@ def legs(rows: list[Row], task: np.void) -> list[Leg]:
     if yielded >= 0:
         found.append(Leg((yielded, LOADING), (yielded, 0.4)))
     return found
-
-
-def crossings(way: list[Leg], row: int) -> list[Crossing]:
-    """When arrows may cross the digits of a lane."""
-    ways = [
-        (begin, end) for begin, end, _ in way if min(begin[1], end[1]) < row + 0.5 and max(begin[1], end[1]) > row - 0.5
-    ]
-    return [(float(begin[0]), float(end[0])) for begin, end in ways]
 
 
 def draw_leg(axes: Axes, scale: Scale, leg: Leg) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.axes import Axes
 from minidl.events import Kind
 from tracing.trace.event_index import Lane
 from tracing.views.timeline import colours
-from tracing.views.timeline.bars import Crossing, Scale, bars, number
+from tracing.views.timeline.bars import Scale, bars, number
 from tracing.views.timeline.marks import Mark, draw_names, draw_symbol
 from tracing.views.timeline.spans import NO_BATCH, Look, Spans, spans
 from tracing.views.timeline.window import View
@@ -46,10 +45,8 @@ def lanes_of(view: View) -> list[Row]:
     return rows
 
 
-def draw_lanes(
-    axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list[Mark], crossed: list[list[Crossing]]
-) -> None:
-    """All lanes on one pair of axes: row i is centred at height i, from the top; crossed[i] crosses it."""
+def draw_lanes(axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list[Mark]) -> None:
+    """All lanes on one pair of axes: row i is centred at height i, from the top."""
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [row.label for row in rows], size=colours.WORDS)
     axes.tick_params(axis="y", length=0)
@@ -61,17 +58,14 @@ def draw_lanes(
         if view.summed:
             draw_summed_lane(axes, scale, row.spans, row.looks, view.edges, i, 0.8)
         else:
-            draw_lane(axes, scale, row.spans, set(row.looks), i, 0.8, crossed[i])
+            draw_lane(axes, scale, row.spans, set(row.looks), i, 0.8)
     for mark in seen:
         if mark.kind != Kind.EPOCH_BEGIN and mark.kind != Kind.SHUTDOWN_BEGIN:
             draw_symbol(axes, scale, mark, row_of(rows, mark.lane, mark.worker), 0.8)
     draw_names(axes, scale, seen)
 
 
-def draw_lane(
-    axes: Axes, scale: Scale, spans: Spans, looks: set[Look], middle: float, height: float,
-    crossed: Sequence[Crossing] = (),
-) -> None:  # fmt: skip
+def draw_lane(axes: Axes, scale: Scale, spans: Spans, looks: set[Look], middle: float, height: float) -> None:
     """A lane batch by batch: its spans that have one of these looks."""
     shown = spans.within(scale.begin, scale.end)
     for look in sorted(looks):
@@ -89,7 +83,7 @@ def draw_lane(
         if look is Look.COLLATE:
             drawn.set_hatch("//////")
         if look not in colours.FLAT:
-            number(axes, scale, begin, end, batch, low, high, hatched=look is Look.COLLATE, crossed=crossed)
+            number(axes, scale, begin, end, batch, low, high, hatched=look is Look.COLLATE)
 
 
 def draw_summed_lane(

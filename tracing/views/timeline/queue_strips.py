@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.axes import Axes
 from minidl.events import Queue
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.timeline import colours
-from tracing.views.timeline.bars import Crossing, Scale, bars, number
+from tracing.views.timeline.bars import Scale, bars, number
 from tracing.views.timeline.queue_contents import Stays, binned, queue_stays, reorder_stays
 from tracing.views.timeline.spans import NO_BATCH
 from tracing.views.timeline.window import View
@@ -65,22 +64,20 @@ def queues_of(view: View) -> list[Strip]:
     return [*strips, Strip(REORDER_BUFFER, [reorder_stays(trace, iterators)], room - 1)]
 
 
-def draw_strip(
-    axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.void | None, crossed: list[Crossing]
-) -> None:
+def draw_strip(axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.void | None) -> None:
     axes.set_gid(strip.label)
     deepest = max(strip.deepest(view), 1)
     row = min(HIGHEST_BOX, strip.height(view) / deepest / ABOVE)
     if strip.single(view):
         batch = NO_BATCH if followed is None else int(followed["epoch"]) << 32 | int(followed["task"])
-        draw_queue(axes, scale, strip.stays[0], batch, row, crossed)
+        draw_queue(axes, scale, strip.stays[0], batch, row)
     else:
         draw_summed_queue(axes, scale, strip.stays, strip.label, view.edges)
     frame_strip(axes, strip.label, deepest)
     axes.set_ylim(0, strip.height(view) / row)
 
 
-def draw_queue(axes: Axes, scale: Scale, stays: Stays, followed: int, row: float, crossed: Sequence[Crossing]) -> None:
+def draw_queue(axes: Axes, scale: Scale, stays: Stays, followed: int, row: float) -> None:
     """The batches in a queue, stacked in their order with the next to leave at the bottom; the curve of its depth; and
     outlines around the followed batch and around messages without a batch. row: inches of each."""
     boxes = stays.within(scale.begin, scale.end).boxes()
@@ -91,9 +88,7 @@ def draw_queue(axes: Axes, scale: Scale, stays: Stays, followed: int, row: float
     drawn.set_gid(f"{stays.name} boxes")
     if row < 0.06:
         drawn.set_linewidth(0)  # such thin boxes would be all edge
-    number(
-        axes, scale, begin, end, batch, place, place + 0.9, min(colours.NUMBERS - 0.5, 0.95 * 72 * row), crossed=crossed
-    )
+    number(axes, scale, begin, end, batch, place, place + 0.9, min(colours.NUMBERS - 0.5, 0.95 * 72 * row))
     for chosen, name, thick in (batch == followed, "followed", 1.0), (batch < NO_BATCH, "messages", 0.6):
         if followed != NO_BATCH or name == "messages":
             outline = bars(axes, scale, begin[chosen], end[chosen], place[chosen], place[chosen] + 1, ["none"])

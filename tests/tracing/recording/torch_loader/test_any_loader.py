@@ -4,8 +4,6 @@ Each class here does what one library or many a user does, and nothing else."""
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,8 @@ import tracing
 from minidl.events import Kind
 from tests.minidl.batches import BATCHES
 from tests.samples import Samples
-from tracing.__main__ import main
 from tracing.recording.torch_loader.attach import everything
 from tracing.recording.torch_loader.fetcher import digest_of
-from tracing.trace.lacks import unseen_loaders
 
 
 class Doubling(_MultiProcessingDataLoaderIter):
@@ -104,7 +100,7 @@ def test_it_is_recorded_and_yields_what_it_yields_alone(name: str, workers: int,
     assert len(trace.loaders) == 1 and tracing.check(trace) == []
     count = {kind.name: int((trace.events["kind"] == kind).sum()) for kind in Kind}
     assert count["YIELDED"] == count["FETCH_END"] == count["COLLATE_END"] == len(alone) >= 3
-    assert count["WORKER_BEGIN"] == trace.loaders[0].num_workers == workers and unseen_loaders(trace) == []
+    assert count["WORKER_BEGIN"] == trace.loaders[0].num_workers == workers
 
 
 def test_a_batch_of_any_kind_can_be_recorded(tmp_path: Path) -> None:
@@ -134,15 +130,6 @@ def test_a_digest_is_of_numbers_from_all_parts(of: Callable[..., Any]) -> None:
 # ---- what cannot be recorded is named
 
 
-class Threaded(DataLoader[Any]):
-    def __iter__(self) -> Any:
-        batches: queue.Queue[Any] = queue.Queue()
-        thread = threading.Thread(target=lambda: [batches.put(self.dataset[key]) for key in range(3)])
-        thread.start()
-        yield from (batches.get() for _ in range(3))
-        thread.join()
-
-
 class Alien(_BaseDataLoaderIter):
     def _next_data(self) -> Any:
         return self._dataset[next(self._sampler_iter)[0]]
@@ -159,26 +146,11 @@ def loader_of(iterator: Any) -> Any:
     return type(f"Of{iterator.__name__}", (DataLoader,), {"_get_iterator": lambda loader: iterator(loader)})
 
 
-@pytest.mark.parametrize("loader", [Threaded, loader_of(Alien), loader_of(Registered)])
+@pytest.mark.parametrize("loader", [loader_of(Alien), loader_of(Registered)])
 def test_what_was_not_seen_is_named(loader: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alone = list(loader(Samples(3)))
-    with tracing.record(tmp_path / "trace") as recording, everything():
-        assert list(loader(Samples(3))) == alone
-    named = f"{loader.__name__} has iterators of its own"
-    text = str(tracing.report(tracing.load(recording.path)))
-    assert text.startswith(f"Note: {named}") and "No loader" not in text  # nor is any denied
-    assert main(["check", str(recording.path)]) == 2 and named in capsys.readouterr().err
-    with recording, everything():
-        list(DataLoader(Samples(2)))
-    trace = tracing.load(tmp_path / "trace", strict=True)
-    assert unseen_loaders(trace) == [loader.__name__] and len(trace.loaders) == 1
-    assert tracing.report(trace).notes == [f"{named}: workers that they started were not seen."]
-
-
-def test_a_loader_may_be_made_in_any_way_after_torch_was_hooked() -> None:
-    class Needy:
-        def __new__(cls, *args: Any, batch_size: int) -> Any:
-            return super().__new__(cls)
-
-    with everything():
-        assert len(list(type("NeedyLoader", (DataLoader, Needy), {})(Samples(4), batch_size=2))) == 2
+    with tracing.record(tmp_path / "trace"), everything():
+        assert list(loader(Samples(3))) == list(loader(Samples(3))) == alone
+    said = f"tracing: {loader.__name__} is not recorded: its iterators are unlike those of torch 2.4 to 2.15\n"
+    assert capsys.readouterr().err == said, "once"
+    assert tracing.load(tmp_path / "trace", strict=True).loaders == []
