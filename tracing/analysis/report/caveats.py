@@ -16,7 +16,7 @@ from tracing.trace.event_index import Iterator
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
-FEW = 8  # samples: of fewer it is no surprise that they are equal
+FEW = 8  # samples that are equal, or steps that are none: fewer may be so by chance
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
