@@ -668,7 +668,8 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.alone), "between"])
 def test_a_program_that_spends_its_time_outside_of_its_loops(tmp_path: Path, when: str) -> None:
-    text = PROGRAM.format(before=2.0 * (when == "before"), between=1.0 * (when == "between"))
+    # Before: long enough for four looks, which may be a second apart; a function is named that three have seen.
+    text = PROGRAM.format(before=4.0 * (when == "before"), between=1.0 * (when == "between"))
     (tmp_path / "train.py").write_text(text)
     forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
     (loader,) = tracing.report(tracing.load(tmp_path / "trace")).loaders
