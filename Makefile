@@ -13,7 +13,7 @@ SITE := .venv-site
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 SCORE_ARGS ?=
-# Modules of tests at a time; a third one on two cores uses the time in which tests wait.
+# Modules of tests at a time.
 JOBS ?= 2
 # Tests fork thousands of workers. With what Python and torch allocate in huge pages, a fork on Linux takes a fourth of
 # its time: there are fewer pages to share.
@@ -133,8 +133,6 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; those o
 	    "file://$(CURDIR)/traces/step.html#k=$$($(BIN)/python -c "$$BUSY")" 2>/dev/null
 	@$(BIN)/python -m tracing run -o traces/images tests/images.py >/dev/null
 	@$(BIN)/python -m tracing timeline traces/images -o $(PICTURES)/images-timeline.png
-	@$(BIN)/python -m tracing run --memory -o traces/growing docs/symptoms/growing.py >/dev/null
-	@$(BIN)/python -m tracing timeline traces/growing -o $(PICTURES)/memory-timeline.png
 	@mkdir -p traces/answers && $(BIN)/python -m notebooks.exercises.skeleton 07 no_buffer >traces/answers/07_next_in_order.py
 	@MINIDL_ANSWERS=traces/answers $(BIN)/python -m notebooks.exercises check 07 >/dev/null || true
 	@cp traces/answers/07_next_in_order.png $(PICTURES)/exercise.png

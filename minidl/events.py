@@ -88,7 +88,6 @@ class Kind(enum.IntEnum):
     FEEDER_BEGIN = 24, "feeder thread", "starts: it will send what is put on {queue}"
     FEEDER_END = 25, "feeder thread", "ends: {queue} is closed and its buffer is empty"
     CLOSED = 26, "producer", "closes {queue}: nothing more will be put on it", "messages still buffered, which its feeder sends before it ends"
-    FEEDER_JOINED = 27, "producer", "has waited for its feeder to send everything"
     JOIN_CANCELLED = 28, "producer", "will exit without waiting for its feeder"
 
     # Main, one step of the iteration.
@@ -208,8 +207,9 @@ def installed() -> Recorder | None:
     return _recorder
 
 
-def describe(error: BaseException, as_repr: bool = True) -> str:
-    """`repr(error)`, or its type and text. Never raises: that would hide the error, or end the thread that reports it."""
+def describe(error: object, as_repr: bool = True) -> str:
+    """`repr(error)`, or its type and text. Never raises: that would hide the error, or end the thread that reports it.
+    The same of any other object."""
     try:
         return repr(error) if as_repr else f"{type(error).__name__}: {error}"
     except Exception:
@@ -220,16 +220,11 @@ _loaders = itertools.count(1)
 
 
 def new_loader() -> int:
-    """A number for a loader, unique in the trace."""
-    return next(_loaders)
+    """The epoch_id of a new loader's first epoch. (The next epoch has the next one.) No two loaders in a trace share."""
+    return next(_loaders) << 32
 
 
 def number_loaders_from(pid: int) -> None:
     """A worker numbers the loaders nested in its dataset from its pid, so that no two get the same."""
     global _loaders
     _loaders = itertools.count((pid & 0x1FFFFF) << 10)
-
-
-def epoch_id(loader: int, epoch: int) -> int:
-    """Which epoch of which loader, in one number."""
-    return loader << 32 | epoch

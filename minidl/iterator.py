@@ -118,9 +118,8 @@ class BaseIterator:
             self._halfway = False
             emit(events.EPOCH_END, self._epoch_id, value=self._num_yielded)
             raise
-        except BaseException as error:
-            if isinstance(error, Exception):
-                emit(events.ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
+        except Exception as error:
+            emit(events.ERROR_RAISED, self._epoch_id, value=int(known is not None), text=describe(error))
             raise
         finally:
             self._in_use = False

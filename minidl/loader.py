@@ -99,15 +99,9 @@ class DataLoader(Generic[T_co]):
         self.generator = generator
         self.persistent_workers = persistent_workers
 
-        iterable = isinstance(dataset, IterableDataset)
-        check_sampling_options(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        check_sampling_options(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if sampler is None:
-            if iterable:
-                # Endless, whatever the dataset's length: every worker goes through a copy of its own, and a sampler as
-                # long as the dataset would cut them off.
-                sampler = InfiniteConstantSampler()
-            else:
-                sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            sampler = sampler_of(dataset, shuffle, generator)
         if batch_sampler is not None:
             batch_size = None  # the batch sampler decides
         elif batch_size is not None:
@@ -197,7 +191,7 @@ class DataLoader(Generic[T_co]):
     def _new_epoch(self) -> int:
         """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a new number."""
         pid, (owner, epoch_id) = worlds.current().pid(), self._latest
-        epoch_id = epoch_id + 1 if owner == pid else events.epoch_id(events.new_loader(), 0)
+        epoch_id = epoch_id + 1 if owner == pid else events.new_loader()
         self._latest = pid, epoch_id
         return epoch_id
 
@@ -227,11 +221,11 @@ def check_worker_options(
 
 
 def check_sampling_options(
-    iterable: bool, batch_size: int | None, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
+    dataset: Any, batch_size: int | None, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
 ) -> None:
     """ValueError if the options for the keys contradict each other. An iterable dataset decides for itself what comes
     next, so it takes none of them; that is checked first."""
-    if iterable:
+    if isinstance(dataset, IterableDataset):
         for name, value in ("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler):
             if value is not None:
                 raise ValueError(
@@ -243,3 +237,12 @@ def check_sampling_options(
         raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
     if batch_size is None and batch_sampler is None and drop_last:
         raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+
+
+def sampler_of(dataset: Any, shuffle: bool | None, generator: torch.Generator | None) -> Sampler[Any]:
+    """What draws the keys if the caller names no sampler."""
+    if isinstance(dataset, IterableDataset):
+        # Endless, whatever the dataset's length: every worker goes through a copy of its own, and a sampler as long as
+        # the dataset would cut them off.
+        return InfiniteConstantSampler()
+    return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)

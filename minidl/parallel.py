@@ -261,7 +261,7 @@ class ParallelIterator(BaseIterator):
                 if self._task_info[there].arrived:
                     return there
             task_id = self._receive(self._timeout)
-            if task_id is not None and not self._in_order:
+            if task_id is not None and not self._task_info[task_id].early:
                 return task_id
 
     def _skip_unfulfilled(self) -> None:

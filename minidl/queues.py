@@ -100,7 +100,6 @@ class Producer:
         fails at once, and the feeder ends. (Unless another process has inherited that end; hence the timeout.)"""
         if self._feeder is not None and not self._join_cancelled and not self._world.is_current(self._feeder):
             self._feeder.join(timeout)
-            emit(events.FEEDER_JOINED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def cancel_join_thread(self) -> None:
         """Let the process exit with messages unsent. At shutdown nothing reads the pipe any more: a feeder that
@@ -303,9 +302,6 @@ class Consumer:
         # block, so ask before each read.
         while channel.open and (channel, BYTES) in self._waiter.wait(0):
             self._read(channel)
-        if channel.open:
-            self._waiter.remove(channel.reader)
-            channel.open = False
         self._waiter.remove(channel.peer)
         channel.whole.append(None)  # the mark of its death
 

@@ -39,9 +39,7 @@ class Job:
     base_seed: int
     init_fn: Callable[[int], None] | None
     dataset: Any
-    auto_collation: bool
-    collate_fn: Callable[[Any], Any]
-    drop_last: bool
+    how_to_fetch: tuple[Any, ...]  # what create_fetcher needs besides
     transport: str  # "slots" or "torch"
     index_reader: Reader
     result_writer: Writer
@@ -169,8 +167,7 @@ class Worker:
                 self.failure = self.wrap(error, epoch_id)
 
     def make_fetcher(self) -> Fetcher:
-        job = self.job
-        return create_fetcher(job.dataset, job.auto_collation, job.collate_fn, job.drop_last)
+        return create_fetcher(self.job.dataset, *self.job.how_to_fetch)
 
     def wrap(self, error: Exception, epoch_id: int) -> ExceptionWrapper:
         """The answer to every task of an epoch that could not begin."""

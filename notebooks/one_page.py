@@ -56,7 +56,7 @@ class DataLoader:
 
     def start(self) -> Iterator[Any]:
         """Start the workers. Returns the tasks: (3, [12, 13, 14, 15]) is batch 3, of the samples with these keys."""
-        self.epoch, self.recorder = events.epoch_id(events.new_loader(), 0), events.installed()
+        self.epoch, self.recorder = events.new_loader(), events.installed()
         emit(Kind.LOADER, self.epoch, value=self.num_workers)
         context, workers = multiprocessing.get_context("fork"), range(self.num_workers)
         self.index_queues, self.results = [context.Queue() for _ in workers], context.Queue()

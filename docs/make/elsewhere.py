@@ -87,8 +87,8 @@ def commands(home: Path) -> Iterator[tuple[list[str], str]]:
     yield ["-m", "tracing", "demo", "--no-live", "-o", "demo"], "Verdict"
     for package in ("torch.utils.data", "minidl"):
         (home / "train.py").write_text(SCRIPT.format(package=package))
-        yield ["-m", "tracing", "run", "--memory", "-o", package, "train.py"], "Verdict"
-        yield ["-m", "tracing", "report", package], "Memory was asked for, and could not be sampled"
+        yield ["-m", "tracing", "run", "-o", package, "train.py"], "Verdict"
+        yield ["-m", "tracing", "report", package], "Verdict"
         yield ["-m", "tracing", "check", package], "all laws hold"
     for each in map(exercise, EXERCISES):
         (home / each.file).write_text(generate(each, solved=True), encoding="utf-8")

@@ -26,7 +26,6 @@ BOXES = {
         ("a row per batch", "tasks.py"),
         ("state after event k", "state.py"),
         ("what threads do", "thread_activity.py"),
-        ("memory", "memory.py"),
     ],
     "analysis": [
         ("where time went", "measure/"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,25 +33,23 @@ class Room:
     forked, because the child may do anything. What is looked at is not written again, and its pages do not go back.
     """
 
-    def __init__(self, world: World, slot: int, memory: Memory | None, make: Callable[[int], Memory]) -> None:
+    def __init__(self, packer: Packer, slot: int, memory: Memory | None = None) -> None:
         self.slot = slot
         self.memory = memory
         self.is_new = memory is None  # then main does not have it
         self.is_open = True
         self.looked_at: dict[Place, weakref.ref[Any] | None] = {}  # where a piece lies -> the piece; None: for ever
         self._end = 0  # the first byte that is not taken
-        self._make = make
-        self._world = world
-        self._maker = world.thread_id()
+        self._packer = packer
 
     def reserve(self, nbytes: int) -> torch.UntypedStorage | None:
         """A piece of the memory. None if it does not fit, or is not for this batch: the caller is another thread, which
         makes a batch ahead, or a forked child."""
-        if not self.is_open or self._maker != self._world.thread_id():
+        if not self.is_open or not self._packer.makes_batches_here():
             return None
         begin, end = self._end, self._end + aligned(nbytes)
         if self.memory is None:
-            self.memory = self._make(end)
+            self.memory = self._packer.make(end)
         if end > self.memory.bytes.nbytes - ALIGNED:
             return None
         self._end = end
@@ -63,7 +60,7 @@ class Room:
     def with_bytes(self, nbytes: int) -> Memory:
         """The memory; new memory, if it has fewer bytes than these."""
         if self.memory is None or self.memory.bytes.nbytes - ALIGNED < nbytes:
-            self.memory, self.is_new, self.looked_at = self._make(nbytes), True, {}
+            self.memory, self.is_new, self.looked_at = self._packer.make(nbytes), True, {}
         return self.memory
 
     def close(self) -> list[Place]:
@@ -99,6 +96,7 @@ class Packer:
     def __init__(self, world: World, worker_id: int) -> None:
         self._world = world
         self._worker_id = worker_id
+        self._maker = world.thread_id()  # the thread that makes the batches
         self._reducers = world.reducers
         self._slots: dict[int, Room] = {}  # of those that main has the memory of, the last batch's room
         self._largest = 0  # bytes of a batch
@@ -110,15 +108,18 @@ class Packer:
         global _current
         last = self._slots.pop(slot, None)
         if last is None or last.memory is None or last.looked_at or fresh:
-            _current = Room(self._world, slot, None, self._make)
+            _current = Room(self, slot)
         else:
             last.memory.forget()
-            _current = self._slots[slot] = Room(self._world, slot, last.memory, self._make)
+            _current = self._slots[slot] = Room(self, slot, last.memory)
         return _current
 
-    def _make(self, nbytes: int) -> Memory:
+    def make(self, nbytes: int) -> Memory:
         """Twice as large: the next batch may need more, and pages that are never touched cost nothing."""
         return self._world.memory(aligned(2 * max(nbytes, self._largest)) + ALIGNED)
+
+    def makes_batches_here(self) -> bool:
+        return self._maker == self._world.thread_id()
 
     def before_fork(self) -> None:
         for room in [*self._slots.values(), _current]:
@@ -127,7 +128,7 @@ class Packer:
 
     def pack(self, message: Any) -> tuple[list[Any], Memory | None]:
         """A message as pieces of bytes, and memory that main has not mapped yet, to be sent with them."""
-        room = getattr(message, "room", None) or Room(self._world, NO_SLOT, None, self._make)
+        room = getattr(message, "room", None) or Room(self, NO_SLOT)
         taken = room.close()
         pickled = Pickled(message, self._reducers, self._world.lent)
         if not pickled.spans:

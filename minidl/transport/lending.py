@@ -45,7 +45,7 @@ class Unpacker:
         self._free: list[int] = []  # the one freed last is granted first: it may still be in the cache
         self._lent: dict[int, Loan] = {}
         self._fresh: set[int] = set()  # those whose memory must not be used again
-        self._back = world.mailbox()  # loans that are over, and slots that were granted and not used
+        self._back = world.mailbox()  # loans that are over
         self._memories: dict[int, Memory] = {}
         self._pages = Pages(world)
         self._recent: list[Loan] = []  # that have come back since pages went back
@@ -65,19 +65,16 @@ class Unpacker:
 
     def _take_back(self) -> None:
         while self._back.qsize():
-            back = self._back.get()
-            slot = back.slot if isinstance(back, Loan) else back
-            if isinstance(back, Loan):
-                emit(SLOT_FREE, back.epoch_id, back.task_id, self._worker_id, value=slot)
-                del self._lent[slot]
-                if back.retired:
-                    self._fresh.add(slot)
-                self._recent.append(back)
-            self._free.append(slot)
+            loan = self._back.get()
+            emit(SLOT_FREE, loan.epoch_id, loan.task_id, self._worker_id, value=loan.slot)
+            del self._lent[loan.slot]
+            if loan.retired:
+                self._fresh.add(loan.slot)
+            self._recent.append(loan)
+            self._free.append(loan.slot)
 
     def reclaim(self) -> None:
         """The worker has answered all its tasks, or never will: the slots granted to them are free again."""
-        self._take_back()
         self._free = [slot for slot in range(self._count) if slot not in self._lent]
 
     def before_fork(self) -> None:
@@ -100,7 +97,7 @@ class Unpacker:
         stream = memoryview(data)[HEADER.size + 8 * len(table) :]
         if not table:
             if slot != NO_SLOT:
-                self._back.put(slot)  # it was not needed
+                self._free.append(slot)  # it was not needed
             return pickle.loads(stream)
         if is_new and memory is None:  # the slot's old memory, if it has any, would show an old batch
             raise OSError("memory could not be mapped: too many files are open (`ulimit -n`), or too much is mapped")

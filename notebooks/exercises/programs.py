@@ -429,7 +429,7 @@ THIRD: Raises = dict.fromkeys((12, 22), VALUE_ERROR)  # of two streams
 UNPINNABLE: Raises = {1: VALUE_ERROR, 3: OSError, 4: KEY_ERROR}
 KILL_MAIN = tuple(f"{at}.k0" for at in (50, 75, 100, 130))
 KILL_ONE = tuple(f"{at}.k{number}" for number in (1, 2) for at in range(20, 190, 17))
-KILL_LATER = tuple(f"{at}.k{number}" for number in (1, 2) for at in range(90, 230, 14))
+KILL_LATER = tuple(f"{at}.k{number}" for number in (1, 2) for at in range(82, 222, 14))
 PIN: dict[str, Any] = {"pin_memory": "host", "collate_fn": Batch, "prefetch_factor": 1}
 
 

@@ -112,7 +112,7 @@ WRONG = [  # what is right, and what is not
     ("DistributedSampler.set_epoch", "DistributedSampler.sett_epoch"), ("make docs", "make dox"),
     ("python -m tracing report DIR", "python -m tracing repport DIR"),
     ("python -m tracing timeline DIR --batches 10:30", "python -m tracing timeline DIR --batch 10:30"),
-    ("python -m tracing run --memory train.py --lr 0.1", "python -m tracing run --lr 0.1 train.py"),
+    ("python -m tracing run --live train.py --lr 0.1", "python -m tracing run --lr 0.1 train.py"),
     ("python -m notebooks.exercises check 07", "python -m notebooks.exercises chek 07"),
     ("X=1 .venv/bin/python -m notebooks.exercises hint 07", "X=1 .venv/bin/python -m notebooks.exercises hint 97"),
     ("python -m docs.make.mutants", "python -m docs.make.mutant"),

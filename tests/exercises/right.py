@@ -333,15 +333,11 @@ RIGHT: dict[str, dict[str, Callable[[Exercise], str]]] = {
             """,
             _take_back="""
             for _ in range(self._back.qsize()):
-                back = self._back.get()
-                lent = isinstance(back, Loan)
-                slot = back.slot if lent else back
-                if lent and self._lent.get(slot) is back:
-                    del self._lent[slot]
-                    self._fresh |= {slot} if back.retired else set()
-                elif lent or slot in self._lent or slot in self._free:
-                    continue
-                self._free.append(slot)
+                loan = self._back.get()
+                if self._lent.get(loan.slot) is loan:
+                    del self._lent[loan.slot]
+                    self._fresh |= {loan.slot} if loan.retired else set()
+                    self._free.append(loan.slot)
             """,
             reclaim="""
             self._take_back()

@@ -68,18 +68,14 @@ def test_whoever_installs_a_recorder_is_given_the_one_it_replaces() -> None:
         assert events.install(None) is repr
 
 
-def test_an_epoch_id_holds_both_its_halves() -> None:
-    assert events.epoch_id(7, 3) == 7 << 32 | 3
-
-
 @pytest.mark.parametrize("pid", [1, 12345, (1 << 22) - 1])
 def test_the_loaders_of_a_worker_have_numbers_that_fit(pid: int) -> None:
     before = events._loaders
     try:
         events.number_loaders_from(pid)
         first, second = events.new_loader(), events.new_loader()
-        assert 0 < events.epoch_id(second, (1 << 32) - 1) < 1 << 63
-        assert (first >> 10, second) == (pid & 0x1FFFFF, first + 1)  # 1,024 loaders until the next pid's
+        assert 0 < second | (1 << 32) - 1 < 1 << 63
+        assert (first >> 42, second) == (pid & 0x1FFFFF, first + (1 << 32))  # 1,024 loaders until the next pid's
     finally:
         events._loaders = before
 

@@ -247,8 +247,8 @@ def test_a_batch_of_small_tensors_needs_no_memory(line):
 def test_a_batch_that_just_fits_stays_in_its_slot():
     """The first one was half as large, say, and a slot is made twice as large as what it is made for."""
     made = WORLD.memory(8 * DIRECT)
-    assert filling.Room(WORLD, 0, made, WORLD.memory).reserve(8 * DIRECT - memory.ALIGNED) is not None
-    assert filling.Room(WORLD, 0, made, WORLD.memory).with_bytes(8 * DIRECT - memory.ALIGNED) is made
+    assert filling.Room(Packer(WORLD, 0), 0, made).reserve(8 * DIRECT - memory.ALIGNED) is not None
+    assert filling.Room(Packer(WORLD, 0), 0, made).with_bytes(8 * DIRECT - memory.ALIGNED) is made
 
 
 def test_only_what_is_on_the_cpu_is_collated_in_a_slot(line):
@@ -270,11 +270,12 @@ def test_a_batch_that_does_not_fit_gets_a_larger_slot(line):
     assert 2 <= line.made <= 4
 
 
-def test_a_piece_of_memory_that_cannot_be_had_is_not_taken():
+def test_a_piece_of_memory_that_cannot_be_had_is_not_taken(line, monkeypatch):
     def full(nbytes: int) -> Any:
         raise OSError(errno.ENOSPC, "no memory is left")
 
-    room = filling.Room(WORLD, 0, None, full)
+    monkeypatch.setattr(line.packer, "make", full)
+    room = filling.Room(line.packer, 0)
     with pytest.raises(OSError, match="no memory"):
         room.reserve(2 * DIRECT)
     assert room.close() == []
@@ -295,7 +296,7 @@ def test_a_slot_that_is_given_back_is_not_granted_to_two_tasks(line):
     granted: list[int] = []
 
     def main_is_quick(frame: Any, event: str, called: Any) -> None:
-        if event == "c_return" and called == line.unpacker._back.put:
+        if event == "c_return" and called == line.unpacker._free.append:
             granted.append(line.unpacker.grant(1, 50)[0])
 
     data, memory = line.finish(line.begin(), torch.ones(2))

@@ -10,15 +10,11 @@ import numpy as np
 
 from minidl.events import Kind
 from minidl.laws import LAWS, Event, judge
-from tracing.analysis.measure.culprits import same_samples
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 LOOKED_AT = sorted({Kind.LOADER, Kind.EPOCH_BEGIN, *(kind for law in LAWS for kind in law.calls)})  # by some law
-
-
-DIVIDED, SHARE = "a divided stream", "each worker of an iterable dataset has samples of its own"
 
 
 @dataclass(frozen=True)
@@ -41,11 +37,7 @@ def check(trace: Trace) -> list[Violation]:
 
     Where a file was full or damaged, only the events up to there are judged: what is missing after that proves nothing.
     """
-    broken = [Violation(law.name, law.sentence, what, events) for law, what, events in judge(events_of(trace))]
-    for iterator in trace.index.iterators:
-        if shown := same_samples(trace, iterator):
-            broken.append(Violation(DIVIDED, SHARE, f"{len(shown)} workers have first samples in common", shown))
-    return broken
+    return [Violation(law.name, law.sentence, what, events) for law, what, events in judge(events_of(trace))]
 
 
 def events_of(trace: Trace) -> Iterator[tuple[int, Event]]:

@@ -85,14 +85,10 @@ class LoaderComparison:
         work = [change for change in self.stages if not change.name.startswith("in ")]
         reasons = [f"{name} {was} → {is_}" for name, (was, is_) in self.configs.items() if len(f"{was}{is_}") < 40]
         for each in (self.places, work):
-            real = [change for change in each if change.real]
-            real.sort(key=lambda change: abs(change.before - change.after))
-            reasons += map(str, real[-1:])
+            most = max(each, key=lambda change: abs(change.before - change.after), default=None)
+            reasons += [str(most)] if most and most.real else []
         found += f" ({'; '.join(reasons)})" if reasons else ""
-        found = found if self.real else f"No real difference: {was} and {is_} a batch"
-        same = f"the same keys in the {self.compared:,} batches that both drew"
-        keys = "the two drew different keys" if self.differ else same
-        return f"{found}; {keys}." if self.compared else f"{found}."
+        return f"{found}." if self.real else f"No real difference: {was} and {is_} a batch."
 
 
 @dataclass

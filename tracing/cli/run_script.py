@@ -31,7 +31,7 @@ import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
 from tracing.ranks.ranks import open_ranks
 from tracing.recording.own_files import say
-from tracing.recording.processes import record_children
+from tracing.recording.record import record_children
 from tracing.recording.system_calls import file_of
 from tracing.recording.torch_loader.attach import everything
 from tracing.recording.trace_directory import header

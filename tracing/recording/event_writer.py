@@ -29,7 +29,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from minidl.events import CLOCKED, LOADER
+from minidl.events import CLOCKED, LOADER, describe
 from tracing.recording import file_format as fmt
 from tracing.recording import watch
 from tracing.recording.loader_text import configuration
@@ -50,18 +50,11 @@ def render(text: object) -> str:
         # A batch's keys. For plain ints Python's own notation is JSON, in a third of the encoder's time.
         rendered = str(text) if type(text) is list and set(map(type, text)) == _INT else _encode(text)
     except Exception:
-        rendered = _encode(_repr(text))
+        rendered = _encode(describe(text))
     return rendered if len(rendered) <= MAX_TEXT else _encode(rendered[:MAX_TEXT] + "…")
 
 
-def _repr(thing: object) -> str:
-    try:
-        return repr(thing)
-    except Exception:
-        return f"<{type(thing).__name__}, whose repr raises>"
-
-
-_encode = json.JSONEncoder(default=_repr).encode
+_encode = json.JSONEncoder(default=describe).encode
 _INT = {int}  # not bool, whose instances are ints too
 
 
@@ -74,30 +67,26 @@ class EventWriter:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self._closed = False  # stopped, or its files cannot be made, or are just being made: events are dropped
-        self._forget_process()
-        _writers.add(self)
+        self._files: _Files | None = None
+        self.forget_process()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self.directory),)
 
-    def _forget_process(self) -> None:
-        """Drop everything that belongs to one process: the next event opens files."""
+    def forget_process(self) -> None:
+        """Let go of everything that belongs to one process, in a forked child to its parent, which goes on writing: the
+        next event opens files."""
         self._limit = 0  # first: nothing is written until files are open
+        if self._files is not None:
+            self._files.text.close()
+        self._files = None
         self._lock = threading.RLock()  # for opening and growing, never for recording
-        self._files: _Files | None = None
         self._watch = watch.NoWatch()
         self._memory: Any = None  # the mapping of the events file
         self._threads = threading.local()  # its `actor`: the number of the calling thread
         self._texts, self._actors = itertools.count(), itertools.count()
         self._offsets = itertools.count(fmt.HEADER_SIZE, fmt.RECORD.size)
         self.failure: OSError | None = None  # why events of this process are missing: it has no files, or a full disk
-
-    def after_fork(self) -> None:
-        """In the child. The open files are the parent's, which goes on writing to them: let go of our copies."""
-        if self._files is not None:
-            self._files.text.close()
-        if not self._closed:
-            self._forget_process()
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
         """Write one event. The hot path: every step of the loader pays for each line of it (some 400 ns in all)."""
@@ -235,14 +224,3 @@ class _Files:
         self.text.close()
         with contextlib.suppress(OSError), self.events.opened() as file:  # unless it is gone
             os.ftruncate(file, end)
-
-
-_writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for writer in list(_writers):
-        writer.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

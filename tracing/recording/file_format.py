@@ -5,8 +5,7 @@ A trace is a directory. One file describes it, and each process adds a pair, and
     trace.json             format version, when and where it was recorded
     events-1234-0.bin      process 1234: a header, then fixed-size records; room for more until it is closed
     text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
-    cpu-1234-0.bin         samples of its CPU time, and of its memory if that was asked for: the last one shows how long
-                           it lived (see tracing.recording.watch)
+    cpu-1234-0.bin         samples of its CPU time: the last one shows how long it lived (see tracing.recording.watch)
     stacks-1234-0.jsonl    the lines its threads were in, often at first, and then twice a second
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-VERSION = 4
+VERSION = 5
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
@@ -64,8 +63,6 @@ SAMPLE_DTYPE = np.dtype(
             "children",  # ns that its own children have used, of those that it has waited for
             # All cores of the machine together, ns since it started; -1: unknown, and for all but the main process
             "busy", "idle",  # the first: by programs on this machine, or taken by other machines on the same host
-            # If memory was asked for, on Linux; else -1:
-            "rss", "pss", "private",  # bytes: resident; each page shared by n processes counts one n-th; only its own
         )
     ]
 )  # fmt: skip

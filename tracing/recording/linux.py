@@ -11,7 +11,6 @@ from pathlib import Path
 from tracing.recording.own_files import LEAST
 from tracing.recording.system_calls import open_above
 
-NO_MEMORY = (-1,) * 3
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")  # ns
 
 
@@ -55,24 +54,9 @@ def cores() -> tuple[int, int]:
     """Of all cores together since the machine started (ns): busy, or taken by other machines on the same host; idle.
     Elsewhere -1: that other programs took the cores is not noticed."""
     try:
-        ticks = [int(each) * _TICK for each in _read("/proc/stat").split(b"\n", 1)[0].split()[1:]]
+        with open(open_above("/proc/stat", LEAST), "rb") as file:
+            ticks = [int(each) * _TICK for each in file.readline().split()[1:]]
         user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
     except (OSError, ValueError):
         return -1, -1
     return user + nice + system + irq + softirq + steal, idle + waits
-
-
-def memory() -> tuple[int, ...]:
-    """Of this process, the fields of SAMPLE_DTYPE that are of memory. Elsewhere NO_MEMORY: a report says so. (It gives
-    Python's lock up: it may take long.)"""
-    try:
-        lines = [line.split() for line in _read("/proc/self/smaps_rollup").splitlines()]
-    except OSError:  # not Linux, or one before 4.14
-        return NO_MEMORY
-    size = {name: int(number) * 1024 for name, number, unit in (line for line in lines if line[-1] == b"kB")}
-    return size[b"Rss:"], size[b"Pss:"], size[b"Private_Clean:"] + size[b"Private_Dirty:"]
-
-
-def _read(path: str) -> bytes:
-    with open(open_above(path, LEAST), "rb") as file:
-        return file.read()

@@ -24,7 +24,8 @@ FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class OwnFile:
-    """A file that is made here. A descriptor of it is held until `let_go`."""
+    """A file that is made here. A descriptor of it is held until `let_go`: one opened by a thread, later, has a low
+    number for a moment, and what the program opens meanwhile has another than without us."""
 
     def __init__(self, path: Path) -> None:
         """Make it. Raises OSError; FileExistsError if there is one."""

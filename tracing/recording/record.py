@@ -10,11 +10,17 @@ its own (tracing.trace.parts reads them):
 2. Any other child waits, with a Child for a recorder, until it iterates a loader: then it becomes a part (a rank of
    torchrun does at once). What an iterator inherited at a fork does is not recorded: that iterator is its
    parent's.
-3. A process becomes a Child when it is forked. How others do, under `tracing run`: tracing.recording.processes.
+3. A process becomes a Child when it is forked. Under `tracing run` others do, too: they find it through their
+   environment, in which Python finds our sitecustomize. (-I, -E and -S ignore that, and a program may replace it: what
+   it starts that way is not recorded.)
+
+Legend
+    TRACING_RUN   ["/traces/train", "4711-1764…"]   in the environment of children: a Child's arguments
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -28,6 +34,8 @@ from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
 
+RUN = "TRACING_RUN"
+IN_CHILDREN = str(Path(__file__).absolute().parent / "in_children")  # with what Python runs as each of them starts
 LAST = -100  # priority: what multiprocessing does at exit, joining its children say, comes before
 
 
@@ -39,13 +47,12 @@ class record:  # in lower case because it reads as a function: `with record(path
     `path` and a warning say so). Each process can record 20 million events, of 40 bytes; later ones are dropped and
     counted.
 
-    With `memory` each process samples its memory, too (Linux; see tracing.trace.memory).
     `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after a `stop()` goes on
     recording into the same trace."""
 
-    def __init__(self, path: str | os.PathLike[str], *, memory: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        self.memory = memory
+        self._part_of: dict[str, Any] = {}  # the run, if this is a part of one
         self._writer: EventWriter | None = None
         self._previous: events.Recorder | None = None
         self._claimed = False
@@ -69,8 +76,8 @@ class record:  # in lower case because it reads as a function: `with record(path
     def _claim(self) -> None:
         """Make the directory this recording's own."""
         with trace_directory.claimed(self.path) as used:
-            trace_directory.describe(used, memory=self.memory)
-        if used != self.path:
+            trace_directory.describe(used, **self._part_of)
+        if used != self.path and not self._part_of:
             warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=3)
         self.path, self._claimed = used, True
 
@@ -80,7 +87,7 @@ class record:  # in lower case because it reads as a function: `with record(path
         if writer is None:
             return
         if self._pid != os.getpid():  # a child forked within the recording: its parent goes on
-            events.install(self._previous)
+            events.install(None)
             return
         trace_directory.note_the_stop(self.path, self.interrupted)
         if events.installed() == writer.record:  # else another recorder has been installed since: leave it
@@ -120,9 +127,9 @@ class Child:
         events.install(None)  # also what is put back when the part's recording stops
         try:
             with trace_directory.locked(self.directory):
-                recording = record(trace_directory.new_part(self.directory, self.run))
-            recording._claimed = True
-            recording.start()
+                recording = record(trace_directory.part_of_this_process(self.directory, self.run))
+                recording._part_of = {"part_of": self.run}
+                recording.start()
         except OSError as error:
             print(f"tracing: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
         else:
@@ -132,6 +139,7 @@ class Child:
 def _after_fork_in_child() -> None:
     recorder = getattr(events.installed(), "__self__", None)
     if isinstance(recorder, EventWriter):
+        recorder.forget_process()  # a loader's worker is given it again
         directory = trace_directory.whole(recorder.directory)
         child = Child(directory, fmt.description(directory).get("run"))
     elif isinstance(recorder, Child):  # a new lock, which no other thread holds
@@ -142,3 +150,27 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+# ---- what a run starts
+
+
+def record_children(recording: record) -> None:
+    """From now on every Python process that is started, by this one or by its children, is recorded."""
+    os.environ[RUN] = json.dumps([str(recording.path), fmt.description(recording.path).get("run")])
+    path = os.environ.get("PYTHONPATH")
+    others = [each for each in path.split(os.pathsep) if each != IN_CHILDREN] if path else []
+    os.environ["PYTHONPATH"] = os.pathsep.join([IN_CHILDREN, *others])
+
+
+def record_this_child() -> None:
+    """Record every loader of this process, which its environment says is a child of a run."""
+    from tracing.recording.torch_loader.attach import attach_everything
+
+    if RUN in os.environ and events.installed() is None:
+        directory, run = json.loads(os.environ[RUN])
+        child = Child(Path(directory), run)
+        events.install(child.record)
+        attach_everything()
+        if trace_directory.header()["rank"] is not None:  # it may hang before its first loader
+            child.become_a_part()

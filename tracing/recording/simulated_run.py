@@ -82,8 +82,8 @@ def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
             texts.append(json.dumps({"actor": actors[thread], "name": outcome.threads[thread][1]}))
         where = 0
         if text:
-            where = sum(line.startswith("[") for line in texts) + 1
-            texts.append(f"[{where - 1}, {text}]")
+            texts.append(f"[{len(texts)}, {text}]")
+            where = len(texts)
         try:
             records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, actors[thread], worker, queue, kind))
         except struct.error as error:

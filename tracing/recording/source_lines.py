@@ -41,22 +41,23 @@ def emit_sites() -> dict[str, list[Site]]:
 def sites_in(source: str, file: str) -> dict[str, list[Site]]:
     """The same for the text of one file. SyntaxError: not Python."""
     sites: dict[str, list[Site]] = {}
-    for kind, site in _calls(ast.parse(source), file, []):
-        sites.setdefault(kind, []).append(site)
+    for name, function in _functions(ast.parse(source), ""):
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and _name(node.func) == "emit"]
+        for call in calls:
+            site = Site(file, call.lineno, name, function.lineno, function.end_lineno or 0)
+            for kind in map(_name, ast.walk(call.args[0])):  # walked: `emit(A if x else B)` is a site of both
+                if kind in Kind.__members__:
+                    sites.setdefault(kind, []).append(site)
     return sites
 
 
-def _calls(node: ast.AST, file: str, scopes: list[ast.AST]) -> Iterator[tuple[str, Site]]:
-    """The calls of `emit` under `node`, which is in these classes and functions."""
-    if isinstance(node, ast.Call) and _name(node.func) == "emit" and node.args:
-        scope = scopes[-1] if scopes else node
-        qualified = ".".join(getattr(each, "name", "") for each in scopes)
-        for each in ast.walk(node.args[0]):  # walked: `emit(A if x else B)` is a site of both
-            if _name(each) in Kind.__members__:
-                yield _name(each), Site(file, node.lineno, qualified, scope.lineno, scope.end_lineno or 0)  # type: ignore[attr-defined]
-    inner = [*scopes, node] if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) else scopes
+def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions under `node`, with their qualified names; not those within another function."""
     for child in ast.iter_child_nodes(node):
-        yield from _calls(child, file, inner)
+        if isinstance(child, ast.FunctionDef):
+            yield prefix + child.name, child
+        else:
+            yield from _functions(child, f"{prefix}{child.name}." if isinstance(child, ast.ClassDef) else prefix)
 
 
 def _name(node: ast.AST) -> str:

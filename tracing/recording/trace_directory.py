@@ -133,22 +133,13 @@ def _write(directory: Path, description: dict[str, Any]) -> None:
         raise
 
 
-def new_part(directory: Path, run: Any) -> Path:
-    """Make a part for this process in the trace in `directory`, and describe it. Raises OSError; FileNotFoundError if
-    another run has replaced the trace."""
-    about = fmt.description(directory)
-    if about.get("run") != run:
+def part_of_this_process(directory: Path, run: Any) -> Path:
+    """Where in the trace in `directory` this process records. FileNotFoundError: another run has replaced the trace."""
+    if fmt.description(directory).get("run") != run:
         raise FileNotFoundError(f"{directory} is no longer the trace of the run that this process belongs to")
-    process = header()
-    ranked = "" if process["rank"] is None else f"rank{process['rank']}-"
-    for number in itertools.count(1):
-        name = f"{ranked}{process['pid']}" + (f"-{number}" if number > 1 else "")
-        path = fmt.parts_directory(directory) / name
-        with contextlib.suppress(FileExistsError):  # an earlier process had this pid
-            path.mkdir(parents=True)
-            break
-    describe(path, part_of=run, memory=about.get("memory"))
-    return path
+    rank = header()["rank"]
+    ranked = "" if rank is None else f"rank{rank}-"
+    return fmt.parts_directory(directory) / f"{ranked}{os.getpid()}"
 
 
 def update_own(directory: Path, **entries: Any) -> None:

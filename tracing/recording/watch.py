@@ -1,12 +1,10 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time it has used (and memory, if that was asked for), and, twice a second, which lines its
-threads are in.
+alive, how much CPU time it has used, and, twice a second, which lines its threads are in.
 
 What it guarantees:
 1. It is in none of threading's lists, takes no signals, and is gone while the process forks.
 2. It takes about a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
-   long as a sample has cost, and between looks 300 times as long as a look, but at most a second. With memory it may
-   take a tenth.
+   long as a sample has cost, and between looks 300 times as long as a look, but at most a second.
 3. If it fails, only it ends. It also ends in a worker whose main is gone.
 
 It needs Python's lock. While C code holds that, there are no samples; and fewer while a thread gives it up often, but
@@ -38,8 +36,7 @@ _sleep = time.sleep  # a program, or a test of one, may replace that one
 SECOND = 1_000_000_000
 OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
 RARELY = SECOND  # ... and after that
-COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above ...
-MEMORY_COST = 10  # ... or a sample with memory
+COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above
 FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the first look at the stacks, and at most between later ones
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file is begun again
@@ -63,9 +60,7 @@ class Watch(NoWatch):
         self._stacks: OwnFile | None = None
         self._parent = os.getppid()
         # Only one process of a trace samples the machine.
-        about = fmt.description(events.parent)
-        self._is_main = about.get("pid") == os.getpid()
-        self._memory = bool(about.get("memory"))
+        self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
         # The clock of the main thread's CPU time; None where the system has none.
         ident = threading.main_thread().ident or 0
@@ -127,16 +122,14 @@ class Watch(NoWatch):
                 self._note_stacks()
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), min(LOOK_COST * took, SECOND))
-            cost = MEMORY_COST * sampled if self._memory else min(COST * sampled, SECOND)
-            wait = max(OFTEN if age < OFTEN_FOR else RARELY, cost)
+            wait = max(OFTEN if age < OFTEN_FOR else RARELY, min(COST * sampled, SECOND))
 
     def _sample(self, now: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = linux.cores() if self._is_main else (-1, -1)
         used = (time.process_time_ns(), main, children)
-        memory = linux.memory() if self._memory else linux.NO_MEMORY
-        if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, *memory)):
+        if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine)):
             raise OSError("the disk is full, or the file gone")
 
     def _note_stacks(self) -> None:

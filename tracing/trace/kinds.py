@@ -49,7 +49,6 @@ TRAITS: dict[int, Traits] = dict.fromkeys(range(256), Traits()) | {
     Kind.GOT: Traits(worker=Worker.TAKING, pin=Pin.TAKING, main=Main.TAKING, slice="get {batch}"),
     Kind.TIMED_OUT: Traits(worker=Worker.WAITING, main=Main.WAITING),
     Kind.CLOSED: Traits(worker=Worker.STOPPED),
-    Kind.FEEDER_JOINED: Traits(worker=Worker.STOPPED),
     Kind.JOIN_CANCELLED: Traits(worker=Worker.STOPPED),
     # main, one step of the iteration
     Kind.ASKED: Traits(slice="next batch"),

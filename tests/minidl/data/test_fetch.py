@@ -10,11 +10,11 @@ from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFe
 
 import minidl as ours
 from minidl.data.fetch import IterableFetcher, MapFetcher, create_fetcher, load
-from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FETCH_FAILED, NO_WORKER, epoch_id
+from minidl.events import COLLATE_BEGIN, COLLATE_END, FETCH_BEGIN, FETCH_END, FETCH_FAILED, NO_WORKER
 from tests.minidl.programs import Unspeakable
 from tests.samples import Samples, Stream, failing
 
-EPOCH, TASK, WORKER = epoch_id(3, 1), 5, 2
+EPOCH, TASK, WORKER = 3 << 32 | 1, 5, 2
 
 
 def kinds(recorded):

@@ -48,7 +48,7 @@ STUCK = [
     ("torch", "first", "Ctrl-C", Cause.DATASET),
     ("minidl", "queue", "kill -9 of all", Cause.DATASET),
 ]
-ADVICE = {"first": "it was forked, and waits in its first batch", "queue": "the queue is full"}  # where
+ADVICE = {"first": "it was forked, and may wait", "queue": "the queue is full"}  # where
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.tracing import report_loads as loads
 from tests.tracing.attached import ATTACHED
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
+from tracing.trace.stacks import Line, Stack
 from tracing.trace.words import GLOSSES
 
 
@@ -113,7 +115,8 @@ def test_an_error_is_reported_first_once_and_in_one_line(tmp_path: Path, name: s
 
 
 def changed_in_main() -> None:
-    dataset = Samples(8)
+    dataset: Any = Samples(8)
+    dataset.best = math.nan
     loader = ATTACHED.DataLoader(dataset, num_workers=1, persistent_workers=True)
     list(loader)
     dataset.size = 4
@@ -145,6 +148,14 @@ def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> N
     assert noted.startswith(note)
 
 
+def test_a_dataset_that_calls_itself_is_noted(nothing: tracing.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, calls = Line("data.py", 9, "read", ""), Line("data.py", 4, "Images.__getitem__", "return self[key - 1]")
+    looks = [Stack(0, 1, {"MainThread": lines}) for lines in ([reads, calls], [calls], [reads, reads, calls, calls])]
+    for seen, noted in ((looks * 2, ["In 4 looks"]), (looks, [])):
+        monkeypatch.setattr(tracing.Trace, "stacks", seen)
+        assert [each[:10] for each in tracing.report(nothing).notes] == noted
+
+
 def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run.trace"):
         batches = iter(minidl.DataLoader(MISSING, num_workers=2))
@@ -161,7 +172,7 @@ def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:
     found = tracing.report(loads.main_is_killed(tmp_path / "run.trace"))
     assert found.first_lines()[0].startswith("Note: Main was killed in the middle of an epoch, after 6 batches")
     (loader,) = found.loaders
-    assert loader.verdict_line.startswith("The run ended early: see the note.") and loader.next
+    assert loader.verdict_line.startswith("The run ended early: see the note.") and loader.why
 
 
 def test_an_empty_trace_is_no_error(nothing: tracing.Trace) -> None:

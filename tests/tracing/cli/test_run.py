@@ -202,11 +202,11 @@ def test_a_second_run_of_one_script_takes_a_name_beside_the_first(tmp_path: Path
     write(tmp_path / "script.py", LOADS)
     alive = json.dumps({"format": fmt.VERSION, "pid": os.getpid()})
     write(tmp_path / "traces" / "script" / fmt.DESCRIPTION, alive)
-    printed, said = forked(tmp_path, "-m", "tracing", "run", "--memory", "script.py", "5", "-o", "mine")
+    printed, said = forked(tmp_path, "-m", "tracing", "run", "script.py", "5", "-o", "mine")
     assert printed == "5 batches -o mine\n"
     assert "tracing: another run is recording into traces/script; this one goes to traces/script-2\n" in said
     trace = tracing.load(tmp_path / "traces" / "script-2")
-    assert len(trace.loaders) == 1 and ((trace.samples["rss"] > 0).any() or sys.platform != "linux")
+    assert len(trace.loaders) == 1
 
 
 # ---- minidl's loader in place of torch's

@@ -19,7 +19,7 @@ from minidl.events import NO_TASK, NO_WORKER, Kind, Queue, emit
 from tracing.recording import file_format as fmt
 from tracing.recording.event_writer import MAX_TEXT
 
-EPOCH = events.epoch_id(7, 3)
+EPOCH = 7 << 32 | 3
 
 
 def emit_put(task: int, text: object = None) -> None:
@@ -132,7 +132,7 @@ RENDERED = [
     ((1, {"a": (2,)}), [1, {"a": [2]}]),
     ({1: np.int64(2)}, {"1": repr(np.int64(2))}),
     ({(1, 2): 3}, "{(1, 2): 3}"),
-    ([Mute()], ["<Mute, whose repr raises>"]),
+    ([Mute()], ["Mute"]),
     (list(range(100_000)), json.dumps(list(range(100_000)))[:MAX_TEXT] + "…"),
 ]
 

@@ -94,7 +94,7 @@ def test_a_traced_program_behaves_as_the_plain_one(name: str, tmp_path: Path) ->
     (tmp_path / "train.py").write_text(PROGRAMS[name])
     status = errno.EBADF if name == "stdout closed" else 0
     plain = run(tmp_path, "train.py", status=status)
-    traced = run(tmp_path, "-m", "tracing", "run", "--memory", "-o", "trace", "train.py", status=status)
+    traced = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py", status=status)
     said, _, found = traced.stderr.partition("tracing: ")
     assert (traced.stdout, said) == (plain.stdout, plain.stderr)
     assert ("python -m tracing report" in found) == ("stderr" not in name)

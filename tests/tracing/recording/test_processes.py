@@ -113,18 +113,15 @@ FORKS_WHILE_LOADING = """
 """
 
 
-@pytest.mark.parametrize("memory", [True, False])
-def test_a_child_forked_in_the_middle_of_an_epoch_is_not_mixed_with_its_parent(memory: bool, tmp_path: Path) -> None:
+def test_a_child_forked_in_the_middle_of_an_epoch_is_not_mixed_with_its_parent(tmp_path: Path) -> None:
     record = "import tracing\nfrom tracing.recording.torch_loader.attach import everything\n"
     body = textwrap.indent(textwrap.dedent(FORKS_WHILE_LOADING), "    ")
-    write(tmp_path, f"{record}with everything(), tracing.record('trace', memory={memory}):\n{body}")
+    write(tmp_path, f"{record}with everything(), tracing.record('trace'):\n{body}")
     forked(tmp_path, "train.py")
     found = parts(tmp_path / "trace")
     assert [yielded(part) for part in found] == [3, 9]
     assert found[0].path == tmp_path / "trace"
     assert [len(fmt.events_files(part.path)) for part in found] == [2, 2], "a process that loads, and its worker"
-    for part in found:
-        assert (tracing.load(part.path).samples["rss"] > 0).any() == memory
 
 
 NESTED = """

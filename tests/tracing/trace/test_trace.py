@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracing
-from minidl import events
 from minidl.events import Kind, Queue, emit
 from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import begin, copy, write_file
@@ -26,7 +25,7 @@ from tracing.recording import file_format as fmt
 from tracing.trace.event_index import HOPS
 from tracing.trace.tasks import FIELDS
 
-EPOCH = events.epoch_id(1, 0)
+EPOCH = 1 << 32
 PUTS = 20
 
 

@@ -6,8 +6,6 @@ import enum
 
 from tracing.trace.stacks import Line
 
-SEE_WHERE = "See where it is: py-spy dump --pid {pid}"  # where its line is not known
-
 
 class Cause(enum.Enum):
     """Why the last thread in the chain delivers nothing."""
@@ -40,7 +38,7 @@ class Cause(enum.Enum):
 
     def advice(self, pid: int, line: Line | None) -> str:
         """What to do, given its process and the line that it is in, if that is known."""
-        where = SEE_WHERE.format(pid=pid) if line is None else f"Look at {line.file}:{line.line}"
+        where = f"Look at {line.file}:{line.line}" if line else f"See where it is: py-spy dump --pid {pid}"
         return ADVICE.get(self, "{where}").format(where=where, pid=pid)
 
 

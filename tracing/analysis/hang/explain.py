@@ -27,9 +27,8 @@ from tracing.trace.trace import Trace
 LOCKS = re.compile("lock|acquire", re.IGNORECASE)  # source that may wait for a lock
 # What is added to the advice.
 FORKED = (
-    " (it was forked, and waits in its first batch, perhaps for a lock that another thread of main held just then, or "
-    "for threads of a library, such as OpenMP, that only main has. Make the lock in worker_init_fn, or start workers "
-    'with multiprocessing_context="spawn")'
+    " (it was forked, and may wait for a lock that another thread of main held just then, or for threads of a library, "
+    'such as OpenMP, that only main has. Make these in worker_init_fn, or use multiprocessing_context="spawn")'
 )
 QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 
@@ -116,17 +115,17 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     forked = loader.num_workers > 0 and loader.config.get("start_method") == "fork"
     if stack is not None and line is not None and stack.called_by(line).endswith("Queue.put"):
         advice += QUEUE_IS_FULL
-    elif cause in (Cause.DATASET, Cause.START) and forked and (line is None or LOCKS.search(line.source)):
-        advice += " (it was forked: a lock that another thread of main held just then stays locked in it forever)"
-    elif cause is Cause.DATASET and forked and lines.waits(blamed.pid, blamed.since) and not _made(lines, blamed):
+    elif cause in (Cause.DATASET, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
         advice += FORKED
     if moment.left:
         advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"
     return advice
 
 
-def _made(lines: Lines, blamed: Link) -> bool:
-    """Whether this process has made a batch before."""
-    events, own = lines.trace.events, [each.pid == blamed.pid for each in lines.trace.actors]
-    made = events["actor"][events["kind"] == Kind.COLLATE_END]
-    return bool(np.array(own)[made].any())
+def _may_lack_what_it_waits_for(lines: Lines, blamed: Link) -> bool:
+    """Whether a process waits for a lock, as far as its line shows, or has made no batch yet and waits."""
+    if blamed.line is None or LOCKS.search(blamed.line.source):
+        return True
+    events, own = lines.trace.events, np.array([each.pid == blamed.pid for each in lines.trace.actors])
+    made = own[events["actor"][events["kind"] == Kind.COLLATE_END]].any()
+    return not made and lines.waits(blamed.pid, blamed.since)

@@ -43,7 +43,7 @@ class Hang:
     def headline(self) -> str:
         who, age = self.links[0].who, duration(self.age)
         usual = f"before, it took at most {duration(self.usual)}" if self.usual >= 0 else "it is the first time"
-        return self.ending.value.format(who=who, what="made no progress", age=age) + f" ({usual})."
+        return self.ending.value.format(who=who, age=age) + f" ({usual})."
 
     def notes(self) -> list[str]:
         """Paragraphs: the chain, and threads beside its last."""

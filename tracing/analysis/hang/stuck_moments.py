@@ -22,10 +22,10 @@ RUNS = (ProcessStatus.LIVES, ProcessStatus.STOPPED)
 class Ending(enum.Enum):
     """What ended the wait of the thread that is stuck, if anything."""
 
-    ONGOING = "It looks stuck: {who} has {what} for {age}"
-    KILLED = "When {who} was killed, or left without a shutdown, it had {what} for at least {age}"
-    RECORDED = "It was stuck: {who} had {what} for {age} when the recording ended"
-    INTERRUPTED = "It was stuck: {who} had {what} for {age} when it was interrupted"
+    ONGOING = "It looks stuck: {who} has made no progress for {age}"
+    KILLED = "When {who} was killed, or left without a shutdown, it had made no progress for at least {age}"
+    RECORDED = "It was stuck: {who} had made no progress for {age} when the recording ended"
+    INTERRUPTED = "It was stuck: {who} had made no progress for {age} when it was interrupted"
     TIMED_OUT = "It was stuck: {who} had waited {age} when its timeout ran out"
 
 

@@ -64,7 +64,7 @@ def slowed(measures: Measures) -> int:
     """How much of main's training steps is a wait for cores that workers have (ns): no more than the time in which main
     was on none, nor than the workers' share of all cores; and cores are shared fairly: for each second on a core, main
     waits no longer than the workers do."""
-    steps = measures.main_in(MainTime.TRAINING)
+    steps = measures.steps
     share = making(measures) / max(1, cores(measures) * measures.total)
     if not measures.num_workers or not cores_are_the_limit(measures):
         return 0

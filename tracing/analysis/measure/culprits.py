@@ -35,6 +35,7 @@ LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take tur
 FEWEST_CROWDED = 8  # batches needed to see how long one takes while others are made
 SURE = 2  # standard errors
 NOISE = 0.05  # of a batch's time, at least: a smaller effect does not count
+RARE = 5  # times as long as the median training step: main does something else there, too
 HALF = 0.5  # halfway from 0 (as long as alone) to 1 (served one by one)
 
 # Where a thread waits for a lock that processes share: multiprocessing's, or a file's. (A threading lock keeps no
@@ -91,6 +92,7 @@ class Seen(NamedTuple):
     calls: str  # the function that the line called most often: "ZipFile.__init__"; "" if it called none
     times: int  # in how many looks it was in that function, ...
     looks: int  # ... of how many
+    on_it: int  # and in how many on the line
 
     def __str__(self) -> str:
         calls = "" if self.calls.startswith(f"{self.line.function}.<") else self.calls  # not a comprehension of its own
@@ -135,11 +137,11 @@ def seen_at(found: list[Stack]) -> Seen | None:
     function, _ = _most_common([each[0] for each in shared if each])
     if function is None:
         return None
-    line, _ = _most_common([lines[function] for lines in own if function in lines])
+    line, on_it = _most_common([lines[function] for lines in own if function in lines])
     calls, _ = _most_common(
         [look.called_by(line) for look, lines in zip(found, own, strict=True) if line in lines.values()]
     )
-    return Seen(line, calls, times[function], len(found))
+    return Seen(line, calls, times[function], len(found), on_it)
 
 
 def _function(line: Line) -> tuple[str, str]:
@@ -161,7 +163,8 @@ class Away:
     training: int
     outside: int
     loading: int  # in loaders, for comparison
-    seen: Seen | None
+    rare: Intervals  # steps that are far longer than the others, if they count: main saves or uploads something, say
+    seen: Seen | None  # in these, if there are any
 
     @property
     def program(self) -> int:
@@ -179,7 +182,11 @@ def away(measures: Measures) -> Away:
     own = [each for each in own if _runs_the_program(each)]
     whole = Intervals(spans.begin[:1], spans.end[-1:], spans.first[:1], spans.last[-1:])
     outside += sum(before.get(look.time, 0) for look in within(whole, own, not_in=True))
-    return Away(training, outside, loading.total, seen_at(within(loading, own, not_in=True)))
+    rare = measures.steps.where(measures.steps.length > RARE * measures.steps.median().total)
+    count = len(rare.length) > 1 and 3 * rare.total > max(training, outside)  # the first step may be long by itself
+    rare = rare.where(slice(None if count else 0))
+    seen = within(rare, own) if rare.total else within(loading, own, not_in=True)
+    return Away(training, outside, loading.total, rare, seen_at(seen))
 
 
 # ---- workers that wait for each other
@@ -274,15 +281,20 @@ def contents(measures: Measures) -> dict[str, int]:
     return dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
 
 
-def same_samples(trace: Trace, iterator: IteratorInTrace) -> list[int]:
-    """Where all workers of an iterable dataset have the same among their first samples (a shuffle buffer gives them in
-    another order), so that each reads the whole stream: the positions of the events that show it, one for each worker,
-    or none."""
+def undivided(measures: Measures) -> list[int]:
+    """Where the workers of an iterable dataset each read the whole stream: the positions of the events that show it,
+    one for each worker of an epoch, or none."""
+    return next(filter(None, (_same_samples(measures.trace, each) for each in measures.iterators)), [])
+
+
+def _same_samples(trace: Trace, iterator: IteratorInTrace) -> list[int]:
+    """Where all workers have the same among their first samples. (A shuffle buffer gives them in another order.)"""
     notes = _first_notes(trace, iterator).values()
     firsts = [noted.get("samples", []) for _, noted in notes]
     equal = all(each == firsts[0] != [] for each in firsts)
-    # Two or more in common, of many that do not repeat by themselves.
-    common = sum(map(len, firsts)) - len(set().union(*firsts)) >= 2
+    # Two or more in common, and of each worker one, of many that do not repeat by themselves.
+    count = Counter(itertools.chain.from_iterable(firsts))
+    common = sum(count.values()) - len(count) >= 2 and all(any(count[key] > 1 for key in each) for each in firsts)
     differ = all(len(set(each)) == len(each) >= 16 for each in firsts)
     return sorted(position for position, _ in notes) if equal or (common and differ) else []
 
@@ -291,11 +303,6 @@ def copied_generators(trace: Trace, iterator: IteratorInTrace) -> list[str]:
     """The dataset's random generators from which all workers drew first in the same state."""
     drawn = [set(noted.get("drawn", {}).items()) for _, noted in _first_notes(trace, iterator).values()]
     return sorted(name for name, _ in set.intersection(*drawn)) if drawn else []
-
-
-def undivided(measures: Measures) -> list[int]:
-    """Where the workers of an iterable dataset each read the whole stream, as in `same_samples`."""
-    return next(filter(None, (same_samples(measures.trace, each) for each in measures.iterators)), [])
 
 
 def _first_notes(trace: Trace, iterator: IteratorInTrace) -> dict[int, tuple[int, dict[str, Any]]]:

@@ -109,6 +109,11 @@ class Measures:
         return intervals.where(np.isin(found, uses))
 
     @property
+    def steps(self) -> Intervals:
+        """The training steps."""
+        return self.main_in(MainTime.TRAINING)
+
+    @property
     def away(self) -> Intervals:
         """When main is not in this loader."""
         return self.main_in(*AWAY).joined()
@@ -357,8 +362,3 @@ def _built_anew(iterators: list[Iterator]) -> list[list[Iterator]]:
     if loaders == sorted(loaders):
         return [iterators]
     return [[each for each in iterators if each.loader == loader] for loader in dict.fromkeys(loaders)]
-
-
-def costliest_first(trace: Trace) -> list[Measures]:
-    """The same, the one that costs the program most first: main waits for it, or works in it, for longest."""
-    return sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader.total)) if len(trace) else []

@@ -5,13 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.measures import Measures, measure
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.process_liveness import ProcessStatus, processes
 from tracing.trace.trace import Trace
 
 # Main's last event of these kinds shows how far its iterator got.
 MARKS = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
+# ... and these which one main was last in.
+ITERATED = (Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.ERROR_RAISED)
+
+
+def most_important_first(trace: Trace) -> list[Measures]:
+    """All loaders: the one in which the run ended early, then those that cost the program most, since main waits for
+    them, or works in them, for longest."""
+    found = sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader.total)) if len(trace) else []
+    last = max(found, key=lambda each: _last_mark(trace, each.iterators[-1], ITERATED), default=None)
+    if last is not None and ended_early(last):
+        found.remove(last)
+        found.insert(0, last)
+    return found
 
 
 def ended_early(measures: Measures) -> bool:

@@ -23,7 +23,7 @@ from tracing.trace.intervals import Span
 class Explanation:
     """Why a verdict is right, and what to do next."""
 
-    named: str  # what it is about: "worker 1, pid 4711"
+    named: str  # what it is about: "at data.py:17, read"
     why: list[Reason]
     next: list[str] = field(default_factory=list)
     promises: list[Change] = field(default_factory=list)  # of `next`, in that order
@@ -74,7 +74,7 @@ def advice_after_error(measures: Measures) -> list[str]:
 def _failed_batch(measures: Measures, row: np.void) -> str:
     """What happened to a batch, with its keys: "batch 9 on worker 1 raised (keys [9])"; "" if nothing did."""
     if row["failed"] >= 0 or row["pin_failed"] >= 0:
-        what = "raised"
+        what = "called sys.exit()" if _error(measures, row).startswith("SystemExit") else "raised"
     elif row["lost"] >= 0 and row["index_got"] >= 0:
         what = "was with the worker that died"
     else:
@@ -83,15 +83,18 @@ def _failed_batch(measures: Measures, row: np.void) -> str:
     return f"batch {row['task']} {where} {what}{_keys(measures, row)}"
 
 
+def _error(measures: Measures, row: np.void) -> str:
+    failed = position_of(measures.trace, int(row["loader"]), int(row["epoch"]), int(row["task"]), "failed")
+    return str(measures.trace.text(failed)) if failed >= 0 else ""
+
+
 def _keys(measures: Measures, row: np.void) -> str:
     """Its keys, in words; and those of the samples that torch.stack names: "got [64] at entry 0 and [65] at
     entry 11"."""
-    of_it = measures.trace, int(row["loader"]), int(row["epoch"]), int(row["task"])
-    keys, failed = keys_of(*of_it), position_of(*of_it, "failed")
+    keys = keys_of(measures.trace, int(row["loader"]), int(row["epoch"]), int(row["task"]))
     if not isinstance(keys, list):
         return ""
     shown = textwrap.shorten(str(keys), 60, placeholder=" ...]")
-    text = str(measures.trace.text(failed)) if failed >= 0 else ""
-    entries = [int(each) for each in re.findall(r"at entry (\d+)", text)]
+    entries = [int(each) for each in re.findall(r"at entry (\d+)", _error(measures, row))]
     named = [f"entry {each} is {keys[each]}" for each in entries if each < len(keys)]
     return f" (keys {'; '.join([shown, *named])})"

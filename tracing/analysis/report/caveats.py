@@ -11,12 +11,13 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.culprits import copied_generators, noted_of
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
-from tracing.trace import memory
 from tracing.trace.event_index import Iterator
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
 FEW = 8  # samples that are equal, or steps that are none: fewer may be so by chance
+SEEN = 3  # looks that show it
+CALLS_ITSELF = re.compile(r"\bself(\[|\.__getitem__\()")
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -28,8 +29,8 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += _copied_generators(trace) + _changed_in_main(trace) + _repeated_samples(trace) + _skipped(trace)
-    found += memory.warnings(trace)
+    for silent in (_copied_generators, _changed_in_main, _repeated_samples, _replaced_samples, _skipped):
+        found += silent(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -45,7 +46,7 @@ def _death(trace: Trace, position: int) -> str:
     with contextlib.suppress(ValueError):
         by = f"signal {signal.Signals(-int(event['value'])).name}"
     if event["value"] == -signal.SIGKILL:
-        by += " (the kernel sends it when memory runs out: run --memory shows if the workers' grows)"
+        by += " (the kernel sends it when memory runs out)"
     return f"worker {event['worker']}, {by}"
 
 
@@ -93,6 +94,15 @@ def _repeated_samples(trace: Trace) -> list[str]:
     different, count = counts[0]
     text = f"Of a worker's first {count} samples only {different} differ. "
     return [text + "If the dataset yields the same memory again and again, yield copies of it."]
+
+
+def _replaced_samples(trace: Trace) -> list[str]:
+    """By a `__getitem__` that calls itself, as one that catches errors may."""
+    callers = ([each for each in look.own_lines()[1:] if CALLS_ITSELF.search(each.source)] for look in trace.stacks)
+    found = [lines[0] for lines in callers if lines and lines[0].function.endswith("__getitem__")]
+    text = f"In {len(found)} looks the dataset was in a call of its own __getitem__ ({{}}). If it makes these where a "
+    text += "sample cannot be read, another one takes its place, unnoticed: count these, or let the error through."
+    return [text.format(found[0])] if len(found) >= SEEN else []
 
 
 def _skipped(trace: Trace) -> list[str]:

@@ -78,7 +78,7 @@ def median(measures: Measures, name: str, begin: str, end: str) -> Number:
 
 def time_of_main(measures: Measures) -> Reason:
     """What main's time went to, with its longest requests."""
-    whole, steps = run(measures), Number("longest step", measures.main_in(MainTime.TRAINING))
+    whole, steps = run(measures), Number("longest step", measures.steps)
     inside, waits = Number("in the loader", measures.in_loader, most=0), Number("longest wait", measures.waits)
     elsewhere = Number("longest elsewhere", measures.main_in(MainTime.ELSEWHERE).joined())
     numbers, also = [whole, steps, inside], ""
@@ -126,9 +126,13 @@ def _seen(they: str, found: culprits.Seen | None) -> list[Reason]:
 
 def elsewhere(measures: Measures) -> list[Reason]:
     """What main does while it is in no loader."""
-    return _seen("outside of the loaders main was", culprits.away(measures).seen) + (
-        busy(measures) if measures.num_workers else []
-    )
+    away, reasons, where = culprits.away(measures), list[Reason](), "outside of the loaders"
+    if away.rare.total:
+        rare, step = Number("longest", away.rare), Number("the median step", measures.steps.median())
+        text = f"{len(away.rare.length)} of {len(measures.steps.length)} steps took {rare} together, the median {step}"
+        reasons, where = [Reason(text, [rare, step])], "in these"
+    reasons += _seen(f"{where} main was", away.seen)
+    return reasons + (busy(measures) if measures.num_workers else [])
 
 
 # ---- what one verdict says. The first number of the first reason is what the report's *Look* shows
@@ -142,11 +146,8 @@ def held_up(measures: Measures) -> list[Reason]:
         text = f"worker {slow.worker} takes {its} for the median batch, the others {others}: {slow.times:.1f} times as "
         reasons.append(Reason(f"{text}long", [its, others]))
     if held.ns:
-        text = (
-            f"for {held} main waited for a batch while finished ones were in the reorder buffer and workers were idle, "
-            "because they had worked as far ahead as allowed"
-        )
-        reasons.append(Reason(text, [held]))
+        text = f"for {held} main waited for a batch while finished ones were in the reorder buffer and workers were "
+        reasons.append(Reason(f"{text}idle, because they had worked as far ahead as allowed", [held]))
     return reasons + busy(measures)
 
 
@@ -169,7 +170,7 @@ def prefetch(measures: Measures) -> list[Reason]:
     idle = [
         measures.stretches(measures.is_away & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
     ]
-    steps = Number("longest step", measures.main_in(MainTime.TRAINING))
+    steps = Number("longest step", measures.steps)
     unused = Number("longest idle", concatenate(idle), most=3)
     text = (
         f"while main trained ({steps}), the workers were idle for {unused} in total, having worked as far ahead as "

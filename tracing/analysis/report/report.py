@@ -21,8 +21,8 @@ import numpy as np
 
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
-from tracing.analysis.measure.measures import Measures, costliest_first
-from tracing.analysis.measure.run_end import ended_early
+from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
 from tracing.analysis.measure.waited import PLACES_AWAY, Verdict, judge
 from tracing.analysis.report import text as report_text
@@ -79,7 +79,7 @@ class Report:
 
     trace: Trace
     notes: list[str]  # what to know before you trust the rest
-    loaders: list[LoaderReport]  # the one that costs the program most first
+    loaders: list[LoaderReport]  # the most important one first
 
     def first_lines(self) -> list[str]:
         """Verdict, why and next of the first loader, as lines."""
@@ -114,7 +114,7 @@ def report(trace: Trace) -> Report:
     """Judge every DataLoader of a trace, finished or not."""
     hang = explain_hang(trace)
     stuck = hang.notes() if hang is not None else []
-    loaders = [_judge_loader(each, hang) for each in costliest_first(trace)]
+    loaders = [_judge_loader(each, hang) for each in most_important_first(trace)]
     return Report(trace, stuck + caveats(trace, " ".join(stuck)), loaders)
 
 

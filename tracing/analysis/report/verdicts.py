@@ -43,6 +43,10 @@ OPENS = re.compile(r"(__init__|open|connect)$")  # functions that open a file or
 TABLE = """
 TRAINING: no cause in the loader costs 15 % of the time of the program
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
+    once                    The loader was iterated once. If the training goes on afterwards, with batches that were
+                            kept, as by itertools.cycle, these are the same in each pass: iterate the loader in each.
+    rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
+                            upload) less often, or in a thread beside the training.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     not elsewhere           The loader keeps up: to go faster, make the training step faster. It is all that your loop
                             does between two batches: if it reads or converts data there, let the workers do that.
@@ -72,7 +76,8 @@ TURNS: they were seen waiting for a lock, or take longer the more of them work a
                             batch at once (__getitems__), or keep what it gave.
     OPTIONS
 HOLD_UP: finished batches wait in the reorder buffer for a slow one, or for one slow worker
-    slow_worker             Find out what is different in {slow_worker}: its files, its cache, get_worker_info().id.
+    slow_worker             Find out what is different in {slow_worker}: its files, its cache, or its batches (of
+                            {workers} in a row it makes the same one, and that may be the slow one).
     OPTIONS
     not slow_worker         Make the slow samples cheaper{at_line}. The table of the slowest batches has their keys.
     in_order                in_order=False, if the order of batches need not be the same in every run.
@@ -187,8 +192,13 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     """What advice depends on, and what its sentences name."""
     making, workers = measures.stage("fetch_begin", "collate_end"), measures.num_workers
     usual = float(np.median(making)) if len(making) else 0.0
+    rare = culprits.away(measures).rare.length
+    # Only once the run has ended it is known for how long it went on after the last epoch.
+    ran_on = (measures.trace.about.get("stopped") or 0) - int(measures.run.end[-1]) > measures.total
     known: dict[str, Any] = {
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
+        "once": judgement.place == PLACES_AWAY[2] and ran_on and measures.epochs == epochs_ended(measures) == 1,
+        "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
         "more": max(4, 2 * workers),
@@ -225,7 +235,7 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
     place = line.place if line else ""
     at_line = f" (at {place})" if place else ""
     return {
-        "main_line": main.place if main else "",
+        "main_line": main.place if main and 2 * main.on_it > main.looks else "",
         "line": place,
         "at_line": at_line,
         "collate_fn": collate_fn,

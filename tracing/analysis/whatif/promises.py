@@ -151,14 +151,11 @@ class Replays:
         }
         if why := whys.get(self.changed(setting)):
             return why
-        workers, was = setting.num_workers, self.was.num_workers
-        if not was:
-            return f": batches are then made while main trains{', several at a time' * (workers > 1)}, which"
-        if not workers:
+        if not self.was.num_workers:
+            return ": batches are then made while main trains, which"
+        if not setting.num_workers:
             return ": for main, making a batch is quicker than having it moved from a worker, which"
-        if workers < was or not making_waits(self.measures):
-            return ", which"
-        return ", which, if what they wait for can answer that many at a time,"
+        return ", which"
 
 
 WORKERS = (0, 1, 2, 4, 8, 16, 32, 64)

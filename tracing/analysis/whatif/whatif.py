@@ -12,15 +12,13 @@ Legend
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
 from tracing.analysis.measure.cores import ALL_CORES
-from tracing.analysis.measure.measures import NO_LOADER, Measures, costliest_first
-from tracing.analysis.measure.run_end import ended_early
+from tracing.analysis.measure.measures import NO_LOADER, Measures
+from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.waited import Judgement, judge
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.whatif.durations import Setting
@@ -70,7 +68,7 @@ class WhatIf:
         what = f"{self.replayed:,} of {self.batches:,}" if self.replayed < self.batches else f"{self.batches:,}"
         cores = f"{self.cores:g} core{'s' * (self.cores != 1)}"
         replayed = f"{what} batches of {self.path}, replayed in virtual time on {cores}"
-        choice = options(chosen, was)
+        choice = options(chosen)
         if abs(self.off) > BELIEVED:
             choice = f"unknown: the replay of the recorded setting itself comes out {_off(self)}"
         elif chosen == was:
@@ -91,18 +89,16 @@ def whatif(
     trace: Trace,
     num_workers: int | Iterable[int] | None = None,
     prefetch_factor: int | Iterable[int] | None = None,
-    in_order: bool | Iterable[bool] | None = None,
-    persistent_workers: bool | Iterable[bool] | None = None,
     *,
     loader: int | None = None,
 ) -> WhatIf:
     """Predict the throughput of a recorded load in other settings: one value for each option, or several.
 
-    Without values for `num_workers` and `prefetch_factor`, those that are likely to be the best are tried; the other
-    options stay as recorded. `loader` is a loader's number; by default it is the one that costs the program most, as in
+    Without values those that are likely to be the best are tried. All other options stay as recorded (what they save,
+    the report says). `loader` is a loader's number; by default it is the one that costs the program most, as in
     the report. ValueError: the trace has nothing to replay, or no such loader, or a loader would not accept a value.
     """
-    measured = costliest_first(trace)
+    measured = most_important_first(trace)
     others = len(measured) - 1 if loader is None else 0
     if measured and loader is not None:
         trace.index.iterators_of(loader)  # ValueError: there is none
@@ -114,13 +110,12 @@ def whatif(
     replays = Replays(measures, judgement)
     was, times = replays.was, replays.times
     likely = [was.num_workers] if "num_workers" in kept(measures, judgement) else number_of_workers(measures, times)
-    grid = _grid(
-        likely if num_workers is None else _values(num_workers),
-        sorted({*PREFETCH, was.prefetch_factor}) if prefetch_factor is None else _values(prefetch_factor),
-        [was.in_order] if in_order is None else _values(in_order),
-        [was.persistent_workers] if persistent_workers is None else _values(persistent_workers),
-    )
-    rows = [_prediction(replays, setting) for setting in sorted({was, *grid})]
+    workers = likely if num_workers is None else _values("num_workers", num_workers, 0)
+    prefetch = [*PREFETCH, was.prefetch_factor]
+    prefetch = prefetch if prefetch_factor is None else _values("prefetch_factor", prefetch_factor, 1)
+    grid = [replace(was, num_workers=each, prefetch_factor=ahead) for each in workers if each for ahead in prefetch]
+    grid += [Setting(0)] * (0 in workers)  # without workers the other options mean nothing
+    rows = [prediction(replays, setting) for setting in sorted({was, *grid})]
     rate = replays.recorded * 1e9 / measures.total
     found = WhatIf(
         path=str(trace.path),
@@ -138,22 +133,16 @@ def whatif(
     return found
 
 
-def _values(given: Any) -> list[Any]:
-    """One value, or several, as a list."""
-    return list(given) if isinstance(given, Iterable) else [given]
+def _values(name: str, given: int | Iterable[int], least: int) -> list[int]:
+    """One value, or several, as a list. ValueError: a loader would not accept one."""
+    values = list(given) if isinstance(given, Iterable) else [given]
+    for value in values:
+        if type(value) is not int or value < least:
+            raise ValueError(f"no loader takes {name}={value!r}")
+    return values
 
 
-def _grid(workers: list[int], prefetch: list[int], in_order: list[bool], persistent: list[bool]) -> list[Setting]:
-    """Each combination; without workers the other options mean nothing. ValueError: a loader would not accept it."""
-    for name, values, least in (("num_workers", workers, 0), ("prefetch_factor", prefetch, 1)):
-        for value in values:
-            if type(value) is not int or value < least:
-                raise ValueError(f"no loader takes {name}={value!r}")
-    grid = itertools.product(workers, prefetch, in_order, persistent)
-    return [Setting(*each) if each[0] else Setting(0) for each in grid]
-
-
-def _prediction(replays: Replays, setting: Setting) -> Prediction:
+def prediction(replays: Replays, setting: Setting) -> Prediction:
     run = replays.run(setting)
     rate = replays.batches / run.total
     return Prediction(setting, rate, 1 - run.trained / run.total, replays.times.cpu * rate)
@@ -161,15 +150,15 @@ def _prediction(replays: Replays, setting: Setting) -> Prediction:
 
 def best(rows: list[Prediction], cores: float) -> Prediction:
     """The cheapest of those that are nearly the fastest: the fewest workers, then the least prefetch (but two rather
-    than one, which leaves no reserve for what the recording has not seen), then in order."""
+    than one, which leaves no reserve for what the recording has not seen)."""
 
     def sure(row: Prediction) -> float:
         """Batches a second, at most as many as keep nearly all cores busy."""
         return row.batches_per_second * ALL_CORES * cores / max(row.busy, ALL_CORES * cores)
 
     def cost(row: Prediction) -> tuple[float, ...]:
-        workers, prefetch, in_order, persistent = vars(row.setting).values()
-        return workers, prefetch < 2, prefetch, not in_order, persistent, -row.batches_per_second
+        workers, prefetch = row.setting.num_workers, row.setting.prefetch_factor
+        return workers, prefetch < 2, prefetch, -row.batches_per_second
 
     enough = (1 - FEWER) * max(map(sure, rows))
     return min((row for row in rows if sure(row) >= enough), key=cost)
@@ -177,35 +166,21 @@ def best(rows: list[Prediction], cores: float) -> Prediction:
 
 def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]:
     """What to know before you trust the table."""
-    notes = {
-        f"The report's verdict is that {judgement.verdict.value}: no replay knows what more workers would do.": (
-            "num_workers" in kept(measures, judgement)
-        ),
-        f"The run ended early, after {found.batches:,} batches: the predictions are for a run of that length, in which "
-        "the start-up has more weight than in a longer one.": ended_early(measures),
-        f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that.": (
-            abs(found.off) > OFF
-        ),
-    }
+    unknown = f"The report's verdict is that {judgement.verdict.value}: no replay knows what more workers would do."
+    early = "The run ended early: in a longer one the start-up has less weight than in these predictions."
+    inexact = f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that."
+    fixed = "num_workers" in kept(measures, judgement)
+    notes = {unknown: fixed, early: ended_early(measures), inexact: abs(found.off) > OFF}
     return [note for note, holds in notes.items() if holds]
 
 
 # ---- text
 
-COLUMNS = {  # field of a Setting -> its heading in the table
-    "num_workers": "workers",
-    "prefetch_factor": "prefetch",
-    "in_order": "in order",
-    "persistent_workers": "persist",
-}
 
-
-def options(setting: Setting, beside: Setting) -> str:
-    """As arguments: "num_workers=4, prefetch_factor=2", and whatever else differs from the setting `beside`."""
-    shown = {"num_workers"}
-    if setting.num_workers:
-        shown |= {"prefetch_factor", *(name for name, value in vars(setting).items() if value != vars(beside)[name])}
-    return ", ".join(f"{name}={value}" for name, value in vars(setting).items() if name in shown)
+def options(setting: Setting) -> str:
+    """As arguments: "num_workers=4, prefetch_factor=2"."""
+    prefetch = f", prefetch_factor={setting.prefetch_factor}" if setting.num_workers else ""
+    return f"num_workers={setting.num_workers}{prefetch}"
 
 
 def _off(found: WhatIf) -> str:
@@ -213,18 +188,10 @@ def _off(found: WhatIf) -> str:
 
 
 def _table(found: WhatIf) -> list[str]:
-    shown = [
-        name
-        for name in COLUMNS
-        if name in ("num_workers", "prefetch_factor") or len({vars(row.setting)[name] for row in found.rows}) > 1
-    ]
-    heads = [*(COLUMNS[name] for name in shown), "batches/s", "in loader", "cores"]
-    lines = ["".join(f"{head:>11}" for head in heads)]
+    lines = ["".join(f"{head:>11}" for head in ("workers", "prefetch", "batches/s", "in loader", "cores"))]
     for row in found.rows:
-        cells = [vars(row.setting)[name] for name in shown]
-        words = [str(cell) if type(cell) is int else "yes" if cell else "no" for cell in cells]
-        if not row.setting.num_workers:
-            words[1:] = ["-"] * (len(words) - 1)
+        workers, prefetch = row.setting.num_workers, row.setting.prefetch_factor
+        words = [str(workers), str(prefetch) if workers else "-"]
         words += [f"{row.batches_per_second:,.1f}", f"{row.in_loader:.0%}", f"{row.busy:.1f}"]
         mark = "best" if row is found.best and abs(found.off) <= BELIEVED else ""
         if row.setting == found.recorded.setting:

@@ -15,7 +15,6 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "run", run, text, *examples)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
     parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
-    parser.add_argument("--memory", action="store_true", help="sample the processes' memory")
     parser.add_argument("--try", dest="tries", action="store_true", help="measure other settings of its loader, too")
     parser.add_argument("--try-only", action="store_true", help="the same, and then end the script")
     parser.add_argument("--minidl", action="store_true", help="give it minidl's DataLoader in place of torch's")
@@ -30,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from tracing.cli.run_script import run_script
 
     name = args.script.rpartition(".")[2] if args.module else Path(args.script).stem
-    recording = tracing.record(args.output or Path("traces", name), memory=args.memory)
+    recording = tracing.record(args.output or Path("traces", name))
     tries = args.tries or args.try_only
     how = {"module": args.module, "live": args.live, "minidl": args.minidl, "tries": tries, "ends": args.try_only}
     return run_script(recording, args.script, args.arguments, **how)

@@ -53,7 +53,7 @@ def record() -> None:
             sys.path.append(PACKAGES)  # behind all that the program imports itself
         from importlib import import_module
 
-        import_module("tracing.recording.processes").record_this_child()
+        import_module("tracing.recording.record").record_this_child()
     except Exception as error:
         print(f"tracing: process {os.getpid()} is not recorded: {error!r}", file=sys.stderr)
 

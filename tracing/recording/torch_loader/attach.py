@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracing.recording.in_children.sitecustomize import AfterImport
-from tracing.recording.torch_loader import attached_loaders
+from tracing.recording.torch_loader import common
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -41,7 +41,7 @@ def attach(loader: Loader) -> Loader:
     if not isinstance(loader, DataLoader):
         raise TypeError(f"attach() takes a torch.utils.data.DataLoader, not {type(loader)}")
     _hook(dataloader)
-    attached_loaders.add(loader)
+    common.epochs_of(loader)
     return loader
 
 
@@ -54,7 +54,7 @@ def _hook(torchs: Any) -> None:
         return
 
     def new_iterator(kind: Any, loader: Any = None, *_: Any, **__: Any) -> Any:
-        attached = hasattr(loader, "_dataset_kind") and attached_loaders.is_attached(loader)
+        attached = hasattr(loader, "_dataset_kind") and common.is_attached(loader)
         iterator = _emitting(kind, loader) if attached else None
         return object.__new__(kind) if iterator is None else iterator
 
@@ -88,7 +88,7 @@ def _say_unseen(loaders: str) -> None:
 
 def attach_everything() -> None:
     """From now on every loader of torch is attached as soon as it is iterated, even if torch is not imported yet."""
-    attached_loaders.every = True
+    common.every = True
     if HOME in sys.modules:
         _hook(sys.modules[HOME])
     else:
@@ -105,6 +105,6 @@ def everything() -> Iterator[None]:
     try:
         yield
     finally:
-        attached_loaders.every = False
+        common.every = False
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)

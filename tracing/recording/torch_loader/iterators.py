@@ -13,6 +13,8 @@ Legend
 from __future__ import annotations
 
 import functools
+import operator
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -24,8 +26,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 from minidl import events
 from minidl.events import NO_TASK, emit
 from tracing.recording.loader_text import values_of
-from tracing.recording.torch_loader.attached_loaders import epochs_of
-from tracing.recording.torch_loader.common import Behind, Progress
+from tracing.recording.torch_loader.common import Behind, Progress, epochs_of
 from tracing.recording.torch_loader.delayed_sigchld import delay_sigchld
 from tracing.recording.torch_loader.fetcher import emit_fetches
 from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
@@ -50,6 +51,16 @@ def _in_front(known: type, cls: type) -> type:
     # Under its own name, which errors and profiles show.
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
     return type(cls)(cls.__name__, (known, cls), names)
+
+
+def assigned(emitting: Callable[[Any, Any], Any]) -> Any:
+    """Where torch assigns the attribute of this name, an object that emits takes the place of what it assigns."""
+    name = f"_emitting{emitting.__name__}"
+
+    def assign(iterator: Any, value: Any) -> None:
+        setattr(iterator, name, emitting(iterator, value))
+
+    return property(operator.attrgetter(name), assign)
 
 
 class Emitting(Behind):
@@ -109,17 +120,14 @@ class Serial(Emitting):
 
     WORKS_BY = frozenset({"_next_data", "_next_index", "_dataset_fetcher"})
 
-    @property
-    def _dataset_fetcher(self) -> Any:
-        return self._emitting_fetcher
-
-    @_dataset_fetcher.setter
-    def _dataset_fetcher(self, fetcher: Any) -> None:
+    @assigned
+    def _dataset_fetcher(self, fetcher: Any) -> Any:
         """The last thing that torch makes before the first step."""
         iterable = self._dataset_kind == dataloader._DatasetKind.Iterable
         self._pins_here = bool(self._pin_memory)
-        self._emitting_fetcher = emit_fetches(fetcher, iterable, self._progress, pins=self._pins_here)
+        emitting_fetcher = emit_fetches(fetcher, iterable, self._progress, pins=self._pins_here)
         emit(events.EPOCH_BEGIN, self._progress.epoch_id, value=-1)
+        return emitting_fetcher
 
     def _next_index(self) -> Any:
         self._progress.task = self._drawn  # what follows, up to the yield, is work on this task
@@ -135,7 +143,7 @@ class Parallel(Emitting):
 
     WORKS_BY = frozenset(
         {
-            "_next_data", "_next_index", "_task_info", "_worker_result_queue", "_reset", "_try_put_index", "_get_data",
+            "_next_data", "_next_index", "_task_info", "_worker_result_queue", "_reset", "_get_data",
             "_mark_worker_as_unavailable", "_shutdown_workers",
         }
     )  # fmt: skip
@@ -155,25 +163,15 @@ class Parallel(Emitting):
         super().__init__(self._seen_in_context, *args, **options)
         del self._seen_in_context
 
-    # Where torch assigns these two attributes, an object that emits takes the place of what it assigns.
+    @assigned
+    def _task_info(self, tasks: dict[int, Any]) -> Any:
+        return TaskInfo(tasks, self._progress)
 
-    @property
-    def _task_info(self) -> TaskInfo:
-        return self._emitting_task_info
-
-    @_task_info.setter
-    def _task_info(self, tasks: dict[int, Any]) -> None:
-        self._emitting_task_info = TaskInfo(tasks, self._progress)
-
-    @property
-    def _data_queue(self) -> Any:
-        return self._emitting_data_queue
-
-    @_data_queue.setter
-    def _data_queue(self, queue: Any) -> None:
+    @assigned
+    def _data_queue(self, queue: Any) -> Any:
         """With a pin thread it is a queue of its own, else worker_result_queue, which emits already."""
         results = self._worker_result_queue
-        self._emitting_data_queue = queue if queue is results else DataQueue(queue, results)
+        return queue if queue is results else DataQueue(queue, results)
 
     def _reset(self, loader: Any, first_iter: bool = False, *args: Any, **options: Any) -> None:
         progress, previous, now = self._progress, -1, values_of(self._dataset)
@@ -183,18 +181,13 @@ class Parallel(Emitting):
             previous, progress.epoch_id = progress.epoch_id, self._epochs.next()
             self._resuming = self._num_workers
         self._drawn = progress.outstanding = 0
-        changed = [name for name, value in now.items() if self._sent.get(name, value) != value]
+        # By their text: NaN differs from itself.
+        changed = [name for name, value in now.items() if repr(self._sent.get(name, value)) != repr(value)]
         emit(events.EPOCH_BEGIN, progress.epoch_id, value=previous, text=changed or None)
         super()._reset(loader, first_iter, *args, **options)
         emit(events.PRIMED, progress.epoch_id, value=self._send_idx)
 
     # ---- one step
-
-    def _try_put_index(self) -> None:
-        drawn, sent = self._drawn, self._send_idx
-        super()._try_put_index()
-        if self._drawn > drawn and self._send_idx == sent:
-            emit(events.NO_CAPACITY, self._progress.epoch_id, sent)
 
     def _get_data(self) -> Any:
         idx, data = message = super()._get_data()

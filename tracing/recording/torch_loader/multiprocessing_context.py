@@ -11,7 +11,7 @@ from minidl import events
 from minidl.events import NO_WORKER, emit
 from tracing.recording.torch_loader.common import Progress, Wrapper
 from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, TracedQueue
-from tracing.recording.torch_loader.worker import WorkerSetup, run
+from tracing.recording.torch_loader.worker import run
 
 
 def in_context(loader: Any, context: TracedContext) -> Any:
@@ -44,8 +44,8 @@ class TracedContext(Wrapper):
     def Process(self, target: Callable[..., None], args: tuple[Any, ...]) -> TracedProcess:
         worker_id = inspect.signature(target).bind(*args).arguments["worker_id"]
         bare = tuple(arg.wrapped if isinstance(arg, Wrapper) else arg for arg in args)
-        setup = WorkerSetup(events.installed(), self._progress.epoch_id, worker_id)
-        process = self.wrapped.Process(target=run, args=(setup, target, bare))
+        ours = (events.installed(), self._progress.epoch_id, worker_id)
+        process = self.wrapped.Process(target=run, args=(*ours, target, *bare))
         return TracedProcess(process, worker_id, self._progress)
 
 

@@ -19,8 +19,6 @@ Legend
 
 from __future__ import annotations
 
-import select
-from math import ceil
 from queue import Empty
 from typing import Any
 
@@ -52,21 +50,18 @@ class PipeTap:
     """Between a queue and its pipe: emits when a reader begins to wait, and when a whole message has been read, before
     it is unpickled. It refers to the pipe and not to the queue, which refers to it: no cycle delays the end of either.
 
-    A queue's own poll makes a selector each time (15 us). This one does not, and so gives back some of what recording
-    takes."""
+    A queue's own poll makes a selector each time (15 us): here only if it has to wait."""
 
     def __init__(self, queue: Any, name: Queue, worker: int, progress: Progress) -> None:
         self._name, self._worker, self._progress = name, worker, progress
         self.arrived = False  # whether a message has, since `get` began
-        fd = queue._reader.fileno()
-        self._at = system_calls.readable(fd)
-        self._poller = select.poll()
-        self._poller.register(fd, select.POLLIN)
-        self._receive, queue._recv_bytes, queue._poll = queue._recv_bytes, self.receive, self.poll
+        self._at = system_calls.readable(queue._reader.fileno())
+        self._receive, queue._recv_bytes = queue._recv_bytes, self.receive
+        self._wait, queue._poll = queue._poll, self.poll
 
     def poll(self, timeout: float = 0.0) -> bool:
         """Whether something can be read, within `timeout` seconds."""
-        return self.look(timeout) or (timeout > 0 and bool(self._poller.poll(ceil(timeout * 1e3))))
+        return self.look(timeout) or bool(timeout > 0 and self._wait(timeout))
 
     def look(self, timeout: float | None) -> bool:
         """Whether something can be read now. If not, the reader waits that long; None: for ever."""
@@ -92,7 +87,7 @@ class TracedQueue(Wrapper):
         self.worker = worker  # whose messages pass here; NO_WORKER: every worker's
         self.progress = progress
         self.sender, self.epoch_id = NO_WORKER, progress.epoch_id  # of the message that was taken last
-        self.tap: PipeTap | None = None  # made by the process that takes, at its first get
+        self.tap: PipeTap | None = None  # made by the process that takes, at its first get; of a queue with a pipe
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         epoch_id = self.progress.epoch_id
@@ -100,23 +95,28 @@ class TracedQueue(Wrapper):
         self.wrapped.put((self.worker, epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        tap, progress, name = self.tap, self.progress, self.name
-        if tap is None:
-            tap = self.tap = PipeTap(self.wrapped, name, self.worker, progress)
-        tap.arrived = False
-        if block and timeout is None:  # else the queue polls
-            tap.look(None)
+        progress, name = self.progress, self.name
+        self.look(timeout if block else 0)
         try:
             self.sender, self.epoch_id, message = self.wrapped.get(block, timeout)
         except Empty:
             emit(events.TIMED_OUT, progress.epoch_id, worker=self.worker, queue=name)
             raise
         except Exception as error:
-            if tap.arrived:  # it could not be unpickled. (Else a signal's handler raised, and nothing was taken.)
+            # What has arrived could not be unpickled. (Else a signal's handler raised, and nothing was taken.)
+            if self.tap is not None and self.tap.arrived:
                 emit(events.GOT, progress.epoch_id, worker=self.worker, queue=name, text=repr(error))
             raise
-        emit(events.GOT, self.epoch_id, label(message), self.sender, name)
+        emit(events.GOT, self.epoch_id, label(message), NO_WORKER if name == Queue.DATA else self.sender, name)
         return message
+
+    def look(self, timeout: float | None) -> None:
+        """Before a `get`: is there anything, or does it wait?"""
+        if self.tap is None:
+            self.tap = PipeTap(self.wrapped, self.name, self.worker, self.progress)
+        self.tap.arrived = False
+        if timeout is None:  # else the queue polls
+            self.tap.look(None)
 
 
 class IndexQueue(TracedQueue):
@@ -161,15 +161,14 @@ class PinnedResults(TracedQueue):
         self.wrapped.cancel_join_thread()
 
 
-class DataQueue(Wrapper):
+class DataQueue(TracedQueue):
     """pin thread -> main: a queue.Queue, in one process."""
 
     name = Queue.DATA
 
     def __init__(self, queue: Any, results: PinnedResults) -> None:
-        super().__init__(queue)
+        super().__init__(queue, NO_WORKER, results.progress)
         self.results = results
-        self.sender = NO_WORKER
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         results = self.results
@@ -182,17 +181,9 @@ class DataQueue(Wrapper):
         emit(events.PUT, epoch_id, task, NO_WORKER, Queue.DATA)
         self.wrapped.put((results.sender, epoch_id, message), block, timeout)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        progress = self.results.progress
+    def look(self, timeout: float | None) -> None:
         if self.wrapped.empty():
-            emit(events.WAIT, progress.epoch_id, queue=Queue.DATA, value=int((timeout or 0) * 1e9))
-        try:
-            self.sender, epoch_id, message = self.wrapped.get(block, timeout)
-        except Empty:
-            emit(events.TIMED_OUT, progress.epoch_id, queue=Queue.DATA)
-            raise
-        emit(events.GOT, epoch_id, label(message), NO_WORKER, Queue.DATA)
-        return message
+            emit(events.WAIT, self.progress.epoch_id, queue=Queue.DATA, value=int((timeout or 0) * 1e9))
 
 
 class DoneEvent(Wrapper):

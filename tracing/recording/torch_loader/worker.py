@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +22,30 @@ from tracing.recording.torch_loader.queues import TracedQueue, content, emit_sen
 STOPPED, PARENT_IS_DEAD, INTERRUPTED = 0, 1, 2  # why a worker left its loop: WORKER_END's value
 
 
-@dataclass(frozen=True)
-class WorkerSetup:
-    """What a worker gets besides torch's own arguments. Under spawn and forkserver it is pickled."""
-
-    recorder: events.Recorder | None
-    epoch_id: int  # the first epoch's
-    worker_id: int
-
-
-def run(setup: WorkerSetup, worker_loop: Callable[..., None], args: tuple[Any, ...]) -> None:
-    """The worker's process: take over main's recorder, and give torch's loop parts that emit."""
-    events.install(setup.recorder)
+def run(
+    recorder: events.Recorder | None, epoch_id: int, worker_id: int, worker_loop: Callable[..., None], *args: Any
+) -> None:
+    """The worker's process: take over main's recorder, and give torch's loop parts that emit. Under spawn and
+    forkserver all arguments are pickled; `args` are torch's own. `epoch_id` is the first epoch's."""
+    events.install(recorder)
     events.number_loaders_from(os.getpid())
     parent = os.getppid()
-    emit(events.WORKER_BEGIN, setup.epoch_id, worker=setup.worker_id, value=os.getpid())
-    progress = Progress(setup.epoch_id)
+    emit(events.WORKER_BEGIN, epoch_id, worker=worker_id, value=os.getpid())
+    progress = Progress(epoch_id)
     bound = inspect.signature(worker_loop).bind(*args)
     own = bound.arguments
-    index_queue = WorkersIndexQueue(own["index_queue"], setup.worker_id, progress)
+    index_queue = WorkersIndexQueue(own["index_queue"], worker_id, progress)
     emit_send_failures(own["data_queue"], Queue.RESULT)
     own["index_queue"] = index_queue
-    own["data_queue"] = WorkersResultQueue(own["data_queue"], setup.worker_id, progress)
-    own["init_fn"] = TracedInitFn(own["init_fn"], setup.epoch_id)
-    torch.utils.data._DatasetKind = emitting_kinds(progress, setup.worker_id)  # type: ignore[misc]  # where the loop looks it up
+    own["data_queue"] = WorkersResultQueue(own["data_queue"], worker_id, progress)
+    own["init_fn"] = TracedInitFn(own["init_fn"], epoch_id)
+    torch.utils.data._DatasetKind = emitting_kinds(progress, worker_id)  # type: ignore[misc]  # where the loop looks it up
     worker_loop(*bound.args, **bound.kwargs)
     end = STOPPED if progress.task == STOP else INTERRUPTED
     if end is INTERRUPTED and os.getppid() != parent:
         end = PARENT_IS_DEAD
-        emit(events.PARENT_DIED, progress.epoch_id, worker=setup.worker_id)
-    emit(events.WORKER_END, progress.epoch_id, worker=setup.worker_id, value=end)
+        emit(events.PARENT_DIED, progress.epoch_id, worker=worker_id)
+    emit(events.WORKER_END, progress.epoch_id, worker=worker_id, value=end)
 
 
 class WorkersIndexQueue(TracedQueue):

@@ -14,19 +14,21 @@ from typing import Any
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.report.report import Report, report
 from tracing.trace.trace import Trace, load
-from tracing.views.export import redacted
+from tracing.views.export import open_for_writing, redacted
 from tracing.views.html_page import made
 from tracing.views.step_through import step
 from tracing.views.timeline import timeline
 
 DOTS = 150  # of the timeline, per inch
 AROUND = 0.5  # s shown before and after the part that the report points at
+MOST_EVENTS, STEPS = 2_000, 1_500_000  # of the step-through, and its bytes
 
 
 def write(trace: Trace, path: str | os.PathLike[str], content: bool = False) -> None:
     """Write the page, at most 2 MB, into the file `path`, which is replaced. content: with what the samples' keys and
     errors say, and with the user's paths. Raises ValueError if the trace has no events, OSError."""
-    Path(path).write_text(page(trace, content), encoding="utf-8")
+    with open_for_writing(path) as file:
+        file.write(page(trace, content))
 
 
 def page(trace: Trace, content: bool = False) -> str:
@@ -48,9 +50,17 @@ def _page(trace: Trace) -> str:
         "about": _table(_about(trace)),
         "options": "".join(_table(each) for each in _options(trace)),
         "timeline": _picture(trace, start, end, loader),
-        "steps": step(trace, at=(start + end) / 2)._repr_html_(),
+        "steps": _steps(trace, (start + end) / 2),
     }
     return made(__package__, (), pieces)
+
+
+def _steps(trace: Trace, at: float) -> str:
+    """As many events as there is room for: the keys of large batches take much."""
+    most = MOST_EVENTS
+    while len((shown := step(trace, at=at, most=most)._repr_html_()).encode()) > STEPS and most > 1:
+        most //= 2
+    return shown
 
 
 def _part(trace: Trace, found: Report) -> tuple[float, float, int | None]:
@@ -73,7 +83,8 @@ def _picture(trace: Trace, start: float, end: float, loader: int | None) -> str:
 def _about(trace: Trace) -> dict[str, Any]:
     about = trace.about
     versions = {name: about.get(name, "not recorded") for name in ("python", "torch", "system")}
-    return {"cores": about.get("cpus"), "events": f"{len(trace):,}"} | versions
+    ranked = {"rank": f"{about['rank']} of {about.get('world_size')}"} if about.get("rank") is not None else {}
+    return ranked | {"cores": about.get("cpus"), "events": f"{len(trace):,}"} | versions
 
 
 def _options(trace: Trace) -> list[dict[str, Any]]:

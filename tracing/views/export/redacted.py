@@ -1,7 +1,7 @@
 """A copy of a trace to send to others: it contains nothing of the samples, nor any user paths.
 
 What stays: when which thread did what, the loader's options, names of classes and functions, keys that are numbers,
-types of errors, and the lines of the program that its threads were seen in.
+types of errors, and where in the program its threads were seen: file, line, function, and what that line calls.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _IN_LIBRARY = re.compile(r"/(lib/python3\.|[\w-]+-packages/).*")
 _PRODUCT = re.compile(rf"^{re.escape(str(PRODUCT))}/(?=tracing/|minidl/)")
 _ERROR = re.compile(r"([\w.]+)\(.*\)", re.DOTALL)
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+_CALLED = re.compile(r"(?<![\w./\\-])[A-Za-z_][\w.]*(?=\()")
+_PLAIN_NAME = re.compile(r"[\w ()-]+")
 _LOADERS_OWN = ("DataLoader worker ", "A batch was lost", "Pin memory thread ", "Too many open files", "next() was ")
 
 
@@ -33,7 +35,7 @@ def copy(source: Path, target: Path) -> None:
         if path.suffix != ".jsonl":
             os.symlink(path.resolve(), target / path.name)
             continue
-        hide = _text if path.name.startswith("text-") else without_paths
+        hide = {"text": _text, "stacks": _stacks}.get(path.name.partition("-")[0], without_paths)
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         (target / path.name).write_text("".join(_line(line, hide) for line in lines), encoding="utf-8")
 
@@ -45,10 +47,28 @@ def _line(line: str, hide: Any) -> str:
         return ""
 
 
+def _stacks(entry: Any) -> Any:
+    """What a process's threads were in, without the lines' text: paths, names and numbers may stand in a string or a
+    comment, of which the line may be a part."""
+    for thread in entry["threads"]:
+        thread["name"] = _thread(thread["name"])
+        thread["frames"] = [(without_paths(file), *where, called(line)) for file, *where, line in thread["frames"]]
+    return entry
+
+
+def called(source: str) -> str:
+    """What a line of code calls: "open(…), read(…)"."""
+    return ", ".join(f"{name}({HIDDEN})" for name in _CALLED.findall(source))
+
+
+def _thread(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else HIDDEN
+
+
 def _text(entry: Any) -> Any:
     """A line of a text file: a thread's name, or the number of a text and the text."""
     if isinstance(entry, dict):
-        return entry
+        return entry | {"name": _thread(entry["name"])}
     number, text = entry
     if isinstance(text, dict):  # a loader's options, or what a batch is made of
         return [number, without_paths(text)]
@@ -64,13 +84,12 @@ def _sentence(text: str) -> str:
 
 def _keys(keys: Any) -> Any:
     if isinstance(keys, list):
-        return [_keys(key) for key in keys]
+        return [key if isinstance(key, int) else HIDDEN for key in keys]
     return keys if isinstance(keys, int) else HIDDEN
 
 
 def without_paths(value: Any) -> Any:
-    """Text, or lists and mappings of it, with the last part of each absolute path in its place, and nothing of a string
-    of the program in which there is a path."""
+    """Text, or lists and mappings of it, with the last part of each absolute path in its place."""
     if isinstance(value, dict):
         return {key: without_paths(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -79,12 +98,7 @@ def without_paths(value: Any) -> Any:
         return value
     if value.startswith("/"):
         return _end_of(value)
-    return _PATH.sub(lambda path: _end_of(path[0]), _QUOTED.sub(_without_path, value))
-
-
-def _without_path(quoted: re.Match[str]) -> str:
-    text = quoted[0]
-    return f"{text[0]}{HIDDEN}{text[-1]}" if _SEPARATOR.search(text) else text
+    return _PATH.sub(lambda path: _end_of(path[0]), value)
 
 
 def _end_of(path: str) -> str:

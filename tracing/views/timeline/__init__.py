@@ -2,9 +2,9 @@
 
 window           which loader, from when to when          followed_batch   the arrows that follow one batch
 spans            what each thread does when               marks            deaths, errors, epochs, steps of a shutdown
-lanes            draws the spans                          memory_strips    what main and the workers used
- queue_contents   what is in each queue when               figure           puts it all on one page
- queue_strips     draws that                               bars, colours    what the others draw with
+lanes            draws the spans                          figure           puts it all on one page
+ queue_contents   what is in each queue when               bars, colours    what the others draw with
+ queue_strips     draws that
 
 Of several ranks: tracing.ranks.timeline.
 """

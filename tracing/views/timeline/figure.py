@@ -7,7 +7,6 @@
     lanes                main (training step, in the loader), pin thread, worker 0, worker 1, ...
     queues               index_queue 0, 1, ..., worker_result_queue, data_queue, reorder buffer: depth and content
     slots                of each worker: which batch is where; if batches go through slots
-    memory               of main and each worker, where it was recorded
 
 A few batches are drawn one by one, each in its own colour wherever it is; many are summed up in bins of time.
 """
@@ -34,7 +33,6 @@ from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.followed_batch import choose, draw_leg, in_words, legs
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
 from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, note
-from tracing.views.timeline.memory_strips import draw_memory, sampled_in
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, Strip, draw_strip, queues_of
 from tracing.views.timeline.slot_strips import ON_ITS_WAY, draw_slots, slot_strips
 from tracing.views.timeline.spans import NO_BATCH, Look, killed_at
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from tracing.trace.trace import Trace
 
 LEFT, RIGHT, TITLE, LINES, RULER, GAP, BOTTOM = 1.6, 0.2, 0.3, 0.3, 0.36, 0.07, 0.8  # inches
-MEMORY, LANE, LOW_LANE = 0.68, 0.3, 0.22  # heights
+LANE, LOW_LANE = 0.3, 0.22  # heights
 MARGIN = 0.12  # of the words, from the left
 SEEN = 0.01  # inches: of a bar, to be worth a place in the legend
 
@@ -76,8 +74,8 @@ def timeline(
     noted = [note(trace, event, words) for event, words in notes]
     followed = choose(view, follow, epoch, [event for event, _ in notes])
     seen = sorted([*marks(view), *noted], key=lambda mark: mark.time)
-    rows, strips, slots, memory = lanes_of(view), queues_of(view), slot_strips(view), sampled_in(view)
-    heights = [strip.height(view) for strip in strips] + [strip.height for strip in slots] + [MEMORY] * bool(memory)
+    rows, strips, slots = lanes_of(view), queues_of(view), slot_strips(view)
+    heights = [strip.height(view) for strip in strips] + [strip.height for strip in slots]
     asked = batches if start is None and end is None else None
     title, words = in_words_all(view, asked, followed)
     figure, scale, (lanes, *under) = blank(view, width, len(rows), heights)
@@ -90,8 +88,6 @@ def timeline(
         draw_strip(next(free), scale, view, strip, followed)
     for of_worker in slots:
         draw_slots(next(free), scale, view, of_worker)
-    if memory:
-        draw_memory(next(free), scale, view, memory)
     draw_regions([lanes, *under], scale, seen, view.end)
     draw_notes([lanes, *under], scale, noted)
     write(figure, title, words)
