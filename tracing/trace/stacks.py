@@ -1,7 +1,7 @@
 """The lines that a process's threads were in: `trace.stacks`.
 
 tracing.recording.watch looks when a process has run for an eighth of a second, whenever it has run for a quarter
-longer, and from 2 s on every half second.
+longer, and from 2 s on every half second: once a second where a look is slow.
 """
 
 from __future__ import annotations

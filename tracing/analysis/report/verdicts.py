@@ -76,8 +76,8 @@ TURNS: they were seen waiting for a lock, or take longer the more of them work a
                             batch at once (__getitems__), or keep what it gave.
     OPTIONS
 HOLD_UP: finished batches wait in the reorder buffer for a slow one, or for one slow worker
-    slow_worker             Find out what is different in {slow_worker}: its files, its cache, or its batches (of
-                            {workers} in a row it makes the same one, and that may be the slow one).
+    slow_worker             Find out what is different in {slow_worker}: its files, its cache, or its batches: it
+                            gets one in {workers}, and these may be the slow ones.
     OPTIONS
     not slow_worker         Make the slow samples cheaper{at_line}. The table of the slowest batches has their keys.
     in_order                in_order=False, if the order of batches need not be the same in every run.

@@ -95,8 +95,8 @@ def whatif(
     """Predict the throughput of a recorded load in other settings: one value for each option, or several.
 
     Without values those that are likely to be the best are tried. All other options stay as recorded (what they save,
-    the report says). `loader` is a loader's number; by default it is the one that costs the program most, as in
-    the report. ValueError: the trace has nothing to replay, or no such loader, or a loader would not accept a value.
+    the report says). `loader` is a loader's number; by default it is the one that the report puts first. ValueError:
+    the trace has nothing to replay, or no such loader, or a loader would not accept a value.
     """
     measured = most_important_first(trace)
     others = len(measured) - 1 if loader is None else 0
