@@ -80,7 +80,7 @@ notebooks: setup ## run the notebooks of the course, and save their outputs; 2 m
 mutants: setup ## known bugs put into minidl and found again: the pictures and the table of docs/simulation.md
 	@$(BIN)/python -m docs.make.mutants
 
-score: setup ## how many of thousands of small changes to minidl the simulated world notices; hours, SCORE_ARGS="--every 40" 9 min
+score: setup ## how many of thousands of small changes to minidl the simulated world notices; an hour, SCORE_ARGS="--every 10" 4 min
 	@$(BIN)/python -m tests.minidl.simulated.killing $(SCORE_ARGS)
 
 bench: setup ## speed beside torch's loader; BENCH_ARGS=--quick for a rough look

@@ -50,7 +50,6 @@ def fail_for_death(iterator: ParallelIterator, worker_id: int) -> NoReturn:
         if info.worker_id == worker_id and not info.arrived
     ]
     worker = iterator._workers[worker_id]
-    iterator._failure = f"DataLoader worker {worker_id} has died"  # for the next next(), if a key's repr raises below
     text = explain_death(iterator._world, worker, worker_id, tasks)
     emit(events.WORKER_DIED, iterator._epoch_id, worker=worker_id, value=worker.exitcode or 0, text=text)
     for task_id, _ in tasks:
@@ -78,7 +77,6 @@ def fail_for_lost_message(iterator: ParallelIterator, error: BaseException) -> N
 
 def check_health(iterator: ParallelIterator) -> None:
     """Nothing has come for a while: are the workers and the pin thread alive?"""
-    emit(events.HEALTH_CHECK, iterator._epoch_id)
     if iterator._failure is not None:  # another thread or a signal handler has noticed a death
         raise RuntimeError(iterator._failure)
     for worker_id, worker in enumerate(iterator._workers):
@@ -103,8 +101,6 @@ CAUSES = {
     "memory limit.",
     "SIGSEGV": "A crash in native code: the worker has printed the Python line it was in.",
     "SIGABRT": "Native code gave up (abort, a failed assertion): see what the worker printed.",
-    "SIGFPE": "A crash in native code (a division by zero): the worker has printed the Python line it was in.",
-    "SIGILL": "A crash in native code: a library was built for another processor.",
     "SIGTERM": "Something asked this process to end: a job scheduler, a container, a script.",
 }
 
@@ -136,5 +132,5 @@ def explain_death(world: World, process: Process, worker_id: int, tasks: list[tu
 
 
 def shorten(keys: Any, limit: int = 200) -> str:
-    text = repr(keys)
+    text = describe(keys)
     return text if len(text) <= limit else f"{text[:limit]}…"

@@ -4,8 +4,8 @@ Principles
 1. An event is emitted before any other thread can see what it announces (a put before the message is in the
    buffer, a take after it has left), so that sorting by time never shows an effect before its cause.
 2. Without a recorder `emit` costs a call and a test. With one it must not disturb what it describes: no lock,
-   and no system call except to write a text or read the CPU clock. It takes a lock only when its file opens or
-   grows (tracing.recording.event_writer).
+   and no system call except to read the CPU clock. It takes a lock only when its file opens or grows
+   (tracing.recording.event_writer).
 3. A recorder that raises is removed and reported once; it never breaks the loader.
 4. Each kind is emitted by exactly one line of minidl (a test checks this; data_queue, the one queue without a
    pipe, has lines of its own), so the line that emitted an event follows from its kind and its queue and need
@@ -88,7 +88,6 @@ class Kind(enum.IntEnum):
     FEEDER_BEGIN = 24, "feeder thread", "starts: it will send what is put on {queue}"
     FEEDER_END = 25, "feeder thread", "ends: {queue} is closed and its buffer is empty"
     CLOSED = 26, "producer", "closes {queue}: nothing more will be put on it", "messages still buffered, which its feeder sends before it ends"
-    JOIN_CANCELLED = 28, "producer", "will exit without waiting for its feeder"
 
     # Main, one step of the iteration.
     ASKED = 32, "main", "asks for the next batch"
@@ -126,7 +125,6 @@ class Kind(enum.IntEnum):
     WORKER_DIED = 73, "main", "notices that worker {worker} died ({exit})", "exit code, negative for a signal", "what is known of the death"
     TASK_LOST = 74, "main", "gives up {batch}: worker {worker} had it"
     PARENT_DIED = 75, "worker", "has noticed that main is dead"
-    HEALTH_CHECK = 76, "main", "has waited long: are all workers alive?"
 
     # Shutdown, in the order of its steps.
     SHUTDOWN_BEGIN = 80, "main", "starts to shut the loader down", "batches not yet yielded"
@@ -151,7 +149,6 @@ class Kind(enum.IntEnum):
     SLOT_MADE = 98, "feeder thread", "will send new memory with {batch}: {size}", "bytes; its slot's from now on, or the batch's own"
     SLOT_LENT = 99, "main or pin thread", "has built {batch} upon {slot}", "the slot, -1 for memory of its own"
     SLOT_FREE = 100, "main", "finds {slot} free: {batch} is gone", "the slot"
-    SLOT_RETIRED = 101, "main", "forks: {slot} will not be used as it is", "the slot"
     # fmt: on
 
 

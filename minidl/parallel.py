@@ -120,11 +120,9 @@ class ParallelIterator(BaseIterator):
                     waiting_for.discard(message.worker_id)
                     self._transports[message.worker_id].reclaim()
                     emit(events.RESUME_ACKNOWLEDGED, self._epoch_id, worker=message.worker_id, value=len(waiting_for))
-        except BaseException as error:  # Ctrl-C, or the timeout: the loader starts new workers next time
-            self._failure = self._failure or f"the workers were not all ready for the new epoch: {error!r}"
-            raise
         finally:
             self._in_use = False
+            self._halfway = True  # unlike after a wait in next(): the loader starts new workers next time
 
     # ---- hand out
 
@@ -173,9 +171,6 @@ class ParallelIterator(BaseIterator):
     def _get_data(self, timeout: float) -> Any:
         """The next message from a worker. A death or a lost batch is raised, and so is a RuntimeError if nothing comes
         within `timeout` seconds (0: wait for ever). torch: _get_data, _try_get_data"""
-        if self._shutdown:
-            self._halfway = False
-            raise AssertionError("Invalid iterator state: shutdown when fetching next data")
         deadline = self._world.now() + timeout if timeout > 0 else None  # (nan is no limit, as in torch)
         while True:
             try:
@@ -232,6 +227,9 @@ class ParallelIterator(BaseIterator):
 
     def _next_data(self) -> tuple[int, Any]:
         """The next task's id and batch. torch: _next_data"""
+        if self._shutdown and self._rcvd_idx < self._send_idx:  # by hand, in the middle of an epoch
+            self._halfway = False
+            raise AssertionError("Invalid iterator state: shutdown when fetching next data")
         task_id = self._next_task()
         info = self._task_info[task_id]
         try:

@@ -105,7 +105,6 @@ class Producer:
         """Let the process exit with messages unsent. At shutdown nothing reads the pipe any more: a feeder that
         is blocked on a full one never ends, and joining it would be a deadlock (pytorch#48666)."""
         self._join_cancelled = True
-        emit(events.JOIN_CANCELLED, self._epoch_id, NO_TASK, self._worker_id, self._queue)
 
     def _feed(self) -> None:
         """The feeder thread. torch: multiprocessing.queues.Queue._feed"""

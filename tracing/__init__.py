@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tracing.ranks.report import RunReport, report
     from tracing.ranks.timeline import timeline
     from tracing.recording.record import record
-    from tracing.recording.torch_loader.attach import attach
     from tracing.trace.file_reader import TraceDamage, TraceError
     from tracing.trace.state import State
     from tracing.trace.trace import Trace, load
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison", "Finding", "Report", "RunReport", "State", "Trace", "TraceDamage", "TraceError", "Tuning",
-    "Violation", "WhatIf", "attach", "check", "compare", "load", "record", "report", "step", "timeline", "tune",
-    "whatif",
+    "Violation", "WhatIf", "check", "compare", "load", "record", "report", "step", "timeline", "tune", "whatif",
 ]  # fmt: skip
 _NAMES_IN = {
     "tracing.analysis.check": ("Violation",),
@@ -38,7 +36,6 @@ _NAMES_IN = {
     "tracing.ranks.report": ("RunReport", "report"),
     "tracing.ranks.timeline": ("timeline",),
     "tracing.recording.record": ("record",),
-    "tracing.recording.torch_loader.attach": ("attach",),
     "tracing.trace.file_reader": ("TraceDamage", "TraceError"),
     "tracing.trace.state": ("State",),
     "tracing.trace.trace": ("Trace", "load"),

@@ -139,12 +139,9 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
     of it, each for at most `seconds`. Random states are put back. Ctrl-C ends it with what is known."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace")
-        attached = copy.copy(loader)
-        with contextlib.suppress(TypeError):  # minidl's is recorded as it is
-            tracing.attach(attached)
         with as_they_were(loader), tracing.record(path):
             steps = Steps(lambda steps: None, batches)
-            iterator = iter(attached)
+            iterator = iter(copy.copy(loader))
             for _, batch in zip(range(batches + 1), iterator, strict=False):
                 step(batch)
             steps.stop()

@@ -7,7 +7,7 @@ import struct
 import weakref
 from typing import Any
 
-from minidl.events import SLOT_FREE, SLOT_GRANTED, SLOT_LENT, SLOT_RETIRED, emit
+from minidl.events import SLOT_FREE, SLOT_GRANTED, SLOT_LENT, emit
 from minidl.transport.memory import HEADER, NO_SLOT, Pages
 from minidl.transport.pickling import Region, Unpickler
 from minidl.world import Memory, World
@@ -39,7 +39,6 @@ class Unpacker:
     def __init__(self, world: World, worker_id: int, most: int) -> None:
         self._world = world
         self._worker_id = worker_id
-        self._pid = world.pid()
         self._most = min(most, 1 << 15)  # slots; the header has 16 bits for their numbers
         self._count = 0  # of slots: each is free, granted or lent
         self._free: list[int] = []  # the one freed last is granted first: it may still be in the cache
@@ -80,13 +79,9 @@ class Unpacker:
     def before_fork(self) -> None:
         """The child will have the same memory, and may use what is lent for as long as it likes: the worker must not
         write there again."""
-        if self._world.pid() != self._pid:
-            return  # this process is itself such a child
         self._pages.forks += 1
         for loan in list(self._lent.values()):  # a list at once: the pin thread may lend another
-            if not loan.retired:
-                loan.retired = True
-                emit(SLOT_RETIRED, loan.epoch_id, loan.task_id, self._worker_id, value=loan.slot)
+            loan.retired = True
 
     # ---- batches
 

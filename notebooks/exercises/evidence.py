@@ -53,7 +53,7 @@ def one_epoch(run: Run) -> str:
 def nobody_looks(run: Run) -> str:
     if len(noticed := run.of(Kind.WORKER_DIED)):
         return f"Main notices a worker that has ended: {named(run, int(noticed[0]))}."
-    if not len(run.of(Kind.HEALTH_CHECK)):
+    if not len(run.of(Kind.TIMED_OUT)):
         came = last(run, Kind.RECEIVED)
         return f"Main never waits for a batch in vain: the last one it received is {named(run, came)}."
     return ""

@@ -129,10 +129,9 @@ class Steps:
 def _warm_up() -> None:
     """What happens once in a process, such as imports, is in neither time: both are forked, or go on, from here."""
     import tracing
-    from tracing.recording.torch_loader.attach import everything
 
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(prefix="recordings-") as name, tracing.record(Path(name, "trace")), everything():
+    with tempfile.TemporaryDirectory(prefix="recordings-") as name, tracing.record(Path(name, "trace")):
         list(torch.utils.data.DataLoader(range(2), num_workers=1))  # type: ignore[arg-type]
     labels = torch.zeros(given.BATCH_SIZE, dtype=torch.int64)
     given.step(labels, torch.zeros(given.BATCH_SIZE, given.CHANNELS * given.LENGTH), labels)
@@ -164,10 +163,9 @@ def running(trace: Path) -> Iterator[Callable[[Callable[[str], None]], Measured]
 
 def _before(trace: Path, connection: Any) -> None:
     import tracing
-    from tracing.recording.torch_loader.attach import everything
 
     given.EPOCHS = EPOCHS_BEFORE
-    with tempfile.TemporaryDirectory(prefix="recordings-") as name, tracing.record(trace), everything():
+    with tempfile.TemporaryDirectory(prefix="recordings-") as name, tracing.record(trace):
         given.make_files(Path(name))
         begin = time.perf_counter()
         given.train(Path(name))
@@ -178,7 +176,6 @@ def _before(trace: Path, connection: Any) -> None:
 def measured(answer: Answer, beat: Callable[[str], None]) -> tuple[Measured, Steps]:
     """Run the answer's train(), here. Whatever it raises comes through."""
     import tracing
-    from tracing.recording.torch_loader.attach import everything
 
     after, steps = Measured(answer.path.with_suffix(".trace")), Steps()
     with tempfile.TemporaryDirectory(prefix="recordings-") as name, warnings.catch_warnings():
@@ -186,7 +183,7 @@ def measured(answer: Answer, beat: Callable[[str], None]) -> tuple[Measured, Ste
         folder, log = Path(name, "files"), Path(name, "reads")
         folder.mkdir()
         given.make_files(folder)
-        with _noted(answer, steps, log, beat), tracing.record(after.trace), everything():
+        with _noted(answer, steps, log, beat), tracing.record(after.trace):
             beat(CALL)
             begin = time.perf_counter()
             answer.names["train"](folder)

@@ -152,7 +152,6 @@ def _train(torchs: bool, files: int, beat: Callable[[int], None]) -> list[str]:
     import torch.utils.data
 
     import minidl
-    import tracing
     from tracing.cli.demo_training import SourceFiles, find_sources, train
 
     paths = find_sources()
@@ -165,7 +164,6 @@ def _train(torchs: bool, files: int, beat: Callable[[int], None]) -> list[str]:
     options: dict[str, Any] = {"sampler": sampler, "num_workers": WORKERS, "persistent_workers": True}
     pins = hasattr(torch, "accelerator") and torch.accelerator.is_available()
     loader = package.DataLoader(data, BATCH_SIZE, pin_memory=pins, **options)
-    loader = tracing.attach(loader) if torchs else loader
     digests: list[str] = []
 
     class Noted:

@@ -77,10 +77,6 @@ def record(cls: Any, settings: dict[str, Any], path: Path) -> tracing.Trace:
     return tracing.load(path)
 
 
-def attached(*args: Any, **settings: Any) -> Any:
-    return tracing.attach(DataLoader(*args, **settings))
-
-
 @pytest.mark.parametrize("settings", EACH)
 @pytest.mark.parametrize("dataset", [Squares(), Countdown()], ids=["map", "iterable"])
 def test_minidl_yields_torchs_batches(settings: dict[str, Any], dataset: Any) -> None:
@@ -93,7 +89,7 @@ def test_minidl_yields_torchs_batches(settings: dict[str, Any], dataset: Any) ->
 @pytest.mark.parametrize("settings", EACH)
 def test_torchs_loader_is_traced(settings: dict[str, Any], tmp_path: Path) -> None:
     """torch's loader is traced, and takes minidl's steps"""
-    traces = [record(cls, settings, tmp_path / name) for cls, name in ((minidl.DataLoader, "a"), (attached, "b"))]
+    traces = [record(cls, settings, tmp_path / name) for cls, name in ((minidl.DataLoader, "a"), (DataLoader, "b"))]
     for trace in traces:
         assert tracing.check(trace) == []
     ours, theirs = (trace.events[[each in MAIN for each in trace.events["kind"]]] for trace in traces)
@@ -124,7 +120,7 @@ def test_a_program_is_run_under_the_tracer(tmp_path: Path) -> None:
     assert report["loaders"][0]["batches"] == 40
 
 
-@pytest.mark.parametrize("cls", [minidl.DataLoader, attached], ids=["minidl", "torch"])
+@pytest.mark.parametrize("cls", [minidl.DataLoader, DataLoader], ids=["minidl", "torch"])
 def test_a_death_is_named(cls: Any, tmp_path: Path) -> None:
     """a worker's death is raised and named, and nothing is left behind"""
     with tracing.record(tmp_path / "trace"), pytest.raises(RuntimeError, match=r"exited unexpectedly|killed by signal"):
@@ -136,7 +132,7 @@ def test_a_death_is_named(cls: Any, tmp_path: Path) -> None:
 def test_every_view_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """every view is made: timeline, sequence, step-through, Perfetto, what-if"""
     monkeypatch.chdir(tmp_path)
-    record(attached, SETTINGS[2], tmp_path / "trace")
+    record(DataLoader, SETTINGS[2], tmp_path / "trace")
     for command in (
         "timeline trace -o timeline.svg",
         "sequence trace -o sequence.mmd",

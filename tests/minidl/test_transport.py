@@ -24,7 +24,7 @@ from minidl import events, transport
 from minidl.messages import Result
 from minidl.transport import DIRECT, NO_SLOT, Packer, Unpacker, filling, memory, reserve
 from minidl.transport.pickling import Pickled
-from minidl.world.real import RealWorld, _before_fork
+from minidl.world.real import RealWorld
 from tests.minidl.batches import BATCHES, described
 from tests.minidl.dying import in_a_fork
 
@@ -309,52 +309,28 @@ def test_a_slot_that_is_given_back_is_not_granted_to_two_tasks(line):
     assert granted == [0, 1, 2]
 
 
-def test_what_is_lent_at_a_fork_is_retired_once(line):
-    """A batch in memory of its own lies in no slot."""
-    reported: list[tuple[Any, ...]] = []
-    kept = [line.send(large(value)) for value in range(4)]
-    previous = events.install(lambda *event: reported.append(event))
-    try:
-        line.unpacker.before_fork()
-        line.unpacker.before_fork()
-    finally:
-        events.install(previous)
-    retired = [value for kind, _, _, _, _, value, _ in reported if kind == events.SLOT_RETIRED]
-    assert sorted(retired) == [0, 1, 2] and len(kept) == 4
-
-
-def test_a_fork_while_a_batch_is_unpacked_retires_no_slot_that_is_not_lent_yet(line):
-    """The pin thread unpacks, and main forks: what is reported of a slot comes in its order."""
-    reported: list[int] = []
+def test_what_is_lent_at_a_fork_is_retired(line):
+    """A batch in memory of its own lies in no slot. One that is unpacked at the moment of the fork is not lent yet."""
 
     def record(kind: int, *_: Any) -> None:
         if kind == events.SLOT_LENT:
             in_a_fork(gc.isenabled)
-        reported.append(kind)
 
     previous = events.install(record)
     try:
-        kept = line.send(large(1.0))
-        in_a_fork(gc.isenabled)
+        kept = [line.send(large(1.0))]
+        assert not retired(line)
+        kept += [line.send(large(value)) for value in (2.0, 3.0)]
     finally:
         events.install(previous)
-    assert reported[-2:] == [events.SLOT_LENT, events.SLOT_RETIRED] and reported.count(events.SLOT_RETIRED) == 1
-    assert kept[0] == 1
+    kept.append(line.send(large(4.0)))
+    assert retired(line) == [0, 1]
+    in_a_fork(gc.isenabled)
+    assert retired(line) == [0, 1, 2] and [batch[0] for batch in kept] == [1, 2, 3, 4]
 
 
-def test_a_forked_child_retires_nothing_when_it_forks(line):
-    """Whose slots these are is main's business, also if the pin thread lends one between main's look and its fork."""
-    _before_fork.discard(line.unpacker)  # it has looked
-    kept = line.send(large(1.0))
-    reported: list[int] = []
-
-    def child() -> None:
-        events.install(lambda kind, *_: reported.append(kind))
-        line.unpacker.before_fork()
-        assert not reported
-
-    in_a_fork(child)
-    assert kept[0] == 1
+def retired(line: Any) -> list[int]:
+    return sorted(loan.slot for loan in line.unpacker._lent.values() if loan.retired)
 
 
 def test_there_are_no_more_slots_than_the_header_has_numbers_for():

@@ -1,4 +1,4 @@
-"""Loads by torch's own loader, attached, and the same by minidl: what must be equal in their traces.
+"""Loads by torch's own loader, and the same by minidl: what must be equal in their traces.
 
 Legend
     Config     one configuration (tests.minidl.observing)
@@ -11,7 +11,7 @@ import itertools
 import multiprocessing
 from collections import Counter
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import tracing
@@ -19,12 +19,9 @@ from minidl.events import Kind, Queue
 from tests.minidl.dying import die
 from tests.minidl.observing import Config, build, comparable, seed_all
 from tests.minidl.programs import TORCH
-from tracing.recording.torch_loader.attach import attach
 
 # The forkserver imports these once, instead of every worker. It must be set before the first one starts.
 multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "numpy", "minidl"])
-
-ATTACHED: Any = SimpleNamespace(DataLoader=lambda *args, **options: attach(TORCH.DataLoader(*args, **options)))
 
 # In main, and always in the same order: ...
 STEPS = [

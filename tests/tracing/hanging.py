@@ -69,9 +69,7 @@ def loader(dataset: Any, **options: Any) -> Any:
 def torchs(dataset: Any, **options: Any) -> Any:
     import torch.utils.data
 
-    return tracing.attach(
-        torch.utils.data.DataLoader(dataset, 2, num_workers=2, multiprocessing_context="fork", **options)
-    )
+    return torch.utils.data.DataLoader(dataset, 2, num_workers=2, multiprocessing_context="fork", **options)
 
 
 def timed_out() -> None:

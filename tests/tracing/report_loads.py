@@ -17,7 +17,6 @@ import torch
 import minidl
 import tracing
 from minidl.world.simulated import sleep
-from minidl.world.simulated.machine import current_machine
 from tests.samples import Samples, napping
 
 
@@ -42,17 +41,6 @@ class Opens(Makes):
             sleep(0.3)
             self.is_open = True
         return super().__getitem__(index)
-
-
-class Quota(Makes):
-    """A sample comes every 10 ms, whichever worker asks for it."""
-
-    def __getitem__(self, index: int) -> int:
-        machine: Any = current_machine()
-        now = machine.world.now()
-        machine.taken = max(now, getattr(machine, "taken", 0.0)) + 0.01
-        sleep(machine.taken - now)
-        return index
 
 
 class SlowToPin:

@@ -1,8 +1,7 @@
 """`python -m tracing run`: any training script, unchanged, with all its loaders recorded.
 
 The script runs in this process as `__main__`, as under `python script.py` or `python -m pkg.train`: it prints what it
-would print, and exits as it would. Every loader of minidl is recorded as it is; every one of torch.utils.data is
-attached (tracing.attach) as soon as it is iterated.
+would print, and exits as it would.
 
 Not with runpy, which drops the script's globals when it raises, SystemExit included, and so iterators that should
 live until Python exits. Its frames would also be in the script's tracebacks.
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import gc
 import importlib.util
 import io
@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
+from typing import NoReturn
 
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
@@ -33,8 +34,7 @@ from tracing.ranks.ranks import open_ranks
 from tracing.recording.own_files import say
 from tracing.recording.record import record_children
 from tracing.recording.system_calls import file_of
-from tracing.recording.torch_loader.attach import everything
-from tracing.recording.trace_directory import header
+from tracing.recording.trace_directory import rank_of_this_process
 from tracing.trace.words import command
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
@@ -67,20 +67,22 @@ def run_script(
     stderr = file_of(2)
     if not begin(recording):
         return execute(target, args, module, minidl)
-    pid, steps = os.getpid(), None
+    pid, exits, steps = os.getpid(), os._exit, None
     if tries:
         from tracing import tuning
 
         steps = tuning.Steps(lambda steps: tuning.in_the_script(steps, recording, ends))
     # Ranks that were started separately share a terminal: none can have it, nor hold what the others print.
-    terminal = TerminalHandover(recording.path) if live and (header()["world_size"] or 1) == 1 else None
+    terminal = TerminalHandover(recording.path) if live and (rank_of_this_process()["world_size"] or 1) == 1 else None
     try:
         if terminal is not None:
             terminal.start()
         record_children(recording)
+        os._exit = functools.partial(leave, exits, pid, recording.path, stderr)
         status = execute(target, args, module, minidl)
         recording.interrupted = status == INTERRUPTED
     finally:
+        os._exit = exits
         if os.getpid() == pid:
             recording.stop()
             if terminal is not None:
@@ -92,6 +94,14 @@ def run_script(
         finally:
             gc.unfreeze()
     return status
+
+
+def leave(exits: Callable[[int], NoReturn], pid: int, trace: Path, stderr: bytes, status: int) -> NoReturn:
+    """os._exit, for the script: its process does not come back to us, so it only says where the report is."""
+    if os.getpid() == pid:
+        words = f"the script left by os._exit. What it did until then: {tracer()} report {shlex.quote(shown(trace))}"
+        say(f"tracing: {words}", stderr)
+    exits(status)
 
 
 def must_exist(target: str, module: bool) -> None:
@@ -135,8 +145,7 @@ def execute(target: str, args: list[str], module: bool, minidl: bool) -> int:
             from tracing.cli.stand_in import minidl_stands_in  # imports torch, which not every script does
 
             minidl_stands_in()
-        with everything():
-            status = exit_status_of(lambda: run_as_main(main, target, args, module))
+        status = exit_status_of(lambda: run_as_main(main, target, args, module))
     finally:
         sys.modules["__main__"], sys.argv, sys.path = before
     flush()

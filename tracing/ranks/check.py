@@ -237,7 +237,7 @@ def seeds(ranks: Ranks) -> Broken:
             seeded, again = (rank.events(loader, epoch, kind, 0) for kind in (Kind.WORKER_SEEDED, Kind.INIT_FN_BEGIN))
             if len(seeded) and not len(again):  # else it may have seeded itself
                 by_seed.setdefault(int(rank.trace.events["value"][seeded[0]]), {})[rank] = seeded[:1].tolist()
-        for seed, alike in by_seed.items():
+        for seed, alike in by_seed.items() if len(same) > 1 else ():
             orders = {str(rank.keys(same[rank], rank.epochs(same[rank])[0]) or rank.name) for rank in alike}
             if len(orders) > 1:  # else see "a share each"
                 what = (

@@ -3,7 +3,8 @@
 What it guarantees:
 1. An event's place in the file is claimed by `next()` on a counter, which is atomic under Python's lock, and the last
    byte written of a record is its kind. No lock, no system call; a reader never takes half a record for a whole one.
-2. Records are in a shared mapping of a file: a process killed with -9 loses no event that it has recorded.
+   So is a text's place: as many steps of another counter as it needs, taken at once.
+2. Both are in shared mappings of files: a process killed with -9 loses no event that it has recorded.
 3. Every process has its own files, so tracing adds no order to the protocol it watches. A forked child opens its own
    at its first event; a spawned one unpickles the writer and does the same.
 4. Any failure (a full file, a full disk, a deleted directory) costs events, never the load.
@@ -39,6 +40,8 @@ from tracing.recording.system_calls import mapped
 PAGE, CHUNK = 1 << 12, 1 << 20  # a file doubles, but grows by no less and no more than these (bytes)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MAX_TEXT = 1 << 16  # longer texts are cut
+MOST_TEXT = 1 << 32  # bytes of texts that a process can record; later ones are lost
+STEP = 16  # bytes: a text has a multiple of it
 
 _pack_into = fmt.RECORD.pack_into
 _clock, _cpu_clock = time.monotonic_ns, time.thread_time_ns  # ns; the first is one clock for all processes
@@ -47,15 +50,14 @@ _clock, _cpu_clock = time.monotonic_ns, time.thread_time_ns  # ns; the first is 
 def render(text: object) -> str:
     """`text` as JSON; the `repr` of what JSON cannot hold. Never raises: these are the user's objects."""
     try:
-        # A batch's keys. For plain ints Python's own notation is JSON, in a third of the encoder's time.
-        rendered = str(text) if type(text) is list and set(map(type, text)) == _INT else _encode(text)
+        # A batch's keys. For ints (not bools) Python's own notation is JSON, in a third of the encoder's time.
+        rendered = str(text) if type(text) is list and set(map(type, text)) == {int} else _encode(text)
     except Exception:
         rendered = _encode(describe(text))
     return rendered if len(rendered) <= MAX_TEXT else _encode(rendered[:MAX_TEXT] + "…")
 
 
 _encode = json.JSONEncoder(default=describe).encode
-_INT = {int}  # not bool, whose instances are ints too
 
 
 class EventWriter:
@@ -67,7 +69,6 @@ class EventWriter:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self._closed = False  # stopped, or its files cannot be made, or are just being made: events are dropped
-        self._files: _Files | None = None
         self.forget_process()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,14 +78,12 @@ class EventWriter:
         """Let go of everything that belongs to one process, in a forked child to its parent, which goes on writing: the
         next event opens files."""
         self._limit = 0  # first: nothing is written until files are open
-        if self._files is not None:
-            self._files.text.close()
-        self._files = None
+        self._events: _Mapped | None = None
         self._lock = threading.RLock()  # for opening and growing, never for recording
         self._watch = watch.NoWatch()
-        self._memory: Any = None  # the mapping of the events file
         self._threads = threading.local()  # its `actor`: the number of the calling thread
         self._texts, self._actors = itertools.count(), itertools.count()
+        self._places = itertools.count(0, STEP)  # in the text file
         self._offsets = itertools.count(fmt.HEADER_SIZE, fmt.RECORD.size)
         self.failure: OSError | None = None  # why events of this process are missing: it has no files, or a full disk
 
@@ -105,38 +104,43 @@ class EventWriter:
     def _extend_to(self, offset: int) -> bool:
         """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
         event is dropped."""
-        if self._files is None:
+        if self._events is None:
             with self._lock:  # other threads wait here until the files are open ...
                 # ... but a signal handler that interrupts its own thread while that opens them drops its event.
                 self.open()
-        files = self._files
-        if files is None or self._closed:
+        events = self._events
+        if events is None or self._closed:
             return False
-        if offset < files.end:
+        if offset < events.end:
             with self._lock:
                 if offset >= self._limit and not self._closed:
-                    self._limit, self.failure = files.reserve(offset)
+                    self.failure = events.reserve(offset + fmt.RECORD.size)
+                    self._limit = events.limit
             if offset < self._limit:
                 return True
-        fmt.COUNT.pack_into(files.memory, fmt.DROPPED_AT, (offset - files.end) // fmt.RECORD.size + 1)
+        fmt.COUNT.pack_into(events.memory, fmt.DROPPED_AT, (offset - events.end) // fmt.RECORD.size + 1)
         return False
 
     def open(self) -> None:
         """Make the files, unless they are there; from then on the process is watched. The first event does so at the
         latest; called earlier, it shows what the process does until then."""
         with self._lock:
-            if self._files is not None or self._closed:
+            if self._events is not None or self._closed:
                 return
             self._closed = True
             try:
-                files = _Files(self.directory)
+                file = _events_file(self.directory)
+                events = _Mapped(file, fmt.HEADER_SIZE + fmt.CAPACITY * fmt.RECORD.size)
+                self._text = _Mapped(OwnFile(fmt.text_file(file.path)), MOST_TEXT)
             except OSError as error:  # the load goes on unrecorded
                 self.failure = error
                 return
-            self._files, self._memory = files, files.memory  # before the limit, which lets `record` write to it
-            self._limit = files.limit
+            fmt.HEADER.pack_into(events.memory, 0, b"", fmt.VERSION, fmt.RECORD.size, os.getpid(), _clock(), -1, 0)
+            struct.pack_into("8s", events.memory, 0, fmt.MAGIC)  # last: until then a reader leaves the file alone
+            self._events, self._memory = events, events.memory  # before the limit, which lets `record` write to it
+            self._limit = events.limit
             with contextlib.suppress(OSError, RuntimeError):  # else nothing is watched: there may be no more threads
-                self._watch = watch.Watch(files.events.path)
+                self._watch = watch.Watch(file.path)
             weakref.finalize(self, self._watch.stop)
             self._closed = False
 
@@ -148,79 +152,83 @@ class EventWriter:
         return actor
 
     def _write_text(self, text: object) -> int:
-        """Append `text` to the text file; return the id that the record gives it: 1 + its number, 0 if it is lost."""
+        """Write `text` to the text file; return the id that the record gives it: 1 + its number, 0 if it is lost."""
         number = next(self._texts)
         return number + 1 if self._write_line(f"[{number}, {render(text)}]") else 0
 
     def _write_line(self, line: str) -> bool:
-        """At once: a text is in the kernel's hands before the event that points to it is written."""
-        assert self._files is not None
-        return self._files.text.append(line.encode() + b"\n")
+        """Whole, before the event that points to it is written. False: there is no room for it."""
+        data, text = line.encode(), self._text
+        begin, *more = itertools.islice(self._places, len(data) // STEP + 1)  # ours alone: see `record`
+        size = STEP + STEP * len(more)
+        if begin + size > text.limit:
+            with self._lock:
+                self.failure = text.reserve(begin + size) or self.failure
+            if begin + size > text.limit:
+                return False
+        struct.pack_into(f"{size}s", text.memory, begin, data.ljust(size - 1) + b"\n")
+        return True
 
     def close(self) -> None:
         """Stop, and cut this process's file to what is used. Can be called twice."""
         with self._lock:
             self._watch.stop()
             was_closed, self._closed = self._closed, True
-            if not was_closed and self._files is not None:
-                self._limit = 0
+            if not was_closed and self._events is not None:
+                self._limit = self._text.limit = self._text.end = 0  # first: what is claimed from now on is dropped
                 # Another thread may have claimed its offset and be about to write. It can: the mapping stays until
                 # the writer is collected, and the file keeps every offset claimed so far. (Beyond its end: SIGBUS.)
-                self._files.cut(min(next(self._offsets), self._files.end))
+                end = min(next(self._offsets), self._events.end)
+                fmt.COUNT.pack_into(self._memory, fmt.USED_AT, (end - fmt.HEADER_SIZE) // fmt.RECORD.size)
+                self._events.cut(end)
+                self._text.cut(next(self._places))
 
 
-class _Files:
-    """One process's pair of files, made."""
+def _events_file(directory: Path) -> OwnFile:
+    for number in itertools.count():
+        with contextlib.suppress(FileExistsError):  # an earlier recording of this process, or of one with its pid
+            return OwnFile(fmt.events_file(directory, os.getpid(), number))
+    raise AssertionError("count() does not end")
 
-    def __init__(self, directory: Path) -> None:
-        """Raises OSError, also if not even a header fits."""
-        self.events = self._create(directory)
-        self.text = OwnFile(fmt.text_file(self.events.path))
-        # Offsets below it can be written to. Lowered once the disk is full.
-        self.end = fmt.HEADER_SIZE + fmt.CAPACITY * fmt.RECORD.size
-        with self.events.opened() as file:
-            self.memory = mapped(file, self.end)  # beyond the file's end it cannot be written to
-        self.limit, failure = self.reserve(fmt.HEADER_SIZE)
-        if failure is not None:
+
+class _Mapped:
+    """A file as memory. It grows as it is written to."""
+
+    def __init__(self, file: OwnFile, end: int) -> None:
+        """Raises OSError, also if it cannot grow at all."""
+        self._file = file
+        file.let_go()  # a mapping needs no descriptor
+        self.limit = 0  # bytes: what is below can be written to
+        self.end = end  # up to where it may grow. Lowered once the disk is full
+        with file.opened() as descriptor:
+            self.memory = mapped(descriptor, end)  # beyond the file's end it cannot be written to
+        if failure := self.reserve(fmt.HEADER_SIZE):
             raise failure
-        about = (os.getpid(), _clock(), -1, 0)
-        fmt.HEADER.pack_into(self.memory, 0, bytes(len(fmt.MAGIC)), fmt.VERSION, fmt.RECORD.size, *about)
-        struct.pack_into("8s", self.memory, 0, fmt.MAGIC)  # last: a reader leaves the file alone until it is there
 
-    @staticmethod
-    def _create(directory: Path) -> OwnFile:
-        for number in itertools.count():
-            with contextlib.suppress(FileExistsError):  # an earlier recording of this process, or of one with its pid
-                file = OwnFile(fmt.events_file(directory, os.getpid(), number))
-                file.let_go()  # a mapping needs no descriptor
-                return file
-        raise AssertionError("count() does not end")
-
-    def reserve(self, offset: int) -> tuple[int, OSError | None]:
-        """Make the file longer, so that `offset` can be written to; return the limit. If the disk is full, `offset` and
-        the error.
+    def reserve(self, needed: int) -> OSError | None:
+        """Raise the limit to `needed` or more, unless that is above `self.end`. If the disk is full, returns the error.
 
         Reserved: otherwise a full disk would show as SIGBUS at a write to the mapping, which kills the process."""
-        end = min(offset + min(max(offset, PAGE), CHUNK), self.end)
-        try:
-            self._allocate(offset, end)
-        except OSError as error:
-            self.end = min(self.end, offset)
-            return offset, error
-        return end - (end - fmt.HEADER_SIZE) % fmt.RECORD.size, None  # no record lies across the end
-
-    def _allocate(self, offset: int, end: int) -> None:
-        with self.events.opened() as file:
+        if self.limit < needed <= self.end:
+            end = min(needed + min(max(needed, PAGE), CHUNK), self.end)
             try:
-                os.posix_fallocate(file, offset, end - offset)
+                self._allocate(end)
+            except OSError as error:
+                self.end = self.limit
+                return error
+            self.limit = end - (end - fmt.HEADER_SIZE) % fmt.RECORD.size  # no record lies across it
+        return None
+
+    def _allocate(self, end: int) -> None:
+        with self._file.opened() as file:
+            try:
+                os.posix_fallocate(file, self.limit, end - self.limit)
             except (AttributeError, OSError) as error:  # a system, or a disk, that reserves nothing
                 if getattr(error, "errno", None) in FULL:
                     raise
                 os.ftruncate(file, end)
 
     def cut(self, end: int) -> None:
-        """Write down the number of records, and end the file after the last."""
-        fmt.COUNT.pack_into(self.memory, fmt.USED_AT, (end - fmt.HEADER_SIZE) // fmt.RECORD.size)
-        self.text.close()
-        with contextlib.suppress(OSError), self.events.opened() as file:  # unless it is gone
+        """End the file after what is used."""
+        with contextlib.suppress(OSError), self._file.opened() as file:  # unless it is gone
             os.ftruncate(file, end)

@@ -4,7 +4,8 @@ A trace is a directory. One file describes it, and each process adds a pair, and
 
     trace.json             format version, when and where it was recorded
     events-1234-0.bin      process 1234: a header, then fixed-size records; room for more until it is closed
-    text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread
+    text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread;
+                           zeros where none is written yet
     cpu-1234-0.bin         samples of its CPU time: the last one shows how long it lived (see tracing.recording.watch)
     stacks-1234-0.jsonl    the lines its threads were in, often at first, and then twice a second
 
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-VERSION = 5
+VERSION = 6
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracing.recording.system_calls import file_of, write
+from tracing.recording.system_calls import file_of
 
 LEAST = 100
 FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
@@ -43,16 +43,12 @@ class OwnFile:
             os.close(descriptor)
 
     def append(self, data: bytes) -> bool:
-        """Whether it was written: whole and in one place, whichever thread it comes from."""
-        if file_of(self._held) != self._file:
-            try:
-                opened = self._open()
-            except OSError:
-                return False
-            was, self._held = self._held, opened
-            if was != opened and file_of(was) == self._file:  # another thread has opened it meanwhile
-                os.close(was)
-        return bool(write(self._held, data, len(data)) == len(data))
+        """Whether it was written, whole."""
+        with contextlib.suppress(OSError):
+            if file_of(self._held) != self._file:
+                self._held = self._open()
+            return os.write(self._held, data) == len(data)
+        return False
 
     def let_go(self) -> None:
         """Hold no descriptor, until the next `append`."""

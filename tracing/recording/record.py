@@ -1,7 +1,7 @@
 """`tracing.record()`: recording is ambient, so no call site changes.
 
 with tracing.record("run.trace"):
-    for batch in minidl.DataLoader(dataset, num_workers=2):
+    for batch in DataLoader(dataset, num_workers=2):  # minidl's or torch's
         ...
 
 Other processes, each of which has its loaders recorded into a part of the same trace, a folder of
@@ -33,6 +33,7 @@ from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
+from tracing.recording.torch_loader.attach import attach
 
 RUN = "TRACING_RUN"
 IN_CHILDREN = str(Path(__file__).absolute().parent / "in_children")  # with what Python runs as each of them starts
@@ -40,22 +41,20 @@ LAST = -100  # priority: what multiprocessing does at exit, joining its children
 
 
 class record:  # in lower case because it reads as a function: `with record(path):`
-    """Record what every loader in this process and its children does into the directory `path`.
+    """Record what every loader in this process and its children does, minidl's and torch's, into the directory `path`.
 
     An earlier trace there is replaced, other files in it are left alone; a directory that holds anything but a trace
     is refused with FileExistsError. While another recording uses the directory, `run.trace-2` is used instead (then
     `path` and a warning say so). Each process can record 20 million events, of 40 bytes; later ones are dropped and
     counted.
 
-    `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after a `stop()` goes on
-    recording into the same trace."""
+    `start()` and `stop()` are what `with` calls. Both can be called twice; a `start()` after a `stop()` begins anew."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._part_of: dict[str, Any] = {}  # the run, if this is a part of one
         self._writer: EventWriter | None = None
         self._previous: events.Recorder | None = None
-        self._claimed = False
         self._pid = os.getpid()
         self.interrupted = False  # whether Ctrl-C ends it: it may have hung
         self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
@@ -63,23 +62,15 @@ class record:  # in lower case because it reads as a function: `with record(path
     def start(self) -> record:
         """Begin to record. Returns itself. Raises FileExistsError as above, OSError if `path` cannot be made."""
         if self._writer is None:
-            if self._claimed:
-                trace_directory.update_own(self.path, stopped=None)
-            else:
-                self._claim()
-            self._pid = os.getpid()
+            used = trace_directory.claim(self.path, **self._part_of)
+            if used != self.path and not self._part_of:
+                warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=2)
+            self.path, self._pid = used, os.getpid()
             self._writer = EventWriter(self.path)
             self._writer.open()  # now: a program may hang before its first event
             self._previous = events.install(self._writer.record)
+            attach()
         return self
-
-    def _claim(self) -> None:
-        """Make the directory this recording's own."""
-        with trace_directory.claimed(self.path) as used:
-            trace_directory.describe(used, **self._part_of)
-        if used != self.path and not self._part_of:
-            warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=3)
-        self.path, self._claimed = used, True
 
     def stop(self) -> None:
         """End recording here and in everything started from now on; workers that live on go on recording."""
@@ -165,12 +156,10 @@ def record_children(recording: record) -> None:
 
 def record_this_child() -> None:
     """Record every loader of this process, which its environment says is a child of a run."""
-    from tracing.recording.torch_loader.attach import attach_everything
-
     if RUN in os.environ and events.installed() is None:
         directory, run = json.loads(os.environ[RUN])
         child = Child(Path(directory), run)
         events.install(child.record)
-        attach_everything()
-        if trace_directory.header()["rank"] is not None:  # it may hang before its first loader
+        attach()
+        if trace_directory.rank_of_this_process()["rank"] is not None:  # it may hang before its first loader
             child.become_a_part()

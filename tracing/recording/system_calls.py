@@ -14,9 +14,6 @@ from typing import Any
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 
-write = _libc.write  # (descriptor, data, bytes) -> bytes written, or -1
-write.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
-
 
 class _PollFd(ctypes.Structure):
     """poll(2)'s."""

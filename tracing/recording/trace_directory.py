@@ -29,23 +29,24 @@ from tracing.recording import file_format as fmt
 from tracing.recording.linux import cpus, machine
 
 
-@contextlib.contextmanager
-def claimed(directory: Path) -> Iterator[Path]:
-    """An empty trace to record into: `directory`, or, while another recording uses that, one beside it with a number.
+def claim(directory: Path, **about: Any) -> Path:
+    """Begin a trace to record into: in `directory`, or, while another recording uses that, in one beside it with a
+    number. Returns which. `about` are more entries of its trace.json.
 
-    An earlier trace is replaced, but only the files that are known to be its own. Within the context it cannot be
-    claimed by another process. Raises FileExistsError if the directory holds anything else, OSError if it cannot be
-    made."""
-    beside = (directory.with_name(f"{directory.name}-{number}") for number in itertools.count(2))
-    for used in itertools.chain([directory], beside):
+    An earlier trace is replaced, but only the files that are known to be its own. Raises FileExistsError if the
+    directory holds anything else, OSError if it cannot be made."""
+    used = directory
+    for number in itertools.count(2):
         if used.exists() and not used.is_dir():
             raise FileExistsError(f"{used} is a file: a trace is a directory, record into another path")
         used.mkdir(parents=True, exist_ok=True)
         with locked(used):
             if not being_recorded(used):
                 _empty(used)
-                yield used
-                return
+                _describe(used, **about)
+                break
+        used = directory.with_name(f"{directory.name}-{number}")
+    return used
 
 
 @contextlib.contextmanager
@@ -102,24 +103,27 @@ def _empty(directory: Path) -> None:
             folder.rmdir()
 
 
-def describe(directory: Path, **more: Any) -> dict[str, Any]:
-    """Write trace.json, and return what it says. `stopped`: when the recording was stopped (ns, the events' clock)."""
-    process = header()
+def _describe(directory: Path, **about: Any) -> None:
+    """Write trace.json. `stopped`: when the recording was stopped (ns, the events' clock)."""
+    pid, monotonic, wall_clock = os.getpid(), time.monotonic_ns(), time.time_ns()
     description = {
         "format": fmt.VERSION,
         "recorded_by": "minidl",
-        "run": f"{process['pid']}-{process['wall_clock']}",
-        **process,
+        "run": f"{pid}-{wall_clock}",
+        **rank_of_this_process(),
+        "machine": machine(),
+        "pid": pid,
+        "wall_clock": wall_clock,
+        "monotonic": monotonic,
         "cpus": cpus(),
         "command": sys.argv,
         "python": platform.python_version(),
         "torch": next((each.version for each in metadata.distributions(name="torch")), None),
         "system": platform.platform(),
         "stopped": None,
-        **more,
+        **about,
     }
     _write(directory, description)
-    return description
 
 
 def _write(directory: Path, description: dict[str, Any]) -> None:
@@ -137,26 +141,25 @@ def part_of_this_process(directory: Path, run: Any) -> Path:
     """Where in the trace in `directory` this process records. FileNotFoundError: another run has replaced the trace."""
     if fmt.description(directory).get("run") != run:
         raise FileNotFoundError(f"{directory} is no longer the trace of the run that this process belongs to")
-    rank = header()["rank"]
+    rank = rank_of_this_process()["rank"]
     ranked = "" if rank is None else f"rank{rank}-"
     return fmt.parts_directory(directory) / f"{ranked}{os.getpid()}"
 
 
-def update_own(directory: Path, **entries: Any) -> None:
-    """Change entries of trace.json, unless another process records into this directory now."""
-    about = fmt.description(directory)
-    if about.get("pid") == os.getpid():
-        with contextlib.suppress(OSError):  # the directory is gone
-            _write(directory, {**about, **entries})
-
-
 def note_the_stop(directory: Path, interrupted: bool = False) -> None:
-    """Write down when the recording stopped, and whether by Ctrl-C. From then on half of what happens is missing: an
-    iterator that is still open goes on, and its workers still record. `tracing.check` judges what came before."""
-    now = header()
-    ranks = {name: now[name] for name in RANKS if now[name] is not None}  # learned since the recording began, perhaps
-    by_whom = {"interrupted": True} if interrupted else {}
-    update_own(directory, stopped=time.monotonic_ns(), **ranks, **by_whom)
+    """Write down when the recording stopped, and whether by Ctrl-C, unless another process records into this directory
+    now. From then on half of what happens is missing: an iterator that is still open goes on, and its workers still
+    record. `tracing.check` judges what came before."""
+    about = fmt.description(directory)
+    if about.get("pid") != os.getpid():
+        return
+    # Learned since the recording began, perhaps.
+    about |= {name: each for name, each in rank_of_this_process().items() if each is not None}
+    about["stopped"] = time.monotonic_ns()
+    if interrupted:
+        about["interrupted"] = True
+    with contextlib.suppress(OSError):  # the directory is gone
+        _write(directory, about)
 
 
 def cut_files_of_the_dead(directory: Path) -> None:
@@ -169,6 +172,8 @@ def cut_files_of_the_dead(directory: Path) -> None:
                 file.seek(fmt.USED_AT)
                 file.write(fmt.COUNT.pack(used))
                 file.truncate(fmt.HEADER_SIZE + used * fmt.RECORD.size)
+                texts = fmt.text_file(path)
+                os.truncate(texts, len(texts.read_bytes().rstrip(b"\0")))
 
 
 def is_alive(pid: int) -> bool:
@@ -186,22 +191,10 @@ def is_alive(pid: int) -> bool:
 
 # The process whose rank RANK is: its children inherit the variable, but are not that process.
 RANKED = "TRACING_RANKED"
-RANKS = ("rank", "world_size")
 
 
-def header() -> dict[str, Any]:
-    """All of it, as of now."""
-    monotonic, wall_clock = time.monotonic_ns(), time.time_ns()
-    return {
-        **_ranks(),
-        "machine": machine(),
-        "pid": os.getpid(),
-        "wall_clock": wall_clock,
-        "monotonic": monotonic,
-    }
-
-
-def _ranks() -> dict[str, int | None]:
+def rank_of_this_process() -> dict[str, int | None]:
+    """Its rank and the world_size, as of now."""
     rank, world_size, ranked_by = (_int(os.environ.get(name)) for name in ("RANK", "WORLD_SIZE", RANKED))
     distributed = sys.modules.get("torch.distributed")
     if ranked_by not in (None, os.getpid()):

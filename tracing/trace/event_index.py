@@ -119,7 +119,7 @@ _OF_WORKERS = ("WORKER_", "INIT_", "JOIN_", "RESUME_", "STREAM_", "SLOT_")
 _PER_WORKER[[kind for kind in Kind if kind.name.startswith(_OF_WORKERS)]] = True
 
 _OF_SLOTS = np.zeros(256, bool)  # [kind] -> whether its `value` is a slot
-_OF_SLOTS[[Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE, Kind.SLOT_RETIRED]] = True
+_OF_SLOTS[[Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE]] = True
 
 
 @dataclass
@@ -308,13 +308,8 @@ class Index:
         # A worker that iterates over a loader of its own is main to that one.
         is_main = (lane == Lane.MAIN) | (serves != iterator)
         lane[is_main], worker[is_main] = Lane.MAIN, -1
-        # A fork, in any thread, retires slots alongside what main is doing.
-        at = np.flatnonzero(new["kind"] != Kind.SLOT_RETIRED)
-        columns = [iterator, lane, worker]
-        if len(at) < len(new):
-            columns = [column[at] for column in columns]
-        for key, members in _alike(*columns):
-            yield LaneKey(*key), first + at[members]
+        for key, members in _alike(iterator, lane, worker):
+            yield LaneKey(*key), first + members
 
     def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, MadeHops]]:
         hops = _HOP_OF.take(new["kind"] * np.intp(256) + new["queue"])

@@ -22,8 +22,8 @@ MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
 
 GONE = "gone: the trace was removed, or recorded again"
 
-# A line of a text file: a text, a thread's name, or damaged.
-LINE = re.compile(rb"""\[(\d+), (.*)\]\n|\{"actor": (\d+), "name": ("(?:[^"\\]|\\.)*")\}\n|.*\n""")
+# A line of a text file: a text, a thread's name, not (or not wholly) written yet, or damaged.
+LINE = re.compile(rb"""\[(\d+), ([^\n\0]*)\] *\n|\{"actor": (\d+), "name": ("(?:[^"\\]|\\.)*")\} *\n|[^\n\0]*\0|.*\n""")
 
 KNOWN_KINDS = np.zeros(256, bool)
 KNOWN_KINDS[[0, *Kind]] = True
@@ -207,9 +207,11 @@ class ProcessFiles:
                 self.texts[int(number)] = text
             elif actor is not None:
                 self.thread_names[int(actor)] = name
-            else:
+            elif not found[0].endswith(b"\0"):
                 self._text_damaged("not a text", self._text_at + found.start())
-        self._text_at += whole
+        # From where a thread had claimed a place, but not yet written, it is all read again.
+        unwritten = data.find(b"\0", 0, whole)
+        self._text_at += whole if unwritten < 0 else data.rfind(b"\n", 0, unwritten) + 1
 
     def _check_texts(self, records: np.ndarray) -> None:
         wanted = records["text"]

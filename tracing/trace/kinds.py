@@ -49,7 +49,6 @@ TRAITS: dict[int, Traits] = dict.fromkeys(range(256), Traits()) | {
     Kind.GOT: Traits(worker=Worker.TAKING, pin=Pin.TAKING, main=Main.TAKING, slice="get {batch}"),
     Kind.TIMED_OUT: Traits(worker=Worker.WAITING, main=Main.WAITING),
     Kind.CLOSED: Traits(worker=Worker.STOPPED),
-    Kind.JOIN_CANCELLED: Traits(worker=Worker.STOPPED),
     # main, one step of the iteration
     Kind.ASKED: Traits(slice="next batch"),
     Kind.YIELDED: Traits(main=Main.TRAINING, slice="training step {batch}", noted=True),
@@ -81,7 +80,6 @@ TRAITS: dict[int, Traits] = dict.fromkeys(range(256), Traits()) | {
     Kind.WORKER_DIED: Traits(worker=Worker.DEAD, mark="worker {worker} died ({exit})", lane=Lane.WORKER, alarming=True),
     Kind.TASK_LOST: Traits(alarming=True),
     Kind.PARENT_DIED: Traits(worker=Worker.STOPPED, mark="main is dead", lane=Lane.WORKER, alarming=True),
-    Kind.HEALTH_CHECK: Traits(main=Main.WAITING, noted=True),
     # shutdown, in the order of its steps
     Kind.SHUTDOWN_BEGIN: Traits(slice="shutdown", mark="shutdown", noted=True),
     Kind.PIN_STOPPING: Traits(slice="stop the pin thread", mark="stop pin thread", noted=True),

@@ -222,7 +222,7 @@ def what_must_hold(
     return broken if faults or slow else broken + _needless(outcome, expected)
 
 
-SECOND_LINE = Kind.TIMED_OUT, Kind.HEALTH_CHECK, Kind.WORKER_DIED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED
+SECOND_LINE = Kind.TIMED_OUT, Kind.WORKER_DIED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED
 # Virtual seconds. A run in which nobody waits for a timeout takes thousands of steps of a microsecond; where a worker
 # is still about to end when the program returns, `simulate` gives it some time.
 PROMPT = 0.1 + SETTLED

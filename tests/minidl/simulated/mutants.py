@@ -435,7 +435,6 @@ def without_order_nobody_counts_what_a_worker_has() -> Any:
 @mutant(
     "the program found that",
     Edit(deaths, "fail", "    iterator._failure = text\n", "    iterator._halfway = False\n"),
-    Edit(deaths, "fail_for_death", 'iterator._failure = f"DataLoader worker {worker_id} has died"', "pass"),
     faults=1,
 )
 def the_error_after_a_death_is_forgotten() -> Any:

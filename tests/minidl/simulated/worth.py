@@ -17,6 +17,7 @@ from minidl.accelerator import accelerator
 from minidl.events import STOP, Kind
 from minidl.laws import LAWS
 from minidl.messages import Task
+from minidl.world.real import RealWorld
 from minidl.world.simulated import Outcome, pipes, processes, services, simulate
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated.cores import never
@@ -79,14 +80,15 @@ class Worth:
             return [str(each) for each in tracing.check(tracing.load(outcome))]
 
 
-ALWAYS = {Kind.LOADER, Kind.EPOCH_BEGIN, Kind.ASKED, Kind.YIELDED, Kind.EPOCH_END, Kind.ERROR_RAISED}
+ERRORS = {Kind.ERROR_RAISED, Kind.FETCH_FAILED}
+ALWAYS = {Kind.LOADER, Kind.EPOCH_BEGIN, Kind.ASKED, Kind.YIELDED, Kind.EPOCH_END, *ERRORS}
 FAILED = {Kind.FETCH_FAILED, Kind.STREAM_END}
 
 
 def told(outcome: Outcome) -> Any:
     """What main reports of its epochs: the same on every schedule."""
     of_main = (each for each in outcome.events if not each.thread and each.kind in ALWAYS)
-    return [(each.kind, each.epoch_id, each.value) for each in of_main]
+    return [(each.kind, each.epoch_id, each.value, each.kind in ERRORS and each.text) for each in of_main]
 
 
 def strange(outcome: Outcome) -> list[str]:
@@ -222,6 +224,7 @@ LINES: dict[str, Callable[[], Any]] = {
     "threads": lambda: changed(services.SimulatedThread, "start", no_thread),
     "order": lambda: changed(services.SimulatedWaiter, "wait", last_first),
     "memory": lambda: changed(services.SimulatedWorld, "memory", no_memory),
+    "the lending of small ones": lambda: changed(services.SimulatedWorld, "lent", RealWorld.lent),
     "mapping": lambda: changed(pipes.SimulatedReader, "memory", lambda self: None),
     "memory to send": lambda: changed(services.SimulatedWorld, "can_send_memory", lambda self: False),
     "page locking": lambda: changed(services.SimulatedWorld, "page_locked", lambda self, nbytes: None),

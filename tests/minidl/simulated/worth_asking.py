@@ -5,17 +5,23 @@ Those whose memory is counted are `timed`: only by the default schedule.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import pickle
 import random
+import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import minidl
+from minidl import events
 from minidl import world as worlds
 from minidl.accelerator import CudaOnly, accelerator
 from minidl.events import Kind
@@ -24,7 +30,7 @@ from minidl.transport import NO_SLOT, Packer, Unpacker
 from minidl.world.simulated import machine as machines
 from minidl.world.simulated import step
 from minidl.world.simulated.simulation import sleep
-from tests.minidl.simulated.worth import Worth, once, timed, usual
+from tests.minidl.simulated.worth import Worth, changed, once, timed, usual
 from tests.minidl.simulated.worth_ending import HELD
 from tests.minidl.simulated.worth_exploring import Cannot, Keys, Streams, epochs, loader, one, seen, tries
 from tests.minidl.test_loader import AXES
@@ -37,7 +43,7 @@ def tensors(sizes: tuple[int, ...], key: int) -> Any:
     return [torch.full((size,), key, dtype=torch.uint8) for size in sizes]
 
 
-def of_tensors(sizes: tuple[int, ...] = (5_000, 40), tasks: int = 7) -> Keys:
+def of_tensors(sizes: tuple[int, ...] = (20_000, 40), tasks: int = 7) -> Keys:
     return Keys(tasks, make=functools.partial(tensors, sizes))
 
 
@@ -66,6 +72,44 @@ def collated(dataset: Any = None, keep: int = 0, **options: Any) -> list[Any]:
     return [found, [event[7] for event in events if event[2] == Kind.SLOT_MADE and keep]]
 
 
+class Kinds(Keys):
+    """Views of a storage, small and large; the same tensor twice; an array; one element, and none."""
+
+    def __getitem__(self, key: int) -> Any:
+        large, small = torch.arange(9_000) + key, torch.arange(60) + key
+        views = [large, large[100:], large.reshape(90, 100).T, small, small[9:], small.reshape(6, 10).T]
+        return [*views, small, large, np.arange(90.0) + key, torch.tensor(key), torch.empty(0, 3)]
+
+
+def kinds() -> list[Any]:
+    found = []
+    for batch in minidl.DataLoader(Kinds(4), None, collate_fn=list, num_workers=2):
+        storages = [each.untyped_storage().nbytes() for each in batch if isinstance(each, torch.Tensor)]
+        same = [number for number, each in enumerate(batch) if each is batch[0] or each is batch[3]]
+        found.append([[(each.sum().item(), tuple(each.shape), str(each.dtype)) for each in batch], storages, same])
+    return found
+
+
+def in_gaps(samples: list[Any]) -> list[Any]:
+    """The first that is collated is not sent, and others are: they come into its place."""
+    gone = minidl.default_collate(samples)
+    batch = minidl.default_collate(samples)
+    del gone
+    return [*batch, *(torch.full((2, 1_500), 9 - number, dtype=torch.uint8) for number in range(4))]
+
+
+class Forks:
+    """A collate_fn that also forks a process: it has all that its worker has then."""
+
+    def __call__(self, samples: list[Any]) -> Any:
+        batch = minidl.default_collate(samples)
+        if samples[0][0][0] in (2, 8):
+            child = worlds.current().process(sleep, (0.01,), "a worker's child")
+            child.start()
+            child.join()
+        return batch
+
+
 def memory_of_its_own() -> list[int]:
     """How many pieces of memory there are while such a batch is held, and when it is gone."""
     world, machine = worlds.current(), machines.current_machine()
@@ -80,7 +124,7 @@ def memory_of_its_own() -> list[int]:
 
 
 def some_cannot_be_pickled(key: int) -> Any:
-    return [Cannot(key)] if key < 12 and key % 2 else tensors((5_000, 40), key)
+    return [Cannot(key)] if key < 12 and key % 2 else tensors((20_000, 40), key)
 
 
 def memory_made(iterators: Any) -> list[Any]:
@@ -101,7 +145,7 @@ def memory_after_errors() -> list[Any]:
 class TensorStream(Streams):
     def samples(self, worker_id: int) -> Iterator[Any]:
         for number in super().samples(worker_id):
-            yield torch.full((5_000,), number, dtype=torch.uint8)
+            yield torch.full((20_000,), number, dtype=torch.uint8)
 
 
 def memory_after_streams() -> list[Any]:
@@ -173,12 +217,31 @@ class Noting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def operators_of_next() -> list[str]:
+def operators_of_next(profiles: bool = False) -> list[Any]:
     """Without a profiler a loader calls none of its own: each costs more than a small batch."""
     iterator = iter(loader(Keys(2), num_workers=0))
-    with Noting() as noting:
-        next(iterator)
-    return noting.names
+    with changed(torch.autograd, "_profiler_enabled", lambda: profiles), Noting() as noting:
+        batch = next(iterator)
+    return [batch, noting.names]
+
+
+def recorded_by_what_raises() -> list[Any]:
+    """It is removed, which is said where there is a stderr, and the load goes on."""
+
+    def raises(*event: Any) -> None:
+        raise LookupError("a recorder")
+
+    found, closed = [], io.StringIO()
+    closed.close()
+    for stderr in (io.StringIO(), closed):
+        before = events.install(raises)
+        try:
+            with contextlib.redirect_stderr(stderr):
+                found += [seen(iter(loader(Keys(2), num_workers=0))), events.installed() is None]
+        finally:
+            events.install(before)
+        found += [] if stderr.closed else stderr.getvalue().splitlines()[:1]
+    return found
 
 
 class Nested(Keys):
@@ -233,13 +296,15 @@ class OnDevice:
 
 
 def warned(dataset: Any, **options: Any) -> list[Any]:
-    """What comes, and what the loader warns of."""
-    with warnings.catch_warnings(record=True) as heard:
+    """What comes, and what the loader warns of, in which file."""
+    came: Any = "no worker was started"
+    with warnings.catch_warnings(record=True) as heard, contextlib.suppress(AttributeError, pickle.PicklingError):
         warnings.simplefilter("always")
         load = loader(dataset, **options)
         length = tries(lambda: len(load))
-        found = [each if isinstance(each, (str, tuple)) else "a batch" for each in seen(iter(load))]
-    return [length, found, [str(each.message).partition(" at 0x")[0] for each in heard]]
+        came = [each if isinstance(each, (str, tuple)) else "a batch" for each in seen(iter(load))]
+    said = [(re.sub(" at 0x[0-9a-f]+", "", str(each.message)), Path(each.filename).name) for each in heard]
+    return [length, came, said]
 
 
 def on_a_device(**options: Any) -> list[Any]:
@@ -262,6 +327,7 @@ def refused() -> list[Any]:
         found += [tries(lambda: iter(loader(dataset, num_workers=0, timeout=1))), loader(dataset)._dataset_kind]  # noqa: B023
     load = loader(persistent_workers=True)
     load.num_workers = 0  # it may be set, as in torch
+    found += [tries(lambda: setattr(load, "batch_size", 3))]
     return [*found, seen(iter(load)), seen(iter(load)), str(CudaOnly.current_accelerator())]
 
 
@@ -286,8 +352,14 @@ def options_that_are_drawn() -> list[Any]:
 
 QUESTIONS: dict[str, Worth] = {
     "collated": usual(collated),
-    "collated, the second does not fit": once(collated, of_tensors((5000, 30000)), 1, num_workers=1),
-    "collated and kept": once(collated, of_tensors((5000, 4096), 40), 6),
+    "collated, small ones are copied": usual(collated, of_tensors((9_000, 40, 600))).without(
+        "the lending of small ones"
+    ),
+    "kinds": usual(kinds).without("the lending of small ones"),
+    "collated, the second does not fit": once(collated, of_tensors((20_000, 60_000)), 1, num_workers=1),
+    "collated and kept": once(collated, of_tensors((20_000, 8_192), 40), 6),
+    "collated, and others in the gaps": once(collated, None, 1, collate_fn=in_gaps),
+    "collated, and its worker forks": once(collated, of_tensors(tasks=24), 1, collate_fn=Forks()),
     "memory of its own": usual(memory_of_its_own),
     "memory after errors": once(memory_after_errors),
     "memory after streams": once(memory_after_streams),
@@ -300,12 +372,16 @@ QUESTIONS: dict[str, Worth] = {
     "a stream longer than it said, serial": usual(warned, Longer((5,)), num_workers=0),
     "what it refuses": usual(refused),
     "too many workers": usual(warned, Keys(3), num_workers=5),
+    "no job can be pickled": usual(warned, Keys(2), collate_fn=lambda samples: samples).spawned(),
     "options that are drawn": timed(options_that_are_drawn),
     "not profiled": usual(operators_of_next),
+    "profiled": usual(operators_of_next, True),
+    "recorded by what raises": usual(recorded_by_what_raises).untraced(),
     "let go": once(let_go),
     "nested": usual(nested),
     "pinned for a device": usual(on_a_device).without("no device"),
     "pinned for a device, serial": usual(on_a_device, num_workers=0).without("no device"),
+    "pinned by name": usual(warned, Keys(2), pin_memory=True, pin_memory_device="cuda").without("no device"),
     "nothing is pinned on a Mac": usual(on_a_device).without("no device", "no Mac"),
     "nothing is pinned without a driver": usual(on_a_device).without("no device", "a driver"),
 }

@@ -438,7 +438,7 @@ ENDS: dict[str, Worth] = {
     "told slowly": once(told_slowly),
     "exits with it": usual(exits_with_it),
     "shut down by hand": usual(shut_down_by_hand),
-    "shut down by hand, when a batch came early": once(shut_down_by_hand, dataset=Keys(4, slow={0: 1.0})).untraced(),
+    "shut down by hand, when a batch came early": once(shut_down_by_hand, dataset=Keys(4, slow={0: 1.0})),
     "loads in another thread": once(in_another_thread),
     "another child's end": once(another_childs_end),
     "forked": once(forked),

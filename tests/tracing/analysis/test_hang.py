@@ -37,23 +37,23 @@ FETCHES = f"is in fetch of {KEYS}"
 
 # What hangs -> why, and who waits for whom: the thread's name, and what it does.
 HANGS: dict[str, tuple[Cause, list[tuple[str, str]]]] = {
-    "blocks": (Cause.DATASET, [("main", WAITS), ("worker 0", FETCHES)]),
-    "locked": (Cause.DATASET, [("main", WAITS), ("worker 0", FETCHES)]),
-    "torch": (Cause.DATASET, [("main", WAITS), ("worker 0", FETCHES)]),
-    "without order": (Cause.DATASET, [("main", "the first of them batch 4"), ("the worker with batch 4", FETCHES)]),
+    "blocks": (Cause.CODE, [("main", WAITS), ("worker 0", FETCHES)]),
+    "locked": (Cause.CODE, [("main", WAITS), ("worker 0", FETCHES)]),
+    "torch": (Cause.CODE, [("main", WAITS), ("worker 0", FETCHES)]),
+    "without order": (Cause.CODE, [("main", "the first of them batch 4"), ("the worker with batch 4", FETCHES)]),
     "pinned": (
-        Cause.DATASET,
+        Cause.CODE,
         [
             ("main", f"waits on data_queue for {KEYS}"),
             ("the pin thread", "waits on worker_result_queue, where there is no whole message"),
             ("worker 0", FETCHES),
         ],
     ),
-    "serial": (Cause.DATASET, [("main", FETCHES)]),
+    "serial": (Cause.CODE, [("main", FETCHES)]),
     "torch drops": (Cause.UNSENDABLE, [("main", WAITS), ("the feeder thread of worker 0", "could not send batch 4")]),
-    "sampler": (Cause.SAMPLER, [("main", "draws the keys of batch 8")]),
+    "sampler": (Cause.CODE, [("main", "draws the keys of batch 8")]),
     "init": (Cause.INIT_FN, [("main", "for batch 0"), ("worker 0", "is in worker_init_fn")]),
-    "collate": (Cause.COLLATE, [("main", "for batch 0"), ("worker 0", "is in collate_fn with batch 0")]),
+    "collate": (Cause.CODE, [("main", "for batch 0"), ("worker 0", "is in collate_fn with batch 0")]),
     "resume": (
         Cause.START,
         [("main", "waits for worker 0 to acknowledge that epoch 1 begins"), ("worker 0", "gets the dataset ready")],
@@ -85,7 +85,7 @@ def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
 
 
 def test_a_stopped_process_is_to_be_continued(tmp_path: Path) -> None:
-    with hanging("blocks", tmp_path / "trace", Cause.DATASET, Ending.ONGOING, WAITS) as (trace, hang, pid):
+    with hanging("blocks", tmp_path / "trace", Cause.CODE, Ending.ONGOING, WAITS) as (trace, hang, pid):
         for stopped, links in ((hang.links[1].pid, 2), (pid, 1)):
             os.kill(stopped, signal.SIGSTOP)
             wait_until(lambda each=stopped: psutil.Process(each).status() == psutil.STATUS_STOPPED)  # type: ignore[misc]
@@ -95,7 +95,7 @@ def test_a_stopped_process_is_to_be_continued(tmp_path: Path) -> None:
 
 
 def test_a_wait_that_timed_out_is_explained(tmp_path: Path) -> None:
-    with hanging("timed out", tmp_path / "trace", Cause.DATASET, Ending.TIMED_OUT) as (trace, hang, _):
+    with hanging("timed out", tmp_path / "trace", Cause.CODE, Ending.TIMED_OUT) as (trace, hang, _):
         assert hang.age >= 200_000_000 and FETCHES in hang.links[-1].what
         assert "when its timeout ran out" in tracing.report(trace).notes[0]
 
@@ -173,7 +173,7 @@ def test_how_long_is_too_long_depends_on_what_ended_it(
         part = edited(trace, tmp_path / str(lasted), main=how, others=how, **about)
         found = explain(part, None if ended else later(part, lasted))
         assert (found and found.ending) is expected
-    assert found is not None and found.cause is Cause.DATASET and found.age == found.until - found.links[0].since
+    assert found is not None and found.cause is Cause.CODE and found.age == found.until - found.links[0].since
 
 
 def test_patience_grows_with_what_was_seen(hung: Recorded, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_present_is_the_default_unless_there_is_more_to_read(hung: Recorded,
     events["time"] += 1 - events["time"][0]  # when the clock began
     of_main = events["actor"] == events["actor"][0]
     found = explain(edited(hung("blocks"), tmp_path / "trace", events))
-    assert found is not None and (found.ending, found.cause) == (Ending.ONGOING, Cause.DATASET)
+    assert found is not None and (found.ending, found.cause) == (Ending.ONGOING, Cause.CODE)
     assert found.until <= time.monotonic_ns()
     one_less = np.delete(events, np.flatnonzero(of_main)[-1])
     trace = edited(hung("blocks"), tmp_path / "more", one_less)
@@ -226,7 +226,7 @@ SENT = (Kind.PUT, Kind.SEND_BEGIN, Kind.SENT)
     [
         ("pinned", SENT, Cause.HALF_MESSAGE),
         ("blocks", SENT, Cause.HALF_MESSAGE),
-        ("blocks", SENT[:2], Cause.PICKLING),
+        ("blocks", SENT[:2], Cause.LOADER),
         ("torch", SENT[:1], Cause.UNSEEN),
     ],
 )
@@ -252,7 +252,7 @@ def test_in_words(hung: Recorded, tmp_path: Path) -> None:
     expected = rf"""It looks stuck: main \(pid \d+\) has made no progress for 30\.\d s \(before, it took at most .*\)\.
   main \(pid \d+\) {re.escape(WAITS)}: for 30\.\d s, since .* s \[event \d+\]
   worker 0 \(pid \d+\) {re.escape(FETCHES)}: for .* s, since .* s \[event \d+\]
-  Why   {re.escape(Cause.DATASET.value)}
+  Why   {re.escape(Cause.CODE.value)}
   Next  See where it is: py-spy dump --pid {found.links[1].pid} \(it was forked, and may wait for a lock .*\)"""
     assert re.fullmatch(expected, str(found)), str(found)
     [gist] = found.notes()
@@ -287,5 +287,5 @@ def test_a_shutdown_that_waits_for_a_worker_is_explained(hung: Recorded, tmp_pat
         more += [*result(events, *SENT), leaves, changed(of_worker, kind=Kind.CLOSED, queue=Queue.RESULT, **end)]
     found = explained(hung("blocks"), tmp_path, [events, *more])
     assert found.links[0].what == "shuts the loader down, and waits for worker 0 to exit"
-    assert found.cause is (Cause.CIRCLE if circle else Cause.DATASET)
+    assert found.cause is (Cause.CIRCLE if circle else Cause.CODE)
     assert names(found) == ["main", "worker 0", *["the feeder thread of worker 0"] * circle]

@@ -41,12 +41,12 @@ STUCK = [
     ("torch", "training", "kill -9 of main", Cause.TRAINING),
     ("torch", "caught", "Ctrl-C", Cause.TRAINING),
     ("minidl", "evaluation", "SIGTERM", Cause.TRAINING),
-    ("minidl", "collate", "kill -9 of main", Cause.COLLATE),
+    ("minidl", "collate", "kill -9 of main", Cause.CODE),
     ("torch", "init", "a scheduler's SIGTERM", Cause.INIT_FN),
-    ("torch", "sampler", "kill -9 of all", Cause.SAMPLER),
-    ("minidl", "dataset", "Ctrl-C", Cause.DATASET),
-    ("torch", "first", "Ctrl-C", Cause.DATASET),
-    ("minidl", "queue", "kill -9 of all", Cause.DATASET),
+    ("torch", "sampler", "kill -9 of all", Cause.CODE),
+    ("minidl", "dataset", "Ctrl-C", Cause.CODE),
+    ("torch", "first", "Ctrl-C", Cause.CODE),
+    ("minidl", "queue", "kill -9 of all", Cause.CODE),
 ]
 ADVICE = {"first": "it was forked, and may wait", "queue": "the queue is full"}  # where
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
@@ -206,6 +206,6 @@ def test_a_thread_that_looks_while_it_waits_makes_no_progress() -> None:
             list(minidl.DataLoader(Samples(6, at={5: is_stuck}), num_workers=1))
 
     trace = tracing.load(simulate(program, cpus=2))
-    assert (trace.events["kind"] == Kind.HEALTH_CHECK).sum() >= 5
+    assert (trace.events["kind"] == Kind.TIMED_OUT).sum() >= 5
     pause = stuck_moments._longest_pause(trace, int(trace.events["actor"][0]), int(trace.events["time"][-1]))
     assert pause.until >= trace.tasks["failed"][5]

@@ -88,6 +88,14 @@ def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
     assert "5 loaders in trace" in printed and "Verdict" in printed and "timeline trace -o" in printed
 
 
+def test_a_script_that_leaves_by_os_exit_says_where_its_report_is(tmp_path: Path) -> None:
+    text = "import os; from torch.utils.data import DataLoader; print(len(list(DataLoader(range(9))))); os._exit(3)"
+    write(tmp_path / "left.py", text)
+    _, printed = both(tmp_path, "left.py", status=3)
+    assert "left by os._exit. What it did until then: " in printed and printed.endswith("report trace\n")
+    assert "Main was killed in the middle" not in str(tracing.report(tracing.load(tmp_path / "trace")))
+
+
 def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
     package = tmp_path / "pkg"
     text = "import sys; from . import name; print(name, __name__, __package__, __spec__.name, sys.argv, sys.path[0])"

@@ -23,7 +23,6 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Sa
 import minidl
 import tracing
 from tests.samples import Samples, Stream, napping
-from tracing.recording.torch_loader.attach import everything
 
 WORLD = 2
 NUMBERS = Samples(43)
@@ -157,7 +156,7 @@ def run_rank(program: Callable[[int], None], directory: Path, rank: int) -> None
 
 def main(directory: Path, names: list[str]) -> None:
     for name in names:
-        with tracing.record(directory / name), everything():
+        with tracing.record(directory / name):
             context, arguments = multiprocessing.get_context("fork"), (PROGRAMS[name], directory / name)
             ranks = [context.Process(target=run_rank, args=(*arguments, rank)) for rank in range(WORLD)]
             for each in ranks:

@@ -1,13 +1,11 @@
-"""torch's own loader, attached: it does what it did, and emits what minidl emits."""
+"""torch's own loader, recorded: it does what it did, and emits what minidl emits."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import gc
-import os
 import pickle
-import signal
 import types
 from collections import Counter
 from pathlib import Path
@@ -21,18 +19,16 @@ from torch.utils.data import DataLoader, dataloader
 
 import minidl
 import tracing
-from minidl import events
 from minidl.events import Kind
 from tests.minidl.observing import Config, observe, recorder
 from tests.minidl.programs import TORCH
 from tests.samples import Samples
 from tests.tracing import attached
-from tests.tracing.attached import ATTACHED, GRID, dies_later, emitted, results
+from tests.tracing.attached import GRID, dies_later, emitted, results
 from tests.tracing.attached import load as record
 from tests.tracing.loads import go_on, without
 from tracing.recording.loader_text import drawing_of
 from tracing.recording.torch_loader import iterators
-from tracing.recording.torch_loader.attach import attach
 from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.multiprocessing_context import TracedProcess
 
@@ -44,7 +40,7 @@ def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) ->
     """Asserted as sequences. With several workers a stream may end at any time, and then other workers do its tasks:
     there, and without in_order, which worker does which is a set."""
     ours, our_batches = record(config, minidl, tmp_path / "minidl")
-    theirs, their_batches = record(config, ATTACHED, tmp_path / "torch")
+    theirs, their_batches = record(config, TORCH, tmp_path / "torch")
     if config.any_order:
         our_batches, their_batches = (
             [sorted(map(repr, epoch[1])) for epoch in each] for each in (our_batches, their_batches)
@@ -64,7 +60,7 @@ def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) ->
     assert (loader.config["package"], loader.num_workers) == ("torch.utils.data", config.workers)
 
 
-# ---- an attached loader does what it did before
+# ---- a recorded loader does what it did before
 
 
 OTHERS = [
@@ -85,11 +81,10 @@ OTHERS = [
 
 @pytest.mark.parametrize("config", OTHERS, ids=str)
 def test_a_program_sees_what_torch_alone_shows(config: Config, tmp_path: Path) -> None:
-    """Batches, errors, warnings, lengths, random states: unattached, attached, and recorded."""
+    """Batches, errors, warnings, lengths, random states."""
     alone = observe(config, TORCH)
-    assert observe(config, ATTACHED) == alone
     with tracing.record(tmp_path / "trace"):
-        assert observe(config, ATTACHED) == alone
+        assert observe(config, TORCH) == alone
     broken = {violation.name for violation in tracing.check(tracing.load(tmp_path / "trace", strict=True))}
     # A sample's StopIteration ends the epoch and drops the batches that are on their way: in minidl, too.
     assert broken == ({"exactly once"} if config.dataset == "stop iteration" else set())
@@ -103,31 +98,31 @@ def errors_of(loader: Any, most: int = 40) -> list[str]:
     return errors
 
 
-def test_an_exception_in_a_worker_shows_torchs_traceback() -> None:
+def test_an_exception_in_a_worker_shows_torchs_traceback(tmp_path: Path) -> None:
     """The message has the lines of the worker's traceback, and none of them is ours."""
-    packages: Any = TORCH, ATTACHED
-    theirs, ours = (errors_of(each.DataLoader(without(4, 2), num_workers=2)) for each in packages)
-    assert ours == theirs and "Traceback" in theirs[0]
-
-
-def test_only_the_attached_loader_emits_and_shows_it_nowhere(tmp_path: Path) -> None:
-    plain, loader = (DataLoader(range(6), 2, num_workers=1, multiprocessing_context="fork") for _ in range(2))
-    before = dict(vars(loader))
-    assert attach(loader) is loader and attach(loader) is loader
-    ours, theirs = iter(loader), iter(plain)
-    assert vars(loader) == before and type(loader) is DataLoader
-    assert isinstance(ours, type(theirs)) and type(ours).__name__ == type(theirs).__name__
-    del ours, theirs
+    loader = DataLoader(without(4, 2), num_workers=2)
+    theirs = errors_of(loader)
     with tracing.record(tmp_path / "trace"):
-        for each in plain, copy.copy(loader), pickle.loads(pickle.dumps(attach(DataLoader(range(6), 2)))):
+        assert errors_of(loader) == theirs and "Traceback" in theirs[0]
+
+
+def test_a_loader_emits_only_while_it_is_recorded_and_shows_it_nowhere(tmp_path: Path) -> None:
+    loader = DataLoader(range(6), 2, num_workers=1, multiprocessing_context="fork")
+    before = dict(vars(loader))
+    with tracing.record(tmp_path / "trace"):
+        ours = iter(loader)
+        assert vars(loader) == before and type(loader) is DataLoader
+        for each in loader, copy.copy(loader), pickle.loads(pickle.dumps(DataLoader(range(6), 2))):
             assert [batch.tolist() for batch in each] == [[0, 1], [2, 3], [4, 5]]
-    assert len(tracing.load(tmp_path / "trace")) == 0
+    theirs = iter(loader)
+    assert type(theirs) is dataloader._MultiProcessingDataLoaderIter
+    assert isinstance(ours, type(theirs)) and type(ours).__name__ == type(theirs).__name__
+    first, again, *copies = (each.loader for each in tracing.load(tmp_path / "trace").loaders)
+    assert first == again and len({first, *copies}) == 3
 
 
-def test_what_cannot_be_attached_is_named_at_once() -> None:
+def test_what_cannot_be_recorded_is_named_at_once() -> None:
     """Not by a failure in the middle: the private methods of another version of torch may have other names."""
-    with pytest.raises(TypeError, match=r"a torch\.utils\.data\.DataLoader, not <class 'minidl\.loader\.DataLoader'>"):
-        attach(minidl.DataLoader(range(3)))  # type: ignore[type-var]
     for cls in iterators.Serial, iterators.Parallel:
         put_in_front = vars(iterators.Emitting).keys() | vars(cls).keys()
         of_torch = vars(dataloader._BaseDataLoaderIter).keys() | vars(dataloader._MultiProcessingDataLoaderIter).keys()
@@ -139,7 +134,7 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
     gc.disable()
     try:
         with tracing.record(tmp_path / "trace"):
-            iterator = iter(attach(DataLoader(Samples(40), 2, num_workers=2)))
+            iterator = iter(DataLoader(Samples(40), 2, num_workers=2))
             next(iterator)
             workers = iterator._workers
             del iterator
@@ -157,7 +152,7 @@ def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) 
     """It raises, and the following next() skips what is lost. The invariant that this breaks is a finding."""
     dataset = Samples(20, at={8: functools.partial(dies_later, tmp_path / "trace")})
     with tracing.record(tmp_path / "trace"):
-        errors = errors_of(attach(DataLoader(dataset, 2, num_workers=2, timeout=3)))
+        errors = errors_of(DataLoader(dataset, 2, num_workers=2, timeout=3))
     assert errors and "DataLoader worker" in errors[0]
     trace = tracing.load(tmp_path / "trace", strict=True)
     died = trace.events[trace.events["kind"] == Kind.WORKER_DIED]
@@ -180,31 +175,11 @@ def test_a_worker_that_is_slow_to_exit_is_seen_to_end_when_torch_asks_again() ->
     assert kinds == [Kind.WORKER_STARTING, Kind.WORKER_STARTED, Kind.JOIN_BEGIN, Kind.WORKER_JOINED]
 
 
-def test_a_death_during_an_event_is_raised_after_it() -> None:
-    """torch's handler raises wherever main is. Inside `emit` that would look like a failure of the recorder."""
-    iterator = iter(attach(DataLoader(Samples(40), 2, num_workers=2)))
-    next(iterator)
-    pids = [iterator._workers[0].pid]
-
-    def kill_one(kind: int, *_: Any) -> None:
-        if kind == Kind.ASKED and pids:
-            os.kill(pids[0], signal.SIGKILL)
-            os.waitid(os.P_PID, pids.pop(0), os.WEXITED | os.WNOWAIT)
-
-    with recorder(kill_one):
-        with pytest.raises(RuntimeError, match="DataLoader worker") as raised:
-            while True:
-                next(iterator)
-        assert events.installed() is kill_one
-        raised.value.__traceback__ = None
-    iterator._shutdown_workers()
-
-
 def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with tracing.record(tmp_path / "trace"):
-        iterator = iter(attach(DataLoader([0, 1, 2, lambda: 3], 1, num_workers=1, collate_fn=list, timeout=30)))
+        iterator = iter(DataLoader([0, 1, 2, lambda: 3], 1, num_workers=1, collate_fn=list, timeout=30))
         assert [next(iterator) for _ in range(3)] == [[0], [1], [2]]
         iterator._timeout = 0.1  # what comes next never does
         assert go_on(iterator, most=1) == ["DataLoader timed out after 0.1 seconds"]
@@ -223,7 +198,7 @@ def test_a_batch_that_cannot_be_pickled_is_lost_and_torch_times_out(
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pinning_is_recorded(tmp_path: Path, workers: int) -> None:
     with tracing.record(tmp_path / "trace"):
-        batches = list(attach(DataLoader(Samples(12), 2, num_workers=workers, pin_memory=True)))
+        batches = list(DataLoader(Samples(12), 2, num_workers=workers, pin_memory=True))
     assert all(batch.is_pinned() for batch in batches)
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert tracing.check(trace) == []

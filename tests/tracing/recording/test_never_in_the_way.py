@@ -120,7 +120,7 @@ def test_after_a_kill_a_file_is_at_most_twice_as_long_as_what_is_in_it(tmp_path:
             os.waitpid(pid, 0)
             (path,) = (tmp_path / str(count)).glob(f"events-{pid}-*")
             assert length <= path.stat().st_size <= 2 * length
-        assert path.stat().st_size == length
+        assert path.stat().st_size == length and fmt.text_file(path).read_bytes().endswith(b"\n")
         trace = tracing.load(tmp_path / str(count), strict=True)
         assert trace.events["task"].tolist() == list(range(count)) and trace.text(count - 1) == count - 1
 

@@ -114,9 +114,8 @@ FORKS_WHILE_LOADING = """
 
 
 def test_a_child_forked_in_the_middle_of_an_epoch_is_not_mixed_with_its_parent(tmp_path: Path) -> None:
-    record = "import tracing\nfrom tracing.recording.torch_loader.attach import everything\n"
     body = textwrap.indent(textwrap.dedent(FORKS_WHILE_LOADING), "    ")
-    write(tmp_path, f"{record}with everything(), tracing.record('trace'):\n{body}")
+    write(tmp_path, f"import tracing\nwith tracing.record('trace'):\n{body}")
     forked(tmp_path, "train.py")
     found = parts(tmp_path / "trace")
     assert [yielded(part) for part in found] == [3, 9]

@@ -18,7 +18,8 @@ import pytest
 import tracing
 from minidl.events import Kind, Queue
 from tests.minidl.observing import Config
-from tests.tracing.attached import ATTACHED, load
+from tests.minidl.programs import TORCH
+from tests.tracing.attached import load
 from tests.tracing.loads import LOADS, Recorded
 from tracing.trace.event_index import Lane
 from tracing.trace.kinds import SHUTDOWN_STEPS
@@ -71,7 +72,7 @@ class Replay:
         elif role == "pin":
             become(now.pin_thread, status_after(Lane.PIN, event), event.time)
             now.pin_thread.task = max(-1, event.task)
-        elif role == "main" and event.kind != Kind.SLOT_RETIRED:  # a fork is beside whatever main does
+        elif role == "main":
             self.main_says(event)
         # The rest follows from what was changed:
         now.task_info = dict(sorted(now.task_info.items()))
@@ -232,7 +233,7 @@ def test_every_state_is_what_the_slow_replay_finds(recorded: Recorded) -> None:
 
 
 def test_what_torchs_feeders_do_not_show_is_in_the_buffer_until_it_is_taken(tmp_path: Path) -> None:
-    trace, _ = load(Config("noise", "by 1", 2, epochs=2, options={"persistent_workers": True}), ATTACHED, tmp_path)
+    trace, _ = load(Config("noise", "by 1", 2, epochs=2, options={"persistent_workers": True}), TORCH, tmp_path)
     for loader in (loader for state in checked(trace) for loader in state.loaders):
         queues = [*loader.index_queues, *loader.result_queues]
         assert not any(queue.pipe for queue in queues)

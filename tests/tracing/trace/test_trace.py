@@ -23,6 +23,7 @@ from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import begin, copy, write_file
 from tracing.recording import file_format as fmt
 from tracing.trace.event_index import HOPS
+from tracing.trace.file_reader import ProcessFiles
 from tracing.trace.tasks import FIELDS
 
 EPOCH = 1 << 32
@@ -298,6 +299,21 @@ def test_damaged_texts_are_named_once_and_the_events_are_kept(run: Path) -> None
     assert len(trace) == trace.complete == PUTS
     assert trace.text(11) == [11] and trace.text(12) is None
     assert str(trace.damage[0]) == f"{texts}, byte {whole.index(b'[12,')}: text 12 is missing, and perhaps others"
+
+
+@pytest.mark.parametrize("written", [0, 3, 15])
+def test_a_text_that_is_not_wholly_written_is_read_later(run: Path, written: int) -> None:
+    """A thread has claimed its place and is about to write; another has written behind it."""
+    events, texts = files(run)
+    whole = texts.read_bytes()
+    first, after = whole.index(b"[7, "), whole.index(b"[8, ")
+    texts.write_bytes(whole[: first + written] + bytes(after - first - written) + whole[after:] + bytes(4096))
+    read = ProcessFiles(events)
+    read._read_texts()
+    assert sorted(read.texts) == [n for n in range(PUTS) if n != 7]
+    texts.write_bytes(whole + b"[20, 1]        \n" + bytes(4096))
+    read._read_texts()
+    assert sorted(read.texts) == [*range(PUTS + 1)] and not read.damage
 
 
 def test_what_is_not_a_trace_is_refused(tmp_path: Path, run: Path) -> None:

@@ -200,7 +200,7 @@ def blocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracing.Trace]
     """Of a program that hangs, and goes on to."""
     path = tmp_path_factory.mktemp("blocked") / "run.trace"
     waits = "waits on worker_result_queue for batch 4"
-    with hanging("blocks", path, Cause.DATASET, Ending.ONGOING, waits) as (trace, _, _):
+    with hanging("blocks", path, Cause.CODE, Ending.ONGOING, waits) as (trace, _, _):
         yield trace
 
 

@@ -19,7 +19,6 @@ from tests.tracing.loads import Recorded
 from tests.tracing.traces import copy
 from tests.tracing.views.browser import Page
 from tracing.recording.source_lines import emit_sites
-from tracing.recording.torch_loader.attach import attach
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import sentence, thread_name
 from tracing.trace.state import Label, LoaderState, MainStatus, PinState, QueueState, SlotState, SlotStatus, WorkerState
@@ -150,7 +149,7 @@ def trace_of(load: str, recorded: Recorded, tmp_path: Path) -> tracing.Trace:
     """Of minidl, of torch, and without its beginning: as after damage to a file."""
     if load == "torch":
         with tracing.record(tmp_path / "torch"):
-            list(attach(torch.utils.data.DataLoader(range(12), batch_size=2, num_workers=2)))
+            list(torch.utils.data.DataLoader(range(12), batch_size=2, num_workers=2))
         return tracing.load(tmp_path / "torch")
     if load == "second half":
         whole = recorded("pinned")

@@ -11,9 +11,7 @@ class Cause(enum.Enum):
     """Why the last thread in the chain delivers nothing."""
 
     # The user's code
-    DATASET = "It is in the dataset's code: the loader can only wait until that returns."
-    COLLATE = "It is in collate_fn: the loader can only wait until that returns."
-    SAMPLER = "It is in the sampler's code: the loader can only wait until that returns."
+    CODE = "It is in the program's code: the loader can only wait until that returns."
     INIT_FN = "It is in worker_init_fn: the loader can only wait until that returns."
     START = "It has not reached its task loop: it is importing, unpickling the dataset, or calling its __iter__."
     TRAINING = "No batch is asked for: the training step, or whatever the program does instead, has not returned."
@@ -29,11 +27,8 @@ class Cause(enum.Enum):
         "queue's lock, which a killed process can hold forever."
     )
     HALF_MESSAGE = "The reader has not got a whole message: the writer stopped in the middle of it."
-    PICKLING = "It is pickling the message."
-    UNPICKLING = "It is unpickling a message. For each tensor it asks the process that sent it."
-    PINNING = "It is copying the batch into page-locked memory."
     # The loader
-    LOADER = "It is in the loader's own code."
+    LOADER = "It is in the loader's own code, or in what that calls."
     CIRCLE = "They wait for each other: nothing will wake any of them."
 
     def advice(self, pid: int, line: Line | None) -> str:

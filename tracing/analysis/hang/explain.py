@@ -64,7 +64,9 @@ def _judge(trace: Trace, moment: Moment) -> Hang | None:
     usual, patient = patience(trace, moment, loader, last, lines)
     if age <= patient:
         return None
-    links = [_with_line(link, lines, waits=link is not links[-1]) for link in links]
+    # A waiting thread needs a line of the program; for the one to blame, its innermost line will do.
+    lines_of = [lines.line(link.pid, link.thread, link.since, own=link is not links[-1]) for link in links]
+    links = [replace(link, line=line) for link, line in zip(links, lines_of, strict=True)]
     blamed = links[-1]
     return Hang(
         ending=moment.ending,
@@ -77,11 +79,6 @@ def _judge(trace: Trace, moment: Moment) -> Hang | None:
         until=moment.until,
         start=trace.start,
     )
-
-
-def _with_line(link: Link, lines: Lines, waits: bool) -> Link:
-    """A waiting thread needs a line of the program; for the one to blame, its innermost line will do."""
-    return replace(link, line=lines.line(link.pid, link.thread, link.since, own=waits))
 
 
 def _may_be_stuck_outside(trace: Trace, moment: Moment, last: int, status: MainStatus, lines: Lines) -> bool:
@@ -112,10 +109,10 @@ def _iterator_of(trace: Trace, position: int) -> int:
 def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lines: Lines) -> str:
     advice = cause.advice(blamed.pid, blamed.line)
     stack, line = lines.stack(blamed.pid, blamed.since), blamed.line
-    forked = loader.num_workers > 0 and loader.config.get("start_method") == "fork"
+    forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
     if stack is not None and line is not None and stack.called_by(line).endswith("Queue.put"):
         advice += QUEUE_IS_FULL
-    elif cause in (Cause.DATASET, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
+    elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
         advice += FORKED
     if moment.left:
         advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"

@@ -14,7 +14,7 @@ from tracing.trace.process_liveness import ProcessStatus, has_unread
 from tracing.trace.trace import Trace
 
 INTERRUPTED_WORKER = 2  # WORKER_END's value
-POLLS = (Kind.WAIT, Kind.TIMED_OUT, Kind.HEALTH_CHECK)  # a thread that waits does these now and then
+POLLS = (Kind.WAIT, Kind.TIMED_OUT)  # a thread that waits does these now and then
 REACTION = 1_000_000_000  # ns, at most, from Ctrl-C to the end of a worker that reacts to it
 RUNS = (ProcessStatus.LIVES, ProcessStatus.STOPPED)
 
@@ -125,7 +125,7 @@ def _timeouts(trace: Trace, k: int) -> list[Moment]:
     for iterator in trace.index.iterators:
         main = trace.index.lane(iterator.number, Lane.MAIN).array
         kinds = events["kind"][main]
-        timed_out = np.isin(kinds[:-1], (Kind.TIMED_OUT, Kind.HEALTH_CHECK)) & (kinds[1:] == Kind.ERROR_RAISED)
+        timed_out = (kinds[:-1] == Kind.TIMED_OUT) & (kinds[1:] == Kind.ERROR_RAISED)
         for raised in main[1:][timed_out & (main[1:] <= k)].tolist():
             actor = int(events["actor"][raised])
             if trace.actors[actor].role == "main":

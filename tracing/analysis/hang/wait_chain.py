@@ -42,14 +42,11 @@ Next = ThreadId | Cause  # in the chain
 Step = tuple[Link, Next]  # what a thread does, and the thread it waits for, or why it delivers nothing
 
 BLOCKED = {ProcessStatus.STOPPED: Cause.STOPPED, ProcessStatus.GONE: Cause.DEAD}  # all threads of a process
-MAKES: dict[MainStatus | WorkerStatus | PinStatus, tuple[str, Cause]] = {  # of a thread that does the work itself
-    MainStatus.DRAWING: ("draws the keys of {}", Cause.SAMPLER),
-    MainStatus.FETCHING: ("is in fetch of {}", Cause.DATASET),
-    MainStatus.COLLATING: ("is in collate_fn with {}", Cause.COLLATE),
-    MainStatus.PINNING: ("pins {}", Cause.PINNING),
-    WorkerStatus.FETCHING: ("is in fetch of {}", Cause.DATASET),
-    WorkerStatus.COLLATING: ("is in collate_fn with {}", Cause.COLLATE),
-    PinStatus.PINNING: ("pins {}", Cause.PINNING),
+MAKES = {  # the name of the status of main, a worker or the pin thread -> what it does itself
+    "DRAWING": ("draws the keys of {}", Cause.CODE),
+    "FETCHING": ("is in fetch of {}", Cause.CODE),
+    "COLLATING": ("is in collate_fn with {}", Cause.CODE),
+    "PINNING": ("pins {}", Cause.LOADER),
 }
 NOT_BEGUN = -1
 STARTS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what it does
@@ -140,11 +137,11 @@ class WaitChain:
 
     def _works(self, thread: ThreadId, status: MainStatus | WorkerStatus | PinStatus, task: int = -1) -> Step:
         """It waits for no message."""
-        if status in MAKES:
-            words, cause = MAKES[status]
+        if status.name in MAKES:
+            words, cause = MAKES[status.name]
             return self._link(thread, words.format(self._batch(self.loaders[thread.iterator], task))), cause
         if self.kind[self._last(thread)] == Kind.ARRIVED:
-            return self._link(thread, "unpickles a message"), Cause.UNPICKLING
+            return self._link(thread, "unpickles a message"), Cause.LOADER
         return self._link(thread, f"is in the loader ({status.value})"), Cause.LOADER
 
     # ---- the pin thread, and the workers
@@ -222,7 +219,7 @@ class WaitChain:
         if self._last(thread) < 0:
             return link, Cause.UNSEEN
         if queue.pickling:
-            return self._link(thread, f"pickles {what} for {name}", event=begun), Cause.PICKLING
+            return self._link(thread, f"pickles {what} for {name}", event=begun), Cause.LOADER
         return link, Cause.LOADER
 
     def _reader(self, feeder: ThreadId, loader: LoaderState) -> Next:

@@ -28,17 +28,16 @@ def cores(measures: Measures) -> int:
 
 def making(measures: Measures) -> float:
     """The CPU time that making all batches took: of the threads that made them, and beside them (ns)."""
-    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    return sum(int(rows[name].clip(0).sum()) for name in MAKING) + beside_making(measures)
+    return sum(int(measures.tasks[name].clip(0).sum()) for name in MAKING) + beside_making(measures)
 
 
 def cores_used(measures: Measures) -> float:
     """How many cores the making of batches kept busy on average, from an epoch's first fetch to its last batch."""
-    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
-    epochs, which = np.unique(epoch_ids(rows), return_inverse=True)
+    made = measures.tasks["collate_end"] >= 0
+    epochs, which = np.unique(epoch_ids(measures.tasks)[made], return_inverse=True)
     begin, end = np.full(len(epochs), np.iinfo(np.int64).max), np.zeros(len(epochs), np.int64)
-    np.minimum.at(begin, which, rows["fetch_begin"])
-    np.maximum.at(end, which, rows["collate_end"])
+    np.minimum.at(begin, which, measures.tasks["fetch_begin"][made])
+    np.maximum.at(end, which, measures.tasks["collate_end"][made])
     return making(measures) / max(1, int((end - begin).sum()))
 
 
@@ -58,20 +57,6 @@ def making_waits(measures: Measures) -> bool:
     """Whether the workers (without any, main) hardly compute while they make batches: they wait for storage,
     a network, a lock."""
     return making(measures) < WAITING * max(1, int(measures.stage("fetch_begin", measures.made_at).sum()))
-
-
-def slowed(measures: Measures) -> int:
-    """How much of main's training steps is a wait for cores that workers have (ns): no more than the time in which main
-    was on none, nor than the workers' share of all cores; and cores are shared fairly: for each second on a core, main
-    waits no longer than the workers do."""
-    steps = measures.steps
-    share = making(measures) / max(1, cores(measures) * measures.total)
-    if not measures.num_workers or not cores_are_the_limit(measures):
-        return 0
-    on_core = used(measures, [measures.main_pid], "main_cpu", within=steps) / max(1, steps.total)  # 0: or not known
-    cpu = sum(int(measures.tasks[name].clip(0).sum()) for name in MAKING)
-    waited = int(measures.stage("fetch_begin", measures.made_at).sum()) / max(1, cpu) - 1
-    return int(steps.total * max(0.0, min(1 - on_core, share, on_core * waited)))
 
 
 # ---- by samples

@@ -1,5 +1,4 @@
-"""What is behind the waiting: one slow worker, workers that wait for each other, a line, a stage, the shares of
-a stream.
+"""What is behind the waiting: a line, workers that wait for each other, a stage, the shares of a stream.
 
 Each function looks for one culprit, and returns None where the trace does not show it.
 
@@ -10,7 +9,6 @@ Legend
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,66 +18,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.analysis.measure.cores import making_waits, worker_pids
+from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures
 from tracing.trace.event_index import Iterator as IteratorInTrace
-from tracing.trace.intervals import Grid, Intervals, depth
+from tracing.trace.intervals import Intervals, depth
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 
-SLOWER = 1.5  # times as long as the other workers: a slow one
-FEWEST = 3  # batches of a worker, or looks at it, to judge it
+FEWEST = 3  # looks that show it
 MOST_OF_IT = 0.5  # a stage or a line that takes this share of making a batch is named
 LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take turns, nearly half
-FEWEST_CROWDED = 8  # batches needed to see how long one takes while others are made
-SURE = 2  # standard errors
-NOISE = 0.05  # of a batch's time, at least: a smaller effect does not count
 RARE = 5  # times as long as the median training step: main does something else there, too
-HALF = 0.5  # halfway from 0 (as long as alone) to 1 (served one by one)
 
 # Where a thread waits for a lock that processes share: multiprocessing's, or a file's. (A threading lock keeps no
 # other worker waiting.)
 _LOCK_FILE = re.compile(r"multiprocessing/synchronize\.py$|/filelock/")
 IMPORTING = re.compile("<frozen importlib")  # files
 _LOCK_CALL = re.compile(r"\b(lockf|flock)\(")
-
-
-# ---- one slow worker
-
-
-@dataclass
-class SlowWorker:
-    """One worker that takes much longer for a batch than the others."""
-
-    worker: int
-    its: Intervals  # the making of its batches
-    others: Intervals
-
-    @property
-    def times(self) -> float:
-        """How many times as long its median batch takes."""
-        return float(np.median(self.its.length) / max(1.0, float(np.median(self.others.length))))
-
-
-def slow_worker(measures: Measures) -> SlowWorker | None:
-    """The slowest worker, if there is one that is slower than all others."""
-    rows = measures.made_by_workers
-    length = rows["collate_end"] - rows["fetch_begin"]
-    each = [length[rows["worker"] == worker] for worker in range(measures.num_workers)]
-    if len(each) < 2 or min(map(len, each)) < FEWEST:
-        return None
-    medians = [float(np.median(of_one)) for of_one in each]
-    slowest = int(np.argmax(medians))
-    others = each[:slowest] + each[slowest + 1 :]
-    # Most of its batches must be slower than most of the others': not only the middle one, by chance.
-    apart = np.percentile(each[slowest], 25) > max(np.percentile(of, 75) for of in others)
-    if medians[slowest] < SLOWER * max(map(float, map(np.median, others))) or not apart:
-        return None
-    of_it = rows["worker"] == slowest
-    return SlowWorker(
-        slowest, *(measures.between(rows[part], "fetch_begin", "collate_end") for part in (of_it, ~of_it))
-    )
 
 
 # ---- which lines they are in
@@ -194,56 +150,21 @@ def away(measures: Measures) -> Away:
 
 @dataclass
 class Turns:
-    """Workers that wait for each other: for a lock, or for something that serves them one by one."""
+    """Workers that wait for a lock."""
 
-    made: Intervals  # the making of all batches
-    in_lock: int  # in how many looks they were seen waiting for a lock, ...
+    in_lock: int  # in how many looks they were seen waiting, ...
     looks: int  # ... of how many
-    holder: Seen | None = None  # where those that did not wait were seen: one of them has the lock
+    holder: Seen | None  # where those that did not wait were seen: one of them has the lock
 
 
 def turns(measures: Measures) -> Turns | None:
-    """Workers seen waiting for a lock as often as if they took turns; or that take longer for a batch in proportion to
-    how many are at work."""
-    rows = measures.made_by_workers
-    if measures.num_workers < 2 or len(rows) < FEWEST:
-        return None
-    made, seen = measures.between(rows, "fetch_begin", "collate_end"), looks(measures)
+    """Workers seen waiting for a lock as often as if they took turns."""
+    seen = looks(measures)
     others = [each for each in seen if not _is_in_lock(each)]
     in_lock = len(seen) - len(others)
-    if in_lock >= max(FEWEST, LOCKED * len(seen)):
-        return Turns(made, in_lock, len(seen), seen_at(others))
-    least, _ = crowding(measures)
-    return Turns(made, 0, len(seen)) if least > HALF and making_waits(measures) else None
-
-
-def independent(measures: Measures) -> bool:
-    """Whether batches were seen to take no longer while more workers make one at the same time: what each waits for
-    is its own."""
-    _, most = crowding(measures)
-    return most < HALF
-
-
-def crowding(measures: Measures) -> tuple[float, float]:
-    """How much longer a batch takes while more workers make one: the slope of its time over their mean number, both as
-    logarithms. It is 0 if they do not disturb each other, and 1 if they are served one after the other. Returned: the
-    least and most it can be. (At the beginning and the end of an epoch, and while main trains, not all are at work.)
-    """
-    rows = measures.made_by_workers
-    made = measures.between(rows, "fetch_begin", "collate_end")
-    grid = Grid(made.begin, made.end)
-    work_done = np.append(0, np.cumsum(grid.length * grid.depth(made.begin, made.end)))
-    usual = ~np.isin(made.begin, measures.first_batches["fetch_begin"]) & (made.length > 0)
-    begin, end = made.begin[usual], made.end[usual]
-    if measures.num_workers < 2 or len(begin) < FEWEST_CROWDED:
-        return -math.inf, math.inf
-    workers = np.diff(np.interp([begin, end], grid.edges, work_done), axis=0)[0] / (end - begin)
-    more, longer = (np.log(each) - np.log(each).mean() for each in (workers, end - begin))
-    spread = max(1e-9, float((more**2).sum()))
-    slope = float((more * longer).sum()) / spread
-    noise = max(NOISE, math.sqrt(float(((longer - slope * more) ** 2).sum()) / (len(begin) - 2)))
-    error = noise / math.sqrt(spread)
-    return slope - SURE * error, slope + SURE * error
+    if measures.num_workers < 2 or in_lock < max(FEWEST, LOCKED * len(seen)):
+        return None
+    return Turns(in_lock, len(seen), seen_at(others))
 
 
 def _is_in_lock(look: Stack) -> bool:

@@ -28,12 +28,12 @@ from tracing.trace.stacks import Stack
 from tracing.trace.thread_activity import MainTime, activity
 from tracing.trace.trace import Trace
 
-NO_LOADER = "No loader was recorded. torch's own DataLoader is recorded by tracing.attach(loader), or by tracing run."
+NO_LOADER = "No loader was recorded. None began to be iterated while the recording was on."
 
 AWAY = (MainTime.TRAINING, MainTime.ELSEWHERE)
 
 # What the configurations of loaders built at one line have in common.
-ALIKE = ("iterated_at", "loader", "dataset", "dataset_size", "sampler", "batch_size", "num_workers", "collate_fn")
+ALIKE = ("iterated_at", "loader", "dataset", "sampler", "batch_size", "num_workers", "collate_fn")
 
 # Hops in trace.tasks whose events do not carry a task.
 OTHER_HOPS = {
@@ -108,17 +108,17 @@ class Measures:
         intervals, found = self.main
         return intervals.where(np.isin(found, uses))
 
-    @property
+    @cached_property
     def steps(self) -> Intervals:
         """The training steps."""
         return self.main_in(MainTime.TRAINING)
 
-    @property
+    @cached_property
     def away(self) -> Intervals:
         """When main is not in this loader."""
         return self.main_in(*AWAY).joined()
 
-    @property
+    @cached_property
     def run(self) -> Intervals:
         """Each epoch (or iterator, where one follows the other at once) from its beginning to its end."""
         return self.main[0].joined()
@@ -130,21 +130,15 @@ class Measures:
         sums = np.bincount(found, intervals.length, minlength=len(MainTime))
         return {use: int(sums[use]) for use in MainTime}
 
-    @property
+    @cached_property
     def total(self) -> int:
         """All epochs from beginning to end (ns): shares are fractions of this. At least 1."""
         return max(1, sum(self.spent.values()))
 
-    @property
+    @cached_property
     def in_loader(self) -> Intervals:
         """When the loader costs the program time: main waits for it, or works in it."""
         return self.main_in(*(use for use in MainTime if use not in AWAY)).joined()
-
-    @cached_property
-    def program(self) -> int:
-        """All time of the thread that iterates, from the first event of any of its loaders to the last (ns)."""
-        split = self.splits.get(self.iterators[0].number)
-        return split.spans.total if split else 0
 
     @cached_property
     def samples(self) -> np.ndarray:
@@ -173,13 +167,13 @@ class Measures:
     @cached_property
     def requests(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(tasks yielded, when each was asked for and had), except the first batch of each epoch."""
-        rows = self.tasks[self.tasks["yielded"] >= 0]
-        epoch = epoch_ids(rows)
-        order = np.lexsort((rows["yielded"], epoch))
-        rows, epoch = rows[order], epoch[order]
+        asked, epoch = self.tasks["asked"], epoch_ids(self.tasks)
+        had = np.flatnonzero(self.tasks["yielded"] >= 0)
+        had = had[np.lexsort((self.tasks["yielded"][had], epoch[had]))]
         # Where events are missing it may not be known when a batch was asked for.
-        follows = np.flatnonzero((epoch[1:] == epoch[:-1]) & (rows["asked"][:-1] >= 0))
-        return rows[follows + 1], rows["asked"][follows], rows["yielded"][follows + 1]
+        follows = np.flatnonzero((epoch[had[1:]] == epoch[had[:-1]]) & (asked[had[:-1]] >= 0))
+        rows = self.tasks[had[follows + 1]]
+        return rows, asked[had[follows]], rows["yielded"]
 
     @property
     def waits(self) -> Intervals:
@@ -223,17 +217,11 @@ class Measures:
         ]
 
     @cached_property
-    def made_by_workers(self) -> np.ndarray:
-        """The rows of the tasks that workers made."""
-        rows = self.tasks
-        return rows[(rows["worker"] >= 0) & (rows["fetch_begin"] >= 0) & (rows["collate_end"] >= 0)]
-
-    @cached_property
     def first_batches(self) -> np.ndarray:
         """The rows of the tasks that each worker process made first."""
         tasks = self.tasks
         made = np.flatnonzero((tasks["collate_end"] >= 0) & (tasks["worker"] >= 0))
-        epochs, which = np.unique(epoch_ids(tasks[made]), return_inverse=True)
+        epochs, which = np.unique(epoch_ids(tasks)[made], return_inverse=True)
         iterator_of = self.trace.index.iterator_of  # a persistent one keeps its processes over several epochs
         iterators = np.array([iterator_of[epoch] for epoch in epochs.tolist()], np.int64)[which]
         workers = tasks["worker"][made]
@@ -344,14 +332,13 @@ def measure(trace: Trace) -> list[Measures]:
             of_rows.setdefault(rows[each.loader], []).append(each)
     iterators = [part for of_row in of_rows.values() for part in _built_anew(of_row)]
     # Sorted once: a program may have thousands of loaders, and none should look through the tasks of all.
-    tasks, splits = trace.tasks[np.argsort(trace.tasks["loader"], kind="stable")], main_splits(trace)
-    found = []
+    tasks, splits = trace.tasks, main_splits(trace)
+    order, found = np.argsort(tasks["loader"], kind="stable"), []
     for of_row in iterators:
         loaders = np.unique([each.loader for each in of_row])
-        first, end = (np.searchsorted(tasks["loader"], loaders, side) for side in ("left", "right"))
-        found.append(
-            Measures(trace, of_row, np.concatenate([tasks[i:j] for i, j in zip(first, end, strict=True)]), splits)
-        )
+        first, end = (np.searchsorted(tasks["loader"], loaders, side, order) for side in ("left", "right"))
+        chosen = np.concatenate([order[i:j] for i, j in zip(first, end, strict=True)])
+        found.append(Measures(trace, of_row, tasks[chosen], splits))
     return found
 
 

@@ -68,13 +68,13 @@ def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
 
 def startup_cost(measures: Measures) -> int:
     """Start-up beyond what making a batch takes anyway (ns): as long as nine in ten of the later ones take at most."""
-    rows = measures.tasks[(measures.tasks["yielded"] >= 0) & (measures.tasks["collate_end"] >= 0)]
-    if not len(rows) or not measures.num_workers:
+    yielded = (measures.tasks["yielded"] >= 0) & (measures.tasks["collate_end"] >= 0)
+    if not yielded.any() or not measures.num_workers:
         return measures.spent[MainTime.STARTUP]
-    made, first = rows["collate_end"] - rows["fetch_begin"], rows["task"] == 0
-    later = made[~np.isin(rows["fetch_begin"], measures.first_batches["fetch_begin"])]
-    usual = np.percentile(later, 90) if len(later) else np.median(made)
-    return max(0, measures.spent[MainTime.STARTUP] - int(np.minimum(made[first], usual).sum()))
+    task, begin, end = (measures.tasks[name][yielded] for name in ("task", "fetch_begin", "collate_end"))
+    later = (end - begin)[~np.isin(begin, measures.first_batches["fetch_begin"])]
+    usual = np.percentile(later, 90) if len(later) else np.median(end - begin)
+    return max(0, measures.spent[MainTime.STARTUP] - int(np.minimum((end - begin)[task == 0], usual).sum()))
 
 
 def startup_parts(measures: Measures) -> dict[str, Intervals]:

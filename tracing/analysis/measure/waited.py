@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure import cores, culprits
+from tracing.analysis.measure import culprits
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.analysis.measure.stages import startup_cost
 from tracing.trace.thread_activity import MainTime
@@ -73,11 +73,11 @@ def judge(measures: Measures) -> Judgement:
         cost = int(measures.total * (1 - 1 / measures.num_workers))  # for samples that come again
         return Judgement(Verdict.SHARES, cost, cost / measures.total, found)
     count = found
-    if steady_wait(measures) < MATTERS and not cores.slowed(measures):
+    if steady_wait(measures) < MATTERS:
         count = {cause: cost for cause, cost in found.items() if cause not in WAITING_CAUSES}
     verdict, cost = max(count.items(), key=lambda each: each[1])
     away = culprits.away(measures)
-    if cost < LITTLE * away.program:
+    if sum(count.values()) < LITTLE * away.program:
         return _not_the_loader(measures, away, found)
     return Judgement(verdict, cost, cost / measures.total, found)
 
@@ -141,9 +141,8 @@ def costs(measures: Measures) -> Costs:
         Verdict.WORKERS: rest - moved,
         Verdict.MOVING: moving + moved,
     }
-    for finer in (_slow_worker, _shares, _turns, _left):
+    for finer in (_shares, _turns, _left):
         finer(measures, found)
-    found[Verdict.WORKERS] += cores.slowed(measures)
     return found
 
 
@@ -162,15 +161,6 @@ def _takes(found: Costs, cause: Verdict, cost: float, *of: Verdict) -> None:
         found[each] -= part
         left -= part
     found[cause] = found.get(cause, 0) + int(cost) - left
-
-
-def _slow_worker(measures: Measures, found: Costs) -> None:
-    """All of its batches hold up the others, so far as it is slower."""
-    if slow := culprits.slow_worker(measures):
-        begin, made = measures.awaited["made"]
-        waited = int((made - begin)[measures.requests[0]["worker"] == slow.worker].sum())
-        cost = waited * (1 - 1 / slow.times) - found[Verdict.HOLD_UP]
-        _takes(found, Verdict.HOLD_UP, max(0, cost), Verdict.WORKERS, Verdict.PREFETCH)
 
 
 def _shares(measures: Measures, found: Costs) -> None:

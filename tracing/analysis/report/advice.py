@@ -38,13 +38,14 @@ def explain(measures: Measures, judgement: Judgement) -> Explanation:
     found = Explanation(named(verdict, known), [first, *own] if began else own)
     if verdict is not Verdict.TRAINING:
         # The costliest cause may be too short to see in each single place, beside one long wait.
-        shown = [measures.waits, *([] if verdict is Verdict.WORKERS else [own[0].numbers[0].stretches])]
+        of_cause = [] if verdict is Verdict.WORKERS else own[0].numbers[:1]
+        shown = [measures.waits, *(number.stretches for number in of_cause)]
         longest = max((each.longest(1) for each in shown), key=lambda each: each.total)
         found.look = next(iter(longest.spans), None)
     if failed(measures):
         found.why, found.next = found.why[:1], advice_after_error(measures)
         return found
-    options = [] if not began or known["left"] else changes(measures, judgement)
+    options = [] if known["left"] or verdict is Verdict.TRAINING else changes(measures, judgement)
     found.promises = [each for each in options if each.saves_ns is not None]
     found.next = advice(verdict, known, options)
     return found

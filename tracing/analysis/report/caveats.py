@@ -11,7 +11,9 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.culprits import copied_generators, noted_of
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
+from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
+from tracing.trace.stacks import Line
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
@@ -29,7 +31,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    for silent in (_copied_generators, _changed_in_main, _repeated_samples, _replaced_samples, _skipped):
+    for silent in (_copied_generators, _changed_in_main, _samples_in_one_memory, _replaced_samples, _skipped):
         found += silent(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
@@ -54,7 +56,7 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
     """How it ended, if not as it should."""
     position = fatal_error(trace, iterator)
     if position is not None:
-        return [f"The epoch ended with an error [event {position}]: {_plain(trace, position)}"]
+        return [f"The epoch ended with an error{_place(trace, position)} [event {position}]: {_plain(trace, position)}"]
     raised = trace.index.group(iterator.number, Kind.ERROR_RAISED).array
     if len(raised):
         return [f"The loader raised, and the training went on [event {raised[0]}]: {_plain(trace, int(raised[0]))}"]
@@ -84,16 +86,17 @@ def _changed_in_main(trace: Trace) -> list[str]:
     return [text] if names else []
 
 
-def _repeated_samples(trace: Trace) -> list[str]:
-    """Of a stream."""
-    notes = (noted for each in trace.index.iterators for _, noted in noted_of(trace, each))
-    firsts = [noted["samples"] for noted in notes if len(noted.get("samples", ())) >= FEW]
-    counts = [(len(set(each)), len(each)) for each in firsts]
-    if not counts or any(2 * different > count for different, count in counts):
-        return []
-    different, count = counts[0]
-    text = f"Of a worker's first {count} samples only {different} differ. "
-    return [text + "If the dataset yields the same memory again and again, yield copies of it."]
+def _samples_in_one_memory(trace: Trace) -> list[str]:
+    """Of a dataset that uses the same memory for each sample."""
+    for iterator in trace.index.iterators:
+        for _, noted in noted_of(trace, iterator):
+            samples, memories = noted.get("samples_in", (0, 0))
+            if samples >= FEW and samples >= 2 * memories:
+                text = (
+                    f"The {samples} samples of a batch were in the memory of {memories}. If the dataset fills the same "
+                )
+                return [text + "memory for each, they all became the last one: let it return copies."]
+    return []
 
 
 def _replaced_samples(trace: Trace) -> list[str]:
@@ -107,7 +110,8 @@ def _replaced_samples(trace: Trace) -> list[str]:
 
 def _skipped(trace: Trace) -> list[str]:
     """Batches at the begin of an epoch that main did nothing with."""
-    yielded = np.sort(trace.tasks[trace.tasks["asked"] >= 0], order="yielded")
+    asked = np.flatnonzero(trace.tasks["asked"] >= 0)
+    yielded = trace.tasks[asked[np.argsort(trace.tasks["yielded"][asked], kind="stable")]]
     for loader in np.unique(yielded["loader"]):
         of_it = yielded[yielded["loader"] == loader]
         epoch = of_it[of_it["epoch"] == of_it["epoch"][0]]
@@ -117,6 +121,13 @@ def _skipped(trace: Trace) -> list[str]:
             text = f"Main took {first} of {len(steps)} batches before its first training step. If it skips them, to "
             return [text + "resume, they were loaded for nothing: leave out their keys in the sampler."]
     return []
+
+
+def _place(trace: Trace, position: int) -> str:
+    """Where in the program a worker raised it: " at data.py:17, read"; "" without a traceback."""
+    places = re.findall(r'File "(.+?)", line (\d+), in ([\w<>]+)', str(trace.text(position)))
+    own = [Line(file, int(line), function, "") for file, line, function in places if not LIBRARY.search(file)]
+    return f" at {own[-1]}" if own else ""
 
 
 def _plain(trace: Trace, position: int) -> str:

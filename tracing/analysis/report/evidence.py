@@ -140,43 +140,25 @@ def elsewhere(measures: Measures) -> list[Reason]:
 
 def held_up(measures: Measures) -> list[Reason]:
     held = Number("longest", measures.stretches(measures.held_up), most=3)
-    reasons = []
-    if slow := culprits.slow_worker(measures):
-        its, others = Number("its median batch", slow.its.median()), Number("that of the others", slow.others.median())
-        text = f"worker {slow.worker} takes {its} for the median batch, the others {others}: {slow.times:.1f} times as "
-        reasons.append(Reason(f"{text}long", [its, others]))
-    if held.ns:
-        text = f"for {held} main waited for a batch while finished ones were in the reorder buffer and workers were "
-        reasons.append(Reason(f"{text}idle, because they had worked as far ahead as allowed", [held]))
-    return reasons + busy(measures)
+    text = f"for {held} main waited for a batch while finished ones were in the reorder buffer and workers were idle, "
+    return [Reason(f"{text}because they had worked as far ahead as allowed", [held]), *busy(measures)]
 
 
 def turns(measures: Measures) -> list[Reason]:
     found = culprits.turns(measures)
     assert found is not None
-    one = Number("median", found.made.median())
-    text = f"the median batch takes {one}; "
-    if found.in_lock:
-        text += f"in {found.in_lock} of {found.looks} looks at the workers, they waited for a lock: one goes on, and "
-        text += "the others wait for it"
-        text += f"; the one that goes on was seen at {found.holder}" if found.holder else ""
-    else:
-        text += "it takes longer the more workers make one at the same time, nearly in proportion: one is served "
-        text += "after the other"
-    return [Reason(text, [one]), *busy(measures)]
+    text = f"in {found.in_lock} of {found.looks} looks at the workers, they waited for a lock: one goes on, and the "
+    text += "others wait for it"
+    text += f"; the one that goes on was seen at {found.holder}" if found.holder else ""
+    return [Reason(text), *busy(measures)]
 
 
 def prefetch(measures: Measures) -> list[Reason]:
-    idle = [
-        measures.stretches(measures.is_away & (measures.grid.depth(each.begin, each.end) > 0)) for each in measures.idle
-    ]
     steps = Number("longest step", measures.steps)
-    unused = Number("longest idle", concatenate(idle), most=3)
-    text = (
-        f"while main trained ({steps}), the workers were idle for {unused} in total, having worked as far ahead as "
-        "they were allowed to. Then main came back for several batches at once"
-    )
-    return [Reason(text, [unused, steps]), *busy(measures)]
+    idle = Number("longest idle", measures.stretches(measures.is_away & (measures.idle_share > 0)), most=3)
+    text = f"while main trained ({steps}), workers were idle for {idle}, having worked as far ahead as they were "
+    text += "allowed to. Then main came back for several batches at once"
+    return [Reason(text, [idle, steps]), *busy(measures)]
 
 
 def shares(measures: Measures) -> list[Reason]:

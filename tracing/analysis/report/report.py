@@ -21,6 +21,7 @@ import numpy as np
 
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
+from tracing.analysis.measure.culprits import away
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
@@ -51,7 +52,7 @@ class LoaderReport(Explanation):
     place: str  # where main's time goes if not to the loader: see PLACES_AWAY; else ""
     share: float  # of main's time, 0 to 1: what the cause costs
     cost_ns: int
-    program_ns: int  # all time of the thread that iterates, whatever it does
+    program_ns: int  # all time of the thread that iterates, whatever it does: see tracing.analysis.measure.culprits
     main_ns: dict[str, int]  # name of a MainTime -> what main spent there, each moment in one loader only
     causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
     stages_ns: dict[str, dict[str, float]]  # stage -> count, median, p90, p99, max
@@ -137,7 +138,7 @@ def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
         share=judgement.share,
         cost_ns=judgement.cost,
         **vars(explanation),
-        program_ns=measures.program,
+        program_ns=away(measures).program,
         main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
         causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
         stages_ns={name: percentiles(each) for name, hops in STAGES.items() if len(each := measures.stage(*hops))},

@@ -14,7 +14,6 @@ Legend, of the table
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,14 +21,7 @@ import numpy as np
 from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
-from tracing.analysis.measure.waited import (
-    MATTERS,
-    PLACES_AWAY,
-    Judgement,
-    Verdict,
-    epochs_ended,
-    left,
-)
+from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict, epochs_ended, left
 from tracing.analysis.report.evidence import slowest_step
 from tracing.analysis.whatif.promises import Change
 from tracing.trace.words import size
@@ -37,53 +29,44 @@ from tracing.trace.words import size
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 SMALL, LARGE = 1 << 16, 1 << 20  # bytes of a batch: fewer take as long to move as none; for more, size counts
-REPEATED = ("worker_init_fn", FIRST_BATCH)  # parts of a worker's start that are the program's
-OPENS = re.compile(r"(__init__|open|connect)$")  # functions that open a file or a connection
 
 TABLE = """
 TRAINING: no cause in the loader costs 15 % of the time of the program
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
     once                    The loader was iterated once. If the training goes on afterwards, with batches that were
                             kept, as by itertools.cycle, these are the same in each pass: iterate the loader in each.
+    crowds & not elsewhere  The workers keep {crowds:.1f} of {cores} cores busy, and training steps may wait for one:
+                            cheaper samples, or fewer workers, then make the steps faster.
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     not elsewhere           The loader keeps up: to go faster, make the training step faster. It is all that your loop
                             does between two batches: if it reads or converts data there, let the workers do that.
-    OPTIONS
-WORKERS: main waits for batches that they make, or for cores that they have: they compute, or wait
+WORKERS: main waits for batches that they make: they compute, or wait
     waits & restarts        If the dataset keeps what it read, persistent_workers=True saves most: new workers know
                             nothing of it, and read it all again in each of {epochs} epochs.
-    opens                   A worker could open once what is opened at {opens} for every sample.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     others                  Other programs use {others:.1f} of the {cores} cores: more workers would share the rest.
     OPTIONS
     cores_busy & not others More workers would not help: they compute, and there are {cores} cores. Make {slow} cheaper,
                             or prepare and store the result once, or use more cores.
-    slowed                  Main's training steps wait for cores, too, while the workers compute: cheaper samples, or
-                            fewer workers, make the steps faster.
-    waits & independent     They hardly compute: each waits for itself. More workers help, however few cores there are.
-    waits & not independent They hardly compute: they wait. If what they wait for serves more at once, more workers
+    waits                   They hardly compute: they wait. If what they wait for serves more at once, more workers
                             help, even beyond the number of cores (num_workers={more}, say): `python -m tracing run
                             --try` measures that. If not, ask it for a whole batch at once (__getitems__).
     cores_left              They compute, or wait for a core: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
-TURNS: they were seen waiting for a lock, or take longer the more of them work at once
-    in_lock                 They wait for a lock: more workers do not help. Hold it only for what it must
+TURNS: they were seen waiting for a lock
+    -                       They wait for a lock: more workers do not help. Hold it only for what it must
                             protect, once per batch (__getitems__), or give each worker a copy of its own.
-    not in_lock             What they wait for serves them one by one: more workers do not help. Ask it for a whole
-                            batch at once (__getitems__), or keep what it gave.
     OPTIONS
-HOLD_UP: finished batches wait in the reorder buffer for a slow one, or for one slow worker
-    slow_worker             Find out what is different in {slow_worker}: its files, its cache, or its batches: it
-                            gets one in {workers}, and these may be the slow ones.
+HOLD_UP: finished batches wait in the reorder buffer for a slow one
     OPTIONS
-    not slow_worker         Make the slow samples cheaper{at_line}. The table of the slowest batches has their keys.
+    -                       Make the slow samples cheaper{at_line}. A table has the slowest batches' keys and workers.
     in_order                in_order=False, if the order of batches need not be the same in every run.
 PREFETCH: workers idle while main trains, then main waits for them
     OPTIONS
-    -                       A larger prefetch_factor lets workers work further ahead.
+    -                       prefetch_factor=N, with a larger N, lets workers work further ahead.
 SHARES: each worker reads the whole stream, so that every sample comes several times; or some streams end early
     undivided               Every sample comes {workers} times. Let each worker take its share: islice(samples, info.id,
                             None, info.num_workers) with info = get_worker_info(), or every num_workers-th file.
@@ -94,18 +77,16 @@ NO_WORKERS: num_workers=0: main makes every batch between two steps
     -                       Workers make batches while main trains: worth it if that takes longer than moving them,
                             and if the dataset starts no processes: a worker cannot have children.
     not waits               Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
-    opens                   What is opened at {opens} for every sample could be opened once.
 MOVING: getting batches from a worker to main, pinned or not, takes longer than making them
     beside_main             Other threads of main use {beside_main} cores while it takes batches: if they compute in
                             Python, they keep the lock that it needs for every step. Let a process do that.
     pins                    Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
                             own pin_memory(), look there. Or pin_memory=False.
-    objects                 A batch has {objects:,} Python objects besides tensors: its worker pickles each, and main
-                            unpickles it. Make tensors of them in the workers, or pass on only what the training uses.
+    parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
+                            make a few tensors of them in the workers, or pass on only what the training uses.
     views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
     few_bytes               Larger batches: what it takes to move one hardly depends on its size.
     OPTIONS
-    many_tensors            Fewer tensors in a batch (now {tensors}, each moved by itself): one stacked tensor, say.
 SAMPLER: main spends its time in the sampler
     -                       Draw the keys of the whole epoch at once, in the sampler's __iter__; if it does, compute
                             once what every epoch needs. (More workers do not help: main draws the keys.)
@@ -119,10 +100,8 @@ STARTUP: the first batch of each epoch is slow, or none came
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
     refills                 What the dataset's own __iter__ does first, such as filling a shuffle buffer, persistent
                             workers do in each epoch, too: let it give its first samples sooner.
-    repeats                 Each worker repeats what takes longest, {repeats}. What a fork inherits (imports, open
-                            files) main can do once, before it iterates.
-    spawned                 Starting a worker takes longest: it imports the program, then unpickles the dataset. Import
-                            late what workers do not need, and keep paths in the dataset, not data.
+    slowest_part            In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
+                            files). Else import late, and keep paths in the dataset, not data.
 SHUTDOWN: a worker does not exit, or is still busy
     left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that
                             it does not take. Keep the iterator and go on, or draw only the keys it uses (a Subset).
@@ -181,7 +160,6 @@ def named(verdict: Verdict, known: dict[str, Any]) -> str:
     return {
         Verdict.WORKERS: crowd or known["collate_fn"],
         Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
-        Verdict.HOLD_UP: known["slow_worker"],
         Verdict.SHARES: "each has all of it" if known["undivided"] else "",
         Verdict.NO_WORKERS: known["collate_fn"],
         Verdict.STARTUP: "" if known["batches"] else "no batch was yielded",
@@ -211,25 +189,24 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
 
 def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
     there, busy, others = cores.cores(measures), cores.cores_are_the_limit(measures), cores.cores_of_others(measures)
+    used = cores.cores_used(measures)
     threads, own = cores.threads_of_workers(measures), sum(measures.tasks[name].clip(0).sum() for name in cores.MAKING)
     waits = cores.making_waits(measures)
     return {
         "cores": there,
         "cores_busy": busy,
-        "slowed": cores.slowed(measures) >= MATTERS * measures.total,
-        "others": others if busy and others > cores.cores_used(measures) else 0.0,
+        "crowds": used if busy and 2 * used > there else 0.0,
+        "others": others if busy and others > used else 0.0,
         "threads": threads / max(1, making) * measures.num_workers if busy and threads > own else 0.0,
         "beside_main": round(cores.beside_main(measures), 1),
         "cores_left": not waits and not busy,
         "waits": waits,
-        "independent": culprits.independent(measures),
     }
 
 
 def _of_lines(measures: Measures) -> dict[str, Any]:
-    """Where the workers and main were seen, and which worker is slow."""
+    """Where the workers and main were seen."""
     line, main = culprits.seen_at(culprits.looks(measures)), culprits.away(measures).seen
-    turns, slow = culprits.turns(measures), culprits.slow_worker(measures)
     collates = culprits.mostly_collates(measures)
     collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if collates else ""
     place = line.place if line else ""
@@ -240,9 +217,6 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
         "at_line": at_line,
         "collate_fn": collate_fn,
         "slow": (collate_fn or "the samples") + at_line,
-        "opens": place if line and any(map(OPENS.search, (line.line.function, line.calls))) else "",
-        "in_lock": turns.in_lock if turns else 0,
-        "slow_worker": f"worker {slow.worker}, pid {cores.worker_pids(measures, slow.worker)[-1]}" if slow else "",
     }
 
 
@@ -253,10 +227,10 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
     return {
         "pins": 2 * pinning > measures.length(measures.on_its_way),
         "tensors": made_of["tensors"],
-        "many_tensors": made_of["tensors"] >= MANY,
-        "views": made_of["storage"] > LARGE + made_of["bytes"] and measures.num_workers,
+        "objects": made_of["objects"],
+        "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
+        "views": made_of["storage"] > LARGE + made_of["bytes"],
         "storage": size(made_of["storage"]),
-        "objects": made_of["objects"] if made_of["objects"] >= MANY_OBJECTS else 0,
         "few_bytes": made_of["tensors"] < MANY and len(sent) > 0 and made_of["bytes"] + np.median(sent) < SMALL,
     }
 
@@ -275,8 +249,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "left_early": early if workers else 0,
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
-        "repeats": part if part in REPEATED and not refills else "",
-        "spawned": part and part not in REPEATED and measures.config.get("start_method") != "fork",
+        "slowest_part": "" if refills else part,
         "ends_last": slowest_step(measures),
     }
 

@@ -31,17 +31,12 @@ SECOND = 1e9  # ns
 FEWEST = 3  # samples of main: fewer show too little
 ON_CORE = {MainTime.HANDLING: 1.0, MainTime.DRAWING: 1.0, MainTime.TAKING: 0.5}  # main in the loader: the share
 
-# What workers cost torch's loader besides the time that their messages take: it makes shared memory for each tensor,
-# and main gives that back in the next step; and threads that exchange messages wake each other and share Python's lock.
-# No trace of one setting shows this. Measured as the difference between torch 2.13's loader with workers and without.
-TENSOR_MADE, TENSOR_FREED = 60e-6, 19e-6  # s of CPU: by its worker, by main
-BATCH_MADE, BATCH_USED = 100e-6, 150e-6  # s of CPU: by its worker, by main in the training step
-HANDLED = 0.15  # the share of the loader's bookkeeping that is left without workers
-LEAST = 0.1  # of a batch's making, or of a step, is left in any case
-TENSORS = 2  # in a batch, if its message was not seen
-MESSAGE, DESCRIPTOR = 290, 75  # bytes: of a batch without tensors, as torch pickles it; of one tensor and its key
-# s, for a loader whose workers were not seen, as it had none
-HOP, STARTING, PREPARING, STOPPING = 300e-6, 0.008, 0.025, 0.01
+# What workers cost torch's loader, if the recorded one had none: it makes shared memory for the tensors of a batch, and
+# main gives that back in the next step; and threads that exchange messages wake each other and share Python's lock.
+# Measured as the difference between torch 2.13's loader with workers and without, for batches of two tensors.
+BATCH_MADE, BATCH_USED = 220e-6, 190e-6  # s of CPU: by its worker, by main in the training step
+HANDLED = 6.7  # times as long as without workers: the loader's bookkeeping
+HOP, STARTING, PREPARING, STOPPING = 300e-6, 0.008, 0.025, 0.01  # s
 
 
 @dataclass(frozen=True, order=True)
@@ -85,8 +80,6 @@ class Durations:
     cores: float  # of the machine
     setting: Setting  # as recorded
     shares_tensors: bool  # as torch's loader does: see in_setting
-    tensors: np.ndarray  # in a batch, by the size of its message
-    feeding: float  # CPU time of a worker's other threads, per batch
 
     def __len__(self) -> int:
         return len(self.training)
@@ -109,33 +102,32 @@ class Durations:
         return replace(self, **{name: value[begin : begin + most] for name, value in self.arrays().items()})
 
     def in_setting(self, workers: int) -> Durations:
-        """As they would be with that many workers, if none were recorded; or the other way round."""
-        if not self.shares_tensors or bool(workers) == bool(self.setting.num_workers):
+        """As they would be with that many workers, if none were recorded."""
+        if self.setting.num_workers or not workers or not self.shares_tensors:
             return self
-        sign, tensors = (1, np.full(len(self), TENSORS)) if workers else (-1, self.tensors)
-        made, used = BATCH_MADE + tensors * TENSOR_MADE, BATCH_USED + tensors * TENSOR_FREED
-        found = replace(
-            self,
-            making_cpu=np.maximum(LEAST * self.making_cpu, self.making_cpu + sign * made),
-            making_wait=np.maximum(0, self.making_wait - self.feeding),
-            training=np.maximum(LEAST * self.training, self.training + sign * used),
-            handling=self.handling * HANDLED**-sign,
-        )
-        if not workers:
-            return found
         hop = np.full(len(self), HOP)
-        found = replace(found, sending=hop, pickling=hop, unpickling=hop)
-        return replace(found, starting=STARTING, preparing_cpu=PREPARING, stopping=STOPPING)
+        return replace(
+            self,
+            making_cpu=self.making_cpu + BATCH_MADE,
+            training=self.training + BATCH_USED,
+            handling=self.handling * HANDLED,
+            sending=hop,
+            pickling=hop,
+            unpickling=hop,
+            starting=STARTING,
+            preparing_cpu=PREPARING,
+            stopping=STOPPING,
+        )
 
 
 def durations(measures: Measures) -> Durations:
     """What the trace shows of this loader. ValueError: fewer than two batches were made and yielded."""
-    rows = measures.tasks
-    left = rows[(rows["index_put"] >= 0) & (rows["yielded"] < 0) & (rows["stream_end"] < 0)]
-    rows = rows[(rows["yielded"] >= 0) & (rows["collate_end"] >= 0)]
-    if len(rows) < 2:
+    tasks, ids = measures.tasks, epoch_ids(measures.tasks)
+    left = ids[(tasks["index_put"] >= 0) & (tasks["yielded"] < 0) & (tasks["stream_end"] < 0)]
+    had = np.flatnonzero((tasks["yielded"] >= 0) & (tasks["collate_end"] >= 0))
+    if len(had) < 2:
         raise ValueError("fewer than two batches were made and yielded: too few to predict others")
-    rows = rows[np.lexsort((rows["yielded"], epoch_ids(rows)))]
+    rows = tasks[had[np.lexsort((tasks["yielded"][had], ids[had]))]]
     pinning = _seconds(rows, "pin_begin", "pin_end")
     pinning_cpu = np.minimum(_cpu(rows, "pin_cpu"), pinning)
     preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)
@@ -162,15 +154,14 @@ def durations(measures: Measures) -> Durations:
         starting=_between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED),
         preparing_cpu=preparing_cpu,
         preparing_wait=max(0.0, preparing - crowded * preparing_cpu),
-        warms_again=bool((measures.tasks["stream_end"] >= 0).any()),
+        warms_again=bool((tasks["stream_end"] >= 0).any()),
         stopping=measures.spent[MainTime.SHUTDOWN] / SECOND / started if started else 0.0,
-        left=len(np.unique(epoch_ids(left))),
+        left=len(np.unique(left)),
         batches=-(-len(rows) // epochs),
         epochs=epochs,
         cores=there,  # a simulated machine may have a part of one
         setting=recorded_setting(measures),
         shares_tensors=measures.config.get("package") == "torch.utils.data",
-        tensors=np.maximum(0, rows["result_bytes"] - MESSAGE) / DESCRIPTOR,
     )
 
 
@@ -218,7 +209,7 @@ def _computing(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
     """What computes beside the making of batches, by samples: main in its training steps, for example."""
     main = measures.main_pid
     if (measures.samples["pid"] == main).sum() < FEWEST:
-        return {"trains_on": 1.0, "helpers": 0.0, "feeding": 0.0}
+        return {"trains_on": 1.0, "helpers": 0.0}
     own = cores.used(measures, [main], "main_cpu", within=measures.run)
     made = rows[rows["worker"] < 0]
     computed = own - sum(measures.spent[use] * share for use, share in ON_CORE.items())
@@ -228,7 +219,6 @@ def _computing(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
     return {
         "trains_on": float(np.clip(computed / SECOND / trained, 0, 1)),
         "helpers": max(0.0, beside / max(own, 1.0)),
-        "feeding": cores.threads_of_workers(measures) / SECOND / len(rows),
     }
 
 

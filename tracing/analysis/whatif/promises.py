@@ -58,14 +58,10 @@ def changes(measures: Measures, judgement: Judgement) -> list[Change]:
 
 
 def kept(measures: Measures, judgement: Judgement) -> tuple[str, ...]:
-    """Options not to change: a replay does not know what the workers wait for, how a stream would be divided, or that
-    it is always the same worker that is slow."""
+    """Options not to change: a replay does not know what the workers wait for, or how a stream would be divided."""
     if judgement.verdict is Verdict.SHARES:
         return tuple(CURES)
-    if judgement.verdict is Verdict.TURNS:
-        return "num_workers", "prefetch_factor", "in_order"
-    slow = judgement.verdict is Verdict.HOLD_UP and culprits.slow_worker(measures) is not None
-    return ("num_workers", "prefetch_factor") if slow else ()
+    return ("num_workers", "prefetch_factor", "in_order") if judgement.verdict is Verdict.TURNS else ()
 
 
 class Replays:
@@ -119,7 +115,7 @@ class Replays:
         """Other values of an option, the cheapest first; none, if it could cure too little."""
         workers, tried = self.was.num_workers, number_of_workers(self.measures, self.times)
         # Workers wait: whether what they wait for serves more of them is not known.
-        unknown = workers > 0 and making_waits(self.measures) and not culprits.independent(self.measures)
+        unknown = workers > 0 and making_waits(self.measures)
         values: dict[str, list[Any]] = {
             "num_workers": [each for each in tried if each <= workers or not unknown],
             "prefetch_factor": [each for each in FACTORS if 0 < each * workers <= self.times.batches],

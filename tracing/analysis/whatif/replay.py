@@ -147,7 +147,7 @@ class Load:
             self.index_queues.append(put)
             machine.start(self.moves(put, index_queue, lambda task: (0.0, times.sending[task])))
             machine.start(self.worker(index_queue, result))
-            machine.start(self.moves(result, self.result_queue, self.pickling))
+            machine.start(self.moves(result, self.result_queue, lambda task: (0.0, times.pickling[task])))
         if self.setting.num_workers and times.pins:
             self.data_queue = Messages(machine)
             machine.start(self.moves(self.result_queue, self.data_queue, self.pinning))
@@ -174,10 +174,6 @@ class Load:
             yield from self.machine.spend(times.warming_cpu, times.warming_wait)
         yield from self.machine.spend(times.making_cpu[task], times.making_wait[task])
         self.making += self.machine.now - begin
-
-    def pickling(self, task: int) -> tuple[float, float]:
-        on_core = min(self.times.feeding, self.times.pickling[task])
-        return on_core, self.times.pickling[task] - on_core
 
     def pinning(self, task: int) -> tuple[float, float]:
         unpickling = self.times.unpickling[task] if self.setting.num_workers else 0.0

@@ -64,7 +64,8 @@ def draw_timeline(args: argparse.Namespace) -> Figure:
     ranks = None if args.process is not None else open_ranks(args.trace)
     if ranks is not None and len(ranks.all) > 1:
         return tracing.timeline(ranks, **part_of(args))
-    return tracing.timeline(load(args), **part_of(args), follow=args.follow)
+    trace = ranks.all[0].trace if ranks else load(args)
+    return tracing.timeline(trace, **part_of(args), follow=args.follow)
 
 
 def sequence(args: argparse.Namespace) -> None:

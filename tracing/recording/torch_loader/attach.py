@@ -1,10 +1,10 @@
-"""The same events from torch's own DataLoader: `tracing.attach(loader)`, and for a whole program `everything()`.
+"""The same events from torch's own DataLoader as from minidl's, whenever a recording is on.
 
 The installed torch is used, and stays as it is on disk. In memory the base class of all its iterators learns to make,
-for an attached loader, an instance of a subclass that emits what it does (tracing.recording.torch_loader). So it does
-not matter whose loader it is, what makes the iterator, nor when its class was imported: a subclass of DataLoader that
-has its own iterators, like torchdata's, or no DataLoader at all, as in fastai, which makes torch's iterators itself.
-Other loaders get the iterator they always got.
+while a recorder is installed, an instance of a subclass that emits what it does (tracing.recording.torch_loader). So it
+does not matter whose loader it is, what makes the iterator, nor when its class was imported: a subclass of DataLoader
+that has its own iterators, like torchdata's, or no DataLoader at all, as in fastai, which makes torch's iterators
+itself. An iterator that exists already, one with persistent workers, emits nothing.
 
 The user's program imports torch, not this module: it may have something to set first.
 """
@@ -14,51 +14,41 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+from minidl import events
 from tracing.recording.in_children.sitecustomize import AfterImport
-from tracing.recording.torch_loader import common
-
-if TYPE_CHECKING:
-    from torch.utils.data import DataLoader
-
-    Loader = TypeVar("Loader", bound=DataLoader[Any])
 
 HOME = "torch.utils.data.dataloader"  # the module that DataLoader is defined in
 
 
-def attach(loader: Loader) -> Loader:
-    """Make a `torch.utils.data.DataLoader`, or one of a subclass, emit what it does, as minidl's loader does: each of
-    its iterators from now on, whenever a recording is on (`tracing.record`), in main and in its workers.
-
-    Returns the loader itself. What it yields and raises stays the same. A copy of it is not attached. An iterator that
-    exists already, one with persistent workers, emits nothing, nor does one that is unlike those of torch 2.4 to 2.15:
-    stderr says so. Raises TypeError for anything but torch's loader.
-    """
-    from torch.utils.data import DataLoader, dataloader
-
-    if not isinstance(loader, DataLoader):
-        raise TypeError(f"attach() takes a torch.utils.data.DataLoader, not {type(loader)}")
-    _hook(dataloader)
-    common.epochs_of(loader)
-    return loader
+def attach() -> None:
+    """From now on each iterator of torch that is made while a recorder is installed emits what it does, even if torch
+    is not imported yet. What it yields and raises stays the same. One that is unlike those of torch 2.4 to 2.15 emits
+    nothing: stderr says so."""
+    if HOME in sys.modules:
+        _hook()
+    elif _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
 
 
-def _hook(torchs: Any) -> None:
+def _hook() -> None:
     """Replace `__new__` of the iterators' base class in torch's module, once. It stays, since Python cannot take it
-    back; while nothing is attached it makes what was made without it. (A `__new__` is in no traceback, and no warning
+    back; while nothing is recorded it makes what was made without it. (A `__new__` is in no traceback, and no warning
     names it.)"""
-    base = getattr(torchs, "_BaseDataLoaderIter", None)
+    base = getattr(sys.modules[HOME], "_BaseDataLoaderIter", None)
     if base is None or "__new__" in vars(base):
         return
 
     def new_iterator(kind: Any, loader: Any = None, *_: Any, **__: Any) -> Any:
-        attached = hasattr(loader, "_dataset_kind") and common.is_attached(loader)
-        iterator = _emitting(kind, loader) if attached else None
+        emits = events.installed() is not None and hasattr(loader, "_dataset_kind")
+        iterator = _emitting(kind, loader) if emits else None
         return object.__new__(kind) if iterator is None else iterator
 
     base.__new__ = new_iterator
+
+
+_finder: Any = AfterImport((HOME,), _hook)
 
 
 def _emitting(kind: Any, loader: Any) -> Any:
@@ -81,30 +71,3 @@ def _say_unseen(loaders: str) -> None:
     why = "its iterators are unlike those of torch 2.4 to 2.15"
     with contextlib.suppress(Exception):  # of the program's own stderr
         print(f"tracing: {loaders} is not recorded: {why}", file=sys.stderr, flush=True)
-
-
-# ---- a whole program
-
-
-def attach_everything() -> None:
-    """From now on every loader of torch is attached as soon as it is iterated, even if torch is not imported yet."""
-    common.every = True
-    if HOME in sys.modules:
-        _hook(sys.modules[HOME])
-    else:
-        sys.meta_path.insert(0, _finder)
-
-
-_finder: Any = AfterImport((HOME,), lambda: _hook(sys.modules[HOME]))
-
-
-@contextlib.contextmanager
-def everything() -> Iterator[None]:
-    """Within it every loader of torch is attached."""
-    attach_everything()
-    try:
-        yield
-    finally:
-        common.every = False
-        if _finder in sys.meta_path:
-            sys.meta_path.remove(_finder)

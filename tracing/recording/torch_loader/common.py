@@ -1,5 +1,4 @@
-"""What all parts that emit have in common, and which of torch's loaders are attached. (Without torch itself: the
-program imports that.)"""
+"""What all parts that emit have in common, and the epochs of torch's loaders."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:  # what stands behind a class that is put in front of torch's:
 else:
     Behind = object
 
-__all__ = ["Behind", "Progress", "Wrapper", "epochs_of", "is_attached"]
+__all__ = ["Behind", "Progress", "Wrapper", "next_epoch_of"]
 
 
 class Progress:
@@ -36,38 +35,17 @@ class Wrapper:
         return getattr(self.wrapped, name)
 
 
-# ---- attached loaders
+# ---- the epochs of a loader
+
+# By id, with a weak reference: each loader, and the process and epoch_id of its last pass. Not an attribute of the
+# loader, which is pickled and copied as before, and not a WeakKeyDictionary: a subclass may define its own comparison.
+_known: dict[int, tuple[weakref.ref[Any], int, int]] = {}
 
 
-class Epochs:
-    """Numbers the passes over one loader."""
-
-    def __init__(self) -> None:
-        self._pid = 0
-        self._epoch_id = 0
-
-    def next(self) -> int:
-        """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a new number."""
-        if self._pid != os.getpid():
-            self._pid, self._epoch_id = os.getpid(), events.new_loader()
-        else:
-            self._epoch_id += 1
-        return self._epoch_id
-
-
-# By id, with a weak reference. Not an attribute of the loader, which is pickled and copied as before, and not a
-# WeakKeyDictionary: a subclass may define its own comparison.
-known: dict[int, tuple[weakref.ref[Any], Epochs]] = {}
-every = False  # whether all loaders are attached, as by `tracing run`
-
-
-def is_attached(loader: Any) -> bool:
-    return every or id(loader) in known
-
-
-def epochs_of(loader: Any) -> Epochs:
-    """The epochs of a loader, which is attached now if it was not yet."""
-    key = id(loader)
-    if key not in known:
-        known[key] = weakref.ref(loader, lambda _: known.pop(key, None)), Epochs()
-    return known[key][1]
+def next_epoch_of(loader: Any) -> int:
+    """The epoch_id of the next pass over it. A loader that a worker inherited inside its dataset gets a new number."""
+    key, pid = id(loader), os.getpid()
+    _, owner, last = _known.get(key, (None, 0, 0))
+    epoch_id = last + 1 if owner == pid else events.new_loader()
+    _known[key] = weakref.ref(loader, lambda _: _known.pop(key, None)), pid, epoch_id
+    return epoch_id

@@ -4,11 +4,13 @@ are none."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import io
 import pickle
 import random
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -92,14 +94,18 @@ class TracedCollate:
         return batch
 
     def _note(self, samples: Any, batch: Any) -> dict[str, Any] | None:
-        """Of the first batch of an epoch: what it is made of; of a stream in a worker, digests of its first samples;
-        of a worker's first batch, the generators that it drew from, and digests of what they were before."""
+        """Of the first batch of an epoch: what it is made of, and in how many memories its samples are; of a stream in
+        a worker, digests of its first samples; of a worker's first batch, the generators that it drew from, and
+        digests of what they were before."""
         if self.noted == self.progress.epoch_id:
             return None
         self.noted = self.progress.epoch_id
         noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
         with contextlib.suppress(Exception):  # these are the user's objects: a sparse tensor has no size
             count_contents(batch, noted)
+            if isinstance(samples, list):
+                addresses = {address_of(each) or -number for number, each in enumerate(samples)}
+                noted["samples_in"] = [len(samples), len(addresses)]
         with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
             noted["drawn"] = {name: was for name, (each, was) in self.states.items() if digest_of(each) != was}
             if self.iterable and self.worker != NO_WORKER:
@@ -137,15 +143,33 @@ def generators(thing: Any, depth: int = DEPTH) -> dict[str, Any]:
     return {f"{name}.{of}".rstrip("."): each for name, found in inner.items() for of, each in found.items()}
 
 
-def count_contents(value: Any, noted: dict[str, Any], depth: int = 0) -> None:
-    """Count the tensors of a batch, their bytes, those of the largest storage that one is a view of, and other objects,
-    in the containers that torch knows."""
-    if isinstance(value, torch.Tensor):
-        noted["tensors"] += 1
-        noted["bytes"] += value.nbytes
-        noted["storage"] = max(noted["storage"], value.untyped_storage().nbytes())
-    elif depth < 8 and isinstance(value, (list, tuple, dict)):
+def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
+    """What is in the containers that torch knows, and in dataclasses."""
+    if dataclasses.is_dataclass(value):
+        value = vars(value)
+    if depth < 8 and isinstance(value, (list, tuple, dict)):
         for each in value.values() if isinstance(value, dict) else value:
-            count_contents(each, noted, depth + 1)
+            yield from leaves(each, depth + 1)
     else:
-        noted["objects"] += 1
+        yield value
+
+
+def count_contents(batch: Any, noted: dict[str, Any]) -> None:
+    """Count the tensors of a batch, their bytes, those of the largest storage that one is a view of, and other
+    objects."""
+    for leaf in leaves(batch):
+        if isinstance(leaf, torch.Tensor):
+            noted["tensors"] += 1
+            noted["bytes"] += leaf.nbytes
+            noted["storage"] = max(noted["storage"], leaf.untyped_storage().nbytes())
+        else:
+            noted["objects"] += 1
+
+
+def address_of(sample: Any) -> int:
+    """Of the memory of a sample's largest tensor or array; 0: it has none. Of two that are there at the same time it
+    is the same if they share this memory."""
+    large = max(leaves(sample), key=lambda leaf: getattr(leaf, "nbytes", 0))
+    if isinstance(large, torch.Tensor):
+        return large.data_ptr()
+    return large.ctypes.data if isinstance(large, numpy.ndarray) else 0

@@ -26,8 +26,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 from minidl import events
 from minidl.events import NO_TASK, emit
 from tracing.recording.loader_text import values_of
-from tracing.recording.torch_loader.common import Behind, Progress, epochs_of
-from tracing.recording.torch_loader.delayed_sigchld import delay_sigchld
+from tracing.recording.torch_loader.common import Behind, Progress, next_epoch_of
 from tracing.recording.torch_loader.fetcher import emit_fetches
 from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
 from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue, content
@@ -72,8 +71,7 @@ class Emitting(Behind):
 
     def _begin_to_emit(self, loader: Any) -> None:
         """Before `__init__`."""
-        self._epochs = epochs_of(loader)
-        self._progress = Progress(self._epochs.next())
+        self._progress = Progress(next_epoch_of(loader))
         self._prepare(loader)
         emit(events.LOADER, self._progress.epoch_id, value=loader.num_workers, text=loader)
 
@@ -153,7 +151,6 @@ class Parallel(Emitting):
     def _prepare(self, loader: Any) -> None:
         self._task_info = {}
         self._died: set[int] = set()
-        delay_sigchld()
         pins = loader.pin_memory and getattr(torch, "accelerator", torch.cuda).is_available()  # the first: torch 2.6
         context = loader.multiprocessing_context or torch.multiprocessing
         results = PinnedResults if pins else ResultQueue
@@ -178,7 +175,7 @@ class Parallel(Emitting):
         if first_iter:
             self._sent = now
         else:
-            previous, progress.epoch_id = progress.epoch_id, self._epochs.next()
+            previous, progress.epoch_id = progress.epoch_id, next_epoch_of(loader)
             self._resuming = self._num_workers
         self._drawn = progress.outstanding = 0
         # By their text: NaN differs from itself.

@@ -49,7 +49,7 @@ WAY = (
 )  # fmt: skip
 # What a timeline marks, and what goes unnoticed there.
 _SHOWN = MARKED | {
-    Kind.STORED, Kind.TASK_SKIPPED, Kind.TASK_LOST, Kind.WORKER_EXHAUSTED, Kind.SEND_FAILED, Kind.HEALTH_CHECK,
+    Kind.STORED, Kind.TASK_SKIPPED, Kind.TASK_LOST, Kind.WORKER_EXHAUSTED, Kind.SEND_FAILED,
     Kind.TIMED_OUT, Kind.NO_CAPACITY,
 }  # fmt: skip
 INSTANTS = {kind.value: kind.name.lower().replace("_", " ") for kind in Kind if kind in _SHOWN}

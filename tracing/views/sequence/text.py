@@ -82,12 +82,8 @@ class TextLayout:
         lane[self.at[row.column]] = text(mark, BAD if row.kind in ALARMING else BOLD)
         room = self.width - self.time_width - len(lane)
         first, *more = textwrap.wrap(row.words.text(), max(room, 1), max_lines=MOST_LINES, placeholder=" …")
-        words = [text(first, style)]
-        before, batch, after = row.words
-        if batch is not None and not more:
-            words = [text(before, style), text(str(batch), cell(batch).style or PLAIN), text(after, style)]
         below = [[text(" " * self.time_width), *self._lifelines(), text(line, style)] for line in more]
-        return [[self._time(row), *lane, *words], *below]
+        return [[self._time(row), *lane, text(first, style)], *below]
 
     def _time(self, row: Arrow | Note) -> Segment:
         return text(f"{self.sequence.time(row.begin) / 1e6:.3f}".rjust(self.time_width - 2) + "  ", DIM)

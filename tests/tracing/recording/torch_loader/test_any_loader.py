@@ -23,7 +23,6 @@ import tracing
 from minidl.events import Kind
 from tests.minidl.batches import BATCHES
 from tests.samples import Samples
-from tracing.recording.torch_loader.attach import everything
 from tracing.recording.torch_loader.fetcher import digest_of
 
 
@@ -93,9 +92,8 @@ LOADERS: dict[str, Callable[[int], Any]] = {
 def test_it_is_recorded_and_yields_what_it_yields_alone(name: str, workers: int, tmp_path: Path) -> None:
     alone = [batch.tolist() for batch in LOADERS[name](workers)]
     with tracing.record(tmp_path / "trace"):
-        with everything():
-            assert [batch.tolist() for batch in LOADERS[name](workers)] == alone
-        list(plain(0))  # none is recorded afterwards
+        assert [batch.tolist() for batch in LOADERS[name](workers)] == alone
+    list(plain(0))  # none is recorded afterwards
     trace = tracing.load(tmp_path / "trace", strict=True)
     assert len(trace.loaders) == 1 and tracing.check(trace) == []
     count = {kind.name: int((trace.events["kind"] == kind).sum()) for kind in Kind}
@@ -111,7 +109,7 @@ def test_a_batch_of_any_kind_can_be_recorded(tmp_path: Path) -> None:
             raise AssertionError
 
     made = {name: make() for name, make in BATCHES.items()} | {"forbidden": Forbidden([1])}
-    with tracing.record(tmp_path / "trace"), everything():
+    with tracing.record(tmp_path / "trace"):
         for name, batch in made.items():
             yielded = [id(each) for each in DataLoader([0], collate_fn=lambda _, batch=batch: batch)]
             assert yielded == [id(batch)], name
@@ -149,7 +147,7 @@ def loader_of(iterator: Any) -> Any:
 @pytest.mark.parametrize("loader", [loader_of(Alien), loader_of(Registered)])
 def test_what_was_not_seen_is_named(loader: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alone = list(loader(Samples(3)))
-    with tracing.record(tmp_path / "trace"), everything():
+    with tracing.record(tmp_path / "trace"):
         assert list(loader(Samples(3))) == list(loader(Samples(3))) == alone
     said = f"tracing: {loader.__name__} is not recorded: its iterators are unlike those of torch 2.4 to 2.15\n"
     assert capsys.readouterr().err == said, "once"
