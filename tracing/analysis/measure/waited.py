@@ -5,7 +5,7 @@ Each rule estimates how much of main's time its cause costs. Costs do not overla
 once. Coarse rules come first, from what main waits for; then finer ones take their part of it, where the trace shows
 what is behind it. The rules are in tracing.analysis.report.verdicts, with why and what next.
 
-Not everything that costs time is a problem: if it costs little of the whole program, the loader is not the limit. And
+Not everything that costs time is a problem: if all costs little of the whole program, the loader is not the limit. And
 where main hardly waits once every worker has made its first batch, the waiting before that does not count.
 """
 
@@ -23,7 +23,7 @@ from tracing.analysis.measure.stages import startup_cost
 from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is not worth changing
-LITTLE = 0.15  # of the program's time: where no cause costs as much, something else is the limit
+LITTLE = 0.15  # of the program's time: where all causes together cost less, something else is the limit
 
 
 class Verdict(enum.Enum):

@@ -31,7 +31,7 @@ MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 SMALL, LARGE = 1 << 16, 1 << 20  # bytes of a batch: fewer take as long to move as none; for more, size counts
 
 TABLE = """
-TRAINING: no cause in the loader costs 15 % of the time of the program
+TRAINING: the causes in the loader cost less than 15 % of the time of the program
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
     once                    The loader was iterated once. If the training goes on afterwards, with batches that were
                             kept, as by itertools.cycle, these are the same in each pass: iterate the loader in each.
