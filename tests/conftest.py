@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ import pytest
 # tests of Ctrl-C would wait for ever. A child inherits a signal that is ignored, even through exec; one that has a
 # handler here is back to its default there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The notebooks' format comes with a check of links, which no test uses, and whose grammar takes six seconds to import.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 # What a test draws it draws on every machine, and a busy one may take its time.
 hypothesis.settings.register_profile("same everywhere", deadline=None, derandomize=True, database=None)

@@ -74,7 +74,7 @@ def test_recording_is_compared_and_read_back(tmp_path: Path) -> None:
     assert reading.state > 0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(120)
 def test_whole_programs_are_compared_with_and_without_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded, run = [], subprocess.run

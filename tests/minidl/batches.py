@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -118,5 +119,6 @@ def described(thing: Any) -> Any:
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
     """Its elements. (Not every dtype can be copied.)"""
-    storage = tensor.untyped_storage()
-    return bytes(storage if tensor.nbytes == storage.nbytes() else tensor.detach().clone().untyped_storage())
+    whole = tensor.untyped_storage()
+    storage = whole if tensor.nbytes == whole.nbytes() else tensor.detach().clone().untyped_storage()
+    return ctypes.string_at(storage.data_ptr(), storage.nbytes())  # bytes(storage) takes 14 us for each of them

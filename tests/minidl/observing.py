@@ -76,7 +76,7 @@ def build(config: Config, loaders: ModuleType, parts: ModuleType, generator: tor
 
 
 def seed_all() -> None:
-    torch.manual_seed(11)
+    torch.default_generator.manual_seed(11)
     np.random.seed(12)
     random.seed(13)
 

@@ -220,7 +220,7 @@ def test_deaths_leave_no_file_open() -> None:
 # ---- kills at random moments of main's. `KILLS=1000` in the environment: more of them
 
 KEYS = 24
-KILLS = int(os.environ.get("KILLS", "50"))
+KILLS = int(os.environ.get("KILLS", "30"))
 ALL = batches(KEYS)
 
 
@@ -292,7 +292,6 @@ def one_kill(seed: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1.5 * KILLS)
-@pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
 def test_random_kills_lose_nothing_in_silence() -> None:
     """How soon they are noticed, the benchmark measures."""
     kills, seed = 0, 0

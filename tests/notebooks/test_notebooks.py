@@ -88,11 +88,9 @@ LONG = {"00", "11", "13", "14", "16", "18", "19"}
 SHORT = [path for path in PATHS if path.name[:2] not in LONG]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.name[:2], marks=[pytest.mark.full] * (path != PATHS[2])) for path in PATHS],
-)
+@every_notebook
 def test_it_runs_and_shows_what_is_committed(path: Path):
     shows_what_is_committed(path, build.executed(path))
 

@@ -19,7 +19,6 @@ import io
 import os
 import platform
 import sys
-import textwrap
 import time
 import tokenize
 from collections.abc import Generator
@@ -37,7 +36,6 @@ WORKERS = 2
 SECONDS = 25.0  # then it stops, whether or not the epoch is over
 CLASSES = len(tokenize.tok_name)  # Python's own kinds of token: a name, a number, a string, an operator, ...
 PADDING = -100  # a class that cross_entropy ignores
-WIDTH = 78  # characters of a line of text
 
 
 # ---- the data
@@ -140,12 +138,9 @@ def main(files: int | None) -> None:
     """Load and train. files: how many to load, the first ones. Exits with 130 after Ctrl-C."""
     paths = find_sources()[:files]
     size = sum(path.stat().st_size for path in paths)
-    text = (
-        f"Loading {len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB), "
-        f"{BATCH_SIZE} to a batch, with {WORKERS} worker processes, and training a model to tell names from "
-        "numbers, strings and comments."
-    )
-    print(textwrap.fill(text, WIDTH), flush=True)
+    what = f"{len(paths):,} source files of Python {platform.python_version()} ({size / 1e6:.1f} MB)"
+    print(f"Loading {what}, with {WORKERS} worker processes,")
+    print("and training a model to tell names from numbers, strings and comments.", flush=True)
     loader: minidl.DataLoader[Any] = minidl.DataLoader(
         SourceFiles(paths), BATCH_SIZE, shuffle=True, num_workers=WORKERS
     )

@@ -265,9 +265,8 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
 
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.
 NOTHING = (
-    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or in its children (what is "
-    "started with -I, -E or -S, or with an environment of its own, is not seen, nor a loader that has an `__iter__` of "
-    "its own and does not use torch's iterators): nothing is in"
+    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or its children (not seen: "
+    "what starts with -I, -E, -S or another environment; loaders with an own `__iter__` without torch's): nothing is in"
 )
 
 

@@ -116,7 +116,6 @@ def _describe(directory: Path, **about: Any) -> None:
         "wall_clock": wall_clock,
         "monotonic": monotonic,
         "cpus": cpus(),
-        "command": sys.argv,
         "python": platform.python_version(),
         "torch": next((each.version for each in metadata.distributions(name="torch")), None),
         "system": platform.platform(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +46,11 @@ class Stack:
         """All of these, from the innermost to the outermost."""
         lines = itertools.takewhile(_is_of_process, self._lines(thread))
         return [line for line in lines if _is_of_program(line)]
+
+    def with_first(self, names: set[str]) -> Stack:
+        """The same, with a thread of these names first, if there is one."""
+        first = {name: lines for name, lines in self.threads.items() if name in names}
+        return replace(self, threads=first | self.threads)
 
     def line(self, thread: str | None = None) -> Line | None:
         """The same; if it is in none, the innermost line of all."""

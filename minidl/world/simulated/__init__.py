@@ -3,7 +3,7 @@
 outcome = simulate(program, seed=7)                     # one schedule; program() builds a loader and iterates
 outcome = simulate(program, schedule="12.3-40.k2")      # the same one again, exactly
 result  = explore(program, delays=2, faults=1)          # all schedules within the bounds
-result.counterexample.trace                             # a trace like any other
+tracing.load(result.counterexample)                     # a trace like any other
 """
 
 from minidl.world.simulated.explore import Exploration, explore, explore_by_chance

@@ -113,7 +113,7 @@ class OwnTensor(torch.Tensor):
 
 tensor = torch.tensor
 LEAVES = {
-    **{name: [make(), make()] for name, make in BATCHES.items()},
+    **{name: [make(), make()] for name, make in BATCHES.items() if name != "bytearray"},  # PLAIN has short ones
     "float32": [tensor([1.0, 2.0]), tensor([3.0, 4.0])],
     "one": [tensor([[1, 2]])],
     "empty batch dimension": [torch.empty(3, 0)] * 2,
@@ -124,7 +124,7 @@ LEAVES = {
     "second smaller": [torch.ones(2), torch.ones(3)],
     "other shape of same size": [torch.ones(2, 3), torch.ones(3, 2)],
     "tensor and number": [tensor([1.0]), 2.0],
-    "jagged": [torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)] * 2,
+    "jagged": None,  # see batch_of
     "int enum": [Colour.RED, Colour.BLUE],
     "str subclass": [Text("a"), Text("b")],
     "np 0-d array": [np.array(1.5), np.array(2.5)],
@@ -186,7 +186,13 @@ PLAIN = {  # ... whose names say nothing that they themselves do not
 }
 SAMPLES = {**LEAVES, **NESTED}
 SAMPLES |= {f"{name} {plain(batch)}": batch for name, batches in PLAIN.items() for batch in batches}
-each_batch = pytest.mark.parametrize("batch", SAMPLES.values(), ids=SAMPLES)
+
+
+def batch_of(name):
+    """A jagged one is made when it is needed: for the first, torch imports a third of all that it has."""
+    if name == "jagged":
+        return [torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)] * 2
+    return SAMPLES[name]
 
 
 CALLS = {
@@ -198,9 +204,10 @@ CALLS = {
 }
 
 
-@each_batch
+@pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("call", CALLS)
-def test_each_batch_becomes_what_it_becomes_by_torchs(same, batch, call):
+def test_each_batch_becomes_what_it_becomes_by_torchs(same, name, call):
+    batch = batch_of(name)
     same(lambda package: CALLS[call](package, batch), ours, theirs)
 
 
@@ -212,7 +219,8 @@ UNLIKE = "conjugate", "negative bit", "quantized", "tensor and number"
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name not in UNLIKE])
 @pytest.mark.usefixtures("in_worker")
 def test_default_collate_makes_what_torchs_makes_in_a_worker(same, name):
-    same(lambda package: package.default_collate(SAMPLES[name]), ours, theirs)
+    batch = batch_of(name)
+    same(lambda package: package.default_collate(batch), ours, theirs)
 
 
 @pytest.mark.parametrize("data", [torch.ones(2), "text", b"bytes", 5, None, Own(1), {1}, np.array(["a"])], ids=plain)

@@ -175,8 +175,8 @@ def test_states_are_told_apart_by_what_is_in_a_box_or_in_memory(program: Any) ->
 # ---- the loader
 
 
-# Half of them: each three of the four options in all their combinations.
-COVERING = [name for name in CONFIGURATIONS if sum(map(name.count, ("stream", "pinned", "persistent", "torch"))) % 2]
+# Five of 16: each two of the four options in all their combinations.
+COVERING = [name for name in CONFIGURATIONS if len({*name.split()} - {"keys"}) in (1, 4)]
 THE_OTHERS = [pytest.param(name, marks=pytest.mark.full) for name in CONFIGURATIONS if name not in COVERING]
 
 
@@ -201,14 +201,8 @@ def test_no_batch_changes_while_it_is_held(name: str) -> None:
     """`make explore` tries every fault, too."""
     found = explore(LENDINGS[name], delays=1, draws=False)
     assert found.counterexample is None, str(found)
-    sampled = explore_by_chance(LENDINGS[name], 60, faults=2, draws=False)
+    sampled = explore_by_chance(LENDINGS[name], 30, faults=2, draws=False)
     assert sampled.counterexample is None, str(sampled)
-
-
-def test_without_workers_there_is_one_schedule() -> None:
-    found = explore(lambda: load(num_workers=0))
-    assert found.counterexample is None, found
-    assert found.schedules == 1
 
 
 def test_messages_that_fill_the_pipes() -> None:
@@ -219,12 +213,12 @@ def test_messages_that_fill_the_pipes() -> None:
 
 
 def test_memory_is_flat() -> None:
-    explore_by_chance(load, 400, draws=False)
+    explore_by_chance(load, 200, draws=False)
     gc.collect()
     before = len(gc.get_objects())
-    explore_by_chance(load, 400, seed=1000, draws=False)
+    explore_by_chance(load, 200, seed=1000, draws=False)
     gc.collect()
-    assert len(gc.get_objects()) - before < 400
+    assert len(gc.get_objects()) - before < 200
 
 
 # ---- bugs that were found

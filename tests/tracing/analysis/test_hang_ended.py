@@ -48,7 +48,7 @@ STUCK = [
     ("torch", "first", "Ctrl-C", Cause.CODE),
     ("minidl", "queue", "kill -9 of all", Cause.CODE),
 ]
-ADVICE = {"first": "it was forked, and may wait", "queue": "the queue is full"}  # where
+ADVICE = {"it was forked, and may wait": ("first", "collate"), "the queue is full": ("queue",)}  # where
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 
 
@@ -159,7 +159,7 @@ def test_what_it_hung_in_leads_the_report(
     assert f"stuck.py:{line}, " in first and f"Look at {PROGRAM}:{line}" in first
     # Its workers cannot notice that main has died where they are stuck themselves.
     assert (where, how) != ("collate", "kill -9 of main") or "These outlived main: kill " in first
-    assert [each for each, words in ADVICE.items() if words in hang.advice] == [where] * (where in ADVICE)
+    assert all((words in hang.advice) == (where in places) for words, places in ADVICE.items())
     for each in report.loaders:
         assert each.hung and each.verdict_line == "The run hung: see the note."
         [advice] = each.next

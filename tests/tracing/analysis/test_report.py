@@ -7,7 +7,6 @@ import functools
 import json
 import math
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import minidl
 import tracing
 from tests.minidl.dying import die
 from tests.minidl.programs import TORCH
-from tests.samples import Samples, failing
+from tests.samples import Samples, Stream, dealt, failing
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
@@ -131,10 +130,13 @@ def one_buffer() -> None:
     list(TORCH.DataLoader(dataset, batch_size=12, num_workers=1))
 
 
-def resumes_by_skipping() -> None:
-    for number, _ in enumerate(minidl.DataLoader(Samples(30), num_workers=1)):
-        if number >= 12:
-            time.sleep(0.1)
+class Sized(Stream):
+    def __len__(self) -> int:
+        return 40
+
+
+def keeps_some_back() -> None:
+    list(TORCH.DataLoader(Sized(Samples(30), dealt), num_workers=2))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def resumes_by_skipping() -> None:
     [
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
         (one_buffer, "The 12 samples of a batch were in the memory of 1."),
-        (resumes_by_skipping, "Main took 12 of 30 batches before its first training step."),
+        (keeps_some_back, "An epoch ended after at most 32 batches of 1; len(dataset) says 40 samples."),
     ],
 )
 def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> None:

@@ -93,6 +93,11 @@ def waits_longer_in_worker_1(index: int) -> None:
     sleep(0.02 if info is not None and info.id == 1 else 0.01)
 
 
+def waits_far_longer_in_worker_1(index: int) -> None:
+    info = minidl.get_worker_info()
+    sleep(0.05 if info is not None and info.id == 1 else 0.005)
+
+
 def is_quick(index: int) -> None:
     """In memory."""
 
@@ -185,6 +190,10 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "one worker is slow": (
         Makes(96, waits_longer_in_worker_1), {"batch_size": 2},
         Said(Verdict.WORKERS, "in_order=False", ("They hardly compute",), (MORE_WORKERS, "prefetch_factor=")),
+    ),
+    "one worker is far slower": (  # fewer might be the slow one
+        Makes(96, waits_far_longer_in_worker_1), {"num_workers": 3, "step": 0.01},
+        Said(Verdict.HOLD_UP, "in_order=False", (), (MORE_WORKERS,)),
     ),
     "bursts": (
         Makes(40, lambda index: sleep(0.04)), {"step": 0.4, "every": 10, "prefetch_factor": 1},
@@ -303,11 +312,12 @@ class Locked(Samples):
 
     def __getitem__(self, index: int) -> int:
         with self.lock:
-            self.reads()
+            self.reads(0.01 * (1 + index * index % 7 % 3))
         return index
 
-    def reads(self) -> None:
-        time.sleep(0.02)
+    def reads(self, seconds: float) -> None:
+        """Not always as long: looks come every so many ms, and would find the same worker here each time, or none."""
+        time.sleep(seconds)
 
 
 def elsewhere(key: int) -> torch.Tensor:
@@ -377,9 +387,23 @@ def crop(index: int) -> torch.Tensor:
     return torch.empty(64, 1 << 16)[:1]
 
 
+class ByLength(minidl.Sampler[int]):
+    """Before it gives the first key it looks at every sample."""
+
+    def __iter__(self) -> Iterator[int]:
+        keys = range(8)
+        for _ in keys:
+            time.sleep(0.1)
+        return iter(keys)
+
+
+def waits_for(words: Any, key: int) -> int:
+    return len([words.get(key) for _ in range(30)])
+
+
 REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "a lock": (
-        Locked(150), {"num_workers": 4, "batch_size": 4},
+        Locked(250), {"num_workers": 3, "batch_size": 4},
         Said(
             Verdict.TURNS, "They wait for a lock: more workers do not help",
             ("waited for a lock", "the one that goes on was seen at test_verdicts.py:", "Locked.reads"),
@@ -402,6 +426,10 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Samples(800, many_objects), {"num_workers": 2, "batch_size": 4, "collate_fn": list},
         Said(Verdict.MOVING, "A batch has 0 tensors and 16,000 other Python objects"),
     ),
+    "a sampler that begins slowly": (
+        Samples(8), {"num_workers": 1, "epochs": 2, "batch_size": None, "sampler": ByLength()},
+        Said(Verdict.STARTUP, "Before the first batch of an epoch main is at test_verdicts.py:", ("ByLength",)),
+    ),
     "imports at unpickling": (
         UnpicklesSlowly(4), {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
         Said(Verdict.STARTUP, "", ("persistent_workers=True", "importing and unpickling takes longest")),
@@ -423,6 +451,22 @@ def test_what_is_said_of_a_real_load(tmp_path: Path, name: str) -> None:
     trace, loader = recorded(tmp_path / "run", dataset, **options)
     check(loader, expected)
     check_numbers(trace, loader)
+
+
+def test_workers_that_wait_for_a_manager(tmp_path: Path) -> None:
+    with multiprocessing.get_context("fork").Manager() as manager:
+        dataset = Samples(400, functools.partial(waits_for, manager.dict()))
+        _, loader = recorded(tmp_path / "run", dataset, num_workers=3, batch_size=8)
+    check(loader, Said(Verdict.TURNS, "They wait for a multiprocessing.Manager", ("waits_for",), (MORE_WORKERS,)))
+
+
+def test_a_loader_in_a_thread_is_looked_at_there(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run"):
+        thread = threading.Thread(target=lambda: list(TORCH.DataLoader(Samples(40, napping(0.05)))))
+        thread.start()
+        thread.join()
+    (loader,) = tracing.report(tracing.load(tmp_path / "run")).loaders
+    check(loader, Said(Verdict.NO_WORKERS, "", ("samples.py:",)))
 
 
 def test_a_state_that_takes_long_to_save_is_no_moving(tmp_path: Path) -> None:

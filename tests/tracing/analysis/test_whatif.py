@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -343,14 +342,6 @@ def test_the_text_has_a_row_for_each_setting() -> None:
     assert all(len(line) <= 80 for line in head.splitlines())
 
 
-def test_json_has_the_same_numbers() -> None:
-    found = tracing.whatif(simulated("sleeps"), num_workers=(1, 4), prefetch_factor=2)
-    data = json.loads(found.to_json())
-    assert data["format"] == 1 and data["best"]["setting"] == vars(found.best.setting)
-    assert [row["setting"]["num_workers"] for row in data["rows"]] == [1, 2, 4]
-    assert data["rows"][2]["batches_per_second"] == found[Setting(4)].batches_per_second
-
-
 def test_without_values_a_few_are_tried() -> None:
     found = tracing.whatif(simulated("sleeps"))
     assert {row.setting.num_workers for row in found.rows} == {0, 1, 2, 4, 8, 15}  # ten keep up, on average
@@ -405,8 +396,6 @@ def test_the_command_prints_it(recorded: Recorded, capsys: pytest.CaptureFixture
     options = ["--workers", "0,2", "--prefetch", "1"]
     assert main(["whatif", path, *options]) == 0
     assert capsys.readouterr().out == f"{found}\n"
-    assert main(["whatif", path, *options, "--json"]) == 0
-    assert capsys.readouterr().out == f"{found.to_json()}\n"
 
 
 def test_workers_have_a_price_where_none_were_recorded(tmp_path: Path) -> None:

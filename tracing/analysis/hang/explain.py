@@ -24,11 +24,12 @@ from tracing.trace.process_liveness import processes, processes_of_a_simulation
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
-LOCKS = re.compile("lock|acquire", re.IGNORECASE)  # source that may wait for a lock
+# Source that may wait for a lock, or for another thread.
+WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)", re.IGNORECASE)
 # What is added to the advice.
 FORKED = (
-    " (it was forked, and may wait for a lock that another thread of main held just then, or for threads of a library, "
-    'such as OpenMP, that only main has. Make these in worker_init_fn, or use multiprocessing_context="spawn")'
+    " (it was forked, and may wait for a lock that a thread of main held then, or for a thread that only main has, "
+    "its own or OpenMP's: make these in worker_init_fn, not before)"
 )
 QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 
@@ -120,8 +121,8 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
 
 
 def _may_lack_what_it_waits_for(lines: Lines, blamed: Link) -> bool:
-    """Whether a process waits for a lock, as far as its line shows, or has made no batch yet and waits."""
-    if blamed.line is None or LOCKS.search(blamed.line.source):
+    """Whether a process waits for a lock or a thread, as far as its line shows, or has made no batch yet and waits."""
+    if blamed.line is None or WAITS.search(blamed.line.source):
         return True
     events, own = lines.trace.events, np.array([each.pid == blamed.pid for each in lines.trace.actors])
     made = own[events["actor"][events["kind"] == Kind.COLLATE_END]].any()

@@ -32,8 +32,10 @@ LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take tur
 RARE = 5  # times as long as the median training step: main does something else there, too
 
 # Where a thread waits for a lock that processes share: multiprocessing's, or a file's. (A threading lock keeps no
-# other worker waiting.)
+# other worker waiting.) And where for the process of a multiprocessing.Manager, which serves one request at a time.
 _LOCK_FILE = re.compile(r"multiprocessing/synchronize\.py$|/filelock/")
+_MANAGER = re.compile(r"multiprocessing/managers\.py$")
+_LOADER = re.compile(r"/torch/utils/data/|/minidl/\w+\.py$")
 IMPORTING = re.compile("<frozen importlib")  # files
 _LOCK_CALL = re.compile(r"\b(lockf|flock)\(")
 
@@ -69,7 +71,9 @@ def looks(measures: Measures) -> list[Stack]:
 
 
 def looks_at(measures: Measures, pid: int) -> list[Stack]:
-    return [each for each in measures.stacks if each.pid == pid]
+    """Of main, first the thread that iterates."""
+    first = measures.main_threads if pid == measures.main_pid else set()
+    return [each.with_first(first) for each in measures.stacks if each.pid == pid]
 
 
 def within(stretches: Intervals, found: list[Stack], not_in: bool = False) -> list[Stack]:
@@ -145,31 +149,61 @@ def away(measures: Measures) -> Away:
     return Away(training, outside, loading.total, rare, seen_at(seen))
 
 
+def starting_at(measures: Measures) -> Seen | None:
+    """Where main was seen while epochs started, if most of that in a function that the loader calls: a sampler's
+    `__iter__`, say."""
+    looks = within(measures.main_in(MainTime.STARTUP), looks_at(measures, measures.main_pid))
+    called = [line for each in looks if (line := _called_by_loader(each)) is not None]
+    function, times = _most_common(list(map(_function, called)))
+    if times < max(FEWEST, MOST_OF_IT * len(looks)):
+        return None
+    line, on_it = _most_common([each for each in called if _function(each) == function])
+    return Seen(line, "", times, len(looks), on_it)
+
+
+def _called_by_loader(look: Stack) -> Line | None:
+    """The line of the program that the loader called, or that this one was called by."""
+    lines = next(iter(look.threads.values()), [])
+    calls = next((number for number, each in enumerate(lines) if _LOADER.search(each.file)), 0)
+    return next((each for each in lines[:calls][::-1] if each in look.own_lines()), None)
+
+
 # ---- workers that wait for each other
 
 
 @dataclass
 class Turns:
-    """Workers that wait for a lock."""
+    """Workers that wait for a lock, or for a manager."""
 
-    in_lock: int  # in how many looks they were seen waiting, ...
+    what: str
+    waiting: int  # in how many looks they were seen waiting, ...
     looks: int  # ... of how many
     holder: Seen | None  # where those that did not wait were seen: one of them has the lock
 
 
 def turns(measures: Measures) -> Turns | None:
-    """Workers seen waiting for a lock as often as if they took turns."""
+    """Workers seen waiting for one thing as often as if they took turns."""
     seen = looks(measures)
-    others = [each for each in seen if not _is_in_lock(each)]
-    in_lock = len(seen) - len(others)
-    if measures.num_workers < 2 or in_lock < max(FEWEST, LOCKED * len(seen)):
+    waits = list(filter(None, map(_waits_for, seen)))
+    if measures.num_workers < 2 or len(waits) < max(FEWEST, LOCKED * len(seen)):
         return None
-    return Turns(in_lock, len(seen), seen_at(others))
+    return Turns(
+        _most_common(waits)[0], len(waits), len(seen), seen_at([each for each in seen if not _waits_for(each)])
+    )
 
 
-def _is_in_lock(look: Stack) -> bool:
-    innermost = next(iter(look.threads.values()), [])[:1]
-    return any(_LOCK_FILE.search(line.file) or _LOCK_CALL.search(line.source) for line in innermost)
+def _waits_for(look: Stack) -> str:
+    """Which thing that workers share it waits for; "": none."""
+    lines = next(iter(look.threads.values()), [])
+    if any(_LOCK_FILE.search(line.file) or _LOCK_CALL.search(line.source) for line in lines[:1]):
+        return "a lock"
+    return "a multiprocessing.Manager" if any(_MANAGER.search(line.file) for line in lines) else ""
+
+
+def workers_differ(measures: Measures) -> bool:
+    """Whether one takes twice as long as another for a batch: then it is not known how long one more would take."""
+    medians = [float(np.median(made.length)) for made in measures.made if len(made.length)]
+    return max(medians, default=0.0) > 2 * min(medians, default=0.0)
 
 
 # ---- what they make

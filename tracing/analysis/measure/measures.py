@@ -157,6 +157,12 @@ class Measures:
         return self.trace.actors[int(self.events["actor"][lane[0]])].pid if len(lane) else -1
 
     @cached_property
+    def main_threads(self) -> set[str]:
+        """The names of its threads that do."""
+        lanes = [self.trace.index.lane(each.number, Lane.MAIN).array for each in self.iterators]
+        return {self.trace.actors[actor].thread for actor in np.unique(self.events["actor"][np.concatenate(lanes)])}
+
+    @cached_property
     def nested(self) -> bool:
         """Whether it is iterated in another loader's worker."""
         lane = self.trace.index.lane(self.iterators[0].number, Lane.MAIN).array

@@ -9,7 +9,7 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import copied_generators, noted_of
+from tracing.analysis.measure.culprits import FEWEST, copied_generators, noted_of
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
@@ -17,8 +17,8 @@ from tracing.trace.stacks import Line
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
-FEW = 8  # samples that are equal, or steps that are none: fewer may be so by chance
-SEEN = 3  # looks that show it
+FEW = 8  # samples that are equal: fewer may be so by chance
+MOST_OF_THEM = 0.9  # of a stream's samples: as many as come
 CALLS_ITSELF = re.compile(r"\bself(\[|\.__getitem__\()")
 
 
@@ -31,7 +31,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    for silent in (_copied_generators, _changed_in_main, _samples_in_one_memory, _replaced_samples, _skipped):
+    for silent in SILENT:
         found += silent(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
@@ -78,8 +78,7 @@ def _copied_generators(trace: Trace) -> list[str]:
 
 def _changed_in_main(trace: Trace) -> list[str]:
     """What persistent workers do not see."""
-    with_text = (trace.events["kind"] == Kind.EPOCH_BEGIN) & (trace.events["text"] > 0)
-    positions = np.flatnonzero(with_text).tolist()
+    positions = np.flatnonzero((trace.events["kind"] == Kind.EPOCH_BEGIN) & (trace.events["text"] > 0)).tolist()
     names = sorted({name for position in positions for name in trace.text(position) or ()})
     text = f"Main has changed the dataset since its workers started ({', '.join(names)}). Persistent workers keep the "
     text += "copy that they were given: put what changes into shared memory (a tensor), or start them in each epoch."
@@ -92,10 +91,8 @@ def _samples_in_one_memory(trace: Trace) -> list[str]:
         for _, noted in noted_of(trace, iterator):
             samples, memories = noted.get("samples_in", (0, 0))
             if samples >= FEW and samples >= 2 * memories:
-                text = (
-                    f"The {samples} samples of a batch were in the memory of {memories}. If the dataset fills the same "
-                )
-                return [text + "memory for each, they all became the last one: let it return copies."]
+                text = f"The {samples} samples of a batch were in the memory of {memories}. If the dataset fills it "
+                return [text + "anew for each, they all became the last one: let it return copies."]
     return []
 
 
@@ -105,22 +102,23 @@ def _replaced_samples(trace: Trace) -> list[str]:
     found = [lines[0] for lines in callers if lines and lines[0].function.endswith("__getitem__")]
     text = f"In {len(found)} looks the dataset was in a call of its own __getitem__ ({{}}). If it makes these where a "
     text += "sample cannot be read, another one takes its place, unnoticed: count these, or let the error through."
-    return [text.format(found[0])] if len(found) >= SEEN else []
+    return [text.format(found[0])] if len(found) >= FEWEST else []
 
 
-def _skipped(trace: Trace) -> list[str]:
-    """Batches at the begin of an epoch that main did nothing with."""
-    asked = np.flatnonzero(trace.tasks["asked"] >= 0)
-    yielded = trace.tasks[asked[np.argsort(trace.tasks["yielded"][asked], kind="stable")]]
-    for loader in np.unique(yielded["loader"]):
-        of_it = yielded[yielded["loader"] == loader]
-        epoch = of_it[of_it["epoch"] == of_it["epoch"][0]]
-        steps = epoch["asked"] - epoch["yielded"]
-        first = int(np.argmax(steps > np.percentile(steps, 90) / 5))  # that is a training step
-        if first >= max(FEW, len(steps) / 4):
-            text = f"Main took {first} of {len(steps)} batches before its first training step. If it skips them, to "
-            return [text + "resume, they were loaded for nothing: leave out their keys in the sampler."]
+def _kept_back(trace: Trace) -> list[str]:
+    """By streams that say how long they are, and were read to their ends. (A rank may read its share.)"""
+    streams = np.unique(trace.tasks["loader"][trace.tasks["stream_end"] >= 0])
+    for iterator in trace.index.iterators:
+        config, ends = trace.config(iterator.number), trace.index.group(iterator.number, Kind.EPOCH_END).array
+        size, batch = config.get("dataset_size") or 0, config.get("batch_size") or 1
+        batches = int(trace.events["value"][ends].min(initial=size)) + iterator.num_workers  # each may drop its last
+        if iterator.loader in streams and trace.about.get("rank") is None and batches * batch < MOST_OF_THEM * size:
+            text = f"An epoch ended after at most {batches:,} batches of {batch}; len(dataset) says {size:,} samples. "
+            return [text + "What a stream holds when its source ends, as in a shuffle buffer, is lost if not yielded."]
     return []
+
+
+SILENT = _copied_generators, _changed_in_main, _samples_in_one_memory, _replaced_samples, _kept_back
 
 
 def _place(trace: Trace, position: int) -> str:

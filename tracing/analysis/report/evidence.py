@@ -120,8 +120,7 @@ def seen(measures: Measures) -> list[Reason]:
 def _seen(they: str, found: culprits.Seen | None) -> list[Reason]:
     if found is None:
         return []
-    text = f"in {found.times} of {found.looks} looks {they} in one function, most often on this line: {found}"
-    return [Reason(text)]
+    return [Reason(f"in {found.times} of {found.looks} looks {they} in one function, most often on this line: {found}")]
 
 
 def elsewhere(measures: Measures) -> list[Reason]:
@@ -147,7 +146,9 @@ def held_up(measures: Measures) -> list[Reason]:
 def turns(measures: Measures) -> list[Reason]:
     found = culprits.turns(measures)
     assert found is not None
-    text = f"in {found.in_lock} of {found.looks} looks at the workers, they waited for a lock: one goes on, and the "
+    text = (
+        f"in {found.waiting} of {found.looks} looks at the workers, they waited for {found.what}: one goes on, and the "
+    )
     text += "others wait for it"
     text += f"; the one that goes on was seen at {found.holder}" if found.holder else ""
     return [Reason(text), *busy(measures)]
@@ -202,7 +203,7 @@ def starting(measures: Measures) -> list[Reason]:
     startup, whole = Number("longest start-up", measures.main_in(MainTime.STARTUP).joined(), most=3), run(measures)
     text = f"the time from the beginning of an epoch to its first batch was {startup} ({startup.share_of(whole)})"
     text += f", over {measures.epochs} epochs" if measures.epochs > 1 else ""
-    reasons = [Reason(text, [startup, whole])]
+    reasons = [Reason(text, [startup, whole]), *_seen("meanwhile main was", culprits.starting_at(measures))]
     parts = {name: Number(f"{name}, longest", each) for name, each in startup_parts(measures).items() if each.total}
     needs = [f"{name} {duration(number.mean)}" for name, number in parts.items()]
     if needs:

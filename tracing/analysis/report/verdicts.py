@@ -56,9 +56,9 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             --try` measures that. If not, ask it for a whole batch at once (__getitems__).
     cores_left              They compute, or wait for a core: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
-TURNS: they were seen waiting for a lock
-    -                       They wait for a lock: more workers do not help. Hold it only for what it must
-                            protect, once per batch (__getitems__), or give each worker a copy of its own.
+TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
+    -                       They wait for {turns}: more workers do not help. Do nothing slow while one has it, ask
+                            for it once per batch (__getitems__), or give each worker a copy of its own.
     OPTIONS
 HOLD_UP: finished batches wait in the reorder buffer for a slow one
     OPTIONS
@@ -94,14 +94,16 @@ SAMPLER: main spends its time in the sampler
 STARTUP: the first batch of each epoch is slow, or none came
     left                    {left} of {epochs} epochs were left before their end, after {batches} batches in all: keep
                             one iterator and take the next batch from it, instead of a new one each time.
+    starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
+                            what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
     built                   The loader that is iterated at {at} was built {built} times: build it once, outside of the
                             loop, with persistent_workers=True.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
     refills                 What the dataset's own __iter__ does first, such as filling a shuffle buffer, persistent
                             workers do in each epoch, too: let it give its first samples sooner.
-    slowest_part            In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
-                            files). Else import late, and keep paths in the dataset, not data.
+    slowest_part            In each worker {slowest_part} takes longest. {inherits} late, and keep paths in the
+                            dataset, not data.
 SHUTDOWN: a worker does not exit, or is still busy
     left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that
                             it does not take. Keep the iterator and go on, or draw only the keys it uses (a Subset).
@@ -215,6 +217,8 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
         "main_line": main.place if main and 2 * main.on_it > main.looks else "",
         "line": place,
         "at_line": at_line,
+        "starts_at": starts.place if (starts := culprits.starting_at(measures)) else "",
+        "turns": turns.what if (turns := culprits.turns(measures)) else "",
         "collate_fn": collate_fn,
         "slow": (collate_fn or "the samples") + at_line,
     }
@@ -240,6 +244,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     part = slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
+    forks = measures.config.get("start_method") == "fork"
     refills = part == FIRST_BATCH and epochs > 1 and bool((measures.tasks["stream_end"] >= 0).any())
     return {
         "epochs": epochs,
@@ -250,6 +255,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
+        "inherits": "Do in main what a fork inherits (imports, open files). Else import" if forks else "Import",
         "ends_last": slowest_step(measures),
     }
 

@@ -116,6 +116,8 @@ class Replays:
         workers, tried = self.was.num_workers, number_of_workers(self.measures, self.times)
         # Workers wait: whether what they wait for serves more of them is not known.
         unknown = workers > 0 and making_waits(self.measures)
+        if culprits.workers_differ(self.measures):
+            tried = [each for each in tried if each == 0]
         values: dict[str, list[Any]] = {
             "num_workers": [each for each in tried if each <= workers or not unknown],
             "prefetch_factor": [each for each in FACTORS if 0 < each * workers <= self.times.batches],

@@ -12,9 +12,8 @@ Legend
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from tracing.analysis.measure.cores import ALL_CORES
 from tracing.analysis.measure.measures import NO_LOADER, Measures
@@ -74,15 +73,10 @@ class WhatIf:
         elif chosen == was:
             choice += ", as recorded"
         else:
-            rate = self.best.batches_per_second
-            times = rate / self[was].batches_per_second
-            choice += f": {rate:,.1f} batches a second, {times:.2f} times what the recorded setting gives"
+            rate, before = self.best.batches_per_second, self[was].batches_per_second
+            choice += f": {rate:,.1f} batches a second, {rate / before:.2f} times what the recorded setting gives"
         lines = [*wrap("What if  ", replayed), *wrap("Best     ", choice), "", *_table(self), ""]
         return "\n".join(lines + [line for note in self.notes for line in wrap("Note: ", note)])
-
-    def to_json(self) -> str:
-        """All of it. "format" is its version."""
-        return json.dumps({"format": 1} | asdict(self), indent=1)
 
 
 def whatif(

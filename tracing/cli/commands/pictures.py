@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ def add_to(commands: Any) -> None:
     text = "write a page on which to step through the events, forwards and backwards"
     parser = add_command(commands, "step", step, text, "traces/demo", "traces/demo --batches 28:32 -o step.html")
     add_trace(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="the page (step.html)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", default="step.html", help="the page (step.html)")
     add_part(parser)
     parser.add_argument("--at", type=float, metavar="S", help="begin at this moment: seconds after the first event")
 
@@ -73,40 +74,32 @@ def sequence(args: argparse.Namespace) -> None:
 
     from tracing.views.sequence import Phase, as_mermaid, as_text
 
-    if args.output:
-        suffix_of(args.output, ".mmd")
     trace = load(args)
     part = part_of(args) | {"phase": Phase[args.only or "ALL"], "most": args.most}
     console = Console()
     with usage_errors():
         if args.output:
+            suffix_of(args.output, ".mmd")
             args.output.write_text(as_mermaid(trace, **part), encoding="utf-8")
             return
         text = as_text(trace, width=args.width or (console.width if console.is_terminal else 100), **part)
-    if console.is_terminal:
-        console.print(text)
-    else:
-        print(text)
+    show: Any = console.print if console.is_terminal else print
+    show(text)
 
 
 def step(args: argparse.Namespace) -> None:
-    output = args.output or Path("step.html")
-    suffix_of(output, ".html", ".htm")
+    suffix_of(args.output, ".html", ".htm")
     with usage_errors():
         page = tracing.step(load(args), at=args.at, **part_of(args))
-        page.save(output)
+        page.save(args.output)
     if page.excerpt.note:
         print(page.excerpt.note, file=sys.stderr)
-    if args.output is None:
-        print(f"{output}: open it in a browser")
+    print(f"{args.output}: open it in a browser")
 
 
 def export(args: argparse.Namespace) -> None:
     from tracing.views.export import html, jsonl, perfetto
 
-    trace = load(args)
-    if args.format == "html":
-        with usage_errors():
-            html.write(trace, args.output, args.content)
-        return
-    {"perfetto": perfetto.write, "jsonl": jsonl.write}[args.format](trace, args.output)
+    page: Any = functools.partial(html.write, content=args.content)
+    with usage_errors():
+        {"perfetto": perfetto.write, "jsonl": jsonl.write, "html": page}[args.format](load(args), args.output)

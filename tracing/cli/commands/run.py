@@ -16,7 +16,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="record into DIR (traces/NAME_OF_SCRIPT)")
     parser.add_argument("--live", action="store_true", help="watch it; the script's output is shown at the end")
     parser.add_argument("--try", dest="tries", action="store_true", help="measure other settings of its loader, too")
-    parser.add_argument("--try-only", action="store_true", help="the same, and then end the script")
+    parser.add_argument("--try-only", dest="ends", action="store_true", help="the same, and then end the script")
     parser.add_argument("--minidl", action="store_true", help="give it minidl's DataLoader in place of torch's")
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as in python -m")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
@@ -30,6 +30,5 @@ def run(args: argparse.Namespace) -> int:
 
     name = args.script.rpartition(".")[2] if args.module else Path(args.script).stem
     recording = tracing.record(args.output or Path("traces", name))
-    tries = args.tries or args.try_only
-    how = {"module": args.module, "live": args.live, "minidl": args.minidl, "tries": tries, "ends": args.try_only}
-    return run_script(recording, args.script, args.arguments, **how)
+    how = {name: getattr(args, name) for name in ("module", "live", "minidl", "ends")}
+    return run_script(recording, args.script, args.arguments, tries=args.tries or args.ends, **how)

@@ -17,14 +17,13 @@ def add_to(commands: Any) -> None:
     grid.add_argument("--workers", type=numbers, metavar="N", help="num_workers (as recorded, and what may help)")
     grid.add_argument("--prefetch", type=numbers, metavar="N", help="prefetch_factor (1,2,4 and as recorded)")
     parser.add_argument("--loader", type=int, metavar="N", help="which DataLoader (the one that took most time)")
-    parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(args: argparse.Namespace) -> None:
     trace = load(args)
     with usage_errors(f"{args.trace}: "):
         found = tracing.whatif(trace, args.workers, args.prefetch, loader=args.loader)
-    print(found.to_json() if args.json else found)
+    print(found)
 
 
 def numbers(text: str) -> list[int]:

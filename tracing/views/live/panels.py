@@ -14,15 +14,7 @@ from dataclasses import dataclass, field
 
 from rich.segment import Segment
 
-from tracing.trace.state import (
-    LoaderState,
-    MainStatus,
-    PinStatus,
-    QueueState,
-    State,
-    WorkerState,
-    WorkerStatus,
-)
+from tracing.trace.state import LoaderState, MainStatus, PinStatus, QueueState, State, WorkerState, WorkerStatus
 from tracing.trace.words import duration
 from tracing.views.live.event_lines import event_line
 from tracing.views.live.recent import Recent, choose, strip_of

@@ -46,18 +46,17 @@ class EmittingLines:
         """The line in the installed minidl: only its source can be shown."""
         sites = emit_sites().get(kind.name, [])
         of_queue = [site for site in sites if site.function.startswith(IN_ONE_PROCESS) == in_one_process]
-        for site in of_queue or sites:
-            if site.function in self.functions_of_file and (own := self._own(kind)) is not None:
-                self.sites.append([self._function(own), own.line])
-                return len(self.sites) - 1
-            self.sites.append([self._function(site), site.line])
-            return len(self.sites) - 1
-        return -1
+        site = next(iter(of_queue or sites), None)
+        if site is None:
+            return -1
+        if site.function in self.functions_of_file:
+            site = self._own(kind) or site
+        self.sites.append([self._function(site), site.line])
+        return len(self.sites) - 1
 
     def _own(self, kind: Kind) -> Site | None:
         """The line in the file whose functions were at work. None: what emitted this was not one of them."""
-        found = sites_in(self.text, self.file).get(kind.name, [])
-        return found[0] if found else None
+        return next(iter(sites_in(self.text, self.file).get(kind.name, [])), None)
 
     def _function(self, site: Site) -> int:
         key = site.file, site.first

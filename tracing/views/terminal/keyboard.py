@@ -11,13 +11,12 @@ import re
 import select
 import sys
 import termios
-import time
 import tty
 from typing import Any
 
 # What a terminal sends after ESC [ for keys without a character; in application mode with O in place of [.
 KEYS = {b"C": "right", b"D": "left"}
-NAMES = {b" ": "space", b"\x1b": "escape"}
+NAMES = {b" ": "space"}
 _KEY = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\xff]", re.DOTALL)
 
 
@@ -53,11 +52,7 @@ class Keyboard:
 
     def read(self, timeout: float) -> list[str]:
         """The keys pressed since the last time: "q", "space", "left", ... Waits for one, at most `timeout` s."""
-        timeout = max(0.0, timeout)
-        if not self.active:
-            time.sleep(timeout)
-            return []
-        if not select.select([self._fd], [], [], timeout)[0]:
+        if not select.select([self._fd] if self.active else [], [], [], max(0.0, timeout))[0]:
             return []
         data = os.read(self._fd, 1024)
         if not data:  # the terminal has hung up
