@@ -266,7 +266,7 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.
 NOTHING = (
     "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or its children (not seen: "
-    "what starts with -I, -E, -S or another environment; loaders with an own `__iter__` without torch's): nothing is in"
+    "what starts with -I, -E, -S or another environment; loaders whose own `__iter__` bypasses torch's): nothing is in"
 )
 
 
