@@ -13,7 +13,7 @@ SITE := .venv-site
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 SCORE_ARGS ?=
-# Modules of tests at a time. (With three, two cores are always busy: a minute less, but what tests time is late.)
+# Modules of tests at a time. (With three on two cores it is hardly faster, and what tests time comes late.)
 JOBS ?= 2
 # Tests fork thousands of workers. With what Python and torch allocate in huge pages, a fork on Linux takes a fourth of
 # its time: there are fewer pages to share. And what pytest compiles, it keeps for its next process.
